@@ -1,0 +1,183 @@
+"""Edits: what a gesture, a command line flag or a search step does to a plan. Frozen, named, printable; undo is the plan before."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from workbench.errors import LayoutError, MeshError, unknown_name
+from workbench.layout import Layout
+from workbench.mesh import Mesh
+from workbench.plan import Plan
+from workbench.sharding import Sharding
+
+
+class Edit(Protocol):
+    """A change from plan to plan. `str(edit)` is what the history shows."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """The plan after the edit; raises a `WorkbenchError` if that would be illegal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceDim:
+    """Put a dimension onto mesh axes, major to minor; onto none to leave it whole."""
+
+    dim: str
+    axes: tuple[str, ...] = ()
+
+    def apply(self, plan: Plan) -> Plan:
+        if self.dim not in plan.program.dims:
+            raise LayoutError(*unknown_name("dimension", self.dim, plan.program.dims))
+        return plan.updated(layout=plan.layout.with_rule(self.dim, self.axes))
+
+    def __str__(self) -> str:
+        return f"{self.dim} → {'+'.join(self.axes) or 'whole'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Place one argument (or all whose path matches) in its own way; `None` takes the override back."""
+
+    pattern: str
+    sharding: Sharding | None
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(layout=plan.layout.with_override(self.pattern, self.sharding))
+
+    def __str__(self) -> str:
+        return f"{self.pattern} → {self.sharding or 'by the rules'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Constrain:
+    """Constrain the intermediate values whose path matches; `None` takes the constraint back."""
+
+    pattern: str
+    sharding: Sharding | None
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(layout=plan.layout.with_constraint(self.pattern, self.sharding))
+
+    def __str__(self) -> str:
+        return f"@{self.pattern} → {self.sharding or 'free'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetLayout:
+    """Replace the whole layout."""
+
+    layout: Layout
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(layout=self.layout)
+
+    def __str__(self) -> str:
+        return f"layout {self.layout or 'replicated'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetMesh:
+    """Replace the mesh; rules on axes that are gone are dropped."""
+
+    mesh: Mesh
+
+    def apply(self, plan: Plan) -> Plan:
+        gone = {name: None for name in plan.mesh.names if name not in self.mesh}
+        return plan.updated(mesh=self.mesh, layout=plan.layout.map_axes(gone))
+
+    def __str__(self) -> str:
+        return f"mesh {self.mesh}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeAxis:
+    """Give a mesh axis another size."""
+
+    axis: str
+    size: int
+
+    def apply(self, plan: Plan) -> Plan:
+        _ = plan.mesh[self.axis]
+        mesh = Mesh(tuple((name, self.size if name == self.axis else size) for name, size in plan.mesh.axes))
+        return plan.updated(mesh=mesh)
+
+    def __str__(self) -> str:
+        return f"{self.axis}:{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddAxis:
+    """A new mesh axis, minor to the others."""
+
+    axis: str
+    size: int
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(mesh=Mesh((*plan.mesh.axes, (self.axis, self.size))))
+
+    def __str__(self) -> str:
+        return f"+ {self.axis}:{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAxis:
+    """Remove a mesh axis; what lay on it becomes whole there."""
+
+    axis: str
+
+    def apply(self, plan: Plan) -> Plan:
+        _ = plan.mesh[self.axis]
+        mesh = Mesh(tuple((name, size) for name, size in plan.mesh.axes if name != self.axis))
+        return plan.updated(mesh=mesh, layout=plan.layout.map_axes({self.axis: None}))
+
+    def __str__(self) -> str:
+        return f"- {self.axis}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameAxis:
+    """Rename a mesh axis, and everything that lies on it."""
+
+    axis: str
+    name: str
+
+    def apply(self, plan: Plan) -> Plan:
+        _ = plan.mesh[self.axis]
+        mesh = Mesh(tuple((self.name if name == self.axis else name, size) for name, size in plan.mesh.axes))
+        return plan.updated(mesh=mesh, layout=plan.layout.map_axes({self.axis: self.name}))
+
+    def __str__(self) -> str:
+        return f"axis {self.axis} → {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderAxes:
+    """Mesh axes in another order, major to minor: which devices are neighbours."""
+
+    names: tuple[str, ...]
+
+    def apply(self, plan: Plan) -> Plan:
+        if sorted(self.names) != sorted(plan.mesh.names):
+            raise MeshError(f"{', '.join(self.names)} is not an order of {', '.join(plan.mesh.names)}.", ["name each axis once"])
+        return plan.updated(mesh=Mesh(tuple((name, plan.mesh[name]) for name in self.names)))
+
+    def __str__(self) -> str:
+        return f"axes {' '.join(self.names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameDim:
+    """Rename a dimension of the program, and its rule."""
+
+    dim: str
+    name: str
+
+    def apply(self, plan: Plan) -> Plan:
+        program = plan.program.rename({self.dim: self.name})
+        return plan.updated(program=program, layout=plan.layout.renamed_dim(self.dim, self.name))
+
+    def __str__(self) -> str:
+        return f"dimension {self.dim} → {self.name}"
+
+
+ALL_EDITS = (PlaceDim, Override, Constrain, SetLayout, SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim)

@@ -1,0 +1,66 @@
+"""One family of errors, spoken in the user's names.
+
+Each text says what is wrong in the words the user wrote, shows the arithmetic, and ends with the ways out:
+
+    LayoutError: `params/w1` is float32[d_model=1024, d_ff=4096]; the layout puts `d_ff` (4096) on mesh axis
+    `model` (6), and 4096 % 6 = 4.
+      Ways out: make `model` 4 or 8 · put `d_ff` on `data` (8 divides it) · leave `d_ff` whole.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class WorkbenchError(Exception):
+    """Something the user can mend. The text is all a page or a terminal needs to show."""
+
+    def __init__(self, message: str, ways_out: Iterable[str] = ()) -> None:
+        self.message = message
+        self.ways_out = tuple(ways_out)
+        super().__init__(message, self.ways_out)
+
+    def __str__(self) -> str:
+        if not self.ways_out:
+            return self.message
+        return f"{self.message}\n  Ways out: {' · '.join(self.ways_out)}."
+
+
+class MeshError(WorkbenchError):
+    """A mesh that cannot exist, or an axis that is not in it."""
+
+
+class LayoutError(WorkbenchError):
+    """A layout that breaks a rule of legality (Mesh-TensorFlow's M3 to M7)."""
+
+
+class DimensionError(WorkbenchError):
+    """Dimension names that do not fit the tensors they are given to."""
+
+
+class TraceError(WorkbenchError):
+    """A function that JAX cannot trace with these arguments."""
+
+
+class PartitionError(WorkbenchError):
+    """A plan that Shardy refuses."""
+
+
+class DocumentError(WorkbenchError):
+    """A file that is not a plan, is of a newer version, or names a program that is not here."""
+
+
+class EngineError(WorkbenchError):
+    """A plan that cannot run on the attached devices, or whose worker died."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """Message and ways out for a name that does not exist: nearest first, then all of them.
+
+    >>> unknown_name("dimension", "d_f", ["batch", "d_ff"])
+    ('There is no dimension `d_f`; there are `batch`, `d_ff`.', ('did you mean `d_ff`?',))
+    """
+    names = list(known)
+    shown = ", ".join(f"`{each}`" for each in names[:20]) + (" and more" if len(names) > 20 else "")
+    close = get_close_matches(name, names, n=1)
+    ways_out = (f"did you mean `{close[0]}`?",) if close else ()
+    return f"There is no {kind} `{name[:80]}`; there are {shown or 'none'}.", ways_out

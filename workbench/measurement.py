@@ -1,0 +1,65 @@
+"""What a live run measured. The engine fills it; it stands beside `Report`, on the floor of its readers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import NamedTuple
+
+
+class ShardCheck(NamedTuple):
+    """One array that really existed: the shard shape that was planned and the one a device held."""
+
+    path: str
+    predicted: tuple[int, ...]
+    actual: tuple[int, ...]
+
+    @property
+    def agrees(self) -> bool:
+        return self.predicted == self.actual
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A run of a plan.
+
+    - `step_seconds`: wall time of each step after warm-up; `losses` one a step (empty without a loss);
+    - `predicted_seconds`: step time on the hardware as calibrated just before the run;
+    - `compiled`: the compiled program's payload bytes per device and step by (mesh axes, kind);
+    - `compiled_peak`: XLA's own bytes per device (arguments + outputs + temporaries - aliases);
+    - `device_peak`: peak bytes in use as the device reports it, `None` where it does not (CPU);
+    - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if it was checked.
+    """
+
+    device_kind: str
+    devices: int
+    processes: int
+    compile_seconds: float
+    step_seconds: tuple[float, ...]
+    losses: tuple[float, ...]
+    shards: tuple[ShardCheck, ...]
+    compiled: Mapping[tuple[tuple[str, ...], str], int]
+    compiled_peak: int
+    device_peak: int | None = None
+    predicted_seconds: float | None = None
+    max_error: float | None = None
+
+    @property
+    def median_seconds(self) -> float:
+        return median(self.step_seconds)
+
+    @property
+    def spread_seconds(self) -> tuple[float, float]:
+        """The first and last decile of the step time."""
+        if len(self.step_seconds) < 2:
+            return self.step_seconds[0], self.step_seconds[0]
+        cuts = quantiles(self.step_seconds, n=10, method="inclusive")
+        return cuts[0], cuts[-1]
+
+    @property
+    def shards_agree(self) -> bool:
+        return all(check.agrees for check in self.shards)
+
+    def __str__(self) -> str:
+        from workbench.text import measurement_text
+
+        return measurement_text(self)

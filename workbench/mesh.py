@@ -1,0 +1,108 @@
+"""The device mesh: named axes with sizes, a naming abstraction and not yet a physical topology (Mesh-TensorFlow, M2)."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from workbench.errors import MeshError, unknown_name
+
+MAX_DEVICES = 1 << 20
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Mesh:
+    """Named mesh axes and their sizes, major to minor.
+
+    >>> mesh = Mesh("data:4 model:2")
+    >>> mesh.size, mesh["model"], str(mesh)
+    (8, 2, 'data:4 model:2')
+    >>> mesh == Mesh({"data": 4, "model": 2})
+    True
+
+    **Invariants**
+
+    - Names are identifiers (letters, digits, `_`, `.`; at most 64 characters) and unique.
+    - Sizes are whole numbers from 1; their product is at most 2**20 devices.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+
+    def __init__(self, axes: str | Mapping[str, int] | Iterable[tuple[str, int]]) -> None:
+        if isinstance(axes, str):
+            pairs = _parse(axes)
+        elif isinstance(axes, Mapping):
+            pairs = tuple(axes.items())
+        else:
+            pairs = tuple((name, size) for name, size in axes)
+        _verify(pairs)
+        object.__setattr__(self, "axes", pairs)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.axes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(size for _, size in self.axes)
+
+    @property
+    def size(self) -> int:
+        """The number of devices."""
+        return math.prod(self.sizes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> int:
+        for axis, size in self.axes:
+            if axis == name:
+                return size
+        raise MeshError(*unknown_name("mesh axis", name, self.names))
+
+    def coordinates(self, device: int) -> dict[str, int]:
+        """Where device number `device` (row-major) stands: one index per axis.
+
+        >>> Mesh("data:4 model:2").coordinates(5)
+        {'data': 2, 'model': 1}
+        """
+        place: dict[str, int] = {}
+        for name, size in reversed(self.axes):
+            device, place[name] = divmod(device, size)
+        return {name: place[name] for name in self.names}
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}:{size}" for name, size in self.axes)
+
+    def __repr__(self) -> str:
+        return f'Mesh("{self}")'
+
+
+def _parse(text: str) -> tuple[tuple[str, int], ...]:
+    """`"data:4 model:2"`; `,` and `;` separate as well, as in Mesh-TensorFlow's `mesh_shape`."""
+    pairs = []
+    for word in re.split(r"[\s,;]+", text.strip()):
+        name, colon, size = word.partition(":")
+        if not word:
+            continue
+        if not colon or not re.fullmatch(r"-?\d{1,18}", size):
+            raise MeshError(f"`{word[:80]}` is not a mesh axis.", ['write axes as "data:4 model:2"'])
+        pairs.append((name, int(size)))
+    return tuple(pairs)
+
+
+def _verify(axes: tuple[tuple[str, int], ...]) -> None:
+    names = [name for name, _ in axes]
+    for name, size in axes:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise MeshError(f"`{str(name)[:80]}` cannot name a mesh axis.", ["use letters, digits and `_`, at most 64 of them"])
+        if names.count(name) > 1:
+            raise MeshError(f"The mesh has two axes named `{name}`.", ["give each axis its own name"])
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise MeshError(f"Mesh axis `{name}` has size {size}; a size is a whole number from 1.", ["remove the axis to leave it out"])
+    if (devices := math.prod(size for _, size in axes)) > MAX_DEVICES:
+        raise MeshError(
+            f"{' x '.join(str(size) for _, size in axes)} = {devices:,} devices; a mesh has at most {MAX_DEVICES:,}.",
+            ["make an axis smaller"],
+        )

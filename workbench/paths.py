@@ -1,0 +1,35 @@
+"""Patterns over paths such as `params/layers/0/mlp/w1`: the one way tensors and values are picked by name."""
+
+import functools
+import re
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    parts = []
+    for word in pattern.strip("/").split("/"):
+        if word == "**":
+            parts.append(r"[^/]+(?:/[^/]+)*")
+        else:
+            parts.append("".join("[^/]*" if c == "*" else "[^/]" if c == "?" else re.escape(c) for c in word))
+    return re.compile(r"(?:.*/)?" + "/".join(parts))
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether `pattern` names `path`, or the tail of it; `*` stands within one component, `**` for one or more.
+
+    >>> matches("w1", "params/layers/0/mlp/w1"), matches("layers/*/mlp/w1", "params/layers/0/mlp/w1")
+    (True, True)
+    >>> matches("w1", "params/layers/0/mlp/w1_bias"), matches("params/**", "params/head")
+    (False, True)
+    """
+    return _compiled(pattern).fullmatch(path) is not None
+
+
+def template(path: str) -> str:
+    """`path` with its layer numbers blotted out, the same for the same place in repeated layers.
+
+    >>> template("params/layers/12/mlp/w1"), template("params/blocks_3/attn")
+    ('params/layers/*/mlp/w1', 'params/blocks_*/attn')
+    """
+    return "/".join(re.sub(r"(?<![A-Za-z])\d+$|(?<=[_.])\d+$", "*", word) for word in path.split("/"))

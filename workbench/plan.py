@@ -1,0 +1,84 @@
+"""A plan: this program, over this mesh, laid out like this."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.layout import Layout
+from workbench.legality import verify_layout
+from workbench.mesh import Mesh
+from workbench.program import Program
+from workbench.sharding import Sharding
+
+if TYPE_CHECKING:
+    from workbench.edits import Edit
+    from workbench.measurement import Measurement
+    from workbench.report import Report
+
+
+@dataclass(frozen=True, init=False)
+class Plan:
+    """What to run and how it lies. A change is a new plan; nothing here executes.
+
+    **Invariants**
+
+    - The layout is legal for the program on the mesh (`legality.verify_layout`); the constructor raises `LayoutError` otherwise.
+    """
+
+    program: Program
+    mesh: Mesh
+    layout: Layout
+    name: str
+
+    def __init__(self, program: Program, mesh: Mesh | str, layout: Layout | str = "", name: str = "") -> None:
+        object.__setattr__(self, "program", program)
+        object.__setattr__(self, "mesh", Mesh(mesh) if isinstance(mesh, str) else mesh)
+        object.__setattr__(self, "layout", Layout(layout) if isinstance(layout, str) else layout)
+        object.__setattr__(self, "name", name or program.name)
+        verify_layout(self.program, self.mesh, self.layout)
+
+    @property
+    def argument_shardings(self) -> tuple[Sharding, ...]:
+        """Where each argument lies, in order."""
+        return tuple(self.layout.sharding(tensor) for tensor in self.program.arguments)
+
+    def updated(self, **changes: Any) -> "Plan":
+        """A new plan with some of `program`, `mesh`, `layout`, `name` changed."""
+        return Plan(**{"program": self.program, "mesh": self.mesh, "layout": self.layout, "name": self.name, **changes})
+
+    def apply(self, edit: "Edit") -> "Plan":
+        """The plan after one edit; raises a `WorkbenchError` and leaves this plan as it is if the result would be illegal."""
+        return edit.apply(self)
+
+    # The verbs below call rooms above this one; they are imported when asked for, so that a plan needs neither.
+
+    def report(self) -> "Report":
+        """What every device will hold, send and compute. `print` it."""
+        from workbench.analyze import analyze
+
+        return analyze(self)
+
+    def run(self, steps: int = 20, on_progress: "Callable[[Any], None] | None" = None, **options: Any) -> "Measurement":
+        """Run on the attached devices in a worker process and measure; options are those of `engine.run_plan`."""
+        from workbench.engine import run_plan
+
+        return run_plan(self, steps=steps, on_progress=on_progress, **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan document (`*.plan.json`)."""
+        from workbench.documents import save_plan
+
+        save_plan(self, path)
+
+    def export(self) -> str:
+        """A short JAX script that lays the same program out the same way."""
+        from workbench.documents import export_script
+
+        return export_script(self)
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.mesh}: {self.layout or 'replicated'}"
+
+    def __repr__(self) -> str:
+        return f"Plan({self.program.name!r}, mesh={str(self.mesh)!r}, layout={str(self.layout)!r})"

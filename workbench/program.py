@@ -1,0 +1,150 @@
+"""A traced program: named tensors, the operations between them, and the StableHLO that Shardy partitions. No device is touched."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from workbench.errors import DimensionError, unknown_name
+from workbench.tensor import Role, Tensor
+
+STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """How a plan document names a program, without carrying code.
+
+    `target` is a model of the zoo (`gpt`) or an importable function that returns a `Program`
+    (`package.module:function`); `arguments` are its keyword arguments, JSON values only.
+    """
+
+    target: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.target}({', '.join(f'{key}={value!r}' for key, value in self.arguments.items())})"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of the traced program, as far as no layout changes it. Its place in `Program.operations` is its id.
+
+    `path` is its named scope and primitive (`blocks/mlp/dot_general`), under `grad/` in the backward pass;
+    `kind` the StableHLO operation; `source` the user's line (`gpt.py:42`); shape and dims are of the first result.
+    """
+
+    path: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the engine calls; planning never does. Argument and result leaves are in the order of the program's tensors.
+
+    - `call(*arguments) -> results`, traceable;
+    - `initialize(key, given) -> state leaves`, traceable, so that state is born sharded; `given` are the arrays at `given_indices`;
+    - `feed(step) -> input leaves` as NumPy arrays on the host, equal on every process;
+    - `loss` is the index of the result that is the loss, if there is one.
+    """
+
+    call: Callable[..., tuple[Any, ...]]
+    initialize: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
+    feed: Callable[[int], tuple[Any, ...]]
+    given_indices: tuple[int, ...] = ()
+    given: tuple[Any, ...] = ()
+    loss: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A JAX function traced at given shapes.
+
+    **Invariants**
+
+    - `arguments` and `results` are in the order of `main`'s arguments and results in `module`.
+    - `carried` pairs a result with the argument it becomes in the next step; both lie alike, and the argument's memory is donated.
+    - Dimension names are unique within an argument.
+    - Two programs are equal if their StableHLO and their names are; `step` does not count.
+    """
+
+    name: str
+    arguments: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    carried: tuple[tuple[int, int], ...]
+    operations: tuple[Operation, ...]
+    module: bytes
+    fingerprint: str
+    step: Step
+    reference: Reference | None = None
+
+    @cached_property
+    def dims(self) -> Mapping[str, tuple[int, ...]]:
+        """Each dimension name of the arguments with the sizes it has, in order of appearance."""
+        sizes: dict[str, dict[int, None]] = {}
+        for tensor in self.arguments:
+            for dim, size in zip(tensor.dims, tensor.shape, strict=True):
+                sizes.setdefault(dim, {})[size] = None
+        return {dim: tuple(each) for dim, each in sizes.items()}
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """The indices of the arguments that live from step to step: parameters and optimiser state."""
+        return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role in STATE)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The indices of the arguments that are fed anew each step."""
+        return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role not in STATE)
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters."""
+        return sum(tensor.elements for tensor in self.arguments if tensor.role is Role.PARAMETER)
+
+    def rename(self, names: Mapping[str, str]) -> "Program":
+        """The program with dimensions renamed.
+
+        Raises `DimensionError` if a name does not exist or two dimensions of one argument would share a name.
+        """
+        for old in names:
+            if old not in self.dims:
+                raise DimensionError(*unknown_name("dimension", old, self.dims))
+
+        def dims(old: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names.get(dim, dim) for dim in old)
+
+        arguments = tuple(replace(each, dims=dims(each.dims)) for each in self.arguments)
+        verify_unique_dims(arguments)
+        return replace(
+            self,
+            arguments=arguments,
+            results=tuple(replace(each, dims=dims(each.dims)) for each in self.results),
+            operations=tuple(replace(each, dims=dims(each.dims)) for each in self.operations),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Program):
+            return NotImplemented
+        mine, theirs = ((each.fingerprint, each.arguments, each.results, each.carried) for each in (self, other))
+        return mine == theirs
+
+    def __hash__(self) -> int:
+        return hash((self.fingerprint, self.arguments))
+
+    def __repr__(self) -> str:
+        return f"Program({self.name!r}: {len(self.arguments)} arguments, {len(self.operations)} operations)"
+
+
+def verify_unique_dims(arguments: tuple[Tensor, ...]) -> None:
+    for tensor in arguments:
+        for dim in tensor.dims:
+            if tensor.dims.count(dim) > 1:
+                raise DimensionError(
+                    f"`{tensor}` would have two dimensions named `{dim}`, and a rule for `{dim}` could not tell them apart.",
+                    [f"name the second one `{dim}_out`, say"],
+                )

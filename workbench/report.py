@@ -1,0 +1,179 @@
+"""What the planner says of a plan: placements, collectives, memory, flops, time and what to mind. A value; `print` it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from workbench.mesh import Mesh
+from workbench.sharding import Sharding
+from workbench.tensor import Role, Tensor, itemsize
+
+if TYPE_CHECKING:
+    from workbench.edits import Edit
+    from workbench.plan import Plan
+
+KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One argument or result and where it lies."""
+
+    tensor: Tensor
+    sharding: Sharding
+    mesh: Mesh
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """The shape on one device."""
+        return self.sharding.local_shape(self.tensor.shape, self.mesh)
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes on one device, padding included."""
+        count = 1
+        for size in self.local_shape:
+            count *= size
+        return int(count * itemsize(self.tensor.dtype))
+
+
+class Value(NamedTuple):
+    """Intermediate values that are alike: same scope, operation, shape and sharding; `count` of them are computed a step."""
+
+    path: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    sharding: Sharding
+    local_shape: tuple[int, ...]
+    count: int
+    source: str
+
+
+class Collective(NamedTuple):
+    """One communication of the step.
+
+    - `payload`: bytes of the larger of operand and result on one device, for one execution;
+    - `sent`: bytes that leave each device for one execution on a ring (all-reduce `2V(n-1)/n`,
+      all-gather and reduce-scatter `V(n-1)/n`, all-to-all `V(n-1)/n`, permute `V`; V the payload);
+    - `count`: executions a step, loops multiplied by their trip counts.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    payload: int
+    sent: int
+    count: int
+    path: str
+    source: str
+
+    @property
+    def total_payload(self) -> int:
+        """Payload bytes a device and step."""
+        return self.payload * self.count
+
+    @property
+    def total_sent(self) -> int:
+        """Bytes that leave each device a step."""
+        return self.sent * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on one device at the peak of the step, by role; their sum is the peak."""
+
+    by_role: Mapping[Role, int]
+
+    @property
+    def peak(self) -> int:
+        return sum(self.by_role.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Flops:
+    """Floating-point operations of matrix products and convolutions in one step (2 for a multiply-add), loops multiplied out.
+
+    `unique` is what the program needs; `per_device` what one device computes. Mesh-TensorFlow's `einsum_unique` and `einsum` counters.
+    """
+
+    unique: int
+    per_device: int
+    devices: int
+
+    @property
+    def duplication(self) -> float:
+        """How often the same work is done because a mesh axis is unused; 1 is none."""
+        return self.per_device * self.devices / self.unique if self.unique else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Seconds of one step on `hardware`: a first-order roofline, nothing overlapped."""
+
+    compute: float
+    memory: float
+    communication: float
+    hardware: str
+
+    @property
+    def total(self) -> float:
+        """The greater of arithmetic and memory traffic, and communication after it."""
+        return max(self.compute, self.memory) + self.communication
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """Something to mind in a plan: its subject, what is so, and edits that would mend it."""
+
+    kind: str
+    subject: str
+    message: str
+    edits: "tuple[Edit, ...]" = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """All the planner's facts about a plan. Same plan, same report."""
+
+    plan: "Plan"
+    arguments: tuple[Placement, ...]
+    results: tuple[Placement, ...]
+    collectives: tuple[Collective, ...]
+    memory: Memory
+    flops: Flops
+    traffic: int  # bytes one device reads and writes in its memory in a step
+    diagnostics: tuple[Diagnostic, ...] = ()
+    list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.plan.mesh
+
+    @cached_property
+    def values(self) -> tuple[Value, ...]:
+        """The intermediate values, alike ones together; made when first asked for."""
+        return self.list_values()
+
+    @cached_property
+    def sent(self) -> int:
+        """Bytes that leave each device a step."""
+        return sum(each.total_sent for each in self.collectives)
+
+    @cached_property
+    def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:
+        """Payload bytes per device and step, for each set of mesh axes and each kind of collective."""
+        totals: dict[tuple[tuple[str, ...], str], int] = {}
+        for each in self.collectives:
+            key = (each.axes, each.kind)
+            totals[key] = totals.get(key, 0) + each.total_payload
+        return totals
+
+    def __str__(self) -> str:
+        from workbench.text import report_text
+
+        return report_text(self)
+
+    def __repr__(self) -> str:
+        return f"Report({self.plan!r})"

@@ -1,0 +1,67 @@
+"""A named tensor: what the program says of one argument, result or intermediate value, before any layout."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+_BITS = {"bool": 8, "int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
+
+
+class Role(StrEnum):
+    """What a tensor is to the step; memory is reported by role."""
+
+    PARAMETER = "parameter"
+    OPTIMIZER_STATE = "optimizer state"
+    GRADIENT = "gradient"
+    ACTIVATION = "activation"
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+def itemsize(dtype: str) -> float:
+    """Bytes of one element; half a byte for four-bit types.
+
+    >>> itemsize("bfloat16"), itemsize("float8_e4m3fn"), itemsize("int4"), itemsize("complex64"), itemsize("key<fry>")
+    (2.0, 1.0, 0.5, 8.0, 8.0)
+    """
+    if dtype in _BITS:
+        return _BITS[dtype] / 8
+    if dtype.startswith("key<"):  # JAX's typed random keys: threefry holds two uint32
+        return 8.0
+    digits = "".join(c for c in dtype.split("_")[0] if c.isdigit())
+    return int(digits) / 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """`path: dtype[dim=size, ...]`; `path` joins the pytree keys with `/`.
+
+    >>> print(Tensor("params/w1", (1024, 4096), "float32", ("d_model", "d_ff"), Role.PARAMETER))
+    params/w1: float32[d_model=1024, d_ff=4096]
+
+    **Invariants**
+
+    - One name a dimension.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    role: Role
+
+    def __post_init__(self) -> None:
+        if len(self.dims) != len(self.shape):
+            raise ValueError(f"{self.path}: {len(self.dims)} names for {len(self.shape)} dimensions")
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return math.ceil(self.elements * itemsize(self.dtype))
+
+    def __str__(self) -> str:
+        inner = ", ".join(f"{name}={size}" for name, size in zip(self.dims, self.shape, strict=True))
+        return f"{self.path}: {self.dtype}[{inner}]"
