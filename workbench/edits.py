@@ -72,7 +72,7 @@ class SetLayout:
         return plan.updated(layout=self.layout)
 
     def __str__(self) -> str:
-        return f"layout {self.layout or 'replicated'}"
+        return f"layout {str(self.layout) or 'replicated'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from workbench.paths import matches
 from workbench.sharding import Sharding
 from workbench.tensor import Tensor
 
-_RULE = re.compile(r"(?P<dim>[^\s:=@\[\]]+)\s*:\s*(?P<axes>[^\s:=@\[\]]+)")
+_RULE = re.compile(r"(?P<dim>[^\s:=@\[\]]+)\s*:\s*(?P<axes>[^\s:=@\[\]+]+(?:\+[^\s:=@\[\]+]+)*)")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -30,6 +30,7 @@ class Layout:
     **Invariants**
 
     - A dimension has one rule (M4); an empty one is the same as none and is dropped.
+    - A pattern has one override and one constraint: the last one given.
     """
 
     rules: tuple[tuple[str, tuple[str, ...]], ...]
@@ -52,8 +53,8 @@ class Layout:
         for dim, axes in pairs:
             _verify_rule(dim, axes, pairs)
         object.__setattr__(self, "rules", tuple((dim, axes) for dim, axes in pairs if axes))
-        object.__setattr__(self, "overrides", tuple(overrides))
-        object.__setattr__(self, "constraints", tuple(constraints))
+        object.__setattr__(self, "overrides", _last_of_each(overrides))
+        object.__setattr__(self, "constraints", _last_of_each(constraints))
 
     def rule(self, dim: str) -> tuple[str, ...]:
         """The mesh axes dimension `dim` lies on; empty if it is kept whole."""
@@ -113,6 +114,10 @@ class Layout:
 def _set(entries: tuple[tuple[str, Sharding], ...], pattern: str, sharding: Sharding | None) -> tuple[tuple[str, Sharding], ...]:
     kept = tuple(entry for entry in entries if entry[0] != pattern)
     return kept if sharding is None else (*kept, (pattern, sharding))
+
+
+def _last_of_each(entries: tuple[tuple[str, Sharding], ...]) -> tuple[tuple[str, Sharding], ...]:
+    return tuple(entry for i, entry in enumerate(entries) if all(entry[0] != later for later, _ in entries[i + 1 :]))
 
 
 def _verify_rule(dim: str, axes: tuple[str, ...], rules: tuple[tuple[str, tuple[str, ...]], ...]) -> None:

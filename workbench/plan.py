@@ -78,7 +78,7 @@ class Plan:
         return export_script(self)
 
     def __str__(self) -> str:
-        return f"{self.name} on {self.mesh}: {self.layout or 'replicated'}"
+        return f"{self.name} on {self.mesh}: {str(self.layout) or 'replicated'}"
 
     def __repr__(self) -> str:
         return f"Plan({self.program.name!r}, mesh={str(self.mesh)!r}, layout={str(self.layout)!r})"

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from workbench.errors import DimensionError, unknown_name
-from workbench.tensor import Role, Tensor
+from workbench.tensor import Role, Tensor, verify_dim_name
 
 STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE)
 
@@ -69,6 +69,7 @@ class Program:
     - `arguments` and `results` are in the order of `main`'s arguments and results in `module`.
     - `carried` pairs a result with the argument it becomes in the next step; both lie alike, and the argument's memory is donated.
     - Dimension names are unique within an argument.
+    - `renamed` maps every dimension name of the trace to that of now; it is empty until the first renaming.
     - Two programs are equal if their StableHLO and their names are; `step` does not count.
     """
 
@@ -81,6 +82,7 @@ class Program:
     fingerprint: str
     step: Step
     reference: Reference | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def dims(self) -> Mapping[str, tuple[int, ...]]:
@@ -109,11 +111,12 @@ class Program:
     def rename(self, names: Mapping[str, str]) -> "Program":
         """The program with dimensions renamed.
 
-        Raises `DimensionError` if a name does not exist or two dimensions of one argument would share a name.
+        Raises `DimensionError` if a name does not exist or cannot be one, or two dimensions of one argument would share a name.
         """
-        for old in names:
+        for old, new in names.items():
             if old not in self.dims:
                 raise DimensionError(*unknown_name("dimension", old, self.dims))
+            verify_dim_name(new)
 
         def dims(old: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names.get(dim, dim) for dim in old)
@@ -125,6 +128,7 @@ class Program:
             arguments=arguments,
             results=tuple(replace(each, dims=dims(each.dims)) for each in self.results),
             operations=tuple(replace(each, dims=dims(each.dims)) for each in self.operations),
+            renamed={traced: names.get(now, now) for traced, now in (self.renamed or {dim: dim for dim in self.dims}).items()},
         )
 
     def __eq__(self, other: object) -> bool:

@@ -145,6 +145,7 @@ class Report:
     flops: Flops
     traffic: int  # bytes one device reads and writes in its memory in a step
     diagnostics: tuple[Diagnostic, ...] = ()
+    step_time: StepTime | None = None
     list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property

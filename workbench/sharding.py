@@ -76,7 +76,7 @@ class Sharding:
         if not (body.startswith("[") and body.endswith("]")):
             raise LayoutError(f"`{text[:80]}` is not a sharding.", ['write "[data, -, model]", one entry a dimension'])
         words = [word.strip() for word in body[1:-1].split(",")] if body[1:-1].strip() else []
-        if "" in words:
+        if "" in (part for word in words for part in word.split("+")):
             raise LayoutError(f"`{text[:80]}` has an empty entry.", ["write `-` for a dimension kept whole"])
         return cls(tuple(None if word == "?" else () if word == "-" else tuple(word.split("+")) for word in words))
 

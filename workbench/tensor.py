@@ -1,9 +1,13 @@
 """A named tensor: what the program says of one argument, result or intermediate value, before any layout."""
 
 import math
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from workbench.errors import DimensionError
+
+_DIM_NAME = re.compile(r"[^\s:;,=@\[\]]{1,80}")  # what a layout can name in text
 _BITS = {"bool": 8, "int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
 
 
@@ -28,7 +32,7 @@ def itemsize(dtype: str) -> float:
         return _BITS[dtype] / 8
     if dtype.startswith("key<"):  # JAX's typed random keys: threefry holds two uint32
         return 8.0
-    digits = "".join(c for c in dtype.split("_")[0] if c.isdigit())
+    digits = "".join(c for c in dtype.split("_", maxsplit=1)[0] if c.isdigit())
     return int(digits) / 8
 
 
@@ -65,3 +69,9 @@ class Tensor:
     def __str__(self) -> str:
         inner = ", ".join(f"{name}={size}" for name, size in zip(self.dims, self.shape, strict=True))
         return f"{self.path}: {self.dtype}[{inner}]"
+
+
+def verify_dim_name(name: str) -> None:
+    """Raises `DimensionError` for a name that no layout could be written with."""
+    if not _DIM_NAME.fullmatch(name):
+        raise DimensionError(f"`{name[:80]}` cannot name a dimension.", ["use letters, digits and `_`, at most 80 of them"])

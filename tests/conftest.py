@@ -1,0 +1,50 @@
+"""Eight virtual CPU devices for every test, golden files, and a browser for the tests that drive one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # also for the processes that tests start
+
+import jax
+import pytest
+from hypothesis import settings
+
+from tests.install_chromium import system_chromium
+
+jax.config.update("jax_num_cpu_devices", 8)
+settings.register_profile("workbench", deadline=None, database=None)
+settings.load_profile("workbench")
+
+GOLDEN = Path(__file__).parent / "golden"
+NO_BROWSER = "There is no Chromium to drive the page with: run `python tests/install_chromium.py`, or install one and put it on PATH."
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing with them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)`: the text is that of `tests/golden/name`, to the letter."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n", encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == text + "\n", f"{name} differs; if that is meant, run pytest --update-golden"
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict, playwright) -> dict:
+    """Playwright's own Chromium if it was downloaded, else the system's; without any, UI tests fail in CI and are skipped elsewhere."""
+    root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    found = {**browser_type_launch_args, "args": [*root, "--disable-gpu", "--disable-background-networking", "--disable-component-update"]}
+    if Path(playwright.chromium.executable_path).exists():
+        return found
+    if (path := system_chromium()) is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
+    return {**found, "executable_path": path}

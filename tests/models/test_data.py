@@ -1,0 +1,52 @@
+"""Batches depend on seed and step alone, so that every process feeds the same ones."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from workbench.models import mnist, text
+
+SOURCES = [lambda seed: text.batches(4, 32, seed), lambda seed: mnist.batches(8, seed)]
+
+
+def same(left, right) -> bool:
+    return all(np.array_equal(left[name], right[name]) for name in left | right)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_step_has_the_same_batch_whenever_it_is_asked_for(source):
+    data, again = source(3), source(3)
+    data(0)
+    assert same(data(5), again(5))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_other_steps_and_seeds_have_other_batches(source):
+    assert not same(source(0)(0), source(0)(1))
+    assert not same(source(0)(0), source(1)(0))
+
+
+def test_another_process_draws_the_same_text():
+    script = "from workbench.models.text import batches; print(batches(2, 40, 7)(3)['tokens'].tolist())"
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == str(text.batches(2, 40, 7)(3)["tokens"].tolist())
+
+
+def test_targets_are_the_next_bytes_of_english():
+    batch = text.batches(4, 200)(0)
+    np.testing.assert_array_equal(batch["tokens"][:, 1:], batch["targets"][:, :-1])
+    assert batch["tokens"].shape == (4, 200)
+    assert batch["tokens"].dtype == batch["targets"].dtype == np.int32
+    assert b" the " in text.corpus().tobytes()
+
+
+def test_a_window_longer_than_the_text_is_refused():
+    with pytest.raises(ValueError, match="low >= high"):
+        text.batches(1, 10**8)(0)
+
+
+def test_the_ten_digits_differ():
+    digits = [mnist.digit(label).tobytes() for label in range(10)]
+    assert len(set(digits)) == 10

@@ -1,0 +1,63 @@
+"""Parameter counts of the presets against the published ones; nothing is allocated."""
+
+import math
+from dataclasses import replace
+
+import jax
+import pytest
+
+from workbench.models import gpt
+from workbench.models.gpt_config import PADDED_VOCAB, PRESETS, GPTConfig
+
+GPT2_VOCAB = 50257
+
+
+def specs(config: GPTConfig, *, scan: bool = True):
+    return jax.eval_shape(lambda key: gpt.init(key, config, scan=scan), jax.random.key(0))
+
+
+def count(tree) -> int:
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_formula_counts_the_parameters_that_are_made(preset, scan):
+    config = PRESETS[preset]
+    assert count(specs(config, scan=scan)) == config.parameters
+
+
+def test_gpt2_small_has_the_parameters_of_the_published_checkpoint():
+    assert replace(PRESETS["gpt2-small"], vocab=GPT2_VOCAB).parameters == 124_439_808
+
+
+def test_padding_the_vocabulary_costs_47_rows():
+    config = PRESETS["gpt2-small"]
+    assert config.parameters - 124_439_808 == 47 * config.d_model
+
+
+def test_the_padded_vocabulary_splits_where_the_original_cannot():
+    assert all(PADDED_VOCAB % parts == 0 for parts in (2, 4, 8, 16, 32, 64, 128))
+    assert all(GPT2_VOCAB % parts for parts in range(2, 29))
+
+
+def test_gpt3_has_the_174600_million_of_its_paper():
+    """Brown et al. 2020, table D.1, in millions."""
+    assert round(PRESETS["gpt3-175b"].parameters / 1e8) == 1746
+
+
+def test_the_layers_of_gspmds_64b_hold_64_binary_billions():
+    """Xu et al. 2021: the dense wide model of 32 layers is called 64B."""
+    config = PRESETS["gspmd-64b"]
+    matrices = [leaf for leaf in jax.tree.leaves(specs(config)["layers"]) if leaf.ndim > 2]
+    assert count(matrices) == 64 * 2**30
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_weight_has_a_name_for_each_dimension_and_the_size_of_that_name(preset, scan):
+    config, program_dims = PRESETS[preset], gpt.dims(PRESETS[preset], scan=scan)
+    for path, leaf in jax.tree_util.tree_flatten_with_path(specs(config, scan=scan))[0]:
+        words = ["*" if isinstance(key, jax.tree_util.SequenceKey) else key.key for key in path]
+        names = program_dims["/".join(words)].split()
+        assert leaf.shape == tuple(getattr(config, name) for name in names)

@@ -1,0 +1,88 @@
+"""Every member of the zoo becomes a program, by the name that documents use."""
+
+import jax
+import numpy as np
+import pytest
+
+from workbench.errors import DocumentError
+from workbench.mesh import Mesh
+from workbench.models import ALL_MODELS, build
+from workbench.plan import Plan
+from workbench.program import Reference
+from workbench.tensor import Role
+
+MODELS = [pytest.param(model, id=model.name) for model in ALL_MODELS]
+
+
+@pytest.fixture(scope="module")
+def programs():
+    return {model.name: build(model.name) for model in ALL_MODELS}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_there_are_at_least_six_different_legal_layouts_on_eight_devices(model, programs):
+    assert len(set(model.layouts)) == len(model.layouts) >= 6
+    for mesh, layout in model.layouts:
+        assert Mesh(mesh).size == 8
+        Plan(programs[model.name], mesh, layout)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_program_remembers_how_to_build_it_again(model, programs):
+    program = programs[model.name]
+    assert program.reference == Reference(model.name, {})
+    assert build(program.reference.target, **program.reference.arguments) == program
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_fed_and_initialised_has_the_shapes_of_the_program(model, programs):
+    program = programs[model.name]
+    fed = program.step.feed(0)
+    state = jax.eval_shape(program.step.initialize, jax.random.key(0), program.step.given)
+    for places, leaves in ((program.inputs, fed), (program.state, state)):
+        assert [(program.arguments[i].shape, program.arguments[i].dtype) for i in places] == [(x.shape, str(x.dtype)) for x in leaves]
+    assert all(isinstance(leaf, np.ndarray) for leaf in fed)
+
+
+def test_arguments_change_the_program_and_are_remembered():
+    program = build("gpt", batch=8, layers=2, seq=32, scan=False, remat=True)
+    assert program.dims["batch"] == (8,)
+    assert program.dims["seq"] == (32,)
+    assert "layers" not in program.dims
+    assert program.reference == Reference("gpt", {"batch": 8, "layers": 2, "seq": 32, "scan": False, "remat": True})
+
+
+@pytest.mark.parametrize("scan", [True, False])
+def test_the_dimensions_of_the_transformer_have_their_full_names(scan):
+    program = build("gpt", scan=scan)
+    names = {"vocab", "d_model", "heads", "d_head", "d_ff", "seq", "batch"} | ({"layers"} if scan else set())
+    assert set(program.dims) == names
+
+
+@pytest.mark.parametrize("preset", ["gpt2-small", "gpt3-175b", "gspmd-64b"])
+def test_the_large_presets_become_programs_without_being_allocated(preset):
+    program = build("gpt", preset=preset)
+    sizes = {role: sum(each.bytes for each in program.arguments if each.role is role) for role in Role}
+    assert sizes[Role.PARAMETER] == 4 * program.parameters
+    assert sizes[Role.OPTIMIZER_STATE] == pytest.approx(2 * sizes[Role.PARAMETER], rel=1e-6)
+
+
+WRONG = [
+    (("transformer", {}), "There is no model `transformer`; there are `two_layer`, `mnist`, `gpt`."),
+    (("mnist", {"hiden": 8}), "Model `mnist`: There is no argument `hiden`; there are `batch`, `hidden`, `learning_rate`."),
+    (("gpt", {"preset": "gpt3"}), "There is no preset `gpt3`; there are `tiny`, `gpt2-small`, `gpt3-175b`, `gspmd-64b`."),
+    (("gpt", {"layers": 0}), "Model `gpt`: `layers` is '0'; it should be a whole number from 1."),
+    (("gpt", {"scan": 1}), "Model `gpt`: `scan` is '1'; it should be true or false."),
+    (("gpt", {"batch": True}), "Model `gpt`: `batch` is 'True'; it should be a whole number from 1."),
+    (("two_layer", {"io": "64"}), "Model `two_layer`: `io` is '64'; it should be a whole number from 1."),
+    (("mnist", {"learning_rate": -1}), "Model `mnist`: `learning_rate` is '-1'; it should be a number above 0."),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG)
+def test_a_program_that_cannot_be_named_is_refused_in_the_names_that_can(call, message):
+    name, arguments = call
+    with pytest.raises(DocumentError) as caught:
+        build(name, **arguments)
+    assert caught.value.message == message
+    assert caught.value.ways_out or name == "transformer"

@@ -1,0 +1,50 @@
+"""Hypothesis strategies: meshes, shardings, tensors, layouts."""
+
+from hypothesis import strategies as st
+
+from workbench.layout import Layout
+from workbench.mesh import Mesh
+from workbench.sharding import Sharding
+from workbench.tensor import Role, Tensor
+
+AXES = ("data", "model", "pipe", "x_1", "y.z")
+DIMS = ("batch", "seq", "d_model", "d_ff", "heads", "vocab")
+WORDS = st.sampled_from(("params", "layers", "0", "12", "mlp", "w1", "w_2", "*", "**", "h?ad", "opt state", "a.b"))
+
+
+def meshes(max_axes: int = 4, max_size: int = 8) -> st.SearchStrategy[Mesh]:
+    """Meshes of distinct axes; sizes of 1 and odd ones included."""
+    axes = st.lists(st.sampled_from(AXES), unique=True, max_size=max_axes)
+    return axes.flatmap(lambda names: st.tuples(*(st.tuples(st.just(name), st.integers(1, max_size)) for name in names))).map(Mesh)
+
+
+@st.composite
+def shardings(draw: st.DrawFn, rank: int | None = None, *, names: tuple[str, ...] = AXES, can_be_open: bool = True) -> Sharding:
+    """Each axis on at most one dimension; some dimensions open."""
+    rank = draw(st.integers(0, 4)) if rank is None else rank
+    dims: list[list[str] | None] = [None if can_be_open and draw(st.booleans()) else [] for _ in range(rank)]
+    for name in draw(st.permutations(names)):
+        place = draw(st.integers(-1, rank - 1))
+        if place >= 0 and (dim := dims[place]) is not None:
+            dim.append(name)
+    return Sharding(tuple(None if dim is None else tuple(dim) for dim in dims))
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Tensor:
+    dims = tuple(draw(st.lists(st.sampled_from(DIMS), unique=True, max_size=4)))
+    shape = tuple(draw(st.integers(1, 64)) for _ in dims)
+    return Tensor("params/w", shape, draw(st.sampled_from(("float32", "bfloat16", "int8"))), dims, Role.PARAMETER)
+
+
+def patterns() -> st.SearchStrategy[str]:
+    return st.lists(WORDS, min_size=1, max_size=4).map("/".join)
+
+
+@st.composite
+def layouts(draw: st.DrawFn, *, names: tuple[str, ...] = AXES) -> Layout:
+    """Rules, overrides and constraints, legal in themselves but perhaps for no program."""
+    axes = st.lists(st.sampled_from(names), unique=True, max_size=2).map(tuple)
+    rules = draw(st.dictionaries(st.sampled_from(DIMS), axes, max_size=4))
+    entries = st.lists(st.tuples(patterns(), shardings(names=names)), max_size=3).map(tuple)
+    return Layout(tuple(rules.items()), draw(entries), draw(entries))

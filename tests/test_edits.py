@@ -1,0 +1,105 @@
+import pytest
+
+from tests.programs import mlp
+from workbench.edits import (
+    ALL_EDITS,
+    AddAxis,
+    Constrain,
+    Override,
+    PlaceDim,
+    RemoveAxis,
+    RenameAxis,
+    RenameDim,
+    ReorderAxes,
+    ResizeAxis,
+    SetLayout,
+    SetMesh,
+)
+from workbench.errors import DimensionError, LayoutError, MeshError, WorkbenchError
+from workbench.layout import Layout
+from workbench.mesh import Mesh
+from workbench.plan import Plan
+from workbench.sharding import Sharding
+
+LAYOUT = "batch:data; d_ff:model"
+W1 = "params/layers/*/w1"
+
+# An edit, how the history shows it, and the mesh and layout after it.
+CASES = [
+    (PlaceDim("d_model", ("model",)), "d_model → model", None, None),  # refused: d_ff is on model already
+    (PlaceDim("d_ff", ("data", "model")), "d_ff → data+model", "data:4 model:2", "batch:data; d_ff:data+model"),
+    (PlaceDim("d_ff"), "d_ff → whole", "data:4 model:2", "batch:data"),
+    (Override(W1, Sharding.parse("[model, -]")), f"{W1} → [model, -]", "data:4 model:2", f"{LAYOUT}; {W1}=[model, -]"),
+    (Override(W1, None), f"{W1} → by the rules", "data:4 model:2", LAYOUT),
+    (
+        Constrain("mlp/dot_general", Sharding.parse("[data, ?]")),
+        "@mlp/dot_general → [data, ?]",
+        "data:4 model:2",
+        f"{LAYOUT}; @mlp/dot_general=[data, ?]",
+    ),
+    (Constrain("mlp/dot_general", None), "@mlp/dot_general → free", "data:4 model:2", LAYOUT),
+    (SetLayout(Layout("batch:model")), "layout batch:model", "data:4 model:2", "batch:model"),
+    (SetLayout(Layout()), "layout replicated", "data:4 model:2", ""),
+    (SetMesh(Mesh("model:8")), "mesh model:8", "model:8", "d_ff:model"),
+    (ResizeAxis("model", 4), "model:4", "data:4 model:4", LAYOUT),
+    (ResizeAxis("model", 3), "model:3", None, None),
+    (AddAxis("pipe", 2), "+ pipe:2", "data:4 model:2 pipe:2", LAYOUT),
+    (AddAxis("data", 2), "+ data:2", None, None),
+    (RemoveAxis("model"), "- model", "data:4", "batch:data"),
+    (RenameAxis("model", "tensor"), "axis model → tensor", "data:4 tensor:2", "batch:data; d_ff:tensor"),
+    (RenameAxis("model", "data"), "axis model → data", None, None),
+    (ReorderAxes(("model", "data")), "axes model data", "model:2 data:4", LAYOUT),
+    (RenameDim("d_ff", "hidden"), "dimension d_ff → hidden", "data:4 model:2", "batch:data; hidden:model"),
+    (RenameDim("d_ff", "d_model"), "dimension d_ff → d_model", None, None),
+]
+
+
+@pytest.mark.parametrize(("edit", "shown", "mesh", "layout"), CASES, ids=[str(case[0]) for case in CASES])
+def test_an_edit_says_what_it_does_and_does_it_or_leaves_the_plan_alone(edit, shown, mesh, layout):
+    before = Plan(mlp(), "data:4 model:2", LAYOUT)
+    assert str(edit) == shown
+    if mesh is None:
+        with pytest.raises(WorkbenchError):
+            before.apply(edit)
+    else:
+        after = before.apply(edit)
+        assert (str(after.mesh), str(after.layout)) == (mesh, layout)
+    assert before == Plan(mlp(), "data:4 model:2", LAYOUT)
+
+
+def test_every_edit_of_the_family_is_tried_here():
+    assert {type(case[0]) for case in CASES} == set(ALL_EDITS)
+
+
+@pytest.mark.parametrize(
+    ("edit", "error"),
+    [
+        (PlaceDim("d_f", ("model",)), LayoutError),
+        (PlaceDim("d_ff", ("modle",)), LayoutError),
+        (Override("nowhere", Sharding.parse("[-]")), LayoutError),
+        (Constrain("nowhere", Sharding.parse("[-]")), LayoutError),
+        (ResizeAxis("modle", 2), MeshError),
+        (RemoveAxis("modle"), MeshError),
+        (RenameAxis("modle", "m"), MeshError),
+        (ReorderAxes(("data",)), MeshError),
+        (RenameDim("d_f", "d"), DimensionError),
+        (RenameDim("d_ff", "d ff"), DimensionError),
+    ],
+    ids=str,
+)
+def test_an_edit_of_what_is_not_there_is_refused(edit, error):
+    with pytest.raises(error):
+        Plan(mlp(), "data:4 model:2", LAYOUT).apply(edit)
+
+
+def test_a_renamed_dimension_is_renamed_everywhere_and_its_first_name_is_kept():
+    plan = Plan(mlp(), "data:4 model:2", LAYOUT).apply(RenameDim("d_ff", "ff")).apply(RenameDim("ff", "hidden"))
+    assert set(plan.program.dims) == {"batch", "d_model", "hidden"}
+    assert plan.program.operations[0].dims == ("batch", "hidden")
+    assert plan.program.renamed["d_ff"] == "hidden"
+    assert mlp().rename({"d_ff": "hidden"}) == plan.program
+
+
+def test_a_dimension_renamed_there_and_back_is_the_same_plan():
+    plan = Plan(mlp(), "data:4 model:2", LAYOUT)
+    assert plan.apply(RenameDim("d_ff", "hidden")).apply(RenameDim("hidden", "d_ff")) == plan

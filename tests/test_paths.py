@@ -1,0 +1,55 @@
+import pytest
+from hypothesis import given
+
+from tests.strategies import patterns
+from workbench.paths import matches, template
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("w1", "params/layers/0/mlp/w1", True),
+        ("mlp/w1", "params/layers/0/mlp/w1", True),
+        ("/mlp/w1/", "params/layers/0/mlp/w1", True),
+        ("lp/w1", "params/layers/0/mlp/w1", False),
+        ("w1", "w1/kernel", False),
+        ("layers/*/w", "params/layers/3/w", True),
+        ("layers/*/w", "params/layers/3/mlp/w", False),
+        ("layers/**/w", "params/layers/3/mlp/w", True),
+        ("layers/**/w", "params/layers/w", False),
+        ("w?", "params/w1", True),
+        ("w?", "params/w12", False),
+        ("w*", "params/w12", True),
+        ("w.1", "params/w-1", False),
+        ("**", "w", True),
+    ],
+)
+def test_a_pattern_matches_a_path_or_its_tail(pattern, path, expected):
+    assert matches(pattern, path) is expected
+
+
+@given(patterns().filter(lambda path: "*" not in path and "?" not in path))
+def test_a_path_matches_itself_and_within_a_longer_one(path):
+    assert matches(path, path)
+    assert matches(path, f"model/{path}")
+    assert not matches(path, f"{path}/more")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("params/layers/12/mlp/w1", "params/layers/*/mlp/w1"),
+        ("params/blocks_3/attn", "params/blocks_*/attn"),
+        ("params/block.3/attn", "params/block.*/attn"),
+        ("params/w1", "params/w1"),
+        ("params/0", "params/*"),
+        ("params/conv2d/w", "params/conv2d/w"),
+    ],
+)
+def test_a_template_blots_out_layer_numbers(path, expected):
+    assert template(path) == expected
+
+
+@given(patterns())
+def test_a_template_is_its_own_template(path):
+    assert template(template(path)) == template(path)

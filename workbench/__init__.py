@@ -1,0 +1,44 @@
+"""The sharding workbench: plan how a JAX program lies over devices, see what it costs, run it.
+
+    import workbench as wb
+
+    program = wb.trace_training(loss, params, batch, optimizer=optax.adamw(3e-4), dims={"w1": "d_model d_ff"})
+    plan = wb.Plan(program, mesh="data:4 model:2", layout="batch:data; d_ff:model")
+    print(plan.report())
+    measurement = plan.run(steps=20)
+    wb.Workbench(plan)  # the board, in a notebook cell
+
+Importing this package imports no user interface; `Workbench` is fetched when it is asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import WorkbenchError as WorkbenchError
+from workbench.layout import Layout as Layout
+from workbench.measurement import Measurement as Measurement
+from workbench.mesh import Mesh as Mesh
+from workbench.plan import Plan as Plan
+from workbench.program import Program as Program
+from workbench.program import Reference as Reference
+from workbench.report import Report as Report
+from workbench.session import Session as Session
+from workbench.sharding import Sharding as Sharding
+from workbench.tracing import trace as trace
+from workbench.tracing import trace_training as trace_training
+
+if TYPE_CHECKING:
+    from workbench.widgets import Workbench as Workbench
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Workbench":
+        from workbench.widgets import Workbench
+
+        return Workbench
+    if name == "load":
+        from workbench.documents import load_plan
+
+        return load_plan
+    raise AttributeError(f"module 'workbench' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""What a partitioned program costs a device: memory over the step, flops and traffic, time."""

@@ -1,0 +1,64 @@
+"""What to mind in a plan: data in the report, each with its arithmetic and edits that would mend it."""
+
+from dataclasses import replace
+
+from workbench.edits import PlaceDim
+from workbench.partition import Partitioned
+from workbench.report import Diagnostic, Report
+from workbench.units import format_bytes
+
+
+def diagnose(report: Report, partitioned: Partitioned) -> Report:
+    """The report with its diagnostics."""
+    found = (*_duplicated_work(report), *_unused_axes(report), *_unknown_loops(report, partitioned))
+    return replace(report, diagnostics=found)
+
+
+def _unused_axes(report: Report) -> list[Diagnostic]:
+    used = {axis for placement in report.arguments for axis in placement.sharding.axes}
+    return [
+        Diagnostic(
+            "unused axis",
+            name,
+            f"Mesh axis `{name}` ({size}) splits no argument: its {size} groups of devices hold the same {format_bytes(report.memory.peak)}.",
+            _suggestions(report, name),
+        )
+        for name, size in report.mesh.axes
+        if size > 1 and name not in used
+    ]
+
+
+def _duplicated_work(report: Report) -> list[Diagnostic]:
+    factor = report.flops.duplication
+    if factor < 1.01:
+        return []
+    return [
+        Diagnostic(
+            "duplicated work",
+            "flops",
+            f"The devices together compute {factor:.2f} times what the program needs: "
+            f"{report.flops.per_device:,} x {report.flops.devices} / {report.flops.unique:,}.",
+        )
+    ]
+
+
+def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    return [
+        Diagnostic(
+            "unknown trip count",
+            report.plan.program.operations[index].path,
+            "The number of turns of this loop depends on data; what happens in it is counted once.",
+        )
+        for index, op in enumerate(partitioned.structure.ops)
+        if not op.trips_known
+    ]
+
+
+def _suggestions(report: Report, axis: str) -> tuple[PlaceDim, ...]:
+    """The largest dimensions that may go there."""
+    from workbench.legality import why_illegal
+
+    plan = report.plan
+    free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
+    legal = (dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
+    return tuple(PlaceDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))

@@ -1,0 +1,15 @@
+"""Plans as files: a JSON document that carries no code, and a JAX script that needs no workbench window.
+
+save_plan(plan, "gpt.plan.json")
+plan = load_plan("gpt.plan.json")
+print(export_script(plan))
+"""
+
+from workbench.documents.export import export_script as export_script
+from workbench.documents.plans import dump_plan as dump_plan
+from workbench.documents.plans import load_plan as load_plan
+from workbench.documents.plans import parse_plan as parse_plan
+from workbench.documents.plans import save_plan as save_plan
+from workbench.documents.programs import program_from_reference as program_from_reference
+from workbench.documents.records import measurement_record as measurement_record
+from workbench.documents.records import report_record as report_record

@@ -1,0 +1,173 @@
+"""A plan as a short JAX script: the mesh, a `PartitionSpec` per argument, `jit` with them, a few steps.
+
+Layers that lie alike are one line of the script, `*` for the layer number (`paths.template`); what lies nowhere is left out,
+for a tensor that no line names is replicated.
+"""
+
+import json
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import DocumentError
+from workbench.paths import template
+from workbench.plan import Plan
+from workbench.program import Reference
+from workbench.sharding import Sharding
+
+MAX_VIRTUAL_DEVICES = 64  # more virtual CPU devices than this is no way to try a script
+
+
+def export_script(plan: Plan, steps: int = 5) -> str:
+    """Runnable source. Raises `DocumentError` if the program has no reference, for then a script could not get at it."""
+    reference = plan.program.reference
+    if reference is None:
+        raise DocumentError(
+            f"`{plan.name}` cannot be exported: its program has no reference, so a script could not build it.",
+            ['put the code that builds it into an importable function and trace with `reference=wb.Reference("my_module:build")`'],
+        )
+    sections = (_head(plan), _imports(plan, reference), _setup(plan, reference), _shardings(plan), _state(plan), _loop(plan, steps))
+    return "\n".join(section.rstrip() + "\n" for section in sections if section)
+
+
+def _head(plan: Plan) -> str:
+    devices = f"{plan.mesh.size} devices" if plan.mesh.size > 1 else "1 device"
+    layout = textwrap.indent("\n".join(str(plan.layout).split("; ")) or "everything replicated", "    ")
+    title = f"{_plain(plan.name)} on {devices}, mesh {plan.mesh}, laid out as"
+    return f'"""{title}\n\n{_plain(layout)}\n\nWritten by the sharding workbench.\n"""\n'
+
+
+def _imports(plan: Plan, reference: Reference) -> str:
+    module, colon, function = reference.target.partition(":")
+    constrained = bool(plan.layout.constraints)
+    house = [
+        *(["from workbench import Sharding"] if constrained else []),
+        *([] if colon else ["from workbench.models import build"]),
+        "from workbench.paths import template",
+        *(["from workbench.tracing import constrain"] if constrained else []),
+    ]
+    lines = ["import jax", "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P", "", *house]
+    return "\n".join(lines + (["", f"from {module} import {function}"] if colon else [])) + "\n"
+
+
+def _setup(plan: Plan, reference: Reference) -> str:
+    _, colon, function = reference.target.partition(":")
+    positional = [] if colon else [_literal(reference.target)]
+    arguments = ", ".join([*positional, *_keywords(reference.arguments)])
+    virtual = 1 < plan.mesh.size <= MAX_VIRTUAL_DEVICES
+    lines = [
+        *(
+            [f'jax.config.update("jax_num_cpu_devices", {plan.mesh.size})  # virtual devices, where there is no accelerator']
+            if virtual
+            else []
+        ),
+        f"program = {function if colon else 'build'}({arguments})",
+        f"mesh = jax.make_mesh({_literal(plan.mesh.sizes)}, {_literal(plan.mesh.names)}, axis_types={_auto_axes(len(plan.mesh.axes))})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _auto_axes(count: int) -> str:
+    return f"(AxisType.Auto,) * {count}"
+
+
+def _keywords(arguments: Mapping[str, Any]) -> list[str]:
+    if all(key.isidentifier() for key in arguments):
+        return [f"{key}={_literal(value)}" for key, value in arguments.items()]
+    return [f"**{dict(arguments)!r}"]
+
+
+def _shardings(plan: Plan) -> str:
+    lines = [f"    {_literal(path)}: {_spec(sharding)}," for path, sharding in _folded(plan).items()]
+    table = ["SPECS = {", *lines, "}"] if lines else ["SPECS = {}"]
+    return "\n".join(
+        [
+            "# Where each argument lies; `*` stands for the layer number, and what is not named is replicated.",
+            *table,
+            "specs = [SPECS.get(tensor.path, SPECS.get(template(tensor.path), P())) for tensor in program.arguments]",
+            "arguments = tuple(NamedSharding(mesh, spec) for spec in specs)",
+            "carried = dict(program.carried)  # result -> the argument it becomes in the next step",
+            "results = tuple(arguments[carried[i]] if i in carried else None for i in range(len(program.results)))",
+        ]
+    )
+
+
+def _folded(plan: Plan) -> dict[str, Sharding]:
+    """Sharding by template where all paths of it lie alike, else by path; what is replicated is left out."""
+    groups: dict[str, dict[str, Sharding]] = {}
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        groups.setdefault(template(tensor.path), {})[tensor.path] = sharding
+    folded: dict[str, Sharding] = {}
+    for pattern, members in groups.items():
+        alike = len(set(members.values())) == 1
+        entries = {pattern: next(iter(members.values()))} if alike else members
+        folded |= {path: sharding for path, sharding in entries.items() if sharding.axes}
+    return folded
+
+
+def _spec(sharding: Sharding) -> str:
+    """`P('data', None, ('model', 'pipe'))`, without the trailing `None`s."""
+    entries = [_literal(dim[0] if dim and len(dim) == 1 else dim or None) for dim in sharding.dims]
+    while entries and entries[-1] == "None":
+        entries.pop()
+    return f"P({', '.join(entries)})"
+
+
+def _state(plan: Plan) -> str:
+    step = plan.program.step
+    call = "program.step.call"
+    lines = []
+    if plan.layout.constraints:
+        entries = [
+            f"    ({_literal(pattern)}, Sharding.parse({_literal(str(sharding))}))," for pattern, sharding in plan.layout.constraints
+        ]
+        lines += ["CONSTRAINTS = (", *entries, ")"]
+        call = "constrain(program.step.call, CONSTRAINTS, mesh)"
+    lines += [
+        "step = jax.jit(",
+        f"    {call}, in_shardings=arguments, out_shardings=results, donate_argnums=tuple(carried.values())",
+        ")",
+        "",
+        "values = [None] * len(program.arguments)",
+    ]
+    if plan.program.state:
+        given = "()"
+        if step.given_indices:
+            given = "given"
+            places = "zip(program.step.given_indices, program.step.given, strict=True)"
+            lines += [f"given = tuple(jax.device_put(array, arguments[i]) for i, array in {places})"]
+        lines += [
+            "born = jax.jit(program.step.initialize, out_shardings=tuple(arguments[i] for i in program.state))  # sharded from the start",
+            f"for i, array in zip(program.state, born(jax.random.key(0), {given}), strict=True):",
+            "    values[i] = array",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _loop(plan: Plan, steps: int) -> str:
+    loss = plan.program.step.loss
+    lines = [f"for number in range({steps}):"]
+    if plan.program.inputs:
+        lines += [
+            "    for i, array in zip(program.inputs, program.step.feed(number), strict=True):",
+            "        values[i] = jax.device_put(array, arguments[i])",
+        ]
+    lines += ["    outputs = step(*values)"]
+    if plan.program.carried:
+        lines += ["    for result, argument in program.carried:", "        values[argument] = outputs[result]"]
+    shown = f"loss {{outputs[{loss}]:.6f}}" if loss is not None else "{jax.block_until_ready(outputs)}"
+    return "\n".join([*lines, f'    print(f"step {{number}}: {shown}")']) + "\n"
+
+
+def _literal(value: object) -> str:
+    """`repr` with double quotes, as a formatter would leave it."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
+def _plain(text: str) -> str:
+    """Text that cannot end a docstring."""
+    return text.replace("\\", "\\\\").replace('"""', "'''")

@@ -1,0 +1,173 @@
+"""Plan documents: JSON with a version and a schema, one statement a line so that two plans diff well. `parse_plan(dump_plan(p)) == p`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from workbench.documents.programs import program_from_reference
+from workbench.errors import DocumentError
+from workbench.layout import Layout
+from workbench.mesh import Mesh
+from workbench.plan import Plan
+from workbench.program import Reference
+from workbench.sharding import Sharding
+
+FORMAT = "sharding-workbench.plan"
+VERSION = 1
+_SCHEMA = Path(__file__).with_name("plan.schema.json")
+
+
+def dump_plan(plan: Plan) -> str:
+    """The plan document. Raises `DocumentError` if the program has no reference or one whose arguments are not JSON."""
+    reference = _reference(plan)
+    renamed = {traced: now for traced, now in plan.program.renamed.items() if traced != now}
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": plan.name,
+        "program": {"target": reference.target, "arguments": dict(reference.arguments)},
+        **({"dims": renamed} if renamed else {}),
+        "mesh": [list(axis) for axis in plan.mesh.axes],
+        "layout": _layout_record(plan.layout),
+    }
+    return _pretty(document) + "\n"
+
+
+def parse_plan(text: str, name: str = "The text") -> Plan:
+    """The plan of a document; `name` is what errors call it.
+
+    Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that cannot be built,
+    and `MeshError` or `LayoutError` if the plan is illegal.
+    """
+    document = _verified(text, name)
+    program = program_from_reference(Reference(document["program"]["target"], document["program"].get("arguments", {})))
+    if renamed := document.get("dims"):
+        program = program.rename(renamed)
+    layout = document["layout"]
+    return Plan(
+        program,
+        Mesh(tuple((axis, size) for axis, size in document["mesh"])),
+        Layout(
+            tuple((dim, tuple(axes.split("+"))) for dim, axes in layout.get("rules", {}).items()),
+            _shardings(layout.get("overrides", {})),
+            _shardings(layout.get("constraints", {})),
+        ),
+        document["name"],
+    )
+
+
+def save_plan(plan: Plan, path: str | Path) -> None:
+    """Write the document whole or not at all: to a new file beside `path`, then renamed over it."""
+    path, text = Path(path), dump_plan(plan)
+    draft = path.with_name(f".{path.name}.{token_hex(4)}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise DocumentError(f"`{path}` cannot be written: {error.strerror or error}.", ["choose another folder"]) from None
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan document; errors are those of `parse_plan`, and `DocumentError` if the file cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
+    except UnicodeDecodeError:
+        raise _not_json(f"`{path}`", "it is not text in UTF-8") from None
+    return parse_plan(text, f"`{path}`")
+
+
+def _reference(plan: Plan) -> Reference:
+    reference = plan.program.reference
+    if reference is None:
+        raise DocumentError(
+            f"`{plan.name}` cannot be saved: a plan document names its program and never carries code, and this program has no reference.",
+            [
+                "put the code that builds it into an importable function, `def build() -> wb.Program` in my_module.py",
+                'trace with `reference=wb.Reference("my_module:build")`',
+                "start from a model of the zoo",
+            ],
+        )
+    try:
+        json.dumps(dict(reference.arguments), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DocumentError(
+            f"`{plan.name}` cannot be saved: the arguments of `{reference.target}` are not JSON values ({error}).",
+            ["give the function numbers, texts, booleans and lists of them"],
+        ) from None
+    return reference
+
+
+def _layout_record(layout: Layout) -> dict[str, dict[str, str]]:
+    return {
+        "rules": {dim: "+".join(axes) for dim, axes in layout.rules},
+        **({"overrides": {pattern: str(sharding) for pattern, sharding in layout.overrides}} if layout.overrides else {}),
+        **({"constraints": {pattern: str(sharding) for pattern, sharding in layout.constraints}} if layout.constraints else {}),
+    }
+
+
+def _shardings(entries: Mapping[str, str]) -> tuple[tuple[str, Sharding], ...]:
+    return tuple((pattern, Sharding.parse(text)) for pattern, text in entries.items())
+
+
+def _verified(text: str, name: str) -> dict[str, Any]:
+    """The document as plain values, judged from the outside in: JSON, ours, of a version we know, as the schema says."""
+    try:
+        document = json.loads(text, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        raise _not_json(name, str(error)) from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise DocumentError(
+            f'{name} is JSON, but not a plan document: it does not say "format": "{FORMAT}".',
+            ["choose a *.plan.json that `workbench` or `plan.save` wrote"],
+        )
+    version = document.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise DocumentError(
+            f"{name} is a plan document of version {version}; this workbench reads up to version {VERSION}.",
+            ["install a newer workbench: pip install --upgrade sharding-workbench"],
+        )
+    _verify_schema(document, name)
+    return document
+
+
+def _verify_schema(document: dict[str, Any], name: str) -> None:
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(json.loads(_SCHEMA.read_text(encoding="utf-8")))
+    if error := jsonschema.exceptions.best_match(validator.iter_errors(document)):
+        raise DocumentError(
+            f"{name} is not a valid plan document: at `{error.json_path}`, {error.message[:200]}.",
+            ["mend that entry", "save the plan again"],
+        )
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; Python would silently keep the last of two entries with one name."""
+    known: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in known:
+            raise ValueError(f'"{key[:80]}" stands twice in one object')
+        known[key] = value
+    return known
+
+
+def _not_json(name: str, reason: str) -> DocumentError:
+    return DocumentError(f"{name} is not JSON: {reason}.", ["choose a *.plan.json that `workbench` or `plan.save` wrote"])
+
+
+def _pretty(value: object, indent: str = "") -> str:
+    """JSON with one entry a line, but lists of plain values (`["data", 4]`) on one."""
+    inner = indent + "  "
+    if isinstance(value, Mapping) and value:
+        entries = [f"{json.dumps(key, ensure_ascii=False)}: {_pretty(each, inner)}" for key, each in value.items()]
+    elif isinstance(value, list | tuple) and any(isinstance(each, list | tuple | Mapping) for each in value):
+        entries = [_pretty(each, inner) for each in value]
+    else:
+        return json.dumps(value, ensure_ascii=False)
+    opening, closing = "{}" if isinstance(value, Mapping) else "[]"
+    return f"{opening}\n{inner}" + f",\n{inner}".join(entries) + f"\n{indent}{closing}"

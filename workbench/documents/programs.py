@@ -1,0 +1,86 @@
+"""From a reference to a program: a model of the zoo, or a function that is imported and called."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from workbench.errors import DocumentError, WorkbenchError, unknown_name
+from workbench.program import Program, Reference
+
+# What a function named by a plan must say it returns. Anything else is not called: a document from a stranger
+# could otherwise name `os:system` and bring its argument along.
+_PROGRAM_ANNOTATIONS = (Program, "Program", "wb.Program", "workbench.Program")
+
+
+def program_from_reference(reference: Reference) -> Program:
+    """Build the program a plan document names: `gpt` is of the zoo, `package.module:function` is imported and called.
+
+    Raises `DocumentError` if the function cannot be imported, is not declared `-> wb.Program`, raises, or returns something else.
+    """
+    module_name, colon, attribute = reference.target.partition(":")
+    if colon:
+        program = _call(reference, _function(_module(module_name, reference), attribute, reference))
+    else:
+        from workbench.models import build
+
+        program = build(reference.target, **reference.arguments)
+    return program if program.reference == reference else replace(program, reference=reference)
+
+
+def _module(name: str, reference: Reference) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise DocumentError(
+                f"The plan's program is `{reference.target}`, and there is no module `{error.name}` here.",
+                [f"start in the folder that holds {name.partition('.')[0]}", "put that folder on PYTHONPATH", "install its package"],
+            ) from None
+        raise _import_failed(name, reference, error) from error
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported, the person who opened a plan gets a sentence
+        raise _import_failed(name, reference, error) from error
+
+
+def _function(module: ModuleType, attribute: str, reference: Reference) -> Callable[..., Any]:
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        message, ways_out = unknown_name(f"function in `{module.__name__}`", attribute, functions)
+        raise DocumentError(f"The plan's program is `{reference.target}`. {message}", ways_out)
+    if getattr(function, "__annotations__", {}).get("return") not in _PROGRAM_ANNOTATIONS:
+        raise DocumentError(
+            f"`{reference.target}` does not say that it returns a program, so a plan document may not call it.",
+            [f"declare it `def {attribute}(...) -> wb.Program:`"],
+        )
+    return function
+
+
+def _call(reference: Reference, function: Callable[..., Any]) -> Program:
+    try:
+        program = function(**reference.arguments)
+    except WorkbenchError:
+        raise
+    except Exception as error:
+        raise DocumentError(
+            f"The plan's program `{reference}` raised {_described(error)}.",
+            ["mend the function", "mend its arguments in the plan document"],
+        ) from error
+    if not isinstance(program, Program):
+        raise DocumentError(
+            f"The plan's program `{reference}` returned {type(program).__name__}, not a Program.",
+            ["end the function with `return wb.trace(...)` or `return wb.trace_training(...)`"],
+        )
+    return program
+
+
+def _import_failed(name: str, reference: Reference, error: BaseException) -> DocumentError:
+    return DocumentError(
+        f"The plan's program is `{reference.target}`, and importing `{name}` raised {_described(error)}.", [f"mend `{name}`"]
+    )
+
+
+def _described(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0][:200].rstrip('.')}" if text else type(error).__name__

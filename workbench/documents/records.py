@@ -1,0 +1,77 @@
+"""Reports and measurements as plain JSON values, for `--json` and for scripts that read it. Bytes and seconds, unrounded."""
+
+from typing import Any
+
+from workbench.measurement import Measurement
+from workbench.report import Placement, Report
+
+
+def report_record(report: Report) -> dict[str, Any]:
+    """All figures of a report; bytes are per device, collectives per step."""
+    time = report.step_time
+    return {
+        "program": report.plan.program.name,
+        "plan": report.plan.name,
+        "mesh": [list(axis) for axis in report.mesh.axes],
+        "devices": report.mesh.size,
+        "layout": str(report.plan.layout),
+        "memory": {"peak": report.memory.peak, "by_role": {str(role): count for role, count in report.memory.by_role.items()}},
+        "sent": report.sent,
+        "traffic": report.traffic,
+        "flops": {
+            "unique": report.flops.unique,
+            "per_device": report.flops.per_device,
+            "duplication": report.flops.duplication,
+        },
+        "step_time": time
+        and {
+            "total": time.total,
+            "compute": time.compute,
+            "memory": time.memory,
+            "communication": time.communication,
+            "hardware": time.hardware,
+        },
+        "arguments": [_placement_record(each) for each in report.arguments],
+        "results": [_placement_record(each) for each in report.results],
+        "collectives": [{**each._asdict(), "axes": list(each.axes)} for each in report.collectives],
+        "diagnostics": [
+            {"kind": each.kind, "subject": each.subject, "message": each.message, "edits": [str(edit) for edit in each.edits]}
+            for each in report.diagnostics
+        ],
+    }
+
+
+def measurement_record(measurement: Measurement) -> dict[str, Any]:
+    """All figures of a run; `compiled` is the payload of the compiled program's collectives, per device and step."""
+    first, last = measurement.spread_seconds
+    return {
+        "device_kind": measurement.device_kind,
+        "devices": measurement.devices,
+        "processes": measurement.processes,
+        "compile_seconds": measurement.compile_seconds,
+        "median_seconds": measurement.median_seconds,
+        "decile_seconds": [first, last],
+        "predicted_seconds": measurement.predicted_seconds,
+        "step_seconds": list(measurement.step_seconds),
+        "losses": list(measurement.losses),
+        "shards": [{**each._asdict(), "agrees": each.agrees} for each in measurement.shards],
+        "shards_agree": measurement.shards_agree,
+        "compiled": [{"axes": list(axes), "kind": kind, "payload": payload} for (axes, kind), payload in measurement.compiled.items()],
+        "compiled_peak": measurement.compiled_peak,
+        "device_peak": measurement.device_peak,
+        "max_error": measurement.max_error,
+    }
+
+
+def _placement_record(placement: Placement) -> dict[str, Any]:
+    tensor = placement.tensor
+    return {
+        "path": tensor.path,
+        "role": str(tensor.role),
+        "dtype": tensor.dtype,
+        "shape": list(tensor.shape),
+        "dims": list(tensor.dims),
+        "sharding": str(placement.sharding),
+        "local_shape": list(placement.local_shape),
+        "local_bytes": placement.local_bytes,
+    }

@@ -1,0 +1,61 @@
+"""The proof by the plain way: one sharded step against the same step on one device."""
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+
+from workbench.engine.compiled_step import CompiledStep
+from workbench.engine.placement import host_value
+from workbench.tensor import Role
+from workbench.units import format_bytes
+
+
+def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float | None, str]:
+    """The largest difference of a result of the sharded step from the unsharded one, relative to the largest magnitude among
+    the results of the same role; or `None` and why one device cannot hold the unsharded step. Donates `arguments`."""
+    device = step.mesh.local_devices[0]
+    specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=jax.sharding.SingleDeviceSharding(device)) for array in arguments]
+    unsharded = jax.jit(step.program.step.call, keep_unused=True).lower(*specs).compile()
+    memory = unsharded.memory_analysis()
+    needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
+    if needed > (free := _free_bytes(device)):
+        return None, f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free"
+    expected = unsharded(*(_on_one_device(array, device) for array in arguments))
+    return _compare(step, step.compiled(*arguments), expected), ""
+
+
+def _on_one_device(array: jax.Array, device: jax.Device) -> jax.Array:
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return jax.device_put(array, device)
+    return jax.device_put(host_value(array), device)
+
+
+def _free_bytes(device: jax.Device) -> int:
+    if stats := device.memory_stats():
+        return int(stats.get("bytes_limit", 0) - stats.get("bytes_in_use", 0))
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tuple[jax.Array, ...]) -> float:
+    """Shard by shard, so that nothing is gathered."""
+    difference: dict[Role, float] = {}
+    magnitude: dict[Role, float] = {}
+    for tensor, ours, theirs in zip(step.program.results, sharded, unsharded, strict=True):
+        if jax.dtypes.issubdtype(ours.dtype, jax.dtypes.prng_key):
+            continue
+        expected = np.asarray(theirs)
+        gaps = [_largest(_wide(shard.data) - _wide(expected[shard.index])) for shard in ours.addressable_shards]
+        difference[tensor.role] = max(difference.get(tensor.role, 0.0), *gaps)
+        magnitude[tensor.role] = max(magnitude.get(tensor.role, 0.0), _largest(_wide(expected)))
+    return max((gap / (magnitude[role] or 1.0) for role, gap in difference.items()), default=0.0)
+
+
+def _wide(array: Any) -> np.ndarray[Any, Any]:
+    host = np.asarray(array)
+    return host.astype(np.complex128 if np.issubdtype(host.dtype, np.complexfloating) else np.float64)
+
+
+def _largest(array: np.ndarray[Any, Any]) -> float:
+    return float(np.abs(array).max(initial=0.0))

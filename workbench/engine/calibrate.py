@@ -1,0 +1,98 @@
+"""How fast the attached devices are, measured in about a second with all of them busy at once.
+
+Devices are timed together and not alone because virtual CPU devices share the cores: eight of them on two cores are each a
+quarter as fast as one core, and the rates of one device must say so.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from workbench.hardware import Hardware
+
+_REPEATS = 5
+
+
+class _Sizes(NamedTuple):
+    """Work for one device: side of a square product, elements of an elementwise pass, elements of a large all-reduce."""
+
+    side: int
+    elements: int
+    reduced: int
+
+
+_CPU = _Sizes(192, 1 << 19, 1 << 17)
+_ACCELERATOR = _Sizes(4096, 1 << 26, 1 << 24)
+
+
+@functools.cache
+def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
+    """Time a product, an elementwise pass and two all-reduces on all of `devices` at once.
+
+    With several processes every one of them must call this, as it runs collectives.
+    """
+    sizes = _CPU if devices[0].platform == "cpu" else _ACCELERATOR
+    mesh = Mesh(np.array(devices), ("all",), axis_types=(AxisType.Auto,))
+    latency, link_bandwidth = _communication(mesh, sizes)
+    return Hardware(
+        name=f"{devices[0].device_kind} x {len(devices)}, as measured",
+        flops_per_second=2 * sizes.side**3 / _seconds(_product, mesh, (sizes.side, sizes.side)),
+        memory_bandwidth=2 * 4 * sizes.elements / _seconds(_pass, mesh, (sizes.elements,)),
+        link_bandwidth=link_bandwidth,
+        latency=latency,
+        memory=_memory(devices),
+    )
+
+
+def _product(x: Any) -> Any:
+    return jnp.einsum("dij,djk->dik", x, x)
+
+
+def _pass(x: Any) -> Any:
+    return x * 1.5 + 1.0
+
+
+def _sum(x: Any) -> Any:
+    return x.sum(0)
+
+
+def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
+    """Latency and bandwidth of a ring all-reduce, from a small and a large one: `t = latency + 2 V (n-1)/n / bandwidth`."""
+    n = mesh.size
+    if n == 1:
+        return 0.0, float("inf")
+    small, large = (_seconds(_sum, mesh, (elements,), PartitionSpec()) for elements in (8, sizes.reduced))
+    sent = 2 * 4 * (sizes.reduced - 8) * (n - 1) / n
+    return small, sent / max(large - small, 1e-9)
+
+
+def _seconds(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...], out: PartitionSpec | None = None) -> float:
+    """The median time of `f` on one array of `shape` per device. The count is fixed: processes must run alike."""
+    sharding = NamedSharding(mesh, PartitionSpec("all"))
+    whole = (mesh.size, *shape)
+    x = jax.jit(lambda: jnp.ones(whole, jnp.float32), out_shardings=sharding)()
+    jitted = jax.jit(f, in_shardings=sharding, out_shardings=sharding if out is None else NamedSharding(mesh, out))
+    jax.block_until_ready(jitted(x))
+    times = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        jax.block_until_ready(jitted(x))
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def _memory(devices: tuple[jax.Device, ...]) -> int:
+    """Bytes of one device; the machine's memory in equal parts where devices are virtual."""
+    local = [device for device in devices if device.process_index == jax.process_index()]
+    if local and (stats := local[0].memory_stats()) and "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    if devices[0].platform == "cpu":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // max(len(local), 1)
+    return 0

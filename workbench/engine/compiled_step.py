@@ -1,0 +1,144 @@
+"""A plan made ready to run: its step compiled for the attached devices, its state born sharded, its inputs fed per shard."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding
+
+from workbench.engine.placement import attach, named_sharding, spread
+from workbench.errors import EngineError
+from workbench.plan import Plan
+from workbench.program import Program
+from workbench.tensor import Tensor
+
+Arrays = tuple[jax.Array, ...]
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """`compiled(*arguments) -> results`, and where its arguments come from.
+
+    - `shardings`: one an argument of the program;
+    - `born() -> state arrays`, in the order of `program.state`; each call makes them anew.
+    """
+
+    plan: Plan
+    mesh: jax.sharding.Mesh
+    shardings: tuple[NamedSharding, ...]
+    compiled: jax.stages.Compiled
+    born: Callable[[], Arrays]
+    compile_seconds: float
+
+    @property
+    def program(self) -> Program:
+        return self.plan.program
+
+    def arguments(self, step: int) -> list[jax.Array]:
+        """All arguments of a first step, with the inputs of step number `step`; the old ones should be gone by now, they are as large."""
+        arguments: list[Any] = [None] * len(self.program.arguments)
+        for i, array in zip(self.program.state, self.born(), strict=True):
+            arguments[i] = array
+        self.feed(arguments, step)
+        return arguments
+
+    def inputs(self, step: int) -> Arrays:
+        """The inputs of step number `step`, each device's part sent to it alone."""
+        program = self.program
+        leaves = program.step.feed(step)
+        arrays = tuple(spread(leaf, self.shardings[i]) for i, leaf in zip(program.inputs, leaves, strict=True))
+        for i, array in zip(program.inputs, arrays, strict=True):
+            _verify_input(program.arguments[i], array, step)
+        return arrays
+
+    def feed(self, arguments: list[jax.Array], step: int) -> None:
+        """Put the inputs of step number `step` among the arguments."""
+        for i, array in zip(self.program.inputs, self.inputs(step), strict=True):
+            arguments[i] = array
+
+    def advance(self, arguments: list[jax.Array], feed_next: int | None) -> Arrays:
+        """Run one step; `arguments` become those of the next, with the inputs of step number `feed_next` if there is one.
+
+        The host feeds while the devices work; every result is there on return.
+        """
+        results: Arrays = tuple(self.compiled(*arguments))
+        for result, argument in self.program.carried:
+            arguments[argument] = results[result]
+        if feed_next is not None:
+            self.feed(arguments, feed_next)
+        return jax.block_until_ready(results)
+
+
+def compile_step(plan: Plan) -> CompiledStep:
+    """Compile the plan for the attached devices; raises `EngineError` if there are too few. No state is made yet."""
+    program, mesh = plan.program, attach(plan.mesh)
+    shardings = tuple(named_sharding(each, mesh) for each in plan.argument_shardings)
+    birth = _birth(program, shardings)
+    start = time.perf_counter()
+    compiled = _jitted(plan, mesh, shardings).lower(*_argument_specs(program)).compile()
+    return CompiledStep(plan, mesh, shardings, compiled, birth, time.perf_counter() - start)
+
+
+def _jitted(plan: Plan, mesh: jax.sharding.Mesh, shardings: tuple[NamedSharding, ...]) -> Any:
+    program, call = plan.program, plan.program.step.call
+    if plan.layout.constraints:
+        from workbench.tracing import constrain
+
+        call = constrain(call, plan.layout.constraints, mesh)
+    fixed = {result: shardings[argument] for result, argument in program.carried}
+    return jax.jit(
+        call,
+        in_shardings=shardings,
+        out_shardings=tuple(fixed.get(result) for result in range(len(program.results))),
+        donate_argnums=tuple(argument for _, argument in program.carried),
+        keep_unused=True,
+    )
+
+
+def _birth(program: Program, shardings: tuple[NamedSharding, ...]) -> Callable[[], Arrays]:
+    """State made under `jit` with its shardings, so that no device ever holds all of it; the arrays the user gave are fed per shard."""
+    step = program.step
+    if not program.state:
+        return tuple
+
+    def initialize(given: tuple[Any, ...]) -> tuple[Any, ...]:
+        return step.initialize(jax.random.key(0), given)
+
+    jitted = jax.jit(initialize, out_shardings=tuple(shardings[i] for i in program.state))
+    places = tuple(shardings[i] for i in step.given_indices)
+
+    def born() -> Arrays:
+        return _unshared(jitted(tuple(map(spread, step.given, places))))
+
+    return born
+
+
+def _unshared(arrays: Arrays) -> Arrays:
+    """Arrays of which no two are one buffer (an average that starts as the parameters, say): a buffer is donated once."""
+    seen: set[int] = set()
+    own = []
+    for array in arrays:
+        pointer = array.addressable_shards[0].data.unsafe_buffer_pointer() if array.size else id(array)
+        own.append(jax.numpy.copy(array) if pointer in seen else array)
+        seen.add(pointer)
+    return tuple(own)
+
+
+def _verify_input(tensor: Tensor, array: jax.Array, step: int) -> None:
+    if array.shape != tensor.shape or array.dtype.name != tensor.dtype:
+        raise EngineError(
+            f"The batch of step {step} has {array.dtype.name}{list(array.shape)} for `{tensor}`.",
+            ["give every batch the shape and type the program was traced with"],
+        )
+
+
+def _argument_specs(program: Program) -> list[jax.ShapeDtypeStruct]:
+    specs: list[Any] = [None] * len(program.arguments)
+    step = program.step
+    state = jax.eval_shape(lambda given: step.initialize(jax.random.key(0), given), step.given) if program.state else ()
+    inputs = jax.eval_shape(lambda *leaves: leaves, *step.feed(0))
+    for i, spec in zip(program.state + program.inputs, (*state, *inputs), strict=True):
+        specs[i] = spec
+    return specs

@@ -1,0 +1,142 @@
+"""Run a plan in this process: compile, place, warm up, time, and read back what was really there."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from workbench.analyze import analyze
+from workbench.cost.step_time import step_time
+from workbench.engine.against_unsharded import largest_error
+from workbench.engine.calibrate import calibrate
+from workbench.engine.compiled_step import CompiledStep, compile_step
+from workbench.engine.failures import in_user_terms
+from workbench.engine.placement import real_shard_shape
+from workbench.engine.readback import read_collectives, totals
+from workbench.errors import EngineError
+from workbench.measurement import Measurement, ShardCheck
+from workbench.plan import Plan
+from workbench.report import Placement, Report
+
+Listener = Callable[[Mapping[str, Any]], None]
+
+
+def execute(plan: Plan, steps: int = 20, on_event: Listener | None = None, check: bool = False, warmup: int = 2) -> Measurement:
+    """Run `steps` steps of the plan on the attached devices, after `warmup` steps from the same start that do not count.
+
+    `on_event` hears of every stage and step as the worker tells it (`worker.py`). `check` compares the first step with the
+    unsharded one, where one device can hold that. With several processes each calls this alike and gets the same losses.
+    Raises `EngineError`: too few devices, not enough memory, a user function that fails.
+    """
+    if steps < 1 or warmup < 0:
+        raise EngineError(f"A run of {steps} steps after {warmup} of warm-up measures nothing.", ["run 1 step or more"])
+    stage = _Stage(on_event or (lambda _: None))
+    try:
+        return _run(plan, steps, stage, check=check, warmup=warmup)
+    except Exception as error:  # whatever a user's function or XLA raises
+        raise in_user_terms(error, plan, stage.name) from error
+
+
+class _Stage:
+    """Where the run is, said aloud on the way; it outlives the failure that it explains."""
+
+    def __init__(self, tell: Listener) -> None:
+        self.tell = tell
+        self.name = "starting"
+
+    def enter(self, name: str, fraction: float) -> None:
+        self.name = name
+        self.tell({"event": "progress", "stage": name, "fraction": fraction})
+
+
+def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int) -> Measurement:
+    stage.enter("planning", 0.0)
+    report = analyze(plan)
+    stage.enter("compiling", 0.05)
+    step = compile_step(plan)
+    stage.enter("calibrating", 0.4)
+    hardware = calibrate(tuple(step.mesh.devices.flat))
+    stage.enter("placing the state", 0.5)
+    arguments = step.arguments(0)
+    shards = _check_arguments(report, arguments)
+    max_error = None
+    if check:
+        stage.enter("checking against one device", 0.55)
+        max_error, why_not = largest_error(step, arguments)
+        if why_not:
+            stage.enter(f"not checked: {why_not}", 0.6)
+        arguments = step.arguments(0)
+    stage.enter("warming up", 0.6)
+    shards += _check_results(report, _warm_up(step, arguments, max(warmup, 1)))
+    del arguments
+    stage.enter("running", 0.7)
+    seconds, losses = _timed(step, steps, stage.tell)
+    memory = step.compiled.memory_analysis()
+    return Measurement(
+        device_kind=jax.devices()[0].device_kind,
+        devices=plan.mesh.size,
+        processes=jax.process_count(),
+        compile_seconds=step.compile_seconds,
+        step_seconds=seconds,
+        losses=losses,
+        shards=shards,
+        compiled=totals(read_collectives(step.compiled.as_text(), plan.mesh)),
+        compiled_peak=_peak(memory),
+        device_peak=_device_peak(step.mesh),
+        predicted_seconds=step_time(report, hardware).total,
+        max_error=max_error,
+    )
+
+
+def _warm_up(step: CompiledStep, arguments: list[jax.Array], count: int) -> tuple[jax.Array, ...]:
+    """Run some steps uncounted, all on the first batch; the results of the last."""
+    results: tuple[jax.Array, ...] = ()
+    for _ in range(count):
+        results = step.advance(arguments, None)
+    return results
+
+
+def _timed(step: CompiledStep, steps: int, tell: Listener) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds and losses of each step from the start of training.
+
+    The clock of a step stops when every result is there; by then the next batch has been fed.
+    """
+    loss_at = step.program.step.loss
+    seconds: list[float] = []
+    losses: list[float] = []
+    arguments = step.arguments(0)
+    jax.block_until_ready(arguments)
+    for i in range(steps):
+        start = time.perf_counter()
+        results = step.advance(arguments, i + 1 if i + 1 < steps else None)
+        seconds.append(time.perf_counter() - start)
+        if loss_at is not None:
+            losses.append(float(results[loss_at]))
+        loss = losses[-1] if losses else None
+        tell({"event": "step", "step": i + 1, "of": steps, "seconds": seconds[-1], "loss": loss})
+    return tuple(seconds), tuple(losses)
+
+
+def _check_arguments(report: Report, arrays: list[jax.Array]) -> tuple[ShardCheck, ...]:
+    return tuple(map(_shard_check, report.arguments, arrays))
+
+
+def _check_results(report: Report, arrays: tuple[jax.Array, ...]) -> tuple[ShardCheck, ...]:
+    return tuple(map(_shard_check, report.results, arrays))
+
+
+def _shard_check(placement: Placement, array: jax.Array) -> ShardCheck:
+    return ShardCheck(placement.tensor.path, placement.local_shape, real_shard_shape(array))
+
+
+def _peak(memory: Any) -> int:
+    """Bytes of one device while the step runs, by the compiler's account."""
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return int(held + memory.temp_size_in_bytes)
+
+
+def _device_peak(mesh: jax.sharding.Mesh) -> int | None:
+    stats = [device.memory_stats() for device in mesh.local_devices]
+    peaks = [each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each]
+    return max(peaks, default=None)

@@ -1,0 +1,82 @@
+"""What went wrong in a run, in the user's terms: what happened, at which stage, what to try. Never a traceback."""
+
+import signal
+import traceback
+
+from workbench.errors import EngineError, WorkbenchError
+from workbench.plan import Plan
+from workbench.units import format_bytes, format_seconds
+
+_OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+_LESS_MEMORY = ("split a large dimension over one more mesh axis", "make the batch smaller", "run on devices with more memory")
+
+
+class CancelledError(EngineError):
+    """The run was ended on request."""
+
+
+def in_user_terms(error: BaseException, plan: Plan, stage: str) -> WorkbenchError:
+    """The `WorkbenchError` to raise for whatever stopped a run."""
+    if isinstance(error, WorkbenchError):
+        return error
+    text = str(error).strip()
+    if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
+        return out_of_memory(plan, stage, text)
+    where = _user_line(error)
+    said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
+    return EngineError(f"The run of {plan.name} stopped while {stage}{where}: {said}", ["mend the function and run again"] if where else ())
+
+
+def out_of_memory(plan: Plan, stage: str, said: str = "") -> EngineError:
+    """The devices have too little memory; with the state's own share of it, which is known without a report."""
+    held = sum(
+        tensor.bytes // (plan.mesh.size // sharding.replicas(plan.mesh))
+        for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    )
+    detail = f" ({_first_lines(said)})" if said else ""
+    return EngineError(
+        f"Out of memory while {stage}{detail}. The arguments alone are {format_bytes(held)} on each of {plan.mesh.size} devices.",
+        _LESS_MEMORY,
+    )
+
+
+def death(plan: Plan, stage: str, return_code: int, last_words: str) -> EngineError:
+    """The worker process ended without a result; `last_words` is what it wrote to its standard error."""
+    if any(sign in last_words for sign in _OUT_OF_MEMORY):
+        return out_of_memory(plan, stage)
+    if return_code == -signal.SIGKILL:
+        return EngineError(
+            f"The system killed the run of {plan.name} while {stage}, as Linux does when memory runs out "
+            f"({plan.mesh.size} devices of {plan.mesh} share it if they are virtual).",
+            _LESS_MEMORY,
+        )
+    how = f"by {signal.Signals(-return_code).name}" if return_code < 0 else f"with exit code {return_code}"
+    said = f" Its last words: {words}" if (words := _last_line(last_words)) else ""
+    return EngineError(
+        f"The worker process of {plan.name} died while {stage}, {how}.{said}",
+        ["run again", "try a simpler layout: the compiler may have crashed on this one", "run `execute(plan)` here to see it die"],
+    )
+
+
+def too_slow(plan: Plan, stage: str, time_limit: float) -> EngineError:
+    return EngineError(
+        f"The run of {plan.name} passed its time limit of {format_seconds(time_limit)} while {stage}.",
+        ["give it a longer time limit", "run fewer steps", "run a smaller model"],
+    )
+
+
+def _user_line(error: BaseException) -> str:
+    """` in `feed` (data.py:12)`: the innermost line that is neither ours nor a library's; empty if there is none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not any(part in frame.filename for part in ("site-packages", "/workbench/engine/", "/lib/python", "<frozen")):
+            return f" in `{frame.name}` ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
+    return ""
+
+
+def _first_lines(text: str) -> str:
+    return " ".join(text.split("\n", maxsplit=1)[0].split())[:400]
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else ""

@@ -1,0 +1,81 @@
+"""The sizes of the decoder Transformer, and the published models among them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GPTConfig:
+    """One decoder-only Transformer and how it is trained. Field names are the names of its dimensions.
+
+    - `biases`: on every projection and normalisation, as GPT-2 has them. The other models here leave them out (as PaLM and GSPMD's
+      do): they are 0.01% of the parameters, and half of the tensors.
+    - `compute`: the type of activations, to which weights are cast where they are used. Parameters and optimiser state are float32.
+    - `optimizer`: `adamw` or `adam`, both with two float32 moments a parameter.
+    """
+
+    vocab: int
+    layers: int
+    d_model: int
+    heads: int
+    d_head: int
+    d_ff: int
+    seq: int
+    batch: int
+    biases: bool = False
+    compute: str = "float32"
+    optimizer: str = "adamw"
+    learning_rate: float = 3e-4
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters, from the sizes alone.
+
+        >>> GPTConfig(vocab=50257, layers=12, d_model=768, heads=12, d_head=64, d_ff=3072, seq=1024, batch=8, biases=True).parameters
+        124439808
+        """
+        inner = self.heads * self.d_head
+        layer = 4 * self.d_model * inner + 2 * self.d_model * self.d_ff + 2 * self.d_model
+        if self.biases:
+            layer += 3 * inner + self.d_model + self.d_ff + self.d_model + 2 * self.d_model
+        norm = self.d_model * (2 if self.biases else 1)
+        return (self.vocab + self.seq) * self.d_model + self.layers * layer + norm
+
+
+PADDED_VOCAB = 50304
+"""GPT-2's 50,257 tokens (29 x 1733, which no mesh axis of a power of two divides) rounded up to a multiple of 128: even on every axis up
+to 128, and whole lanes on a TPU. Megatron-LM and nanoGPT pad it so; the 47 rows without a token only ever learn to be improbable."""
+
+PRESETS: dict[str, GPTConfig] = {
+    # About 50 ms a step on eight virtual devices of a two-core machine, where `model:8` and `data:8` are both legal; tokens are bytes.
+    "tiny": GPTConfig(vocab=256, layers=4, d_model=64, heads=8, d_head=8, d_ff=256, seq=64, batch=16, learning_rate=2e-3),
+    # Radford et al. 2019: 124,439,808 parameters before the vocabulary is padded (the paper's 117M is corrected in its repository).
+    "gpt2-small": GPTConfig(PADDED_VOCAB, layers=12, d_model=768, heads=12, d_head=64, d_ff=3072, seq=1024, batch=8, biases=True),
+    # Brown et al. 2020, table 2.1 and D.1 (174,600 million); a batch there is 3.2 million tokens, a power of two near it here.
+    "gpt3-175b": GPTConfig(
+        PADDED_VOCAB,
+        layers=96,
+        d_model=12288,
+        heads=96,
+        d_head=128,
+        d_ff=49152,
+        seq=2048,
+        batch=1024,
+        compute="bfloat16",
+        optimizer="adam",
+        learning_rate=6e-5,
+    ),
+    # Xu et al. 2021 (GSPMD, arXiv:2105.04663), the dense wide 64B: its layers hold 64 x 2**30. Vocabulary: lingvo's DenseLmTemplate.
+    "gspmd-64b": GPTConfig(
+        vocab=32000,
+        layers=32,
+        d_model=8192,
+        heads=128,
+        d_head=256,
+        d_ff=65536,
+        seq=1024,
+        batch=64,
+        compute="bfloat16",
+        optimizer="adam",
+        learning_rate=1e-4,
+    ),
+}

@@ -1,0 +1,67 @@
+"""The zoo's members, and programs by name: what a plan document refers to."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workbench.errors import DocumentError, unknown_name
+from workbench.models import gpt, mnist, two_layer
+from workbench.program import Program, Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A program to plan with: its name in documents, one line about it, how it is built, and layouts worth trying.
+
+    **Invariants**
+
+    - `build` takes keyword arguments with defaults, whole numbers, numbers, truth values or text: JSON carries them.
+    - `layouts` are pairs of mesh and layout text, legal for the defaults, on eight devices each.
+    """
+
+    name: str
+    about: str
+    build: Callable[..., Program]
+    layouts: tuple[tuple[str, str], ...]
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of `build` and their defaults; `None` is a size that the preset sets."""
+        return {name: parameter.default for name, parameter in inspect.signature(self.build).parameters.items()}
+
+
+ALL_MODELS = (
+    Model("two_layer", "Mesh-TensorFlow's example of two matrices: output and weight gradients", two_layer.build, two_layer.LAYOUTS),
+    Model("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on drawn digits", mnist.build, mnist.LAYOUTS),
+    Model("gpt", "a decoder Transformer from bytes of English to 175 billion parameters, trained with Adam", gpt.build, gpt.LAYOUTS),
+)
+
+
+def build(name: str, **arguments: Any) -> Program:
+    """The program of model `name`, with the reference that a plan document keeps of it.
+
+    Raises `DocumentError` for a model or argument that is not there, or a value of the wrong kind.
+    """
+    model = next((each for each in ALL_MODELS if each.name == name), None)
+    if model is None:
+        raise DocumentError(*unknown_name("model", name, (each.name for each in ALL_MODELS)))
+    for argument, value in arguments.items():
+        _verify_argument(model, argument, value)
+    return replace(model.build(**arguments), reference=Reference(name, arguments))
+
+
+def _verify_argument(model: Model, argument: str, value: Any) -> None:
+    if argument not in model.arguments:
+        message, ways_out = unknown_name("argument", argument, model.arguments)
+        raise DocumentError(f"Model `{model.name}`: {message}", ways_out)
+    default = model.arguments[argument]
+    kind = int if default is None else type(default)
+    fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+    if value is default or (fits and (kind in (bool, str) or value > 0)):
+        return
+    words = {bool: "true or false", str: "text", int: "a whole number from 1", float: "a number above 0"}[kind]
+    raise DocumentError(
+        f"Model `{model.name}`: `{argument}` is {str(value)[:80]!r}; it should be {words}.",
+        [f"leave it out for {default!r}" if default is not None else "leave it out for the preset's own"],
+    )

@@ -1,0 +1,35 @@
+"""Real English text that every Python carries: the help pages of `pydoc`, about 460,000 bytes."""
+
+from collections.abc import Callable
+from functools import cache
+from pydoc_data.topics import topics
+
+import numpy as np
+from numpy.typing import NDArray
+
+BYTES = 256
+"""The vocabulary: a token is a byte of UTF-8."""
+
+
+@cache
+def corpus() -> NDArray[np.uint8]:
+    """uint8[bytes], the help pages in alphabetical order, so that it is the same in every process."""
+    pages = "\n\n".join(topics[name] for name in sorted(topics))
+    text = np.frombuffer(pages.encode(), np.uint8)
+    text.setflags(write=False)
+    return text
+
+
+def batches(batch: int, seq: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[np.int32]]]:
+    """A function from step to `{"tokens": int32[batch, seq], "targets": int32[batch, seq]}`; targets are the next bytes.
+
+    The windows depend on `(seed, step)` alone: every process draws the same ones, and a resumed run sees what it would have seen.
+    """
+
+    def data(step: int) -> dict[str, NDArray[np.int32]]:
+        text = corpus()
+        starts = np.random.default_rng((seed, step)).integers(0, len(text) - seq, batch)
+        windows = text[starts[:, None] + np.arange(seq + 1)].astype(np.int32)  # [batch, seq + 1]
+        return {"tokens": windows[:, :-1], "targets": windows[:, 1:]}
+
+    return data

@@ -1,0 +1,265 @@
+"""Reading Shardy's answer: where every value lies, and every collective with what it moves."""
+
+import functools
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import sdy
+
+from workbench.mesh import Mesh
+from workbench.partition.context import main_function, producer
+from workbench.partition.prepare import CONTROL_FLOW, ID
+from workbench.partition.program import prepared
+from workbench.partition.propagate import propagate
+from workbench.partition.structure import Structure
+from workbench.plan import Plan
+from workbench.report import Collective
+from workbench.sharding import axis_size, base_axis
+from workbench.tensor import itemsize
+
+Dims = tuple[tuple[str, ...], ...]  # mesh axes of each dimension
+
+
+@dataclass(slots=True)
+class Reshard:
+    """A collective Shardy inserted: its place among the operations (it runs before operation `before`), and the buffers it touches."""
+
+    kind: str
+    axes: tuple[str, ...]
+    local_bytes: int  # of the result
+    payload: int
+    before: int
+    region: int
+    source: int | None  # operation id of the producer, None for an argument
+    frees_source: bool
+    last_use: int
+
+
+@dataclass(slots=True)
+class Partitioned:
+    """Shardy's answer to a plan, by the numbers of the program's structure."""
+
+    structure: Structure
+    dims: list[Dims | None]  # of each value; None where an operation was dropped as dead
+    results: list[Dims]  # of each result of main
+    reshards: list[Reshard]
+    local_flops: dict[int, int]  # of each product, one execution
+
+
+def partition(plan: Plan) -> Partitioned:
+    """Propagate the plan and read the answer."""
+    structure = prepared(plan.program).structure
+    return _Collector(plan, structure).collect(propagate(plan))
+
+
+def collectives(plan: Plan, partitioned: Partitioned) -> tuple[Collective, ...]:
+    """The collectives of a report: alike ones of one place together."""
+    counts: dict[tuple[Any, ...], int] = {}
+    for each in partitioned.reshards:
+        times = partitioned.structure.regions[each.region].times
+        operation = plan.program.operations[each.source if each.source is not None else each.before]
+        key = (each.kind, each.axes, each.payload, operation.path, operation.source)
+        counts[key] = counts.get(key, 0) + times
+    sized = {axes: math.prod(axis_size(axis, plan.mesh) for axis in axes) for _, axes, *_ in counts}
+    found = [
+        Collective(kind, tuple(dict.fromkeys(map(base_axis, axes))), payload, sent_bytes(kind, payload, sized[axes]), count, path, source)
+        for (kind, axes, payload, path, source), count in counts.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.total_payload, each.path, each.kind)))
+
+
+def sent_bytes(kind: str, payload: int, devices: int) -> int:
+    """Bytes that leave each device on a ring of `devices` for one execution (scaling-book, "Sharded matrices")."""
+    if kind == "collective-permute":
+        return payload
+    share = payload * (devices - 1) / devices
+    return round(2 * share if kind == "all-reduce" else share)
+
+
+_KINDS = {
+    "sdy.all_reduce": ("all-reduce", "reduction_axes"),
+    "sdy.reduce_scatter": ("reduce-scatter", "reduce_scatter_axes"),
+    "sdy.all_gather": ("all-gather", "gathering_axes"),
+    "sdy.all_to_all": ("all-to-all", "params"),
+    "sdy.collective_permute": ("collective-permute", ""),
+}
+
+
+class _Collector:
+    def __init__(self, plan: Plan, structure: Structure) -> None:
+        self._plan, self._structure, self._mesh = plan, structure, plan.mesh
+        self._dims: list[Dims | None] = [None] * len(structure.values)
+        self._reshards: list[Reshard] = []
+        self._pending: list[tuple[ir.Operation, int]] = []
+        self._flops: dict[int, int] = {}
+        self._attributes: dict[ir.Attribute, tuple[Dims, ...]] = {}
+
+    def collect(self, module: ir.Operation) -> Partitioned:
+        main = main_function(module)
+        attrs = ir.ArrayAttr(main.attributes["arg_attrs"])
+        for value, each in zip(self._structure.arguments, attrs, strict=True):
+            entries = ir.DictAttr(each)
+            self._dims[value] = self._read(entries["sdy.sharding"])[0]
+        self._block(main.regions[0].blocks[0], 0)
+        results = self._result_dims(main)
+        return Partitioned(self._structure, self._dims, results, self._reshards, self._flops)
+
+    def _result_dims(self, main: ir.Operation) -> list[Dims]:
+        ranks = [len(tensor.shape) for tensor in self._plan.program.results]
+        attrs = ir.ArrayAttr(main.attributes["res_attrs"])
+        found = []
+        for rank, each in zip(ranks, attrs, strict=True):
+            entries = ir.DictAttr(each)
+            found.append(self._read(entries["sdy.sharding"])[0] if "sdy.sharding" in entries else ((),) * rank)
+        return found
+
+    def _block(self, block: ir.Block, region: int) -> None:
+        ops, values, dims = self._structure.ops, self._structure.values, self._dims
+        waiting: list[ir.Operation] = []
+        for each in block.operations:
+            op = each.operation
+            attributes = op.attributes
+            if ID not in attributes:
+                waiting.append(op)
+                continue
+            index = attributes[ID].value
+            record = ops[index]
+            if waiting:
+                self._note(waiting, index, region)
+                waiting = []
+            shardings = self._read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
+            for i, result in enumerate(record.results):
+                dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
+            if record.flops:
+                self._flops[index] = self._local_flops(op, index)
+            elif op.name in CONTROL_FLOW:
+                self._enter(op, index, shardings)
+        self._note(waiting, len(ops) - 1, region)
+
+    def _enter(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
+        """Loop bodies: their arguments lie as the loop's results do."""
+        number = next(i for i, region in enumerate(self._structure.regions) if region.parent == index)
+        for offset, region in enumerate(op.regions):
+            for value in self._structure.regions[number + offset].values:
+                record = self._structure.values[value]
+                if record.born < 0:
+                    self._dims[value] = shardings[record.result] if shardings and op.name == "stablehlo.while" else ((),) * len(record.shape)
+            for block in region.blocks:
+                self._block(block, number + offset)
+
+    def _read(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
+        """One sharding, or one a result; each attribute is read once, for MLIR keeps one of a kind."""
+        if attribute not in self._attributes:
+            self._attributes[attribute] = _parse(attribute)
+        return self._attributes[attribute]
+
+    def _note(self, waiting: list[ir.Operation], before: int, region: int) -> None:
+        for op in waiting:
+            if op.name in _KINDS:
+                self._reshards.append(self._reshard(op, before, region))
+
+    def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
+        kind, axes_attribute = _KINDS[op.name]
+        after = self._read(op.attributes["out_sharding"])[0]
+        source = op.operands[0]
+        inside = self._dims_of(source)
+        local = self._local_bytes(source.type, after)
+        axes = _axes(op, axes_attribute, inside, after)
+        payload = max(local, self._local_bytes(source.type, inside)) if kind in ("reduce-scatter", "all-gather") else local
+        if kind == "reduce-scatter":
+            payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
+        uses = list(source.uses)
+        last = max((self._position(use.owner) for use in op.results[0].uses), default=before)
+        return Reshard(kind, axes, local, payload, before, region, self._producer(source), len(uses) == 1, max(last, before))
+
+    def _position(self, op: Any) -> int:
+        attributes = op.operation.attributes
+        return attributes[ID].value if ID in attributes else -1
+
+    def _producer(self, value: ir.Value) -> int | None:
+        """The operation of the program that made a value, looking through collectives."""
+        owner = producer(value)
+        while owner is not None and ID not in owner.attributes:
+            owner = producer(owner.operands[0])
+        return None if owner is None else int(owner.attributes[ID].value)
+
+    def _dims_of(self, value: ir.Value) -> Dims:
+        """Where a value of the partitioned module lies: read off the operation that makes it, or the argument it is."""
+        owner = producer(value)
+        rank = ir.RankedTensorType(value.type).rank
+        if owner is not None:
+            if "out_sharding" in owner.attributes:
+                return self._read(owner.attributes["out_sharding"])[0]
+            if "sdy.sharding" in owner.attributes:
+                return self._read(owner.attributes["sdy.sharding"])[ir.OpResult(value).result_number]
+            return ((),) * rank
+        number = ir.BlockArgument(value).arg_number
+        parent = value.owner.owner.operation
+        if parent.name == "func.func":
+            return self._dims[self._structure.arguments[number]] or ((),) * rank
+        if "sdy.sharding" in parent.attributes and parent.name == "stablehlo.while":
+            return self._read(parent.attributes["sdy.sharding"])[number]
+        return ((),) * rank
+
+    def _local_bytes(self, kind: ir.Type, dims: Dims) -> int:
+        ranked = ir.RankedTensorType(kind)
+        shape = local_shape(tuple(ranked.shape), dims, self._mesh)
+        return math.ceil(math.prod(shape) * _element_bytes(str(ranked.element_type)))
+
+    def _local_flops(self, op: ir.Operation, index: int) -> int:
+        """The share of a product one device computes: its part of the result times its part of the contraction."""
+        record = self._structure.ops[index]
+        result = self._structure.values[record.results[0]]
+        out = math.prod(local_shape(result.shape, self._dims[record.results[0]] or (), self._mesh))
+        whole = math.prod(result.shape) or 1
+        left = op.operands[0 if record.kind == "stablehlo.dot_general" else 1]
+        parts = 1
+        inside = self._dims_of(left)
+        for dim in record.contracted:
+            parts *= math.prod(axis_size(axis, self._mesh) for axis in inside[dim])
+        return record.flops * out // whole // parts
+
+
+def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ...]:
+    """`ceil(size / parts)` in each dimension."""
+    if not any(dims):
+        return shape
+    return tuple(-(-size // math.prod(axis_size(axis, mesh) for axis in axes)) if axes else size for size, axes in zip(shape, dims, strict=True))
+
+
+@functools.cache
+def _element_bytes(mlir_type: str) -> float:
+    return itemsize({"i1": "bool"}.get(mlir_type, mlir_type.replace("complex<f", "complex").replace(">", "0") if "complex" in mlir_type else mlir_type))
+
+
+def _parse(attribute: ir.Attribute) -> tuple[Dims, ...]:
+    if isinstance(attribute, sdy.TensorShardingPerValueAttr) or sdy.TensorShardingPerValueAttr.isinstance(attribute):
+        return tuple(_dims(sdy.TensorShardingAttr(each)) for each in sdy.TensorShardingPerValueAttr(attribute).shardings)
+    return (_dims(sdy.TensorShardingAttr(attribute)),)
+
+
+def _dims(sharding: Any) -> Dims:
+    return tuple(tuple(_axis(axis) for axis in sdy.DimensionShardingAttr(dim).axes) for dim in sharding.dimension_shardings)
+
+
+def _axis(attribute: Any) -> str:
+    reference = sdy.AxisRefAttr(attribute)
+    part = reference.sub_axis_info
+    return reference.name if part is None else f"{reference.name}:({sdy.SubAxisInfoAttr(part).pre_size}){sdy.SubAxisInfoAttr(part).size}"
+
+
+def _axes(op: ir.Operation, attribute: str, before: Dims, after: Dims) -> tuple[str, ...]:
+    """The mesh axes a collective runs over."""
+    if not attribute:  # a permutation: the axes that are not where they were
+        moved = [axis for old, new in zip(before, after, strict=True) if old != new for axis in (*old, *new)]
+        return tuple(dict.fromkeys(moved))
+    return tuple(dict.fromkeys(_axis_names(str(op.attributes[attribute]))))
+
+
+@functools.lru_cache(maxsize=1024)
+def _axis_names(text: str) -> tuple[str, ...]:
+    """Axes named in `[{"x"}, {"y":(1)2}]` or an all-to-all's parameters."""
+    return tuple(name + part for name, part in re.findall(r'"([^"]+)"(:\(\d+\)\d+)?', text))

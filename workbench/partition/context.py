@@ -1,0 +1,46 @@
+"""One MLIR context with every dialect JAX lowers to, and modules in and out of bytes."""
+
+import functools
+import io
+
+import jax
+from jax.extend.mlir import ir, passmanager
+
+
+@functools.cache
+def context() -> ir.Context:
+    """The context of a trivial lowering: it has all dialects registered, by public means, and no device is touched."""
+    module = jax.jit(lambda: 0).trace().lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo")
+    return module.context
+
+
+def parse_module(module: bytes) -> ir.Module:
+    return ir.Module.parse(module, context())
+
+
+def module_bytes(module: ir.Module) -> bytes:
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def run_passes(operation: ir.Operation, passes: str) -> None:
+    """Run a comma-separated pipeline on a module, without verifying between the passes (three times as fast)."""
+    with operation.context:
+        manager = passmanager.PassManager.parse(f"any({passes})")
+        manager.enable_verifier(False)
+        manager.run(operation)
+
+
+def main_function(module: ir.Operation) -> ir.Operation:
+    """`func.func @main`."""
+    for op in module.regions[0].blocks[0].operations:
+        if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main":
+            return op.operation
+    raise LookupError("the module has no main function")
+
+
+def producer(value: ir.Value) -> ir.Operation | None:
+    """The operation that makes a value; `None` for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation

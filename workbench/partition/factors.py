@@ -1,0 +1,53 @@
+"""Shardy's op sharding rules, read as which dimensions of which tensors are the same factor (Y10).
+
+`([i, k], [k, j])->([i, j])` says of a matrix product that its operands share `k`. Dimensions that are one factor alone, of the same
+size, carry the same thing and so the same name; a dimension made of several factors (`(ij)`, a reshape) is a thing of its own.
+"""
+
+import functools
+import re
+from typing import NamedTuple
+
+from jax.extend.mlir import ir
+
+_FACTOR = re.compile(r"[a-z](?:_\d+)?")
+
+
+class Rule(NamedTuple):
+    """Factors per operand and result dimension, and which factors need a reduction over the axes that shard them."""
+
+    operands: tuple[tuple[tuple[str, ...], ...], ...]
+    results: tuple[tuple[tuple[str, ...], ...], ...]
+    sizes: dict[str, int]
+    reduction: tuple[str, ...]
+
+
+def rule_of(op: ir.Operation) -> Rule | None:
+    """The rule Shardy populated, if the operation has one."""
+    return parse_rule(str(op.attributes["sdy.sharding_rule"])) if "sdy.sharding_rule" in op.attributes else None
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_rule(text: str) -> Rule:
+    """
+    >>> rule = parse_rule("#sdy.op_sharding_rule<([i, k], [k, j])->([i, j]) {i=8, j=16, k=4} reduction={k}>")
+    >>> rule.operands[1], rule.results, rule.sizes["j"], rule.reduction
+    ((('k',), ('j',)), ((('i',), ('j',)),), 16, ('k',))
+    """
+    body = text[text.index("<") + 1 : -1]
+    mapping, _, rest = body.partition(" {")
+    left, _, right = mapping.partition("->")
+    sizes, _, kinds = rest.partition("}")
+    reduction = re.search(r"reduction=\{([^}]*)\}", kinds)
+    return Rule(
+        _tensors(left),
+        _tensors(right),
+        {name: int(size) for name, size in re.findall(r"([a-z](?:_\d+)?)=(\d+)", sizes)},
+        tuple(_FACTOR.findall(reduction[1])) if reduction else (),
+    )
+
+
+def _tensors(side: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    return tuple(
+        tuple(tuple(_FACTOR.findall(dim)) for dim in tensor.split(",")) if tensor.strip() else () for tensor in re.findall(r"\[([^\]]*)\]", side)
+    )

@@ -1,0 +1,94 @@
+"""What an operation's location tells: the named scope it was traced under and the user's line it came from."""
+
+import functools
+import re
+import sysconfig
+from pathlib import Path
+
+import jax
+from jax.extend.mlir import ir
+
+# What JAX's own machinery adds to a name stack, as opposed to the user's named scopes.
+_MACHINERY = re.compile(r"while|body|cond|closed_call|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*")
+_TRANSFORM = re.compile(r"(?P<name>jit|pjit|jvp|vmap|transpose|remat|checkpoint|custom_jvp|custom_vjp)\((?P<inner>.*)\)")
+_WORKBENCH = Path(__file__).resolve().parent.parent
+_LIBRARIES = tuple(str(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(jax.__file__).parent, _WORKBENCH))
+_ZOO = str(_WORKBENCH / "models")  # the zoo's models are user code
+
+
+def scope_of(location: ir.Location) -> str:
+    """The raw name stack and primitive, `jit(step)/jvp(mlp)/dot_general`; empty if the location has no name.
+
+    A location is a name around a call stack, or, after fusion of operations, several of them: the first name counts.
+    """
+    if isinstance(location, ir.NameLoc):
+        return location.name_str
+    if isinstance(location, ir.FusedLoc) and location.locations:
+        return next((name for each in location.locations if (name := scope_of(each))), "")
+    return ""
+
+
+@functools.lru_cache(maxsize=65536)
+def readable_path(raw: str) -> str:
+    """The path the user knows: JAX's machinery left out, the backward pass under `grad/`, functions by their names.
+
+    >>> readable_path("jit(step)/transpose(jvp(mlp))/bsm,mf->bsf/dot_general")
+    'grad/mlp/dot_general'
+    >>> readable_path("jit(step)/jvp(blocks)/while/body/closed_call/mlp/jit(relu)/max")
+    'blocks/mlp/relu/max'
+    """
+    backward = False
+    words: list[str] = []
+    for index, word in enumerate(_split(raw)):
+        inner, transforms = _unwrap(word)
+        backward |= "transpose" in transforms
+        if index == 0 and transforms and transforms[0] in ("jit", "pjit"):
+            continue  # the step function itself
+        words.extend(each for each in _split(inner) if each and not _MACHINERY.fullmatch(each))
+    return "/".join((["grad"] if backward else []) + words)
+
+
+def _split(raw: str) -> list[str]:
+    """Split at the slashes outside parentheses: a transform may wrap several scopes, `jvp(a/b)`."""
+    words, depth, start = [], 0, 0
+    for i, char in enumerate(raw):
+        depth += (char == "(") - (char == ")")
+        if char == "/" and depth == 0:
+            words.append(raw[start:i])
+            start = i + 1
+    return [*words, raw[start:]]
+
+
+def _unwrap(word: str) -> tuple[str, tuple[str, ...]]:
+    transforms: list[str] = []
+    while found := _TRANSFORM.fullmatch(word):
+        transforms.append(found["name"])
+        word = found["inner"]
+    return word, tuple(transforms)
+
+
+def source_of(location: ir.Location) -> str:
+    """The innermost line that is the user's and no library's: `gpt.py:42`; empty if there is none."""
+    return next((f"{Path(name).name}:{line}" for name, line in _frames(location) if not _is_library(name)), "")
+
+
+def _frames(location: ir.Location) -> list[tuple[str, int]]:
+    """The call stack, innermost first."""
+    found: list[tuple[str, int]] = []
+    pending = [location]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, ir.NameLoc):
+            pending.append(each.child_loc)
+        elif isinstance(each, ir.CallSiteLoc):
+            pending += [each.caller, each.callee]
+        elif isinstance(each, ir.FusedLoc):
+            pending += reversed(each.locations)
+        elif isinstance(each, ir.FileLineColLoc):
+            found.append((each.filename, each.start_line))
+    return found
+
+
+@functools.cache
+def _is_library(filename: str) -> bool:
+    return filename.startswith((*_LIBRARIES, "<frozen")) and not filename.startswith(_ZOO)

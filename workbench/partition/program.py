@@ -1,0 +1,111 @@
+"""A lowered module and the user's names, made into a `Program`; and a program's module, ready for edits, kept at hand."""
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from jax.extend.mlir import ir
+
+from workbench.partition.context import main_function, module_bytes, parse_module
+from workbench.partition.inline import CALLER
+from workbench.partition.location import readable_path, scope_of, source_of
+from workbench.partition.naming import Names, Naming, name_dimensions
+from workbench.partition.prepare import CONTROL_FLOW, prepare
+from workbench.partition.structure import Structure, read_structure
+from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
+from workbench.tensor import Tensor
+
+_DTYPES = {"i1": "bool", "bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}
+
+
+class Prepared(NamedTuple):
+    """The module an edit clones, and what it is read against."""
+
+    module: ir.Module
+    structure: Structure
+
+
+def prepare_program(
+    name: str,
+    module: ir.Module,
+    arguments: Sequence[Tensor],
+    results: Sequence[Tensor],
+    carried: tuple[tuple[int, int], ...],
+    given: dict[str, Names],
+    step: Step,
+    reference: Reference | None,
+) -> Program:
+    """Prepare the module for edits and name all dimensions; tensors come in with empty names."""
+    fingerprint = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()[:16]
+    prepare(module)
+    naming = Naming(module)
+    dims = name_dimensions(naming, arguments, given)
+    named = tuple(replace(tensor, dims=names) for tensor, names in zip(arguments, dims, strict=True))
+    verify_unique_dims(named)
+    becomes = dict(carried)
+    outputs = tuple(
+        replace(tensor, dims=named[becomes[i]].dims if i in becomes else _value_dims(naming, naming.returned[i]))
+        for i, tensor in enumerate(results)
+    )
+    operations = tuple(_operation(op, naming) for op in _walk(main_function(module.operation)))
+    return Program(name, named, outputs, carried, operations, module_bytes(module), fingerprint, step, reference)
+
+
+@functools.lru_cache(maxsize=16)
+def _prepared(fingerprint: str, module: bytes) -> Prepared:  # noqa: ARG001 - the fingerprint is the key's quick half
+    parsed = parse_module(module)
+    return Prepared(parsed, read_structure(parsed))
+
+
+def prepared(program: Program) -> Prepared:
+    """The program's module and structure, parsed once for each traced program."""
+    return _prepared(program.fingerprint, program.module)
+
+
+def structure_of(program: Program) -> Structure:
+    """What Shardy's answer is read against."""
+    return prepared(program).structure
+
+
+def _walk(parent: ir.Operation) -> list[ir.Operation]:
+    """The operations in the order of their ids."""
+    found: list[ir.Operation] = []
+    for region in parent.regions:
+        for block in region.blocks:
+            for each in block.operations:
+                found.append(each.operation)
+                if each.operation.name in CONTROL_FLOW:
+                    found += _walk(each.operation)
+    return found
+
+
+def _operation(op: ir.Operation, naming: Naming) -> Operation:
+    caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
+    location = op.location
+    path = readable_path("/".join(word for word in (caller, scope_of(location)) if word))
+    kind = op.name.partition(".")[2]
+    if not len(op.results) or not isinstance(op.results[0].type, ir.RankedTensorType):
+        return Operation(path, kind, (), "", (), source_of(location))
+    value = naming.value(op.results[0])
+    return Operation(path, kind, naming.shapes[value], dtype_name(op.results[0].type), _value_dims(naming, value), source_of(location))
+
+
+def dtype_name(kind: ir.Type) -> str:
+    """NumPy's name of an MLIR element type: `f32` is `float32`, `ui8` is `uint8`."""
+    text = str(ir.RankedTensorType(kind).element_type)
+    if text in _DTYPES:
+        return _DTYPES[text]
+    if text.startswith("ui"):
+        return f"uint{text[2:]}"
+    if text.startswith("i"):
+        return f"int{text[1:]}"
+    if text.startswith("complex"):
+        return "complex128" if "f64" in text else "complex64"
+    return text.lower().replace("f8", "float8_").replace("f4", "float4_")
+
+
+def _value_dims(naming: Naming, value: int) -> tuple[str, ...]:
+    """Names of an intermediate value's dimensions; `_` for one that no argument's name reaches."""
+    return tuple(naming.names.get((value, d), "_") for d in range(len(naming.shapes[value])))

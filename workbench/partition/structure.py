@@ -1,0 +1,192 @@
+"""What the partitioner's answer is read against: the values of a prepared program, their lifetimes and their loops. Made once a program.
+
+Fusion is modelled as the compilers do it to first order: an elementwise value with one use, and one that only repeats or counts, is
+computed inside its user and never stored; what it reads then lives until that user.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from jax.extend.mlir import ir
+
+from workbench.partition.context import main_function
+from workbench.partition.loops import trip_count
+from workbench.partition.prepare import CONTROL_FLOW, ELEMENTWISE
+
+_CHEAP = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"})
+_FUSIBLE = ELEMENTWISE | {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.transpose", "stablehlo.reshape", "stablehlo.slice", "stablehlo.pad"}
+_FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
+_ALIASING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge"})
+_SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
+
+
+@dataclass(slots=True)
+class Value:
+    """One value: a result, or an argument of main or of a loop body. Positions are operation ids, program order."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    born: int  # the operation that makes it; -1 for an argument
+    result: int  # which result, or which argument
+    region: int
+    last_use: int = -1
+    reads: int = 0
+    stored: bool = True
+    alias: int | None = None  # the value whose memory it takes over
+
+
+@dataclass(slots=True)
+class Region:
+    """Main or a loop body: how often it runs a step, and the operation it belongs to."""
+
+    parent: int
+    times: int
+    values: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Op:
+    """An operation's unchanging facts; `flops` are 2 x multiply-adds of the whole tensors, for one execution."""
+
+    kind: str
+    region: int
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    flops: int = 0
+    contracted: tuple[int, ...] = ()  # contracting dimensions of the first operand
+    trips_known: bool = True
+
+
+@dataclass(slots=True)
+class Structure:
+    """All operations by id, all values, all regions."""
+
+    ops: list[Op] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+    arguments: tuple[int, ...] = ()
+    returned: tuple[int, ...] = ()
+    body_of: dict[int, int] = field(default_factory=dict)  # while operation -> its body's region
+
+
+def read_structure(module: ir.Module) -> Structure:
+    """Walk a prepared module once."""
+    reader = _Reader()
+    main = main_function(module.operation)
+    block = main.regions[0].blocks[0]
+    reader.structure.regions.append(Region(-1, 1))
+    reader.structure.arguments = tuple(reader.new_value(value, -1, i, 0) for i, value in enumerate(block.arguments))
+    reader.read_block(block, 0)
+    reader.structure.returned = reader.returned
+    _mark_fusion(reader.structure)
+    return reader.structure
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.structure = Structure()
+        self.returned: tuple[int, ...] = ()
+        self._ids: dict[ir.Value, int] = {}
+        self._types: dict[ir.Type, tuple[tuple[int, ...], str]] = {}
+
+    def new_value(self, value: ir.Value, born: int, result: int, region: int) -> int:
+        index = self._ids[value] = len(self.structure.values)
+        shape, dtype = self._type(value.type)
+        self.structure.values.append(Value(shape, dtype, born, result, region))
+        self.structure.regions[region].values.append(index)
+        return index
+
+    def _type(self, kind: ir.Type) -> tuple[tuple[int, ...], str]:
+        if kind not in self._types:
+            ranked = isinstance(kind, ir.RankedTensorType)
+            self._types[kind] = (tuple(ir.RankedTensorType(kind).shape), str(ir.RankedTensorType(kind).element_type)) if ranked else ((), "i1")
+        return self._types[kind]
+
+    def read_block(self, block: ir.Block, region: int) -> None:
+        for each in block.operations:
+            op = each.operation
+            index = len(self.structure.ops)
+            operands = tuple(self._ids[value] for value in op.operands)
+            self.returned = operands
+            record = Op(op.name, region, operands, ())
+            self.structure.ops.append(record)
+            for operand in operands:
+                self._use(operand, index)
+            record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
+            _count_flops(op, record, self.structure)
+            if op.name in CONTROL_FLOW:
+                self._read_regions(op, index, record)
+
+    def _read_regions(self, op: ir.Operation, index: int, record: Op) -> None:
+        trips = trip_count(op) if op.name == "stablehlo.while" else 1
+        record.trips_known = trips is not None
+        outer = self.structure.regions[record.region].times
+        for i, region in enumerate(op.regions):
+            number = len(self.structure.regions)
+            self.structure.regions.append(Region(index, outer * (trips or 1)))
+            if op.name == "stablehlo.while" and i == 1:
+                self.structure.body_of[index] = number
+            for block in region.blocks:
+                for k, value in enumerate(block.arguments):
+                    self.new_value(value, -1, k, number)
+                self.read_block(block, number)
+
+    def _use(self, value: int, position: int) -> None:
+        """A use inside a loop is a use by the loop, where the value was made outside it."""
+        record = self.structure.values[value]
+        region = self.structure.ops[position].region
+        while region != record.region and region > 0:
+            position = self.structure.regions[region].parent
+            region = self.structure.ops[position].region
+        record.last_use = max(record.last_use, position)
+        record.reads += 1
+
+
+def _count_flops(op: ir.Operation, record: Op, structure: Structure) -> None:
+    if op.name == "stablehlo.dot_general":
+        text = str(op.attributes["dot_dimension_numbers"])
+        inside = text.partition("lhs_contracting_dimensions = [")[2].partition("]")[0]
+        record.contracted = tuple(int(word) for word in inside.split(",") if word.strip())
+        left = structure.values[record.operands[0]].shape
+        record.flops = 2 * math.prod(structure.values[record.results[0]].shape) * math.prod(left[i] for i in record.contracted)
+    elif op.name == "stablehlo.convolution":
+        kernel = structure.values[record.operands[1]].shape
+        output_features = _kernel_output_features(op, kernel)
+        record.flops = 2 * math.prod(structure.values[record.results[0]].shape) * math.prod(kernel) // max(output_features, 1)
+
+
+def _kernel_output_features(op: ir.Operation, kernel: tuple[int, ...]) -> int:
+    """The kernel's `o` dimension, from `[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]`."""
+    middle = str(op.attributes["dimension_numbers"]).partition("x[")[2].partition("]")[0]
+    return kernel[[word.strip() for word in middle.split(",")].index("o")]
+
+
+def _mark_fusion(structure: Structure) -> None:
+    """Which values are never stored, and how long what they read must live; from the last operation to the first."""
+    users: dict[int, list[int]] = {}
+    for index, op in enumerate(structure.ops):
+        for operand in op.operands:
+            users.setdefault(operand, []).append(index)
+    for index in range(len(structure.ops) - 1, -1, -1):
+        op = structure.ops[index]
+        for slot, result in enumerate(op.results):
+            value = structure.values[result]
+            using = users.get(result, [])
+            if op.kind in _ALIASING:
+                value.alias = op.operands[slot]
+                structure.values[op.operands[slot]].last_use = max(structure.values[op.operands[slot]].last_use, value.last_use)
+            elif op.kind == "stablehlo.dynamic_update_slice":
+                value.alias = op.operands[0]
+            fused = op.kind in _CHEAP or (op.kind in _FUSIBLE and len(using) == 1 and structure.ops[using[0]].kind in _FUSING)
+            if fused and all(structure.ops[user].region == op.region for user in using):
+                value.stored = False
+                for operand in op.operands:
+                    source = structure.values[operand]
+                    if source.region == op.region:
+                        source.last_use = max(source.last_use, value.last_use)
+            if op.kind in _SLICING:
+                structure.values[op.operands[0]].reads -= 1  # reads only what it returns
+    for body in structure.body_of.values():
+        for index in structure.regions[body].values:
+            if structure.values[index].born < 0:
+                structure.values[index].stored = False  # lives in the loop's own buffers

@@ -1,0 +1,90 @@
+"""Sharding constraints on intermediate values of a function no one has to edit.
+
+The function's jaxpr is walked and rebuilt with `with_sharding_constraint` after each operation whose path matches; loops, remat and custom
+derivatives keep their structure, only the jaxprs inside them are rebuilt. Paths are the ones a report shows (`partition.location.readable_path`).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+from jax.extend import core as jex_core
+from jax.sharding import NamedSharding, PartitionSpec
+
+from workbench.partition import readable_path
+from workbench.paths import matches
+from workbench.sharding import Sharding
+
+Constraints = Sequence[tuple[str, Sharding]]
+
+
+def constrain(call: Callable[..., Any], constraints: Constraints, mesh: jax.sharding.Mesh) -> Callable[..., tuple[Any, ...]]:
+    """`call` with each intermediate value that a pattern names laid out as it says; `call` returns a flat tuple of arrays.
+
+    A constraint holds for the values of its rank; `?` entries are left to the partitioner.
+    """
+    if not constraints:
+        return call
+
+    def constrained(*args: Any) -> tuple[Any, ...]:
+        closed = jax.make_jaxpr(call)(*args)
+        return tuple(_evaluate(closed.jaxpr, closed.consts, args, "", constraints, mesh))
+
+    return constrained
+
+
+def partition_spec(sharding: Sharding) -> PartitionSpec:
+    """JAX's spec of a sharding: `[data, -, a+b, ?]` is `P('data', None, ('a', 'b'), P.UNCONSTRAINED)`."""
+    return PartitionSpec(*(PartitionSpec.UNCONSTRAINED if dim is None else dim[0] if len(dim) == 1 else dim or None for dim in sharding.dims))
+
+
+def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], scope: str, constraints: Constraints, mesh: Any) -> list[Any]:
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, jex_core.Literal) else values[atom]
+
+    for eqn in jaxpr.eqns:
+        stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
+        params = _rebuilt(eqn.params, _inner_scope(stack, eqn), constraints, mesh)
+        subfuns, bind_params = eqn.primitive.get_bind_params(params)
+        with jax.named_scope(""), eqn.ctx.manager:
+            outputs = eqn.primitive.bind(*subfuns, *map(read, eqn.invars), **bind_params)
+        outputs = outputs if eqn.primitive.multiple_results else [outputs]
+        path = readable_path(f"jit(step)/{stack}/{eqn.primitive.name}" if stack else f"jit(step)/{eqn.primitive.name}")
+        values.update(zip(eqn.outvars, (_laid_out(each, path, constraints, mesh) for each in outputs), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _inner_scope(stack: str, eqn: Any) -> str:
+    name = eqn.params.get("name")
+    return "/".join(word for word in (stack, f"jit({name})" if eqn.primitive.name in ("jit", "pjit") and name else "") if word)
+
+
+def _laid_out(value: Any, path: str, constraints: Constraints, mesh: Any) -> Any:
+    for pattern, sharding in constraints:
+        if len(sharding.dims) == getattr(value, "ndim", -1) and matches(pattern, path):
+            value = jax.lax.with_sharding_constraint(value, NamedSharding(mesh, partition_spec(sharding)))
+    return value
+
+
+def _rebuilt(params: dict[str, Any], scope: str, constraints: Constraints, mesh: Any) -> dict[str, Any]:
+    rebuild = partial(_rebuilt_jaxpr, scope=scope, constraints=constraints, mesh=mesh)
+    return {
+        key: tuple(rebuild(each) for each in value) if isinstance(value, tuple) and value and _is_jaxpr(value[0]) else rebuild(value)
+        for key, value in params.items()
+    }
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return isinstance(value, (jex_core.ClosedJaxpr, jex_core.Jaxpr))
+
+
+def _rebuilt_jaxpr(value: Any, scope: str, constraints: Constraints, mesh: Any) -> Any:
+    if not _is_jaxpr(value):
+        return value
+    closed = value if isinstance(value, jex_core.ClosedJaxpr) else jex_core.ClosedJaxpr(value, ())
+    specs = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype, weak_type=var.aval.weak_type) for var in closed.jaxpr.invars]
+    rebuilt = jax.make_jaxpr(lambda *args: _evaluate(closed.jaxpr, closed.consts, args, scope, constraints, mesh))(*specs)
+    return rebuilt if isinstance(value, jex_core.ClosedJaxpr) else rebuilt.jaxpr

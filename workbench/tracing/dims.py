@@ -1,0 +1,62 @@
+"""Dimension names as the user writes them: path patterns to einops-like strings."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from workbench.errors import DimensionError, unknown_name
+from workbench.paths import matches
+
+Names = tuple[str | None, ...]  # None: to be inferred
+
+
+def user_names(dims: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Names]:
+    """The names given to each leaf, by path; the most specific (longest) pattern that matches wins.
+
+    `dims` maps patterns (`paths.matches`) to strings such as `"batch seq"`, where `_` is a dimension to infer and `...` any number of
+    them; mappings may nest, `{"params": {"w1": "d_model d_ff"}}`.
+
+    Raises `DimensionError` for a pattern that matches nothing and for a string whose rank is wrong.
+
+    >>> user_names({"w1": "d_model ..."}, {"params/w1": (8, 4, 2)})
+    {'params/w1': ('d_model', None, None)}
+    """
+    patterns = dict(_flattened("", dims or {}))
+    for pattern in patterns:
+        if not any(matches(pattern, path) for path in shapes):
+            raise DimensionError(*unknown_name("argument", pattern, shapes))
+    given: dict[str, Names] = {}
+    for path, shape in shapes.items():
+        fitting = [pattern for pattern in patterns if matches(pattern, path)]
+        if fitting:
+            pattern = max(fitting, key=len)
+            given[path] = _parse(patterns[pattern], path, shape)
+    return given
+
+
+def _flattened(prefix: str, dims: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for key, value in dims.items():
+        pattern = f"{prefix}/{key}" if prefix else str(key)
+        if isinstance(value, Mapping):
+            yield from _flattened(pattern, value)
+        elif isinstance(value, str):
+            yield pattern, value
+        else:
+            yield pattern, " ".join("_" if name is None else str(name) for name in value)
+
+
+def _parse(text: str, path: str, shape: tuple[int, ...]) -> Names:
+    words = text.replace(",", " ").split()
+    named = [word for word in words if word != "..."]
+    for word in named:
+        if word != "_" and named.count(word) > 1:
+            raise DimensionError(f"`{text}` names two dimensions of `{path}` `{word}`.", [f"name the second one `{word}_out`, say"])
+    free = len(shape) - len(named)
+    if free < 0 or (free and "..." not in words) or words.count("...") > 1:
+        raise DimensionError(
+            f"`{path}` has {len(shape)} dimensions, {list(shape)}; `{text}` names {len(named)}.",
+            ["one name a dimension", "`_` for one to infer", "`...` for the rest"],
+        )
+    names: list[str | None] = []
+    for word in words:
+        names += [None] * free if word == "..." else [None if word == "_" else word]
+    return tuple(names)

@@ -1,0 +1,43 @@
+"""Pytrees as named leaves: `params["layers"][0].w` is `params/layers/0/w`."""
+
+from typing import Any
+
+import jax
+from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyEntry, SequenceKey
+
+from workbench.errors import TraceError
+
+
+def path_of(root: str, keys: tuple[KeyEntry, ...]) -> str:
+    """The path of a leaf below argument `root`."""
+    return "/".join((root, *(_word(key) for key in keys)))
+
+
+def _word(key: KeyEntry) -> str:
+    match key:
+        case DictKey(key=word):
+            return str(word)
+        case SequenceKey(idx=index) | FlattenedIndexKey(key=index):
+            return str(index)
+        case GetAttrKey(name=name):
+            return name
+    return str(key).strip(".[]'\"")
+
+
+def named_leaves(root: str, tree: Any) -> tuple[list[str], list[Any]]:
+    """Paths and leaves of one argument, in JAX's order."""
+    entries = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [path_of(root, keys) for keys, _ in entries], [leaf for _, leaf in entries]
+
+
+def spec_of(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of a leaf, whether an array, a number or a `ShapeDtypeStruct`. Raises `TraceError` for anything else."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
+    try:
+        return jax.eval_shape(lambda x: x, leaf)
+    except TypeError as error:
+        raise TraceError(
+            f"`{path}` is a {type(leaf).__name__}, which is not an array.",
+            ["bind it with functools.partial or a closure", "register its type as a pytree"],
+        ) from error

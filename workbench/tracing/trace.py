@@ -1,0 +1,165 @@
+"""Trace any JAX function into a `Program`. Nothing is allocated and no device is touched."""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from workbench.errors import TraceError
+from workbench.partition import prepare_program
+from workbench.program import Program, Reference, Step
+from workbench.tensor import Role, Tensor
+from workbench.tracing.dims import user_names
+from workbench.tracing.leaves import named_leaves, path_of, spec_of
+
+Dims = Mapping[str, Any] | None
+_PARAMETER_NAMES = ("params", "parameters", "weights", "variables", "model")
+
+
+def trace(
+    fn: Callable[..., Any],
+    *args: Any,
+    dims: Dims = None,
+    name: str | None = None,
+    reference: Reference | None = None,
+) -> Program:
+    """The program of `fn(*args)`.
+
+    **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. `dims` names dimensions (`tracing.dims`); the rest is inferred.
+    An argument called `params`, `weights` or `model` holds parameters, any other is an input.
+
+    Raises `TraceError` if the function cannot be traced, `DimensionError` if names do not fit.
+
+    >>> spec = jax.ShapeDtypeStruct((8, 4), "float32")
+    >>> program = trace(lambda x: x.sum(0), spec, dims={"x": "batch feature"})
+    >>> print(program.arguments[0], "->", program.results[0].dims)
+    x: float32[batch=8, feature=4] -> ('feature',)
+    """
+    roots = argument_names(fn, len(args))
+    roles = [Role.PARAMETER if root in _PARAMETER_NAMES else Role.INPUT for root in roots]
+    flat = [named_leaves(root, arg) for root, arg in zip(roots, args, strict=True)]
+    paths = [path for each, _ in flat for path in each]
+    leaves = [leaf for _, each in flat for leaf in each]
+    leaf_roles = [role for role, (each, _) in zip(roles, flat, strict=True) for _ in each]
+    structure = jax.tree.structure(args)
+
+    def call(*values: Any) -> tuple[Any, ...]:
+        return tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
+
+    specs = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
+    outputs = result_paths(lambda: jax.eval_shape(fn, *jax.tree.unflatten(structure, specs)), name or _name_of(fn))
+    step = Step(call, **_sources(leaves, specs, leaf_roles))
+    return build_program(name or _name_of(fn), step, paths, specs, leaf_roles, outputs, (), dims, reference)
+
+
+def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """The names of the first `count` positional parameters of `fn`."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        return [f"arg{i}" for i in range(count)]
+    positional = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    variadic = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), None)
+    if count > len(positional) and variadic:
+        positional += [f"{variadic}_{i}" for i in range(count - len(positional))]
+    if count > len(positional):
+        raise TraceError(f"`{_name_of(fn)}` takes {len(positional)} arguments; {count} were given.", ["give one example for each argument"])
+    return positional[:count]
+
+
+def result_paths(evaluate: Callable[[], Any], name: str) -> list[tuple[str, Role]]:
+    """Paths of the results, `result` at the root; raises `TraceError` in the user's terms if the function cannot be traced."""
+    result = guarded(evaluate, name)
+    return [(path_of("result", keys), Role.OUTPUT) for keys, _ in jax.tree_util.tree_flatten_with_path(result)[0]]
+
+
+def guarded(evaluate: Callable[[], Any], name: str) -> Any:
+    """Run a piece of tracing; what the user's function raises becomes one readable `TraceError`."""
+    try:
+        return evaluate()
+    except TraceError:
+        raise
+    except jax.errors.JAXTypeError as error:
+        first = str(error).strip().splitlines()[0]
+        raise TraceError(
+            f"JAX cannot trace `{name}`: {first}",
+            ["use jnp.where or jax.lax.cond instead of `if` on a traced value", "keep NumPy calls off traced arrays", "make sizes plain integers"],
+        ) from error
+    except Exception as error:  # noqa: BLE001 - whatever the user's function raises while it is traced
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise TraceError(f"`{name}` raised {type(error).__name__} while it was traced: {first}", ["call it on small real arrays to see where"]) from error
+
+
+def build_program(
+    name: str,
+    step: Step,
+    paths: list[str],
+    specs: list[jax.ShapeDtypeStruct],
+    roles: list[Role],
+    results: list[tuple[str, Role]],
+    carried: tuple[tuple[int, int], ...],
+    dims: Dims,
+    reference: Reference | None,
+) -> Program:
+    """Lower the step, prepare it for the partitioner and name its dimensions."""
+    names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
+    traced = guarded(lambda: jax.jit(step.call, keep_unused=True).trace(*specs), name)
+    # TPU's lowering is the plainest StableHLO: no custom calls into one vendor's libraries.
+    module = guarded(lambda: traced.lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo"), name)
+    arguments = [Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role) for path, spec, role in zip(paths, specs, roles, strict=True)]
+    outputs = [
+        Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
+        for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
+    ]
+    return prepare_program(name, module, arguments, outputs, carried, names, step, reference)
+
+
+def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[Role]) -> dict[str, Any]:
+    """Where a live run takes its arguments from: the arrays given as examples, made-up ones where only shapes were given."""
+    state = [i for i, role in enumerate(roles) if role is not Role.INPUT]
+    given = tuple(i for i in state if not isinstance(leaves[i], jax.ShapeDtypeStruct))
+    inputs = tuple(synthetic(specs[i]) if isinstance(leaves[i], jax.ShapeDtypeStruct) else leaves[i] for i in range(len(leaves)) if i not in state)
+
+    def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        known = dict(zip(given, values, strict=True))
+        return tuple(known[i] if i in known else random_like(jax.random.fold_in(key, i), specs[i]) for i in state)
+
+    return {
+        "initialize": initialize,
+        "feed": lambda _step: tuple(value() if isinstance(value, Synthetic) else np.asarray(value) for value in inputs),
+        "given_indices": given,
+        "given": tuple(leaves[i] for i in given),
+    }
+
+
+class Synthetic:
+    """A host array made up when it is first needed: seeded noise for floats, zeros and ones for whole numbers."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    def __call__(self) -> np.ndarray:
+        rng = np.random.default_rng(math.prod(self.shape))
+        if jax.numpy.issubdtype(self.dtype, jax.numpy.inexact):
+            return rng.standard_normal(self.shape, dtype=np.float32).astype(self.dtype)
+        return rng.integers(0, 2, self.shape).astype(self.dtype)
+
+
+def synthetic(spec: jax.ShapeDtypeStruct) -> Synthetic:
+    return Synthetic(spec.shape, spec.dtype)
+
+
+def random_like(key: Any, spec: jax.ShapeDtypeStruct) -> Any:
+    """A parameter of this shape for a run without given values: normal, scaled by the fan-in so that deep products stay finite."""
+    if not jax.numpy.issubdtype(spec.dtype, jax.numpy.floating):
+        return jax.numpy.zeros(spec.shape, spec.dtype)
+    fan_in = max(math.prod(spec.shape[:-1]), 1)
+    return (jax.random.normal(key, spec.shape) / math.sqrt(fan_in)).astype(spec.dtype)
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    inner = getattr(fn, "func", fn)  # functools.partial
+    return getattr(inner, "__name__", type(inner).__name__).replace("<lambda>", "function")

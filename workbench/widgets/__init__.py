@@ -1,0 +1,4 @@
+"""The drag-and-drop board: states and gestures in Python, drawn by one ES module. `Workbench` hosts it in a notebook cell."""
+
+from workbench.widgets.notebook import Workbench as Workbench
+from workbench.widgets.runner import Runner as Runner

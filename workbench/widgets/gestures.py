@@ -1,0 +1,137 @@
+"""From what a hand did to an `Edit`. Gestures come over the wire: every field is checked here, and nothing else is believed."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.edits import AddAxis, Edit, PlaceDim, RemoveAxis, RenameAxis, RenameDim, ReorderAxes, ResizeAxis
+from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
+from workbench.plan import Plan
+from workbench.report import Report
+
+Gesture = Mapping[str, Any]
+_DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+
+
+def dropped_axes(axes: tuple[str, ...], source: str, target: str, *, add: bool) -> tuple[str, ...]:
+    """The axes of a dimension after its chip in zone `source` is dropped on zone `target` (`""` is unsharded).
+
+    >>> dropped_axes(("data", "model"), "data", "pipe", add=False)  # moving takes the old axis's place
+    ('pipe', 'model')
+    >>> dropped_axes(("data",), "data", "model", add=True)  # adding splits further: minor to what is there
+    ('data', 'model')
+    >>> dropped_axes(("data", "model"), "data", "", add=False)  # only the chip that was dragged goes
+    ('model',)
+    """
+    if not target:
+        return tuple(axis for axis in axes if axis != source)
+    if add or not source:
+        return axes if target in axes else (*axes, target)
+    return tuple(dict.fromkeys(target if axis == source else axis for axis in axes))
+
+
+def edit_of(gesture: Gesture, plan: Plan, report: Report) -> Edit:
+    """The edit a gesture asks for; raises a `WorkbenchError` if it makes no sense. Whether it is legal, the plan says."""
+    verb = _text(gesture, "verb")
+    if verb not in _EDITS:
+        raise LayoutError(*unknown_name("gesture", verb, _EDITS))
+    return _EDITS[verb](gesture, plan, report)
+
+
+def zone_of(gesture: Gesture) -> str:
+    """Where the hand was: the zone that shows the refusal of this gesture."""
+    verb, fields = gesture.get("verb"), ("target",) if gesture.get("verb") == "drop" else ("axis", "zone")
+    if verb == "add_axis":
+        return "+"
+    return next((gesture[field] for field in fields if isinstance(gesture.get(field), str)), "")
+
+
+def whole_number(text: str, what: str, least: int = 1, most: int = 1 << 20) -> int:
+    """A number typed by a person; raises `MeshError`."""
+    if not re.fullmatch(r"\s*\d{1,9}\s*", text) or not least <= int(text) <= most:
+        raise MeshError(f"`{text[:40]}` is not a {what}; it is a whole number from {least} to {most:,}.")
+    return int(text)
+
+
+def _text(gesture: Gesture, field: str) -> str:
+    value = gesture.get(field)
+    if not isinstance(value, str):
+        raise LayoutError(f"The gesture lacks its `{field}`.", ["reload the page"])
+    return value.strip()
+
+
+def _rule(gesture: Gesture, plan: Plan) -> tuple[str, tuple[str, ...]]:
+    dim = _text(gesture, "dim")
+    return dim, plan.layout.rule(dim)
+
+
+def _drop(gesture: Gesture, plan: Plan, _: Report) -> Edit:
+    dim, axes = _rule(gesture, plan)
+    return PlaceDim(dim, dropped_axes(axes, _text(gesture, "source"), _text(gesture, "target"), add=gesture.get("add") is True))
+
+
+def _major(gesture: Gesture, plan: Plan, _: Report) -> Edit:
+    dim, axes = _rule(gesture, plan)
+    axis = _text(gesture, "axis")
+    return PlaceDim(dim, (axis, *(each for each in axes if each != axis)))
+
+
+def _whole(gesture: Gesture, plan: Plan, _: Report) -> Edit:
+    return PlaceDim(_rule(gesture, plan)[0])
+
+
+def _rename_dim(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
+    name = _text(gesture, "name")
+    if not _DIMENSION.fullmatch(name):
+        raise DimensionError(f"`{name[:80]}` cannot name a dimension.", ["use letters, digits and `_`, at most 64 of them"])
+    return RenameDim(_text(gesture, "dim"), name)
+
+
+def _resize(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
+    return ResizeAxis(_text(gesture, "axis"), whole_number(_text(gesture, "size"), "size of a mesh axis"))
+
+
+def _add_axis(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
+    return AddAxis(_text(gesture, "axis"), whole_number(_text(gesture, "size"), "size of a mesh axis"))
+
+
+def _remove_axis(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
+    return RemoveAxis(_text(gesture, "axis"))
+
+
+def _rename_axis(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
+    return RenameAxis(_text(gesture, "axis"), _text(gesture, "name"))
+
+
+def _shift_axis(gesture: Gesture, plan: Plan, _: Report) -> Edit:
+    axis, by = _text(gesture, "axis"), gesture.get("by")
+    names = list(plan.mesh.names)
+    if axis not in names or by not in (-1, 1):
+        raise MeshError(*unknown_name("mesh axis", axis, names))
+    place = names.index(axis)
+    names.insert(min(max(place + by, 0), len(names) - 1), names.pop(place))
+    return ReorderAxes(tuple(names))
+
+
+def _mend(gesture: Gesture, _plan: Plan, report: Report) -> Edit:
+    """An edit that a note of the present report suggests, named by its text: a note of an older report is not obeyed."""
+    wanted = _text(gesture, "edit")
+    for note in report.diagnostics:
+        for edit in note.edits:
+            if str(edit) == wanted:
+                return edit
+    raise LayoutError(f"No note suggests `{wanted[:80]}` any more.", ["look at the notes again"])
+
+
+_EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
+    "drop": _drop,
+    "major": _major,
+    "whole": _whole,
+    "rename_dim": _rename_dim,
+    "resize": _resize,
+    "add_axis": _add_axis,
+    "remove_axis": _remove_axis,
+    "rename_axis": _rename_axis,
+    "shift_axis": _shift_axis,
+    "mend": _mend,
+}

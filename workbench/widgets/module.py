@@ -1,0 +1,16 @@
+"""The front end: one ES module that anywidget and Panel both host. Plain files joined here, so that there is nothing to build and nothing to fetch."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+_STATIC = Path(__file__).parent / "static"
+_SCRIPTS = ("dom.js", "cells.js", "board.js", "drag.js", "menus.js", "run.js", "main.js")
+
+
+@cache
+def module_text() -> str:
+    """The scripts in order, with the style sheet as a constant before them. `main.js` holds the only `export`."""
+    style = (_STATIC / "style.css").read_text(encoding="utf-8")
+    scripts = ((_STATIC / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    return "\n".join([f"const STYLE = {json.dumps(style)};", *scripts])

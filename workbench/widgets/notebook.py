@@ -1,0 +1,72 @@
+"""The board in a notebook cell."""
+
+from typing import Any
+
+import anywidget
+import traitlets
+
+from workbench.measurement import Measurement
+from workbench.plan import Plan
+from workbench.report import Report
+from workbench.session import Session
+from workbench.widgets.board import Board, Part
+from workbench.widgets.module import module_text
+from workbench.widgets.runner import Runner, WorkerRunner
+from workbench.widgets.snapshot import snapshot_html
+
+
+class Workbench(anywidget.AnyWidget):  # type: ignore[misc]
+    """The board over a plan, or over a session that other code edits as well.
+
+        bench = wb.Workbench(plan)
+        bench                # drag dimensions onto mesh axes
+        bench.plan           # the plan as it is now
+        bench.measurement    # of the last run
+
+    `runner` runs plans; by default the engine does, in a worker process. Where no kernel is, a static picture stays.
+    """
+
+    _esm = module_text()
+    board = traitlets.Dict().tag(sync=True)
+    table = traitlets.Dict().tag(sync=True)
+    live = traitlets.Dict().tag(sync=True)
+    gesture = traitlets.Dict().tag(sync=True)
+    theme = traitlets.Unicode("auto").tag(sync=True)
+
+    def __init__(self, plan: Plan | Session, runner: Runner | None = None, theme: str = "auto") -> None:
+        super().__init__(theme=theme)
+        self.session = plan if isinstance(plan, Session) else Session(plan)
+        self._board = Board(self.session, self._show, runner=runner or WorkerRunner())
+        self.observe(lambda change: self._board.answer(change["new"]), "gesture")
+
+    @property
+    def plan(self) -> Plan:
+        return self.session.plan
+
+    @property
+    def report(self) -> Report:
+        return self.session.report
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """What the last finished run measured."""
+        return self._board.measurement
+
+    def close(self) -> None:
+        """Also stops the run, if there is one."""
+        if hasattr(self, "_board"):
+            self._board.close()
+        super().close()
+
+    def _show(self, part: Part, state: dict[str, Any]) -> None:
+        setattr(self, part, state)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        return {**data, "text/plain": repr(self), "text/html": snapshot_html(self._board.state())}, metadata
+
+    def __repr__(self) -> str:
+        return f"Workbench({self.session.plan})"

@@ -1,0 +1,175 @@
+"""What the board shows, as one JSON value: pure functions of a session. The front end draws it and decides nothing.
+
+A chip stands for one dimension on one mesh axis; a dimension split over several axes has a chip in each of their zones,
+numbered major to minor. Each chip carries the zones it may not be dropped on, with the reason, so that the hand is told at once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Protocol
+
+from workbench.errors import WorkbenchError
+from workbench.legality import why_illegal
+from workbench.plan import Plan
+from workbench.program import Program
+from workbench.report import Report
+from workbench.widgets.figures import Figure, figure_states, figures
+from workbench.widgets.gestures import dropped_axes
+from workbench.widgets.menus import axis_menu, dim_menu, spare_axis_name
+
+COLOURS = 6  # the palette of style.css; axes take it in order
+TABS = (("tensors", "Tensors"), ("communication", "Communication"), ("memory", "Memory"), ("values", "Values"), ("notes", "Notes"))
+
+
+class History(Protocol):
+    """What of a `Session` the board reads."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def report(self) -> Report: ...
+    @property
+    def edits(self) -> tuple[Any, ...]: ...
+    @property
+    def can_undo(self) -> bool: ...
+    @property
+    def can_redo(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An edit that was not made, and the zone where the hand was."""
+
+    error: WorkbenchError
+    zone: str
+
+
+def board_state(
+    session: History,
+    *,
+    now: tuple[Figure, ...] | None = None,
+    before: tuple[Figure, ...] = (),
+    refusal: Refusal | None = None,
+    tab: str = "tensors",
+) -> dict[str, Any]:
+    """Head, figures, zones and tabs of a session; JSON only, no infinities."""
+    plan, report = session.plan, session.report
+    return {
+        "name": plan.name,
+        "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
+        "devices": _counted(plan.mesh.size, "device"),
+        "layout": str(plan.layout) or "everything replicated",
+        "undo": f"Undo {session.edits[-1]}" if session.can_undo else None,
+        "redo": "Redo" if session.can_redo else None,
+        "figures": figure_states(figures(report) if now is None else now, before),
+        "zones": list(_zones(plan)),
+        "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
+        "refusal": refusal and refusal_state(refusal),
+        "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",
+        "tabs": [{"key": key, "label": label, "badge": _badge(key, report), "open": key == tab} for key, label in TABS],
+    }
+
+
+def refusal_state(refusal: Refusal) -> dict[str, Any]:
+    return {"zone": refusal.zone, "message": refusal.error.message, "ways_out": list(refusal.error.ways_out)}
+
+
+def axis_colours(plan: Plan) -> dict[str, int]:
+    """The place of each mesh axis in the palette: by order, never by size."""
+    return {name: place % COLOURS for place, name in enumerate(plan.mesh.names)}
+
+
+def _zones(plan: Plan) -> Iterator[dict[str, Any]]:
+    """The unsharded zone, then one for each mesh axis."""
+    judge = _thinned(plan)
+    whole = [dim for dim in plan.program.dims if not plan.layout.rule(dim)]
+    yield {
+        "axis": "",
+        "title": "unsharded",
+        "colour": None,
+        "size": None,
+        "hint": "" if whole else "Every dimension is split.",
+        "chips": [_chip(plan, judge, dim, "") for dim in whole],
+        "menu": [],
+    }
+    colours = axis_colours(plan)
+    for axis, size in plan.mesh.axes:
+        held = [dim for dim in plan.program.dims if axis in plan.layout.rule(dim)]
+        yield {
+            "axis": axis,
+            "title": axis,
+            "colour": colours[axis],
+            "size": str(size),
+            "hint": "" if held else "Drop a dimension here.",
+            "chips": [_chip(plan, judge, dim, axis) for dim in held],
+            "menu": axis_menu(plan.mesh.names, axis),
+        }
+
+
+def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
+    axes = plan.layout.rule(dim)
+    sizes = plan.program.dims[dim]
+    parts = prod(plan.mesh[axis] for axis in axes)
+    carried = sum(dim in tensor.dims for tensor in plan.program.arguments)
+    shown = _sizes(sizes)
+    return {
+        "key": f"{dim}@{source}",
+        "dim": dim,
+        "source": source,
+        "size": shown if parts == 1 else f"{shown} → {_sizes(tuple(-(-size // parts) for size in sizes))}",
+        "order": f"{axes.index(source) + 1}" if len(axes) > 1 else "",
+        "carried": str(carried),
+        "title": f"{dim}: {', '.join(map(str, sizes))} · in {_counted(carried, 'tensor')}" + (f" · on {' then '.join(axes)}" if axes else ""),
+        "illegal": dict(_illegal_drops(plan, judge, dim, source)),
+        "menu": dim_menu(plan.mesh.names, dim, source, axes, lambda trial: brief_reason(plan, judge, dim, trial)),
+    }
+
+
+def _illegal_drops(plan: Plan, judge: Program, dim: str, source: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The zones this chip may not go to: by moving, and by adding the axis to those it has."""
+    axes = plan.layout.rule(dim)
+    for target in ("", *plan.mesh.names):
+        reasons = {
+            verb: reason
+            for verb, add in (("move", False), ("add", True))
+            if (reason := brief_reason(plan, judge, dim, dropped_axes(axes, source, target, add=add)))
+        }
+        if reasons:
+            yield target, reasons
+
+
+def brief_reason(plan: Plan, judge: Program, dim: str, axes: tuple[str, ...]) -> str | None:
+    """Why `dim` may not lie on `axes`, short enough for a drop zone: `2048 % 3 = 2`; `None` if it may."""
+    message = why_illegal(judge, plan.mesh, plan.layout, dim, axes)
+    if message is None:
+        return None
+    parts = prod(plan.mesh[axis] for axis in axes)
+    bound = [tensor for tensor in judge.arguments if dim in tensor.dims and plan.layout.override(tensor.path) is None]
+    for tensor in bound:
+        size = tensor.shape[tensor.dims.index(dim)]
+        if size % parts:
+            return f"{size} % {parts} = {size % parts}"
+        for other in tensor.dims:
+            if other != dim and (shared := set(axes) & set(plan.layout.rule(other))):
+                return f"{tensor.path} has {other} on {min(shared)}"
+    return message
+
+
+def _thinned(plan: Plan) -> Program:
+    """The program with one argument of each kind, for judging drops: alike layers are judged once."""
+    kinds = {(tensor.dims, tensor.shape, plan.layout.override(tensor.path)): tensor for tensor in reversed(plan.program.arguments)}
+    return replace(plan.program, arguments=tuple(reversed(kinds.values())))
+
+
+def _badge(tab: str, report: Report) -> str:
+    counts = {"tensors": len(report.arguments), "communication": len(report.collectives), "notes": len(report.diagnostics)}
+    return str(counts[tab]) if counts.get(tab) else ""
+
+
+def _sizes(sizes: tuple[int, ...]) -> str:
+    return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)}…{max(sizes)}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

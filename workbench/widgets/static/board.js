@@ -1,0 +1,70 @@
+// The board: a zone for each mesh axis and one for what is whole; a chip for each dimension in each of its zones.
+
+function drawChip(wb, chip) {
+  const grip = h("button", {
+    class: "grip", type: "button", tabIndex: -1, ariaPressed: "false", title: chip.title,
+    "aria-roledescription": "draggable dimension", data: { focus: chip.key, dim: chip.dim, source: chip.source },
+  }, chip.order && h("span", { class: "order", data: { order: chip.order } }, chip.order), h("b", {}, chip.dim), h("span", { class: "muted" }, chip.size),
+  h("span", { class: "carried", ariaLabel: `in ${chip.carried} tensors` }, `·${chip.carried}`));
+  const more = h("button", { class: "more", type: "button", tabIndex: -1, ariaLabel: `Menu of ${chip.dim}`, ariaHasPopup: "menu", onclick: () => openMenu(wb, more, chip.menu, { zone: chip.source }) }, "⋯");
+  const element = h("span", { class: "chip", data: { chip: chip.key } }, grip, more);
+  element.addEventListener("contextmenu", (event) => { event.preventDefault(); openMenu(wb, more, chip.menu, { zone: chip.source }); });
+  makeDraggable(wb, element, grip, more, chip);
+  return element;
+}
+
+function drawTitle(wb, zone) {
+  if (!zone.axis) return h("div", { class: "title" }, zone.title);
+  const size = h("input", {
+    class: "size", value: zone.size, inputMode: "numeric", ariaLabel: `size of mesh axis ${zone.axis}`, data: { focus: `size-${zone.axis}` },
+    onchange: () => wb.send({ verb: "resize", axis: zone.axis, size: size.value }),
+    onkeydown: (event) => { if (event.key === "Escape") { size.value = zone.size; size.blur(); } },
+  });
+  const more = h("button", { class: "more", type: "button", ariaLabel: `Menu of mesh axis ${zone.axis}`, ariaHasPopup: "menu", data: { focus: `menu-${zone.axis}` }, onclick: () => openMenu(wb, more, zone.menu, { zone: zone.axis }) }, "⋯");
+  return h("div", { class: "title" }, h("span", {}, zone.title), h("span", { class: "times" }, "×"), size, more);
+}
+
+function drawRefusal(wb, refusal) {
+  return h("div", { class: "refusal", role: "alert" },
+    h("p", {}, refusal.message),
+    refusal.ways_out.length ? h("ul", {}, ...refusal.ways_out.map((way) => h("li", {}, way))) : null,
+    h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×"));
+}
+
+function drawZone(wb, zone, refusal) {
+  const chips = zone.chips.map((chip) => drawChip(wb, chip));
+  if (chips.length) chips[0].querySelector(".grip").tabIndex = 0;
+  const element = h("div", { class: "zone", role: "group", ariaLabel: zone.axis ? `mesh axis ${zone.axis}, size ${zone.size}` : zone.title, data: { axis: zone.axis, c: zone.colour } },
+    drawTitle(wb, zone), h("div", { class: "chips" }, ...chips), zone.hint && h("div", { class: "hint" }, zone.hint),
+    refusal?.zone === zone.axis ? drawRefusal(wb, refusal) : null);
+  element.addEventListener("click", (event) => {
+    if (wb.held && !event.target.closest("button, input")) drop(wb, zone.axis, event.shiftKey);
+  });
+  return element;
+}
+
+function drawSpare(wb, spare, refusal) {
+  const name = h("input", { class: "field name", value: spare.name, ariaLabel: "name of the new mesh axis", maxLength: 64, data: { focus: "spare-name" } });
+  const size = h("input", { class: "field width", value: spare.size, inputMode: "numeric", ariaLabel: "size of the new mesh axis", data: { focus: "spare-size" } });
+  const add = (event) => { event.preventDefault(); wb.send({ verb: "add_axis", axis: name.value, size: size.value }); };
+  return h("div", { class: "zone spare" }, h("div", { class: "title" }, h("span", { class: "muted" }, "Add mesh axis")),
+    h("form", { onsubmit: add }, name, h("span", { class: "muted" }, "×"), size, h("button", { class: "btn", type: "submit", data: { focus: "spare-add" } }, "Add")),
+    refusal?.zone === "+" ? drawRefusal(wb, refusal) : null);
+}
+
+function boardSection(wb) {
+  const zones = h("div", { class: "zones" });
+  const section = h("section", { class: "board", ariaLabel: "Dimensions on mesh axes" },
+    h("div", { class: "legendline" }, h("h2", {}, "Dimensions on mesh axes"), h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis.")), zones);
+  const paint = painter((state) => keepingFocus(wb.root, section, () => {
+    closeMenu(wb, false);
+    wb.chips = new Map(state.zones.flatMap((zone) => zone.chips.map((chip) => [chip.key, chip])));
+    wb.axes = state.zones.map((zone) => zone.axis);
+    const [whole, ...axes] = state.zones.map((zone) => drawZone(wb, zone, state.refusal));
+    zones.replaceChildren(whole, h("div", { class: "axes" }, ...axes, drawSpare(wb, state.spare, state.refusal)));
+    if (wb.held && !wb.chips.has(wb.held.chip.key)) wb.held = null;
+    aim(wb);
+  }, wb.wanted));
+  wb.board = section;
+  return { section, paint: (state, force) => { paint(state, force); wb.wanted = null; } };
+}

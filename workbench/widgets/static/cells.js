@@ -1,0 +1,99 @@
+// Figures, tabs and tables: everything that only shows.
+
+function drawFigure(figure) {
+  const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
+  const shares = figure.parts.map((part) => {
+    const bit = h("i", { title: `${part.role} ${part.text}`, data: { shade: part.shade } });
+    bit.style.width = `${part.share * 100}%`;
+    return bit;
+  });
+  const legend = figure.parts.map((part) => h("span", {}, h("i", { data: { shade: part.shade } }), `${part.role} `, h("b", {}, part.text)));
+  return h("div", { class: shares.length ? "figure wide" : "figure", title: figure.title, data: { figure: figure.key } },
+    h("div", { class: "label" }, figure.label),
+    h("div", { class: "value" }, h("span", {}, figure.text), delta),
+    figure.note && h("div", { class: "note" }, figure.note),
+    shares.length ? h("div", { class: "bar", role: "img", ariaLabel: figure.parts.map((p) => `${p.role} ${p.text}`).join(", ") }, ...shares) : null,
+    legend.length ? h("div", { class: "legend" }, ...legend) : null);
+}
+
+function drawHead(wb, parent, state) {
+  const tool = (verb, sign, title) => h("button", {
+    class: "btn icon", type: "button", disabled: title === null, title: title ?? verb, ariaLabel: title ?? verb, data: { verb, focus: verb },
+    onclick: () => wb.send({ verb }),
+  }, sign);
+  parent.replaceChildren(
+    h("div", { class: "names" },
+      h("div", { class: "line" }, h("h1", {}, state.name), h("span", { class: "mono mesh" }, `${state.mesh}`), h("span", { class: "muted" }, state.devices)),
+      h("div", { class: "mono layout" }, state.layout)),
+    h("div", { class: "tools" }, tool("undo", "↶", state.undo), tool("redo", "↷", state.redo)));
+}
+
+function drawCell(wb, cell) {
+  if (typeof cell === "string") return cell;
+  if (cell.dims) {
+    return h("span", {}, ...cell.dims.map((dim) => h("span", { class: "tag", title: dim.title, data: { c: dim.colours[0] } }, dim.name,
+      ...dim.colours.slice(1).map((colour) => h("i", { class: "second", data: { c: colour } })))));
+  }
+  if (cell.axes) return h("span", {}, ...cell.axes.map((axis) => h("span", { class: "tag", data: { c: axis.colour } }, axis.name)));
+  if (cell.edits) {
+    return h("span", {}, ...cell.edits.map((edit) => h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "mend", edit }) }, edit)));
+  }
+  if (cell.share !== undefined) {
+    const bar = h("i", { data: { shade: cell.shade } });
+    bar.style.width = `${Math.max(1, cell.share * 110)}px`;
+    return h("span", { class: "share" }, bar, cell.text);
+  }
+  return h("span", { class: cell.tone ?? "", title: cell.title ?? "" }, cell.text, cell.count ? h("span", { class: "count" }, cell.count) : null);
+}
+
+function drawRow(wb, columns, row) {
+  return h("tr", {}, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : ""].join(" ").trim() }, drawCell(wb, cell))));
+}
+
+// The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
+function patchBlocks(wb, parent, blocks) {
+  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns]));
+  if (JSON.stringify(parent.heads) !== JSON.stringify(heads)) {
+    parent.heads = heads;
+    parent.replaceChildren(...blocks.map((block) => h("div", { class: "block" },
+      block.title && h("h3", {}, block.title),
+      block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c) => h("th", { class: c.number ? "n" : "", scope: "col" }, c.label)))), h("tbody")) : null,
+      h("div", { class: "note" }))));
+  }
+  blocks.forEach((block, i) => {
+    const place = parent.children[i];
+    const body = place.querySelector("tbody");
+    if (body) patch(body, block.rows, (row) => drawRow(wb, block.columns, row));
+    const note = place.querySelector(".note");
+    note.textContent = block.note;
+    note.hidden = !block.note;
+  });
+}
+
+function drawTabs(wb, parent, tabs) {
+  const open = (tab) => wb.send({ verb: "open", tab });
+  const step = (event, by) => { event.preventDefault(); const i = tabs.findIndex((tab) => tab.open); wb.focusTab = true; open(tabs[(i + by + tabs.length) % tabs.length].key); };
+  parent.replaceChildren(...tabs.map((tab) => h("button", {
+    class: "tab", type: "button", role: "tab", ariaSelected: String(tab.open), tabIndex: tab.open ? 0 : -1, data: { tab: tab.key, focus: `tab-${tab.key}` },
+    onclick: () => open(tab.key),
+    onkeydown: (e) => { if (e.key === "ArrowRight") step(e, 1); else if (e.key === "ArrowLeft") step(e, -1); },
+  }, tab.label, tab.badge && h("span", { class: "badge" }, tab.badge))));
+  if (wb.focusTab) parent.querySelector("[aria-selected=true]")?.focus({ preventScroll: true });
+  wb.focusTab = false;
+}
+
+function tablesSection(wb) {
+  const tabs = h("div", { class: "tabs", role: "tablist", ariaLabel: "Tables" });
+  const blocks = h("div");
+  let timer = 0;
+  const search = h("input", { class: "field search", type: "search", placeholder: "Search values: scope, operation, dimension, line", hidden: true, ariaLabel: "Search intermediate values",
+    oninput: () => { clearTimeout(timer); timer = setTimeout(() => wb.send({ verb: "open", tab: "values", search: search.value }), 150); } });
+  const section = h("section", { class: "tables" }, tabs, search, h("div", { class: "scroll", role: "tabpanel", tabIndex: 0, ariaLabel: "Table" }, blocks));
+  const paintTabs = painter((state) => keepingFocus(wb.root, tabs, () => drawTabs(wb, tabs, state)));
+  const paintTable = painter((state) => {
+    search.hidden = state.search === null;
+    section.dataset.tab = state.tab;
+    patchBlocks(wb, blocks, state.blocks);
+  });
+  return { section, paintTabs, paintTable };
+}

@@ -1,0 +1,90 @@
+// One ES module, no build and no imports: anywidget and Panel both host it. It draws what Python publishes
+// (`board`, `table`, `live`) and sends gestures (`gesture`); it decides nothing.
+// Of the model it uses get, set, save_changes, on and off alone: all that both hosts have.
+
+// An element: `class`, `data`, `on*` handlers, then properties where there is one and attributes otherwise.
+function h(tag, props = {}, ...kids) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key === "class") element.className = value;
+    else if (key === "data") Object.entries(value).forEach(([k, v]) => v !== null && v !== undefined && (element.dataset[k] = v));
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key in element && key !== "list") element[key] = value;
+    else element.setAttribute(key, value);
+  }
+  element.append(...kids.filter((kid) => kid !== null && kid !== undefined && kid !== ""));
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+function svg(tag, attributes, ...kids) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...kids);
+  return element;
+}
+
+// Draws only when the state differs from the one drawn last.
+function painter(draw) {
+  let seen = null;
+  return (state, force = false) => {
+    const text = JSON.stringify(state);
+    if (text === seen && !force) return;
+    seen = text;
+    draw(state);
+  };
+}
+
+// Children by key: a row whose state is unchanged keeps its element.
+function patch(parent, states, draw) {
+  const old = (parent.drawn ??= new Map());
+  const drawn = new Map();
+  const kids = states.map((state) => {
+    let key = state.key;
+    while (drawn.has(key)) key += "'";
+    const text = JSON.stringify(state);
+    const entry = old.get(key)?.text === text ? old.get(key) : { text, element: draw(state) };
+    drawn.set(key, entry);
+    return entry.element;
+  });
+  parent.drawn = drawn;
+  if (kids.length !== parent.childElementCount || kids.some((kid, i) => parent.children[i] !== kid)) parent.replaceChildren(...kids);
+}
+
+// Repaint `draw` inside `parent` without losing the keyboard's place: elements are known by their `data-focus`.
+function keepingFocus(root, parent, draw, wanted = null) {
+  const active = root.getRootNode().activeElement;
+  const place = wanted ?? (parent.contains(active) ? active.dataset?.focus : null);
+  draw();
+  if (!place) return;
+  const all = [...parent.querySelectorAll("[data-focus]")];
+  const found = all.find((e) => e.dataset.focus === place) ?? all.find((e) => e.dataset.focus.split("@")[0] === place.split("@")[0]);
+  found?.focus({ preventScroll: true });
+}
+
+// Gestures leave one at a time, each after the one before is answered: a host may merge writes of one trait.
+function outbox(model, root) {
+  const view = Math.random().toString(36).slice(2);
+  const queue = [];
+  let seq = 0, waiting = null, timer = 0;
+  const next = () => {
+    root.dataset.busy = String(Boolean(waiting || queue.length));
+    if (waiting || !queue.length) return;
+    waiting = queue.shift();
+    timer = setTimeout(() => { root.dataset.silent = "true"; }, 10000);
+    model.set("gesture", waiting);
+    model.save_changes();
+  };
+  return {
+    send(gesture) { queue.push({ ...gesture, view, seq: ++seq }); next(); },
+    answered(answer) {
+      if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;
+      waiting = null;
+      clearTimeout(timer);
+      delete root.dataset.silent;
+      next();
+    },
+    close() { clearTimeout(timer); },
+  };
+}

@@ -1,0 +1,147 @@
+// Taking a chip and dropping it: by pointer (mouse, pen, touch), by keyboard, and by click and click.
+// `wb.held` is the chip in hand: `{chip, target, add, by}`. Whether a zone takes it, Python has said in `chip.illegal`.
+
+const KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";
+
+function zoneElements(wb) { return [...wb.board.querySelectorAll(".zone[data-axis]")]; }
+
+// Mark every zone for the chip in hand: barred with the reason, and the one under the hand.
+function aim(wb) {
+  const held = wb.held;
+  wb.board.classList.toggle("aiming", Boolean(held));
+  if (held?.by === "keyboard") wb.board.setAttribute("role", "application");
+  else wb.board.removeAttribute("role");
+  for (const zone of zoneElements(wb)) {
+    const axis = zone.dataset.axis;
+    const reason = held && axis !== held.chip.source ? held.chip.illegal[axis]?.[held.add ? "add" : "move"] : null;
+    zone.classList.toggle("barred", Boolean(reason));
+    zone.classList.toggle("over", Boolean(held) && held.target === axis);
+    zone.querySelector(".why")?.remove();
+    if (reason) zone.append(h("div", { class: "why", title: reason }, reason));
+  }
+  for (const chip of wb.board.querySelectorAll(".chip")) {
+    const mine = held?.chip.key === chip.dataset.chip;
+    chip.classList.toggle("picked", Boolean(mine && held.by !== "pointer"));
+    chip.classList.toggle("lifted", Boolean(mine && held.by === "pointer"));
+    chip.querySelector(".grip").ariaPressed = String(Boolean(mine));
+  }
+}
+
+function hold(wb, chip, by) {
+  wb.held = { chip, by, target: by === "keyboard" ? chip.source : null, add: false };
+  wb.say(`${chip.dim} taken. ${by === "keyboard" ? KEYS_HELP : "Click a zone to drop it."}`);
+  aim(wb);
+}
+
+function release(wb, words = "Cancelled.") {
+  if (!wb.held) return;
+  wb.held = null;
+  wb.say(words);
+  aim(wb);
+}
+
+// Send the drop, and show the chip where it was dropped until Python answers.
+function drop(wb, axis, add) {
+  const { chip } = wb.held;
+  wb.held = null;
+  aim(wb);
+  if (axis === null || (axis === chip.source && !add)) return;
+  wb.wanted = `${chip.dim}@${axis}`;
+  wb.optimistic = true;
+  const element = [...wb.board.querySelectorAll(".chip")].find((each) => each.dataset.chip === chip.key);
+  const zone = zoneElements(wb).find((each) => each.dataset.axis === axis);
+  if (element && zone && !add) { element.classList.add("pending"); zone.querySelector(".chips").append(element); }
+  wb.send({ verb: "drop", dim: chip.dim, source: chip.source, target: axis, add });
+}
+
+function makeDraggable(wb, element, grip, more, chip) {
+  grip.addEventListener("pointerdown", (event) => { if (!event.button) startDrag(wb, element, grip, chip, event); });
+  grip.addEventListener("keydown", (event) => onKey(wb, grip, more, chip, event));
+  grip.addEventListener("keyup", (event) => { if (event.key === " ") event.preventDefault(); });
+  // A click without a pointer is a screen reader's: it picks, too. Clicks of a pointer are told from drags below.
+  grip.addEventListener("click", (event) => { if (event.detail === 0 && !wb.held) hold(wb, chip, "click"); });
+}
+
+function startDrag(wb, element, grip, chip, start) {
+  let ghost = null;
+  grip.setPointerCapture(start.pointerId);
+  const move = (event) => {
+    if (!ghost && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 5) return;
+    if (!ghost) {
+      wb.dragging = true;
+      closeMenu(wb, false);
+      hold(wb, chip, "pointer");
+      ghost = element.cloneNode(true);
+      ghost.classList.remove("lifted");
+      ghost.classList.add("ghost");
+      wb.root.append(ghost);
+    }
+    ghost.style.left = `${event.clientX + 10}px`;
+    ghost.style.top = `${event.clientY + 8}px`;
+    const zone = wb.root.getRootNode().elementsFromPoint(event.clientX, event.clientY).find((each) => each.classList?.contains("zone") && "axis" in each.dataset);
+    const target = zone && wb.board.contains(zone) ? zone.dataset.axis : null;
+    if (wb.held && (target !== wb.held.target || event.shiftKey !== wb.held.add)) { Object.assign(wb.held, { target, add: event.shiftKey }); aim(wb); }
+  };
+  const stop = new AbortController();
+  const end = (event) => {
+    stop.abort();
+    ghost?.remove();
+    const dragged = wb.dragging;
+    wb.dragging = false;
+    if (!dragged) { if (event.type === "pointerup") clicked(wb, chip, event); return; }
+    if (event.type === "pointerup" && wb.held) drop(wb, wb.held.target, event.shiftKey);
+    else release(wb);
+    wb.paint();
+  };
+  const escape = (event) => { if (event.key === "Escape" && ghost) end(event); };
+  grip.addEventListener("pointermove", move, { signal: stop.signal });
+  grip.addEventListener("pointerup", end, { signal: stop.signal });
+  grip.addEventListener("pointercancel", end, { signal: stop.signal });
+  document.addEventListener("keydown", escape, { signal: stop.signal, capture: true });
+}
+
+function clicked(wb, chip, event) {
+  if (wb.held && wb.held.chip.source !== chip.source) drop(wb, chip.source, event.shiftKey);
+  else if (wb.held?.chip.key === chip.key) release(wb);
+  else hold(wb, chip, "click");
+}
+
+function onKey(wb, grip, more, chip, event) {
+  const mine = wb.held?.chip.key === chip.key;
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (event.key === " " || event.key === "Enter") {
+    event.preventDefault();
+    if (mine) drop(wb, wb.held.target, event.shiftKey);
+    else hold(wb, chip, "keyboard");
+  } else if (event.key === "Escape" && wb.held) {
+    event.preventDefault();
+    release(wb);
+  } else if (event.key === "ContextMenu" || event.key === "m" || (event.key === "F10" && event.shiftKey)) {
+    event.preventDefault();
+    openMenu(wb, more, chip.menu, { zone: chip.source });
+  } else if (step) {
+    event.preventDefault();
+    if (mine) choose(wb, step);
+    else walk(wb, grip, step);
+  } else if (event.key === "Shift" && mine) {
+    wb.held.add = true;
+    aim(wb);
+  }
+}
+
+// Move the target of the chip in hand, and say what is there.
+function choose(wb, step) {
+  const held = wb.held;
+  const now = wb.axes.indexOf(held.target);
+  held.target = wb.axes[(now + step + wb.axes.length) % wb.axes.length];
+  held.add = false;
+  aim(wb);
+  const reason = held.target === held.chip.source ? null : held.chip.illegal[held.target]?.move;
+  wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${reason ? `. Not possible: ${reason}` : ""}`);
+}
+
+// One tab stop a zone; arrows walk over all chips.
+function walk(wb, grip, step) {
+  const all = [...wb.board.querySelectorAll(".grip")];
+  all[(all.indexOf(grip) + step + all.length) % all.length]?.focus();
+}

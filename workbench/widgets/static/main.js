@@ -1,0 +1,93 @@
+// Put together: one card, painted part by part as Python publishes.
+
+function themeOf(model, dark) {
+  const asked = model.get("theme");
+  if (asked === "light" || asked === "dark") return asked;
+  const lab = document.body.dataset.jpThemeLight;
+  if (lab !== undefined) return lab === "false" ? "dark" : "light";
+  return dark.matches ? "dark" : "light";
+}
+
+function mount(model, el) {
+  const root = h("div", { class: "wb" });
+  const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
+  const silent = h("div", { class: "note warn", hidden: true }, "Python has not answered for ten seconds: it is busy, or gone.");
+  const card = h("div", { class: "card" });
+  root.append(card, live);
+  const box = outbox(model, root);
+  const wb = { root, card, send: box.send, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, chips: new Map(), axes: [] };
+  const head = h("header", { class: "head" });
+  const figures = h("div", { class: "figures" });
+  const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
+  card.append(head, figures, silent, board.section, h("div", { class: "lower" }, tables.section, run.section), run.results);
+  const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
+  const paintFigures = painter((state) => patch(figures, state, drawFigure));
+
+  let said = "";
+  wb.paint = () => {
+    if (wb.dragging) return; // a repaint would end the pointer's capture; the drag paints when it ends
+    const state = model.get("board");
+    const { name, mesh, devices, layout, undo, redo, zones, spare, refusal } = state;
+    paintHead({ name, mesh, devices, layout, undo, redo });
+    paintFigures(state.figures);
+    board.paint({ zones, spare, refusal, seq: refusal ? state.answer.seq : 0 }, wb.optimistic && root.dataset.busy !== "true");
+    if (root.dataset.busy !== "true") wb.optimistic = false;
+    tables.paintTabs(state.tabs);
+    tables.paintTable(model.get("table"));
+    run.paint(model.get("live"));
+    silent.hidden = root.dataset.silent !== "true";
+    if (state.said && state.said !== said) wb.say(state.said);
+    said = state.said;
+    root.dataset.answered = `${state.answer.seq}`;
+  };
+  const onBoard = () => { box.answered(model.get("board").answer); wb.paint(); };
+  const listeners = { "change:board": onBoard, "change:table": () => wb.paint(), "change:live": () => wb.paint(), "change:theme": () => dress() };
+  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
+
+  const stop = new AbortController();
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const dress = () => { root.dataset.theme = themeOf(model, dark); };
+  dark.addEventListener("change", dress, { signal: stop.signal });
+  const labTheme = new MutationObserver(dress);
+  labTheme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+  document.addEventListener("pointerdown", (event) => {
+    const path = event.composedPath();
+    if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
+    if (wb.held && !path.some((each) => each.classList?.contains("zone"))) release(wb);
+  }, { signal: stop.signal });
+  root.addEventListener("keydown", (event) => onShortcut(wb, event));
+  new MutationObserver(() => { silent.hidden = root.dataset.silent !== "true"; }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
+
+  dress();
+  wb.paint();
+  el.append(h("style", {}, STYLE), root);
+  return () => {
+    stop.abort();
+    labTheme.disconnect();
+    box.close();
+    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
+  };
+}
+
+// Undo and redo; and no plain key leaves the card, or JupyterLab would take it for a command of the cell.
+function onShortcut(wb, event) {
+  const command = event.ctrlKey || event.metaKey;
+  const typing = event.target instanceof HTMLInputElement;
+  if (command && event.key.toLowerCase() === "z" && !typing) {
+    event.preventDefault();
+    event.stopPropagation();
+    wb.send({ verb: event.shiftKey ? "redo" : "undo" });
+  } else if (!command && !event.altKey) event.stopPropagation();
+}
+
+function render({ model, el }) {
+  try {
+    return mount(model, el);
+  } catch (error) {
+    console.error(error);
+    el.append(h("style", {}, STYLE), h("div", { class: "wb" }, h("div", { class: "card" }, h("div", { class: "failure", role: "alert" }, `The board could not be drawn: ${error.message}`))));
+    return () => {};
+  }
+}
+
+export default { render };

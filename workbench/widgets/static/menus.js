@@ -1,0 +1,51 @@
+// Menus of chips and axes. Python says what they offer; each item carries its own gesture.
+
+function closeMenu(wb, refocus = true) {
+  if (!wb.menu) return;
+  const { element, anchor } = wb.menu;
+  wb.menu = null;
+  element.remove();
+  anchor.setAttribute("aria-expanded", "false");
+  if (refocus) anchor.focus({ preventScroll: true });
+}
+
+function openMenu(wb, anchor, items, fields = {}) {
+  const again = wb.menu?.anchor === anchor;
+  closeMenu(wb, false);
+  if (again) return;
+  const choose = (gesture) => { closeMenu(wb, true); wb.send({ ...gesture, ...fields }); };
+  const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => h("button", {
+    type: "button", role: "menuitem", class: item.reason ? "barred" : "",
+    onclick: () => (item.ask ? askName(wb, element, item, choose) : choose(item.gesture)),
+  }, item.label, item.reason && h("small", {}, item.reason))));
+  element.addEventListener("keydown", (event) => walkMenu(wb, element, event));
+  wb.card.append(element);
+  placeMenu(wb.card, element, anchor);
+  wb.menu = { element, anchor };
+  anchor.setAttribute("aria-expanded", "true");
+  element.querySelector("button")?.focus({ preventScroll: true });
+}
+
+function placeMenu(card, element, anchor) {
+  const frame = card.getBoundingClientRect(), at = anchor.getBoundingClientRect();
+  element.style.left = `${Math.max(4, Math.min(at.left - frame.left, frame.width - element.offsetWidth - 4))}px`;
+  element.style.top = `${at.bottom - frame.top + 4}px`;
+}
+
+function walkMenu(wb, element, event) {
+  if (event.key === "Escape") { event.preventDefault(); closeMenu(wb); return; }
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  const all = [...element.querySelectorAll("button")];
+  const now = all.indexOf(element.getRootNode().activeElement);
+  all[(now + step + all.length) % all.length]?.focus();
+}
+
+function askName(wb, element, item, choose) {
+  const input = h("input", { class: "field", value: item.ask.value, ariaLabel: item.ask.label, maxLength: 64 });
+  element.replaceChildren(h("form", { onsubmit: (event) => { event.preventDefault(); choose({ ...item.gesture, name: input.value }); } },
+    input, h("button", { class: "btn primary", type: "submit", style: "width:auto;display:inline-block" }, "Rename")));
+  input.focus();
+  input.select();
+}
