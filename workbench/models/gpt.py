@@ -93,8 +93,13 @@ def dims(config: GPTConfig, *, scan: bool) -> dict[str, str]:
 
 
 def _draw(key: Any, weights: dict[str, str], config: GPTConfig) -> Params:
-    """Nested dictionaries of float32 weights: normal(0, 0.02), the two that write to the residual stream smaller by sqrt(2 layers)."""
+    """Nested dictionaries of float32 weights.
+
+    Normal, with variance 1 / (3 d_model) as in Megatron-Turing NLG (Smith et al. 2022; GPT-2's 0.02 at its width, and right for narrow
+    models too); the two that write to the residual stream smaller by sqrt(2 layers), as in GPT-2.
+    """
     params: Params = {}
+    spread = (3 * config.d_model) ** -0.5
     for number, (path, names) in enumerate(_paths(weights, config).items()):
         room, _, name = path.rpartition("/")
         shape = tuple(getattr(config, dim) for dim in names.split())
@@ -103,8 +108,8 @@ def _draw(key: Any, weights: dict[str, str], config: GPTConfig) -> Params:
         elif _is_bias(path):
             value = jnp.zeros(shape)
         else:
-            spread = 0.02 / (2 * config.layers) ** 0.5 if name in ("wo", "w2") else 0.02
-            value = spread * jax.random.normal(jax.random.fold_in(key, number), shape)
+            narrowing = (2 * config.layers) ** -0.5 if name in ("wo", "w2") else 1.0
+            value = spread * narrowing * jax.random.normal(jax.random.fold_in(key, number), shape)
         params.setdefault(room, {})[name] = value
     return params
 

@@ -109,7 +109,7 @@ def loss(params: dict[str, Any], batch: dict[str, Any]) -> Any:
         return optax.softmax_cross_entropy(logits, jax.nn.one_hot(batch["labels"], CLASSES)).mean()
 
 
-def build(*, batch: int = 100, hidden: int = 1024, learning_rate: float = 0.05) -> Program:
+def build(*, batch: int = 100, hidden: int = 1024, learning_rate: float = 0.1) -> Program:
     """A training step with plain SGD."""
     specs = {
         "images": jax.ShapeDtypeStruct((batch, SIDE, SIDE), jnp.float32),

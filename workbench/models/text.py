@@ -28,8 +28,9 @@ def batches(batch: int, seq: int, seed: int = 0) -> Callable[[int], dict[str, ND
 
     def data(step: int) -> dict[str, NDArray[np.int32]]:
         text = corpus()
-        starts = np.random.default_rng((seed, step)).integers(0, len(text) - seq, batch)
-        windows = text[starts[:, None] + np.arange(seq + 1)].astype(np.int32)  # [batch, seq + 1]
+        starts = np.random.default_rng((seed, step)).integers(0, len(text), batch)
+        places = (starts[:, None] + np.arange(seq + 1)) % len(text)  # [batch, seq + 1]; the text is a ring, so that no seq is too long
+        windows = text[places].astype(np.int32)
         return {"tokens": windows[:, :-1], "targets": windows[:, 1:]}
 
     return data

@@ -93,7 +93,7 @@ class _Collector:
         self._plan, self._structure, self._mesh = plan, structure, plan.mesh
         self._dims: list[Dims | None] = [None] * len(structure.values)
         self._reshards: list[Reshard] = []
-        self._pending: list[tuple[ir.Operation, int]] = []
+        self._first: dict[tuple[Any, ...], Reshard] = {}
         self._flops: dict[int, int] = {}
         self._attributes: dict[ir.Attribute, tuple[Dims, ...]] = {}
 
@@ -157,9 +157,16 @@ class _Collector:
         return self._attributes[attribute]
 
     def _note(self, waiting: list[ir.Operation], before: int, region: int) -> None:
+        """Note what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
         for op in waiting:
-            if op.name in _KINDS:
-                self._reshards.append(self._reshard(op, before, region))
+            if op.name not in _KINDS:
+                continue
+            reshard = self._reshard(op, before, region)
+            key = (op.operands[0], op.name, op.attributes["out_sharding"], region)
+            if (first := self._first.setdefault(key, reshard)) is reshard:
+                self._reshards.append(reshard)
+            else:
+                first.last_use = max(first.last_use, reshard.last_use)
 
     def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
         kind, axes_attribute = _KINDS[op.name]

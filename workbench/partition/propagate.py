@@ -138,7 +138,8 @@ def _operations(parent: ir.Operation) -> Iterator[ir.Operation]:
 def _constrain(op: ir.Operation, sharding: ir.Attribute) -> None:
     """Insert `sdy.sharding_constraint` behind the operation and let all other users read it."""
     value = op.results[0]
-    constraint = ir.Operation.create("sdy.sharding_constraint", results=[value.type], operands=[value], attributes={"sharding": sharding}, loc=op.location)
+    place = ir.InsertionPoint(op)  # an operation outside any block cannot be moved
+    constraint = ir.Operation.create("sdy.sharding_constraint", [value.type], [value], {"sharding": sharding}, loc=op.location, ip=place)
     constraint.move_after(op)
     value.replace_all_uses_except(constraint.result, constraint)
 

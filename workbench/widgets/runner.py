@@ -36,7 +36,7 @@ class WorkerRunner:
     """Runs on the attached devices in a worker process, through the engine."""
 
     def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
-        from workbench.engine.worker import start_run
+        from workbench.engine import start_run
 
         handle: Handle = start_run(plan, steps, on_event)
         return handle

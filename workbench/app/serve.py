@@ -1,0 +1,69 @@
+"""Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+
+from workbench.app.component import BoardComponent
+from workbench.errors import WorkbenchError
+from workbench.plan import Plan
+from workbench.session import Session
+from workbench.widgets.runner import Runner, WorkerRunner
+
+LOOPBACK = "127.0.0.1"
+
+_log = logging.getLogger(__name__)
+_PAGE = Path(__file__).parent / "page.html"
+
+
+def serve(
+    plan: Plan | Callable[[], Plan],
+    port: int = 5006,
+    *,
+    open_browser: bool = True,
+    address: str = LOOPBACK,
+    origins: tuple[str, ...] = (),
+    runner: Runner | None = None,
+    threaded: bool = False,
+) -> Any:
+    """Serve the board over `plan` at `http://address:port/`, until interrupted.
+
+    `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
+    Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
+    With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
+    """
+    make = (lambda: plan) if isinstance(plan, Plan) else plan
+    chosen = runner or WorkerRunner()
+    return pn.serve(
+        {"/": lambda: page(make, chosen)},
+        port=port,
+        address=address,
+        websocket_origin=[*origins, f"{address}:{port}", f"localhost:{port}"] if port else None,
+        show=open_browser,
+        threaded=threaded,
+        verbose=not threaded,
+        title="Sharding workbench",
+    )
+
+
+def page(make: Callable[[], Plan], runner: Runner | None) -> pn.Template:
+    """The page of one visitor. Whatever fails becomes its text: a page that raises would show a spinner for ever."""
+    template = pn.Template(_PAGE.read_text(encoding="utf-8"))
+    template.add_variable("failure", "")
+    template.title = "Sharding workbench"
+    try:
+        plan = make()
+        component = BoardComponent(Session(plan), runner=runner, document=pn.state.curdoc, sizing_mode="stretch_width")
+        template.title = f"{plan.name} · Sharding workbench"
+    except Exception as error:  # the page must say so, whatever broke
+        _log.exception("The page could not be made")
+        template.add_variable("failure", str(error) if isinstance(error, WorkbenchError) else f"{type(error).__name__}: {error}")
+        template.add_panel("board", pn.pane.Str(""))
+    else:
+        template.add_panel("board", component)
+        if pn.state.curdoc:
+            pn.state.on_session_destroyed(lambda _: component.answering.close())
+    return template
