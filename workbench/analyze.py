@@ -3,11 +3,13 @@
 import functools
 import math
 from collections import Counter
-from typing import NamedTuple
+from dataclasses import replace
 
 from workbench.cost.memory import Lifetimes, lifetimes_of, memory
+from workbench.cost.step_time import step_time
 from workbench.diagnose import diagnose
-from workbench.partition import Partitioned, collectives, local_shape, partition
+from workbench.hardware import Hardware
+from workbench.partition import Partitioned, collectives, local_shape, partition, structure_of
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Flops, Placement, Report, Value
@@ -15,8 +17,8 @@ from workbench.sharding import Sharding
 from workbench.tensor import itemsize
 
 
-def analyze(plan: Plan) -> Report:
-    """Everything the planner knows of a plan: Shardy's answer, and what it costs one device."""
+def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
+    """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known."""
     partitioned = partition(plan)
     program, mesh = plan.program, plan.mesh
     local_bytes = _local_bytes(plan, partitioned)
@@ -26,23 +28,18 @@ def analyze(plan: Plan) -> Report:
         arguments=tuple(Placement(tensor, each, mesh) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)),
         results=tuple(Placement(tensor, Sharding(dims), mesh) for tensor, dims in zip(program.results, partitioned.results, strict=True)),
         collectives=collectives(plan, partitioned),
-        memory=memory(program, partitioned, _facts(program.fingerprint, program).lifetimes, local_bytes),
+        memory=memory(program, partitioned, _lifetimes(program), local_bytes),
         flops=flops,
         traffic=_traffic(partitioned, local_bytes),
         list_values=functools.partial(_values, plan, partitioned),
     )
-    return diagnose(report, partitioned)
-
-
-class _Facts(NamedTuple):
-    lifetimes: Lifetimes
+    timed = replace(report, step_time=step_time(report, hardware)) if hardware else report
+    return diagnose(timed, partitioned)
 
 
 @functools.lru_cache(maxsize=16)
-def _facts(fingerprint: str, program: Program) -> _Facts:  # noqa: ARG001 - the fingerprint is the key's quick half
-    from workbench.partition import structure_of
-
-    return _Facts(lifetimes_of(program, structure_of(program)))
+def _lifetimes(program: Program) -> Lifetimes:
+    return lifetimes_of(program, structure_of(program))
 
 
 def _local_bytes(plan: Plan, partitioned: Partitioned) -> list[int]:

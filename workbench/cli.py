@@ -169,7 +169,7 @@ def _serve(options: argparse.Namespace) -> None:
         from workbench.app import serve
     except ModuleNotFoundError as error:
         raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
-    serve(plan, port=options.port, show=not options.no_open)
+    serve(plan, port=options.port, open_browser=not options.no_open)
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -241,7 +241,7 @@ def _models(_options: argparse.Namespace) -> None:
     from workbench.text import table_text
 
     rows = [(model.name, model.about, " ".join(_shown(*each) for each in model.arguments.items())) for model in ALL_MODELS]
-    print(table_text(["model", "what it is", "arguments (--argument NAME=VALUE)"], rows))
+    print(table_text(["model", "what it is~", "arguments (--argument NAME=VALUE)~"], rows))
 
 
 def _shown(name: str, default: object) -> str:

@@ -22,7 +22,8 @@ class WorkbenchError(Exception):
     def __str__(self) -> str:
         if not self.ways_out:
             return self.message
-        return f"{self.message}\n  Ways out: {' · '.join(self.ways_out)}."
+        ways_out = " · ".join(self.ways_out)
+        return f"{self.message}\n  Ways out: {ways_out}{'' if ways_out.endswith('?') else '.'}"
 
 
 class MeshError(WorkbenchError):
@@ -62,5 +63,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> tuple[str, tuple
     names = list(known)
     shown = ", ".join(f"`{each}`" for each in names[:20]) + (" and more" if len(names) > 20 else "")
     close = get_close_matches(name, names, n=1)
-    ways_out = (f"did you mean `{close[0]}`?",) if close else ()
+    ways_out = (f"did you mean `{close[0]}`?",) if close else ("use one of these names",) if names else ()
     return f"There is no {kind} `{name[:80]}`; there are {shown or 'none'}.", ways_out

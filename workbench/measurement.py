@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import NamedTuple
 
+from workbench.hardware import Hardware
+
 
 class ShardCheck(NamedTuple):
     """One array that really existed: the shard shape that was planned and the one a device held."""
@@ -23,7 +25,7 @@ class Measurement:
     """A run of a plan.
 
     - `step_seconds`: wall time of each step after warm-up; `losses` one a step (empty without a loss);
-    - `predicted_seconds`: step time on the hardware as calibrated just before the run;
+    - `predicted_seconds`: step time on `hardware`, the devices as calibrated just before the run;
     - `compiled`: the compiled program's payload bytes per device and step by (mesh axes, kind);
     - `compiled_peak`: XLA's own bytes per device (arguments + outputs + temporaries - aliases);
     - `device_peak`: peak bytes in use as the device reports it, `None` where it does not (CPU);
@@ -41,6 +43,7 @@ class Measurement:
     compiled_peak: int
     device_peak: int | None = None
     predicted_seconds: float | None = None
+    hardware: Hardware | None = None
     max_error: float | None = None
 
     @property

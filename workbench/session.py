@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from workbench.analyze import analyze
 from workbench.edits import Edit
+from workbench.hardware import Hardware
 from workbench.plan import Plan
 from workbench.report import Report
 
@@ -13,11 +14,12 @@ Listener = Callable[[Plan, Report], None]
 class Session:
     """Plans one after another, the newest analysed; `undo` and `redo` walk them. An edit that is refused changes nothing."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, hardware: Hardware | None = None) -> None:
+        self._hardware = hardware
         self._plans = [plan]
         self._edits: list[Edit] = []
         self._now = 0
-        self._report = analyze(plan)
+        self._report = analyze(plan, hardware)
         self._listeners: list[Listener] = []
 
     @property
@@ -44,7 +46,7 @@ class Session:
     def apply(self, edit: Edit) -> Report:
         """Make an edit; raises its `WorkbenchError` and stays where it was if the plan would be illegal."""
         plan = edit.apply(self.plan)
-        report = analyze(plan)
+        report = analyze(plan, self._hardware)
         del self._plans[self._now + 1 :], self._edits[self._now :]
         self._plans.append(plan)
         self._edits.append(edit)
@@ -58,13 +60,18 @@ class Session:
         """Forward again, if an edit was undone."""
         return self._move(self._now + 1) if self.can_redo else self._report
 
+    def use_hardware(self, hardware: Hardware) -> Report:
+        """Predict step times for this hardware from now on, a machine just calibrated, say."""
+        self._hardware = hardware
+        return self._move(self._now)
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with each new plan and report; the function returned stops that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def _move(self, place: int, report: Report | None = None) -> Report:
-        self._now, self._report = place, report or analyze(self._plans[place])
+        self._now, self._report = place, report or analyze(self._plans[place], self._hardware)
         for listener in tuple(self._listeners):
             listener(self.plan, self._report)
         return self._report

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from io import StringIO
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from workbench.measurement import Measurement
 from workbench.paths import template
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with one line under its head. A column whose name ends in `>` is set to the right.
+    """A table with one line under its head. A column whose name ends in `>` is set to the right; one in `~` may break its lines.
 
     >>> print(table_text(["axis", "bytes>"], [["data", "72.0 MiB"], ["model", "512 B"]]))
       axis       bytes
@@ -30,7 +30,8 @@ def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="")
     for column in columns:
-        table.add_column(column.removesuffix(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
+        table.add_column(column.rstrip(">~"), justify=justify, no_wrap=not column.endswith("~"), overflow="fold")
     for row in rows:
         table.add_row(*(_literal(cell) for cell in row))
     return _rendered(table)
@@ -134,7 +135,7 @@ def _arguments(placements: Sequence[Placement]) -> str:
         tensor, first = group[0].tensor, group[0]
         rows.append(
             (
-                (template(tensor.path) if len(group) > 1 else tensor.path) + f" ×{len(group)}" * (len(group) > 1),
+                _tail(template(tensor.path) if len(group) > 1 else tensor.path) + f" ×{len(group)}" * (len(group) > 1),
                 tensor.dtype,
                 dims_text(tensor.dims, tensor.shape),
                 str(first.sharding),
@@ -145,7 +146,7 @@ def _arguments(placements: Sequence[Placement]) -> str:
     if followers:
         count = f"{len(followers)} of the optimizer state"
         rows.append((count, "", "as their parameters", "", "", format_bytes(sum(each.local_bytes for each in followers))))
-    return table_text(["path", "type", "dimensions", "on", "per device", "bytes per device>"], rows)
+    return table_text(["path", "type", "dimensions~", "on", "per device", "bytes per device>"], rows)
 
 
 def _split_followers(placements: Sequence[Placement]) -> tuple[list[Placement], list[Placement]]:
@@ -180,10 +181,10 @@ def _largest(collectives: Sequence[Collective]) -> str:
     rows = []
     for group in groups[:LARGEST]:
         first = group[0]
-        path = template(first.path) if len(group) > 1 else first.path
+        path = _tail(template(first.path) if len(group) > 1 else first.path)
         count = f"{sum(each.count for each in group):,} × {format_bytes(first.payload)}"
         sent = format_bytes(sum(each.total_sent for each in group))
-        rows.append((first.kind, axes_text(first.axes), count, sent, path, first.source))
+        rows.append((first.kind, axes_text(first.axes), count, sent, path, _tail(first.source, 24)))
     text = table_text(["collective", "mesh axis", "times × payload>", "sent>", "operation", "source"], rows)
     rest = [each for group in groups[LARGEST:] for each in group]
     more = f"\n  and {len(groups) - LARGEST} smaller ones, {format_bytes(sum(each.total_sent for each in rest))} together" if rest else ""
@@ -236,9 +237,14 @@ def _wrong_shards(measurement: Measurement) -> str:
     wrong = [check for check in measurement.shards if not check.agrees]
     if not wrong:
         return ""
-    rows = [(check.path, shape_text(check.predicted), shape_text(check.actual)) for check in wrong[:LARGEST]]
+    rows = [(_tail(check.path), shape_text(check.predicted), shape_text(check.actual)) for check in wrong[:LARGEST]]
     more = f"\n  and {len(wrong) - LARGEST} more" if len(wrong) > LARGEST else ""
     return "Shards that are not as planned\n\n" + table_text(["path", "planned>", "held>"], rows) + more
+
+
+def _tail(path: str, length: int = 48) -> str:
+    """A path, the front of a long one cut off: what tells it from others stands at the end."""
+    return path if len(path) <= length else "…" + path[1 - length :]
 
 
 def _grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

@@ -1,6 +1,7 @@
 """The models as plain JAX on one device: they learn, and their forms agree."""
 
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import pytest
 from workbench.models import gpt, mnist, text, two_layer
 from workbench.models.gpt_config import PRESETS
 
-SMALL = replace(PRESETS["tiny"], layers=3, batch=4, seq=16)
+SMALL = replace(PRESETS["tiny"], layers=2, batch=4, seq=16, biases=True)
 
 
 def losses(loss, params, optimizer, data, steps: int) -> list[float]:
@@ -37,29 +38,28 @@ def test_tiny_learns_from_real_text():
         text.batches(config.batch, config.seq),
         steps=30,
     )
-    assert values[0] == pytest.approx(np.log(256), abs=0.2), "an untrained model gives every byte the same chance"
-    assert values[-1] < 3.4
+    assert values[0] == pytest.approx(np.log(256) + 1 / 6, abs=0.1), "untrained: logits of variance 1/3 over 256 bytes"
+    assert values[-1] < 3.2, "better than the frequencies of single bytes tell"
 
 
 def test_the_classifier_learns_the_drawn_digits():
-    values = losses(mnist.loss, mnist.init(jax.random.key(0)), optax.sgd(0.05), mnist.batches(100), steps=30)
+    values = losses(mnist.loss, mnist.init(jax.random.key(0)), optax.sgd(0.1), mnist.batches(100), steps=30)
     assert values[-1] < values[0] / 3
 
 
-def gradients(scan: bool, remat: bool, config=SMALL):
-    params = gpt.init(jax.random.key(1), config, scan=scan)
-    batch = text.batches(config.batch, config.seq)(0)
-    value, gradient = jax.jit(jax.value_and_grad(gpt.make_loss(config, remat=remat)))(params, batch)
+@cache
+def gradients(*, scan: bool, remat: bool):
+    params = gpt.init(jax.random.key(1), SMALL, scan=scan)
+    batch = text.batches(SMALL.batch, SMALL.seq)(0)
+    value, gradient = jax.jit(jax.value_and_grad(gpt.make_loss(SMALL, remat=remat)))(params, batch)
     if not scan:
         gradient = {**gradient, "layers": jax.tree.map(lambda *layers: jnp.stack(layers), *gradient["layers"])}
     return value, gradient
 
 
-@pytest.mark.parametrize("biases", [False, True])
 @pytest.mark.parametrize(("scan", "remat"), [(False, False), (True, True), (False, True)])
-def test_every_form_has_the_loss_and_gradients_of_the_scanned_one(scan, remat, biases):
-    config = replace(SMALL, biases=biases)
-    expected, found = gradients(True, False, config), gradients(scan, remat, config)
+def test_every_form_has_the_loss_and_gradients_of_the_scanned_one(scan, remat):
+    expected, found = gradients(scan=True, remat=False), gradients(scan=scan, remat=remat)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), found, expected)
 
 
@@ -74,11 +74,11 @@ def test_a_position_does_not_see_those_after_it():
 
 
 def test_the_loss_is_the_cross_entropy_of_optax():
-    config, batch = SMALL, text.batches(SMALL.batch, SMALL.seq)(0)
-    params = gpt.init(jax.random.key(0), config, scan=True)
-    logits = gpt.apply(params, batch["tokens"], config)
+    batch = text.batches(SMALL.batch, SMALL.seq)(0)
+    params = gpt.init(jax.random.key(0), SMALL, scan=True)
+    logits = gpt.apply(params, batch["tokens"], SMALL)
     expected = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"]).mean()
-    assert float(gpt.make_loss(config)(params, batch)) == pytest.approx(float(expected), rel=1e-5)
+    assert float(gpt.make_loss(SMALL)(params, batch)) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_the_two_layer_gradients_are_those_of_half_the_squared_output():

@@ -58,7 +58,7 @@ def page(make: Callable[[], Plan], runner: Runner | None) -> pn.Template:
         plan = make()
         component = BoardComponent(Session(plan), runner=runner, document=pn.state.curdoc, sizing_mode="stretch_width")
         template.title = f"{plan.name} · Sharding workbench"
-    except Exception as error:  # the page must say so, whatever broke
+    except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
         _log.exception("The page could not be made")
         template.add_variable("failure", str(error) if isinstance(error, WorkbenchError) else f"{type(error).__name__}: {error}")
         template.add_panel("board", pn.pane.Str(""))

@@ -85,6 +85,7 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int) -> 
         compiled_peak=_peak(memory),
         device_peak=_device_peak(step.mesh),
         predicted_seconds=step_time(report, hardware).total,
+        hardware=hardware,
         max_error=max_error,
     )
 

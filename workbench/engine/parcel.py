@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import sys
 from dataclasses import replace
 from typing import Any
@@ -54,11 +55,20 @@ def _on_host(plan: Plan) -> Plan:
 
 
 def environment(devices: int) -> dict[str, Any]:
-    """This process's environment, with virtual CPU devices for a mesh of `devices`. Where there is an accelerator JAX prefers that."""
+    """This process's environment, with virtual CPU devices for a mesh of `devices`, or more of them if it asks for more.
+
+    Where there is an accelerator JAX prefers that.
+    """
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(_FORCED_DEVICES)]
     return {
         **os.environ,
         "XLA_FLAGS": " ".join(flags),
-        "JAX_NUM_CPU_DEVICES": str(min(devices, MAX_VIRTUAL_DEVICES)),
+        "JAX_NUM_CPU_DEVICES": str(max(min(devices, MAX_VIRTUAL_DEVICES), _asked_for())),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - what an empty entry means to Python
     }
+
+
+def _asked_for() -> int:
+    """The virtual CPU devices this process's environment names."""
+    forced = re.findall(rf"{_FORCED_DEVICES}=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return max((int(number) for number in (*forced, os.environ.get("JAX_NUM_CPU_DEVICES", "")) if number.isdecimal()), default=0)

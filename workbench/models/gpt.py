@@ -12,8 +12,8 @@ Three choices are made for the partitioner:
 - *The target's logit is a masked sum*, not `take_along_axis`: nothing but element-wise operations and sums over `vocab`, for which
   every partitioner has one answer. Split over `vocab`, the loss sends three [batch, seq] arrays (maximum, sum of exponentials,
   target's logit), never the logits.
-- *The head is the embedding table* (tied, as in GPT-2): `vocab` and `d_model` lie the same way at both ends, and the table's two
-  gradients are added where they are made, before they are sent.
+- *The head is the embedding table* (tied, as in GPT-2): one table of `vocab` x `d_model` is held and updated, and it lies the same way at
+  both ends. Nothing less is sent than for two tables: its two gradients are reduced one by one.
 """
 
 from collections.abc import Callable
@@ -130,43 +130,64 @@ def _normalize(weights: Params, x: Any) -> Any:
     return (scaled + weights["bias"] if "bias" in weights else scaled).astype(x.dtype)
 
 
-def _project(equation: str, x: Any, weights: Params, weight: str, bias: str) -> Any:
-    out = jnp.einsum(equation, x, weights[weight].astype(x.dtype))
-    return out + weights[bias].astype(x.dtype) if bias in weights else out
+def _plus_bias(product: Any, weights: Params, bias: str) -> Any:
+    return product + weights[bias] if bias in weights else product
 
 
-def _attention(weights: Params, x: Any) -> Any:
-    """[batch, seq, d_model] from the same: every position attends to itself and those before it."""
-    with jax.named_scope("query"):
-        query = _project("bsd,dhk->bshk", x, weights, "wq", "bq")
-    with jax.named_scope("key"):
-        key = _project("bsd,dhk->bshk", x, weights, "wk", "bk")
-    with jax.named_scope("value"):
-        value = _project("bsd,dhk->bshk", x, weights, "wv", "bv")
+def _cast(weights: Params, dtype: Any) -> Params:
+    return {name: weight.astype(dtype) for name, weight in weights.items()}
+
+
+def _causal_mask(seq: int) -> Any:
+    """float32[seq, seq] to add to scores: 0 where a position may look (itself and those before it), -1e9 where not.
+
+    Added, not selected with: the backward pass need not keep it, and in a scan nothing of size [batch, heads, seq, seq] is made beforehand.
+    """
+    positions = jnp.arange(seq)
+    return jnp.where(positions[:, None] >= positions[None, :], 0.0, -1e9)
+
+
+def _query_key_value(weights: Params, x: Any) -> tuple[Any, Any, Any]:
+    """Three of [batch, seq, heads, d_head], by one product, c over the three.
+
+    With `heads` split, the gradient of x is then one all-reduce, as in Megatron-LM (Shoeybi et al. 2019: two forward and two backward a
+    layer). By three products it would be three: a partitioner does not add partial sums before it reduces them.
+    """
+    product = jnp.einsum("bsd,cdhk->cbshk", x, jnp.stack([weights["wq"], weights["wk"], weights["wv"]]))
+    if "bq" in weights:
+        product += jnp.stack([weights["bq"], weights["bk"], weights["bv"]])[:, None, None]
+    query, key, value = (each.squeeze(0) for each in jax.lax.split(product, (1, 1, 1)))
+    return query, key, value
+
+
+def _attention(weights: Params, x: Any, mask: Any) -> Any:
+    """[batch, seq, d_model] from the same."""
+    weights = _cast(weights, x.dtype)
+    with jax.named_scope("query_key_value"):
+        query, key, value = _query_key_value(weights, x)
     with jax.named_scope("scores"):
-        scores = jnp.einsum("bshk,bthk->bhst", query, key, preferred_element_type=jnp.float32) * query.shape[-1] ** -0.5
-        positions = jnp.arange(x.shape[1])
-        causal = positions[:, None] >= positions[None, :]
-        shares = jax.nn.softmax(jnp.where(causal, scores, -1e9), axis=-1).astype(x.dtype)
+        scores = jnp.einsum("bshk,bthk->bhst", query * query.shape[-1] ** -0.5, key, preferred_element_type=jnp.float32)
+        shares = jax.nn.softmax(scores + mask, axis=-1).astype(x.dtype)
     with jax.named_scope("mix"):
         mixed = jnp.einsum("bhst,bthk->bshk", shares, value)
     with jax.named_scope("output"):
-        return _project("bshk,hkd->bsd", mixed, weights, "wo", "bo")
+        return _plus_bias(jnp.einsum("bshk,hkd->bsd", mixed, weights["wo"]), weights, "bo")
 
 
 def _mlp(weights: Params, x: Any) -> Any:
     """[batch, seq, d_model] from the same, through d_ff."""
+    weights = _cast(weights, x.dtype)
     with jax.named_scope("up"):
-        hidden = jax.nn.gelu(_project("bsd,df->bsf", x, weights, "w1", "b1"))
+        hidden = jax.nn.gelu(_plus_bias(jnp.einsum("bsd,df->bsf", x, weights["w1"]), weights, "b1"))
     with jax.named_scope("down"):
-        return _project("bsf,fd->bsd", hidden, weights, "w2", "b2")
+        return _plus_bias(jnp.einsum("bsf,fd->bsd", hidden, weights["w2"]), weights, "b2")
 
 
-def _layer(weights: Params, x: Any) -> Any:
+def _layer(weights: Params, x: Any, mask: Any) -> Any:
     with jax.named_scope("norm1"):
         normal = _normalize(weights["norm1"], x)
     with jax.named_scope("attention"):
-        x = x + _attention(weights["attention"], normal)
+        x = x + _attention(weights["attention"], normal, mask)
     with jax.named_scope("norm2"):
         normal = _normalize(weights["norm2"], x)
     with jax.named_scope("mlp"):
@@ -195,13 +216,15 @@ def apply(params: Params, tokens: Any, config: GPTConfig, *, remat: bool = False
     layer = jax.checkpoint(_layer) if remat else _layer
     with jax.named_scope("embedding"):
         x = _embed(params["embedding"], tokens, config.compute)
+    with jax.named_scope("mask"):
+        mask = _causal_mask(tokens.shape[1])
     with jax.named_scope("layers"):
         if isinstance(params["layers"], dict):
-            x, _ = jax.lax.scan(lambda x, weights: (layer(weights, x), None), x, params["layers"])
+            x, _ = jax.lax.scan(lambda x, weights: (layer(weights, x, mask), None), x, params["layers"])
         else:
             for number, weights in enumerate(params["layers"]):
                 with jax.named_scope(str(number)):
-                    x = layer(weights, x)
+                    x = layer(weights, x, mask)
     with jax.named_scope("norm"):
         x = _normalize(params["norm"], x)
     with jax.named_scope("head"):

@@ -47,7 +47,7 @@ to 128, and whole lanes on a TPU. Megatron-LM and nanoGPT pad it so; the 47 rows
 
 PRESETS: dict[str, GPTConfig] = {
     # About 50 ms a step on eight virtual devices of a two-core machine, where `model:8` and `data:8` are both legal; tokens are bytes.
-    "tiny": GPTConfig(vocab=256, layers=4, d_model=64, heads=8, d_head=8, d_ff=256, seq=64, batch=16, learning_rate=2e-3),
+    "tiny": GPTConfig(vocab=256, layers=4, d_model=64, heads=8, d_head=8, d_ff=256, seq=64, batch=16, learning_rate=3e-3),
     # Radford et al. 2019: 124,439,808 parameters before the vocabulary is padded (the paper's 117M is corrected in its repository).
     "gpt2-small": GPTConfig(PADDED_VOCAB, layers=12, d_model=768, heads=12, d_head=64, d_ff=3072, seq=1024, batch=8, biases=True),
     # Brown et al. 2020, table 2.1 and D.1 (174,600 million); a batch there is 3.2 million tokens, a power of two near it here.

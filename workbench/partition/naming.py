@@ -108,6 +108,16 @@ class Naming:
                 self._groups_of.setdefault(node, []).append(len(self._groups))
             self._groups.append(nodes)
 
+    def reach(self, node: Node) -> set[Node]:
+        """The node and all unnamed ones that are one dimension with it."""
+        found, queue = {node}, [node]
+        while queue:
+            for group in self._groups_of.get(queue.pop(), ()):
+                fresh = [other for other in self._groups[group] if other not in self.names and other not in found]
+                found.update(fresh)
+                queue += fresh
+        return found
+
     def spread(self, seeds: dict[Node, str]) -> None:
         """Name the seeds and everything their names reach first, nearest first."""
         fresh = {node: name for node, name in seeds.items() if node not in self.names}
@@ -133,16 +143,35 @@ def name_dimensions(naming: Naming, arguments: Sequence[Tensor], given: dict[str
 
 
 def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor]) -> None:
-    """Give unnamed dimensions the name their place has in another layer, until nothing more is named that way."""
-    while True:
-        known: dict[tuple[str, int, int], str] = {}
+    """Give unnamed dimensions the name their place has in another layer, as long as no argument gets a name twice by it.
+
+    In a chain of equal matrices the output of one is the input of the next, and so not the output of the next.
+    """
+    known: dict[tuple[str, int, int], str] = {}
+    refused: set[tuple[Node, str]] = set()
+    named = True
+    while named:
+        named = False
         for place, node in _places(arguments):
             if node in naming.names:
                 known.setdefault(place, naming.names[node])
-        seeds = {node: known[place] for place, node in _places(arguments) if node not in naming.names and place in known}
-        if not seeds:
-            return
-        naming.spread(seeds)
+            elif place in known and (node, known[place]) not in refused:
+                if _would_repeat(naming, arguments, node, known[place]):
+                    refused.add((node, known[place]))
+                else:
+                    naming.spread({node: known[place]})
+                    named = True
+
+
+def _would_repeat(naming: Naming, arguments: Sequence[Tensor], node: Node, name: str) -> bool:
+    """Whether naming a node would give two dimensions of one argument the same name."""
+    reached: dict[int, int] = {}
+    for value, dim in naming.reach(node):
+        if value < len(arguments):
+            others = (other for other in range(len(arguments[value].shape)) if other != dim)
+            if reached.setdefault(value, dim) != dim or any(naming.names.get((value, other)) == name for other in others):
+                return True
+    return False
 
 
 def _places(arguments: Sequence[Tensor]) -> Iterator[tuple[tuple[str, int, int], Node]]:

@@ -48,9 +48,9 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], scope: str
     for eqn in jaxpr.eqns:
         stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
         params = _rebuilt(eqn.params, _inner_scope(stack, eqn), constraints, mesh)
-        subfuns, bind_params = eqn.primitive.get_bind_params(params)
+        bind_params = eqn.primitive.get_bind_params(params)
         with jax.named_scope(""), eqn.ctx.manager:
-            outputs = eqn.primitive.bind(*subfuns, *map(read, eqn.invars), **bind_params)
+            outputs = eqn.primitive.bind(*map(read, eqn.invars), **bind_params)
         outputs = outputs if eqn.primitive.multiple_results else [outputs]
         path = readable_path(f"jit(step)/{stack}/{eqn.primitive.name}" if stack else f"jit(step)/{eqn.primitive.name}")
         values.update(zip(eqn.outvars, (_laid_out(each, path, constraints, mesh) for each in outputs), strict=True))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
+from workbench.edits import Edit, PlaceDim, ResizeAxis
 from workbench.errors import WorkbenchError
 from workbench.measurement import Measurement
 from workbench.plan import Plan
@@ -44,7 +45,8 @@ class Board:
         self._tab, self._search = "tensors", ""
         self._refusal: Refusal | None = None
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
-        self._live, self._handle, self._painted = Live(), None, 0.0
+        self._live, self._painted = Live(), 0.0
+        self._handle: Handle | None = None
         self._now: tuple[Figure, ...] = self._figures()
         self._before: tuple[Figure, ...] = ()
         self._lock, self._answering = threading.RLock(), False
@@ -65,7 +67,7 @@ class Board:
                 self._obey(gesture)
             except WorkbenchError as error:
                 self._refusal = Refusal(error, zone_of(gesture))
-            except Exception as error:  # the page must answer, whatever broke
+            except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
                 _log.exception("The gesture %r failed", dict(gesture))
                 self._refusal = Refusal(WorkbenchError(f"The workbench itself failed: {type(error).__name__}: {error}"), zone_of(gesture))
             self._answering = False
@@ -94,7 +96,15 @@ class Board:
         elif verb == "cancel":
             self._cancel()
         elif verb != "dismiss":
-            self.session.apply(edit_of(gesture, self.session.plan, self.session.report))
+            self._apply(edit_of(gesture, self.session.plan, self.session.report))
+
+    def _apply(self, edit: Edit) -> None:
+        """An edit that changes nothing leaves no trace in the history."""
+        plan = self.session.plan
+        placed = isinstance(edit, PlaceDim) and edit.axes == plan.layout.rule(edit.dim)
+        sized = isinstance(edit, ResizeAxis) and (edit.axis, edit.size) in plan.mesh.axes
+        if not placed and not sized:
+            self.session.apply(edit)
 
     def _open(self, tab: str, search: str) -> None:
         self._tab, self._search = tab, search

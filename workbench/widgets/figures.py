@@ -36,13 +36,14 @@ def figures(report: Report, measurement: Measurement | None = None, *, stale: bo
             f"peak of the step: {report.memory.peak:,} bytes on one device",
             parts=memory_parts(report),
         ),
-        Figure("sent", "Sent per device, step", report.sent, format_bytes, f"{report.sent:,} bytes leave each device in a step"),
+        Figure("sent", "Sent per device", report.sent, format_bytes, f"{report.sent:,} bytes leave each device in a step", "each step"),
         Figure(
             "flops",
-            "FLOP per device, step",
+            "FLOP per device",
             report.flops.per_device,
             format_count,
             f"the program needs {report.flops.unique:,} in all; {report.flops.devices} devices do {report.flops.per_device:,} each",
+            "each step",
         ),
         Figure(
             "duplication",
@@ -50,6 +51,7 @@ def figures(report: Report, measurement: Measurement | None = None, *, stale: bo
             report.flops.duplication,
             _times,
             "how often the same work is done because a mesh axis is unused; 1 is none",
+            "of work; 1.00× is none",
         ),
     ]
     if (step := getattr(report, "step_time", None)) is not None:
@@ -59,8 +61,8 @@ def figures(report: Report, measurement: Measurement | None = None, *, stale: bo
         )
         found.append(Figure("predicted", "Step, predicted", step.total, format_seconds, title, note=step.hardware))
     if measurement is not None:
-        title = f"median of {len(measurement.step_seconds)} steps on {measurement.devices} x {measurement.device_kind}"
-        note = "before the last edit" if stale else f"{measurement.devices} x {measurement.device_kind}"
+        title = f"median of {len(measurement.step_seconds)} steps on {measurement.devices} × {measurement.device_kind}"
+        note = "before the last edit" if stale else f"{measurement.devices} × {measurement.device_kind}"
         found.append(Figure("measured", "Step, measured", measurement.median_seconds, format_seconds, title, note=note))
     return tuple(found)
 

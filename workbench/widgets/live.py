@@ -14,6 +14,9 @@ from workbench.widgets.tables import Column, block, collectives_block, row
 MOST_STEPS = 10_000
 MOST_POINTS = 200
 MOST_DISAGREEMENTS = 100
+INVITATION = (
+    "Compiles and runs this plan in a worker process, then sets real shard shapes, collectives and step time against the prediction."
+)
 ENDINGS = ("done", "error", "cancelled")
 
 
@@ -68,7 +71,7 @@ def live_state(live: Live, *, can_run: bool = True) -> dict[str, Any]:
         "steps": str(live.steps),
         "stage": live.stage if live.running else "",
         "fraction": round(min(max(live.fraction, 0.0), 1.0), 4),
-        "message": live.message,
+        "message": INVITATION if live.phase == "idle" else live.message,
         "of": str(live.plan) if live.plan and not live.running else "",
         "curves": _curves(live),
         "facts": _facts(live.measurement, live.report) if live.measurement else [],
@@ -113,7 +116,11 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, str]]
     if report:
         facts.append(_fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(report.memory.peak)}"))
     processes = f", {measured.processes} processes" if measured.processes > 1 else ""
-    facts.append(_fact("ran on", f"{measured.devices} × {measured.device_kind}", f"compiled in {format_seconds(measured.compile_seconds)}{processes}"))
+    facts.append(
+        _fact(
+            "ran on", f"{measured.devices} × {measured.device_kind}", f"compiled in {format_seconds(measured.compile_seconds)}{processes}"
+        )
+    )
     return facts
 
 
@@ -125,7 +132,11 @@ def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> l
     predicted, compiled = dict(report.by_axis_and_kind), dict(measured.compiled)
     kinds = {kind for _, kind in compiled}
     swapped = any(kind == "reduce-scatter" for _, kind in predicted) and "reduce-scatter" not in kinds
-    note = "XLA for CPU forms no reduce-scatter: it sends an all-reduce and slices." if swapped and "cpu" in measured.device_kind.lower() else ""
+    note = (
+        "XLA for CPU forms no reduce-scatter: it sends an all-reduce and slices."
+        if swapped and "cpu" in measured.device_kind.lower()
+        else ""
+    )
     blocks = [collectives_block(predicted, compiled, colours, note)] if predicted or compiled else []
     wrong = [check for check in measured.shards if not check.agrees]
     if wrong:

@@ -1,4 +1,4 @@
-"""The front end: one ES module that anywidget and Panel both host. Plain files joined here, so that there is nothing to build and nothing to fetch."""
+"""The front end: one ES module that anywidget and Panel both host. Plain files joined here: nothing to build, nothing to fetch."""
 
 import json
 from functools import cache

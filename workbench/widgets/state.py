@@ -10,10 +10,13 @@ from math import prod
 from typing import Any, Protocol
 
 from workbench.errors import WorkbenchError
+from workbench.layout import Layout
 from workbench.legality import why_illegal
+from workbench.mesh import Mesh
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Report
+from workbench.tensor import Tensor
 from workbench.widgets.figures import Figure, figure_states, figures
 from workbench.widgets.gestures import dropped_axes
 from workbench.widgets.menus import axis_menu, dim_menu, spare_axis_name
@@ -120,7 +123,8 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
         "size": shown if parts == 1 else f"{shown} → {_sizes(tuple(-(-size // parts) for size in sizes))}",
         "order": f"{axes.index(source) + 1}" if len(axes) > 1 else "",
         "carried": str(carried),
-        "title": f"{dim}: {', '.join(map(str, sizes))} · in {_counted(carried, 'tensor')}" + (f" · on {' then '.join(axes)}" if axes else ""),
+        "title": f"{dim}: {', '.join(map(str, sizes))} · in {_counted(carried, 'tensor')}"
+        + (f" · on {' then '.join(axes)}" if axes else ""),
         "illegal": dict(_illegal_drops(plan, judge, dim, source)),
         "menu": dim_menu(plan.mesh.names, dim, source, axes, lambda trial: brief_reason(plan, judge, dim, trial)),
     }
@@ -144,22 +148,30 @@ def brief_reason(plan: Plan, judge: Program, dim: str, axes: tuple[str, ...]) ->
     message = why_illegal(judge, plan.mesh, plan.layout, dim, axes)
     if message is None:
         return None
-    parts = prod(plan.mesh[axis] for axis in axes)
-    bound = [tensor for tensor in judge.arguments if dim in tensor.dims and plan.layout.override(tensor.path) is None]
-    for tensor in bound:
-        size = tensor.shape[tensor.dims.index(dim)]
-        if size % parts:
+    layout = plan.layout.with_rule(dim, axes)
+    bound = (tensor for tensor in judge.arguments if dim in tensor.dims and layout.override(tensor.path) is None)
+    return next((brief for tensor in bound if (brief := _brief(tensor, layout, plan.mesh, dim))), message)
+
+
+def _brief(tensor: Tensor, layout: Layout, mesh: Mesh, dim: str) -> str | None:
+    """The first thing wrong with one tensor, in the order of `legality`: the mark before the drop and the refusal after it agree."""
+    owner: dict[str, str] = {}
+    for name, size in zip(tensor.dims, tensor.shape, strict=True):
+        for axis in layout.rule(name):
+            if axis in owner:
+                return f"{tensor.path.rpartition('/')[2]} has {owner[axis] if name == dim else name} on {axis}"
+            owner[axis] = name
+        if size % (parts := prod(mesh[axis] for axis in layout.rule(name))):
             return f"{size} % {parts} = {size % parts}"
-        for other in tensor.dims:
-            if other != dim and (shared := set(axes) & set(plan.layout.rule(other))):
-                return f"{tensor.path} has {other} on {min(shared)}"
-    return message
+    return None
 
 
 def _thinned(plan: Plan) -> Program:
     """The program with one argument of each kind, for judging drops: alike layers are judged once."""
-    kinds = {(tensor.dims, tensor.shape, plan.layout.override(tensor.path)): tensor for tensor in reversed(plan.program.arguments)}
-    return replace(plan.program, arguments=tuple(reversed(kinds.values())))
+    kinds: dict[object, Tensor] = {}
+    for tensor in plan.program.arguments:
+        kinds.setdefault((tensor.dims, tensor.shape, plan.layout.override(tensor.path)), tensor)
+    return replace(plan.program, arguments=tuple(kinds.values()))
 
 
 def _badge(tab: str, report: Report) -> str:

@@ -1,15 +1,16 @@
 """The tables under the board, one tab at a time, as JSON: columns, and rows of cells.
 
-A cell is a text, or one of `{"text", "title", "tone"}`, `{"dims": [...]}` (named dimensions coloured by the axes they lie on),
-`{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}` (a bar) and `{"edits": [...]}` (buttons that make an edit).
+A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long),
+`{"dims": [...]}` (named dimensions coloured by the axes they lie on), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}`
+(a bar) and `{"edits": [...]}` (buttons that make an edit).
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.paths import template
-from workbench.plan import Plan
 from workbench.report import KINDS, Collective, Placement, Report, Value
 from workbench.sharding import Sharding, base_axis
 from workbench.units import format_bytes
@@ -74,7 +75,8 @@ class _Paint:
 
 
 def _tensors(report: Report, paint: _Paint) -> list[dict[str, Any]]:
-    columns = (Column("argument"), Column("role"), Column("dimensions"), Column("global shape"), Column("per device"), Column("bytes", number=True))
+    mine = (Column("argument"), Column("dimensions"), Column("per device"), Column("bytes", number=True))
+    columns = (*mine, Column("global shape"), Column("role"), Column("dtype"))
     alike: dict[tuple[Any, ...], list[Placement]] = {}
     for placed in report.arguments:
         tensor = placed.tensor
@@ -92,12 +94,13 @@ def _tensor_row(group: list[Placement], paint: _Paint) -> Row:
     each = f"{count} x {format_bytes(first.local_bytes)} on each device" if count > 1 else f"{total:,} bytes on each device"
     return row(
         f"{path} {tensor.shape} {first.sharding}",
-        {"text": path, "count": f"×{count}" if count > 1 else "", "title": tensor.path},
-        {"text": tensor.role.value, "tone": "muted"},
+        {"path": path, "count": f"×{count}" if count > 1 else "", "title": tensor.path},
         paint.dims(tensor.dims, tensor.shape, first.sharding),
-        f"{tensor.dtype} {_shape(tensor.shape)}",
         {"text": _shape(first.local_shape), "tone": "same" if first.local_shape == tensor.shape else ""},
         {"text": format_bytes(total), "title": each},
+        _shape(tensor.shape),
+        {"text": tensor.role.value, "tone": "muted"},
+        _dtype(tensor.dtype),
     )
 
 
@@ -145,7 +148,7 @@ def _operation_row(each: Collective, times: int, paint: _Paint) -> Row:
         {"text": format_bytes(each.payload), "title": f"{each.payload:,} bytes on one device, one execution"},
         f"{each.count * times:,}",
         {"text": format_bytes(each.total_sent * times), "title": f"{each.total_sent * times:,} bytes leave each device in a step"},
-        {"text": each.path, "title": each.path},
+        {"path": each.path},
         {"text": each.source, "tone": "muted"},
     )
 
@@ -163,13 +166,16 @@ def _memory(report: Report) -> list[dict[str, Any]]:
         )
         for part in memory_parts(report)
     ]
-    rows.append(row("peak", {"text": "peak of the step", "tone": "strong"}, "", format_bytes(report.memory.peak), f"{report.memory.peak:,}"))
+    rows.append(
+        row("peak", {"text": "peak of the step", "tone": "strong"}, "", format_bytes(report.memory.peak), f"{report.memory.peak:,}")
+    )
     traffic = f"One device reads and writes {format_bytes(report.traffic)} in its memory in a step."
     return [block("", columns, rows, traffic)]
 
 
 def _values(report: Report, search: str, paint: _Paint) -> list[dict[str, Any]]:
-    columns = (Column("value"), Column("dimensions"), Column("global shape"), Column("per device"), Column("times", number=True), Column("line"))
+    shapes = (Column("per device"), Column("global shape"))
+    columns = (Column("value"), Column("dimensions"), *shapes, Column("times", number=True), Column("dtype"), Column("line"))
     words = search.lower().split()
     found = [value for value in report.values if all(word in _haystack(value) for word in words)]
     rows = [_value_row(place, value, paint) for place, value in enumerate(found[:MOST_VALUES])]
@@ -184,11 +190,12 @@ def _haystack(value: Value) -> str:
 def _value_row(place: int, value: Value, paint: _Paint) -> Row:
     return row(
         f"{place} {value.path} {value.shape} {value.sharding}",
-        {"text": value.path, "title": f"{value.kind} · {value.path}"},
+        {"path": value.path, "title": f"{value.kind} · {value.path}"},
         paint.dims(value.dims, value.shape, value.sharding),
-        f"{value.dtype} {_shape(value.shape)}",
         {"text": _shape(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
+        _shape(value.shape),
         f"{value.count:,}",
+        _dtype(value.dtype),
         {"text": value.source, "tone": "muted"},
     )
 
@@ -209,18 +216,36 @@ def _notes(report: Report) -> list[dict[str, Any]]:
 
 
 def collectives_block(
-    predicted: dict[tuple[tuple[str, ...], str], int], compiled: dict[tuple[tuple[str, ...], str], int], colours: dict[str, int], note: str = ""
+    predicted: dict[tuple[tuple[str, ...], str], int],
+    compiled: dict[tuple[tuple[str, ...], str], int],
+    colours: dict[str, int],
+    note: str = "",
 ) -> dict[str, Any]:
     """Predicted against compiled payload bytes, by mesh axes and kind."""
     paint = _Paint(colours)
-    columns = (Column("mesh axes"), Column("kind"), Column("predicted", number=True), Column("compiled", number=True), Column("compiled ÷ predicted", number=True))
+    columns = (
+        Column("mesh axes"),
+        Column("kind"),
+        Column("predicted", number=True),
+        Column("compiled", number=True),
+        Column("compiled ÷ predicted", number=True),
+    )
     keys = sorted(dict.fromkeys((*predicted, *compiled)), key=lambda key: -max(predicted.get(key, 0), compiled.get(key, 0)))
     rows = []
     for axes, kind in keys:
         ours, theirs = predicted.get((axes, kind), 0), compiled.get((axes, kind), 0)
-        ratio = {"text": "equal", "tone": "good"} if ours == theirs else {"text": f"{theirs / ours:.2f}×" if ours else "not predicted", "tone": "warn"}
+        ratio = (
+            {"text": "equal", "tone": "good"}
+            if ours == theirs
+            else {"text": f"{theirs / ours:.2f}×" if ours else "not predicted", "tone": "warn"}
+        )
         rows.append(row(f"{axes} {kind}", paint.axes(axes), kind, _payload(ours), _payload(theirs), ratio))
     return block("Collectives, payload per device and step", columns, rows, note)
+
+
+def _dtype(name: str) -> Cell:
+    """`float32` as `f32`, the way JAX prints it."""
+    return {"text": re.sub(r"^(b?)(float|int|uint|complex)", lambda found: found[1] + found[2][0], name), "title": name, "tone": "muted"}
 
 
 def _payload(count: int) -> Cell:
@@ -228,7 +253,7 @@ def _payload(count: int) -> Cell:
 
 
 def _shape(shape: tuple[int, ...]) -> str:
-    return " × ".join(map(str, shape)) or "scalar"
+    return "×".join(map(str, shape)) or "scalar"
 
 
 def _rest(count: int, most: int, advice: str = "") -> str:

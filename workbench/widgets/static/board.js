@@ -2,12 +2,12 @@
 
 function drawChip(wb, chip) {
   const grip = h("button", {
-    class: "grip", type: "button", tabIndex: -1, ariaPressed: "false", title: chip.title,
+    class: "grip", type: "button", tabIndex: -1, ariaPressed: "false", ariaLabel: chip.title,
     "aria-roledescription": "draggable dimension", data: { focus: chip.key, dim: chip.dim, source: chip.source },
-  }, chip.order && h("span", { class: "order", data: { order: chip.order } }, chip.order), h("b", {}, chip.dim), h("span", { class: "muted" }, chip.size),
-  h("span", { class: "carried", ariaLabel: `in ${chip.carried} tensors` }, `·${chip.carried}`));
+  }, chip.order && h("span", { class: "order", data: { order: chip.order } }, chip.order), h("b", {}, chip.dim), h("span", { class: "muted" }, chip.size));
   const more = h("button", { class: "more", type: "button", tabIndex: -1, ariaLabel: `Menu of ${chip.dim}`, ariaHasPopup: "menu", onclick: () => openMenu(wb, more, chip.menu, { zone: chip.source }) }, "⋯");
-  const element = h("span", { class: "chip", data: { chip: chip.key } }, grip, more);
+  const element = h("span", { class: "chip", data: { chip: chip.key }, title: chip.title }, grip,
+    h("span", { class: "slot" }, h("span", { class: "carried", ariaHidden: "true" }, `×${chip.carried}`), more));
   element.addEventListener("contextmenu", (event) => { event.preventDefault(); openMenu(wb, more, chip.menu, { zone: chip.source }); });
   makeDraggable(wb, element, grip, more, chip);
   return element;
@@ -26,17 +26,23 @@ function drawTitle(wb, zone) {
 
 function drawRefusal(wb, refusal) {
   return h("div", { class: "refusal", role: "alert" },
-    h("p", {}, refusal.message),
-    refusal.ways_out.length ? h("ul", {}, ...refusal.ways_out.map((way) => h("li", {}, way))) : null,
+    h("p", {}, ...withCode(refusal.message)),
+    refusal.ways_out.length ? h("ul", {}, ...refusal.ways_out.map((way) => h("li", {}, ...withCode(way)))) : null,
     h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×"));
+}
+
+// A refusal hangs under its zone; at the right edge it hangs leftwards.
+function keepInside(wb, element) {
+  if (element && element.getBoundingClientRect().right > wb.card.getBoundingClientRect().right) element.classList.add("flip");
 }
 
 function drawZone(wb, zone, refusal) {
   const chips = zone.chips.map((chip) => drawChip(wb, chip));
   if (chips.length) chips[0].querySelector(".grip").tabIndex = 0;
-  const element = h("div", { class: "zone", role: "group", ariaLabel: zone.axis ? `mesh axis ${zone.axis}, size ${zone.size}` : zone.title, data: { axis: zone.axis, c: zone.colour } },
+  const refused = refusal?.zone === zone.axis;
+  const element = h("div", { class: refused ? "zone refused" : "zone", role: "group", ariaLabel: zone.axis ? `mesh axis ${zone.axis}, size ${zone.size}` : zone.title, data: { axis: zone.axis, c: zone.colour } },
     drawTitle(wb, zone), h("div", { class: "chips" }, ...chips), zone.hint && h("div", { class: "hint" }, zone.hint),
-    refusal?.zone === zone.axis ? drawRefusal(wb, refusal) : null);
+    refused ? drawRefusal(wb, refusal) : null);
   element.addEventListener("click", (event) => {
     if (wb.held && !event.target.closest("button, input")) drop(wb, zone.axis, event.shiftKey);
   });
@@ -64,6 +70,7 @@ function boardSection(wb) {
     zones.replaceChildren(whole, h("div", { class: "axes" }, ...axes, drawSpare(wb, state.spare, state.refusal)));
     if (wb.held && !wb.chips.has(wb.held.chip.key)) wb.held = null;
     aim(wb);
+    keepInside(wb, zones.querySelector(".refusal"));
   }, wb.wanted));
   wb.board = section;
   return { section, paint: (state, force) => { paint(state, force); wb.wanted = null; } };

@@ -11,7 +11,7 @@ function drawFigure(figure) {
   return h("div", { class: shares.length ? "figure wide" : "figure", title: figure.title, data: { figure: figure.key } },
     h("div", { class: "label" }, figure.label),
     h("div", { class: "value" }, h("span", {}, figure.text), delta),
-    figure.note && h("div", { class: "note" }, figure.note),
+    figure.note && h("div", { class: "sub" }, figure.note),
     shares.length ? h("div", { class: "bar", role: "img", ariaLabel: figure.parts.map((p) => `${p.role} ${p.text}`).join(", ") }, ...shares) : null,
     legend.length ? h("div", { class: "legend" }, ...legend) : null);
 }
@@ -43,7 +43,8 @@ function drawCell(wb, cell) {
     bar.style.width = `${Math.max(1, cell.share * 110)}px`;
     return h("span", { class: "share" }, bar, cell.text);
   }
-  return h("span", { class: cell.tone ?? "", title: cell.title ?? "" }, cell.text, cell.count ? h("span", { class: "count" }, cell.count) : null);
+  if (cell.path) return h("span", { class: "path", title: cell.title ?? cell.path }, h("bdi", {}, cell.path, cell.count ? h("span", { class: "count" }, cell.count) : null));
+  return h("span", { class: cell.tone ?? "", title: cell.title ?? "" }, ...(cell.wrap ? withCode(cell.text) : [cell.text]));
 }
 
 function drawRow(wb, columns, row) {

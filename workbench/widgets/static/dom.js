@@ -25,6 +25,11 @@ function svg(tag, attributes, ...kids) {
   return element;
 }
 
+// What stands between backticks, as code.
+function withCode(text) {
+  return text.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece) : piece)).filter((piece) => piece !== "");
+}
+
 // Draws only when the state differs from the one drawn last.
 function painter(draw) {
   let seen = null;

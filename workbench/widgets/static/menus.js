@@ -13,6 +13,7 @@ function openMenu(wb, anchor, items, fields = {}) {
   const again = wb.menu?.anchor === anchor;
   closeMenu(wb, false);
   if (again) return;
+  release(wb);
   const choose = (gesture) => { closeMenu(wb, true); wb.send({ ...gesture, ...fields }); };
   const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => h("button", {
     type: "button", role: "menuitem", class: item.reason ? "barred" : "",

@@ -1,0 +1,173 @@
+"""Every way in which a plan document can be wrong, and what is said of it, whole."""
+
+import json
+
+import pytest
+
+from tests.programs import mlp, program
+from workbench.documents import dump_plan, export_script, load_plan, parse_plan, save_plan
+from workbench.errors import DocumentError, LayoutError, MeshError, WorkbenchError
+from workbench.plan import Plan
+from workbench.program import Reference
+
+GOOD = json.loads(dump_plan(Plan(mlp(), "data:4 model:2", "batch:data")))
+CHOOSE = "\n  Ways out: choose a *.plan.json that `workbench` or `plan.save` wrote."
+MEND = "\n  Ways out: mend that entry · save the plan again."
+
+
+def changed(**entries) -> str:
+    return json.dumps({**GOOD, **entries})
+
+
+def named(target: str, **arguments) -> str:
+    return changed(program={"target": target, "arguments": arguments})
+
+
+TEXTS = [
+    ("not json at all", "The text is not JSON: Expecting value: line 1 column 1 (char 0)." + CHOOSE),
+    ('{"format": ', "The text is not JSON: Expecting value: line 1 column 12 (char 11)." + CHOOSE),
+    ('{"a": 1, "a": 2}', 'The text is not JSON: "a" stands twice in one object.' + CHOOSE),
+    ("[1, 2]", 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan".' + CHOOSE),
+    ('{"nbformat": 4}', 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan".' + CHOOSE),
+    (
+        changed(version=2, a_new_thing=True),
+        "The text is a plan document of version 2; this workbench reads up to version 1."
+        "\n  Ways out: install a newer workbench: pip install --upgrade sharding-workbench.",
+    ),
+    (changed(version="1"), "The text is not a valid plan document: at `$.version`, 1 was expected." + MEND),
+    (changed(mesh=[["data", "4"]]), "The text is not a valid plan document: at `$.mesh[0][1]`, '4' is not of type 'integer'." + MEND),
+    (changed(mesh=[["data"]]), "The text is not a valid plan document: at `$.mesh[0]`, ['data'] is too short." + MEND),
+    (
+        changed(layout={"rules": {"batch": ["data"]}}),
+        "The text is not a valid plan document: at `$.layout.rules.batch`, ['data'] is not of type 'string'." + MEND,
+    ),
+    (
+        changed(code="import os"),
+        "The text is not a valid plan document: at `$`, Additional properties are not allowed ('code' was unexpected)." + MEND,
+    ),
+    (
+        json.dumps({"format": GOOD["format"], "version": 1}),
+        "The text is not a valid plan document: at `$`, 'name' is a required property." + MEND,
+    ),
+    (
+        named("no_such_module_here:build"),
+        "The plan's program is `no_such_module_here:build`, and there is no module `no_such_module_here` here."
+        "\n  Ways out: start in the folder that holds no_such_module_here · put that folder on PYTHONPATH · install its package.",
+    ),
+    (
+        named("tests.importable:regresion"),
+        "The plan's program is `tests.importable:regresion`. There is no function in `tests.importable` `regresion`; there are `Program`, `mlp`, "
+        "`regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.\n  Ways out: did you mean `regression`?",
+    ),
+    (
+        named("tests.importable:NOT_A_FUNCTION"),
+        "The plan's program is `tests.importable:NOT_A_FUNCTION`. There is no function in `tests.importable` `NOT_A_FUNCTION`; there are `Program`, "
+        "`mlp`, `regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.",
+    ),
+    (
+        named("tests.importable:breaks", layers=2),
+        "The plan's program `tests.importable:breaks(layers=2)` raised KeyError: 'no such layer'."
+        "\n  Ways out: mend the function · mend its arguments in the plan document.",
+    ),
+    (
+        named("tests.importable:regression", widht=2),
+        "The plan's program `tests.importable:regression(widht=2)` raised TypeError: regression() got an unexpected keyword argument 'widht'."
+        "\n  Ways out: mend the function · mend its arguments in the plan document.",
+    ),
+    (
+        named("tests.importable:returns_a_list"),
+        "The plan's program `tests.importable:returns_a_list()` returned list, not a Program."
+        "\n  Ways out: end the function with `return wb.trace(...)` or `return wb.trace_training(...)`.",
+    ),
+    (
+        named("os:system", command="touch pwned"),
+        "`os:system` does not say that it returns a program, so a plan document may not call it."
+        "\n  Ways out: declare it `def system(...) -> wb.Program:`.",
+    ),
+    (
+        named("gtp"),
+        "There is no model `gtp`; there are `two_layer`, `mnist`, `gpt`.\n  Ways out: did you mean `gpt`?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), TEXTS, ids=[message[:60] for _, message in TEXTS])
+def test_a_wrong_document_is_told_in_whole_sentences(text, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DocumentError) as caught:
+        parse_plan(text)
+    assert str(caught.value) == message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_module_that_fails_when_it_is_imported_says_how(tmp_path, monkeypatch):
+    (tmp_path / "broken_on_import.py").write_text("import a_library_that_is_not_there\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DocumentError) as caught:
+        parse_plan(named("broken_on_import:build"))
+    assert str(caught.value) == (
+        "The plan's program is `broken_on_import:build`, and importing `broken_on_import` raised ModuleNotFoundError: "
+        "No module named 'a_library_that_is_not_there'.\n  Ways out: mend `broken_on_import`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (changed(mesh=[["data", 4], ["data", 2]]), MeshError),
+        (changed(layout={"rules": {"batch": "rows"}}), LayoutError),
+        (changed(layout={"overrides": {"params/layers/0/w1": "data"}}), LayoutError),
+        (changed(dims={"d_f": "hidden"}), WorkbenchError),
+    ],
+)
+def test_an_illegal_plan_is_refused_as_it_would_be_by_hand(text, error):
+    with pytest.raises(error):
+        parse_plan(text)
+
+
+def test_deeply_nested_json_is_refused():
+    with pytest.raises(DocumentError):
+        parse_plan("[" * 100_000)
+
+
+def test_a_program_without_a_reference_cannot_be_saved_or_exported(tmp_path):
+    plan = Plan(program(name="mine"), "data:4")
+    with pytest.raises(DocumentError) as caught:
+        save_plan(plan, tmp_path / "mine.plan.json")
+    assert str(caught.value) == (
+        "`mine` cannot be saved: a plan document names its program and never carries code, and this program has no reference."
+        "\n  Ways out: put the code that builds it into an importable function, `def build() -> wb.Program` in my_module.py"
+        ' · trace with `reference=wb.Reference("my_module:build")` · start from a model of the zoo.'
+    )
+    with pytest.raises(DocumentError) as caught:
+        export_script(plan)
+    assert str(caught.value) == (
+        "`mine` cannot be exported: its program has no reference, so a script could not build it."
+        "\n  Ways out: put the code that builds it into an importable function and trace with "
+        '`reference=wb.Reference("my_module:build")`.'
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reference_with_arguments_that_are_not_json_cannot_be_saved():
+    plan = Plan(program(name="mine", reference=Reference("my_module:build", {"dtype": float})), "data:4")
+    with pytest.raises(DocumentError) as caught:
+        dump_plan(plan)
+    assert str(caught.value) == (
+        "`mine` cannot be saved: the arguments of `my_module:build` are not JSON values (Object of type type is not JSON serializable)."
+        "\n  Ways out: give the function numbers, texts, booleans and lists of them."
+    )
+
+
+def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
+    missing, binary = tmp_path / "missing.json", tmp_path / "binary.json"
+    binary.write_bytes(b"\xff\xfe\x00")
+    for path, message in (
+        (missing, f"`{missing}` cannot be read: No such file or directory.\n  Ways out: check the path."),
+        (binary, f"`{binary}` is not JSON: it is not text in UTF-8.{CHOOSE}"),
+    ):
+        with pytest.raises(DocumentError) as caught:
+            load_plan(path)
+        assert str(caught.value) == message
+    with pytest.raises(DocumentError, match="cannot be written: No such file or directory"):
+        save_plan(Plan(mlp(), "data:4"), tmp_path / "no folder" / "x.json")

@@ -1,0 +1,157 @@
+"""Compiled HLO text: what it says of collectives, in every form XLA writes."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from workbench.engine.groups import axes_of, parse_groups
+from workbench.engine.hlo import parse_hlo, shape_bytes
+from workbench.engine.placement import attach, named_sharding
+from workbench.engine.readback import read_collectives, totals
+from workbench.mesh import Mesh
+from workbench.sharding import Sharding
+
+MESH = Mesh("data:4 model:2")
+PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
+QUADS = ((0, 2, 4, 6), (1, 3, 5, 7))
+ALL = (tuple(range(8)),)
+
+GROUPS = (
+    ("replica_groups={{0,1},{2,3},{4,5},{6,7}}, use_global_device_ids=true", PAIRS, ("model",)),
+    ("replica_groups={{0,2,4,6},{1,3,5,7}}", QUADS, ("data",)),
+    ("replica_groups=[4,2]<=[8], dimensions={0}", PAIRS, ("model",)),
+    ("replica_groups=[2,4]<=[4,2]T(1,0)", QUADS, ("data",)),
+    ("replica_groups=[1,8]<=[8]", ALL, ("data", "model")),
+    ("replica_groups={}", ALL, ("data", "model")),
+    ("channel_id=1, replica_groups={{0}}", ALL, ("data", "model")),
+    ("replica_groups=mesh['axis_0'=4,'axis_1'=2] {'axis_1'}", PAIRS, ("model",)),
+    ("replica_groups=mesh['axis_0'=4,'axis_1'=1,'axis_2'=2] {'axis_0'}", QUADS, ("data",)),
+    (
+        "replica_groups=mesh['axis_0'=2,'axis_1'=4], device_ids=([2,2,2]T(0,2,1)) {'axis_1':(2)2}",
+        ((0, 2), (1, 3), (4, 6), (5, 7)),
+        ("data",),
+    ),
+    ("replica_groups=mesh['a'=8] {'a':(1)4}", QUADS, ("data",)),
+    ("replica_groups=mesh['a'=2,'b'=4] {'a','b'}", ALL, ("data", "model")),
+    ("source_target_pairs={{0,2},{2,4},{4,6},{6,0}}", ((0, 2), (2, 4), (4, 6), (6, 0)), ("data",)),
+    ("source_target_pairs={{0,1},{1,0}}", ((0, 1), (1, 0)), ("model",)),
+)
+
+
+@pytest.mark.parametrize(("attributes", "groups", "axes"), GROUPS)
+def test_groups_of_devices_become_mesh_axes_in_every_way_xla_writes_them(attributes, groups, axes):
+    assert parse_groups(attributes, 8) == groups
+    assert axes_of(groups, MESH) == axes
+
+
+def test_groups_of_one_device_join_no_axis():
+    assert axes_of(tuple((i,) for i in range(8)), MESH) == ()
+
+
+def test_shapes_with_tiled_layouts_tuples_and_small_types_are_counted():
+    assert shape_bytes("(f32[2,3]{1,0:T(8,128)S(1)}, /*index=1*/bf16[4]{0}, s4[4], pred[2], token[])") == 24 + 8 + 2 + 2
+
+
+TEXT = """HloModule m, is_scheduled=true
+
+%cond (p: (s32[], f32[16])) -> pred[] {
+  %p = (s32[], f32[16]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %limit = s32[] constant(5)
+  ROOT %lt = pred[] compare(%i, %limit), direction=LT
+}
+
+%wrapped (w: f32[16]) -> f32[8] {
+  %w = f32[16]{0} parameter(0)
+  ROOT %rs = f32[8]{0} reduce-scatter(%w), channel_id=9, replica_groups=[4,2]<=[8], dimensions={0}, to_apply=%add
+}
+
+%inner (p: (s32[], f32[16])) -> (s32[], f32[16]) {
+  %p = (s32[], f32[16]{0}) parameter(0)
+  %x = f32[16]{0} get-tuple-element(%p), index=1
+  %ar = f32[16]{0} all-reduce(%x), channel_id=1, replica_groups=[4,2]<=[8], to_apply=%add, metadata={op_name="jit(f)/mlp/dot"}
+  %as = ((f32[16]{0}), f32[8]{0}, u32[]) async-start(%ar), calls=%wrapped
+  %ad = f32[8]{0} async-done(%as)
+  ROOT %t = (s32[], f32[16]{0}) tuple(%i, %ar)
+}
+
+%body (p: (s32[], f32[16])) -> (s32[], f32[16]) {
+  %p = (s32[], f32[16]{0}) parameter(0)
+  ROOT %w1 = (s32[], f32[16]{0}) while(%p), condition=%cond, body=%inner, backend_config={"known_trip_count":{"n":"3"}}
+}
+
+%left (a: f32[16]) -> f32[16] {
+  %a = f32[16]{0} parameter(0)
+  ROOT %p1 = f32[16]{0} collective-permute(%a), channel_id=3, source_target_pairs={{0,2},{2,0}}
+}
+
+%right (b: f32[16]) -> f32[16] {
+  ROOT %b = f32[16]{0} parameter(0)
+}
+
+ENTRY %main (x: f32[16], y: bf16[32]) -> f32[16] {
+  %x = f32[16]{0} parameter(0)
+  %y = bf16[32]{0} parameter(1)
+  %w2 = (s32[], f32[16]{0}) while(%t0), condition=%cond, body=%body
+  %gs = (bf16[32]{0}, bf16[128]{0}) all-gather-start(%y), channel_id=4, replica_groups=[2,4]<=[4,2]T(1,0), dimensions={0}
+  %gd = bf16[128]{0} all-gather-done(%gs)
+  %one = f32[16]{0} all-reduce(%x), channel_id=7, replica_groups={{0},{1},{2},{3},{4},{5},{6},{7}}, to_apply=%add
+  %c = f32[16]{0} conditional(%k, %x, %x), branch_computations={%left, %right}
+  ROOT %a2a = (f32[16]{0}, bf16[32]{0}) all-to-all(%x, %y), channel_id=5, replica_groups=[4,2]<=[8]
+}
+"""
+
+
+def test_loops_multiply_async_forms_count_once_and_groups_of_one_are_left_out():
+    found = {(each.kind, each.axes): (each.payload, each.count) for each in read_collectives(TEXT, MESH)}
+    assert found == {
+        ("all-reduce", ("model",)): (64, 15),  # 5 times by the condition's constant, 3 by the known trip count
+        ("reduce-scatter", ("model",)): (64, 15),
+        ("all-gather", ("data",)): (256, 1),
+        ("collective-permute", ("data",)): (64, 1),
+        ("all-to-all", ("model",)): (128, 1),
+    }
+
+
+def test_a_collective_keeps_the_name_of_the_operation_it_serves():
+    assert "jit(f)/mlp/dot" in {each.path for each in read_collectives(TEXT, MESH)}
+
+
+def test_the_entry_is_where_execution_starts():
+    assert parse_hlo(TEXT).entry == "main"
+
+
+def test_a_loop_without_a_known_count_runs_at_least_once():
+    text = TEXT.replace("%limit = s32[] constant(5)", "%limit = s32[] get-tuple-element(%p), index=0")
+    counts = {each.kind: each.count for each in read_collectives(text, MESH)}
+    assert counts["all-reduce"] == 3
+
+
+def _compiled(f, *shardings, out=None, shape=(64, 64)):
+    mesh = attach(MESH)
+    places = [named_sharding(Sharding.parse(each), mesh) for each in shardings]
+    result = None if out is None else named_sharding(Sharding.parse(out), mesh)
+    specs = [jax.ShapeDtypeStruct(shape, jnp.float32)] * len(places)
+    return jax.jit(f, in_shardings=tuple(places), out_shardings=result).lower(*specs).compile().as_text()
+
+
+REAL = (
+    (lambda x, y: x @ y, ("[-, data]", "[data, -]"), "[-, -]", {(("data",), "all-reduce"): 64 * 64 * 4}),
+    (lambda x: x, ("[data, -]",), "[-, -]", {(("data",), "all-gather"): 64 * 64 * 4}),
+    (lambda x: x, ("[data, -]",), "[-, data]", {(("data",), "all-to-all"): 16 * 64 * 4}),
+    (lambda x: jnp.roll(x, 1, 0), ("[data, -]",), "[data, -]", {(("data",), "collective-permute"): 64 * 4}),
+    (lambda x, y: x @ y, ("[-, data+model]", "[data+model, -]"), "[-, -]", {(("data", "model"), "all-reduce"): 64 * 64 * 4}),
+)
+
+
+@pytest.mark.parametrize(("f", "shardings", "out", "expected"), REAL)
+def test_what_this_xla_compiles_is_read_to_the_byte(f, shardings, out, expected):
+    assert totals(read_collectives(_compiled(f, *shardings, out=out), MESH)) == expected
+
+
+def test_a_scan_counts_its_collectives_once_an_iteration():
+    def f(x, w):
+        return jax.lax.scan(lambda h, _: (jnp.tanh(h @ w), None), x, None, length=7)[0]
+
+    found = read_collectives(_compiled(f, "[-, model]", "[model, -]", out="[-, model]"), MESH)
+    assert {each.count for each in found} == {7}

@@ -1,0 +1,177 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.importable import regression
+from workbench import cli
+from workbench.documents import load_plan
+from workbench.measurement import Measurement
+from workbench.plan import Plan
+
+ROOT = Path(__file__).parents[1]
+MODEL = ["--model", "tests.importable:regression", "-a", "width=32"]
+LAYOUT = ["--mesh", "data:4 model:2", "--layout", "batch:data; d_ff:model"]
+
+
+@pytest.fixture
+def plan_file(tmp_path) -> str:
+    path = tmp_path / "regression.plan.json"
+    from workbench.documents import program_from_reference
+    from workbench.program import Reference
+
+    Plan(program_from_reference(Reference("tests.importable:regression", {})), "data:4 model:2", "batch:data").save(path)
+    return str(path)
+
+
+def test_report_prints_the_report(capsys):
+    assert cli.main(["report", *MODEL, *LAYOUT]) == 0
+    printed = capsys.readouterr().out
+    assert printed == f"{Plan(regression(width=32), 'data:4 model:2', 'batch:data; d_ff:model').report()}\n"
+
+
+def test_report_as_json_has_the_figures_of_the_report(capsys):
+    assert cli.main(["report", *MODEL, *LAYOUT, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    report = Plan(regression(width=32), "data:4 model:2", "batch:data; d_ff:model").report()
+    assert record["mesh"] == [["data", 4], ["model", 2]]
+    assert record["memory"]["peak"] == report.memory.peak
+    assert record["sent"] == report.sent > 0
+    assert [each["local_shape"] for each in record["arguments"]] == [list(each.local_shape) for each in report.arguments]
+
+
+def test_a_plan_document_can_be_tried_on_another_mesh_and_layout(plan_file, capsys):
+    assert cli.main(["report", plan_file, "--mesh", "data:8", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["mesh"], record["layout"]) == ([["data", 8]], "batch:data")
+    assert cli.main(["report", plan_file, "--layout", "d_ff:model", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["layout"] == "d_ff:model"
+
+
+def test_export_writes_the_script(plan_file, tmp_path, capsys):
+    script = load_plan(plan_file).export()
+    assert cli.main(["export", plan_file]) == 0
+    assert capsys.readouterr().out == script
+    assert cli.main(["export", plan_file, "-o", str(tmp_path / "out.py")]) == 0
+    assert (tmp_path / "out.py").read_text(encoding="utf-8") == script
+
+
+def test_models_lists_the_zoo(capsys):
+    from workbench.models import ALL_MODELS
+
+    assert cli.main(["models"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f" {model.name} " in printed for model in ALL_MODELS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "--model", "gtp"],
+        ["report", *MODEL, "--mesh", "data"],
+        ["report", *MODEL, "--layout", "d_f:model"],
+        ["report", "no such file.json"],
+        ["export", *MODEL, "-o", "no such folder/x.py"],
+        ["run", "no such file.json"],
+    ],
+)
+def test_what_can_be_mended_is_said_on_stderr_with_code_1(arguments, capsys):
+    assert cli.main(arguments) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("workbench: ")
+    assert "Ways out: " in captured.err
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["report"],
+        ["report", "a.json", "--model", "gpt"],
+        ["run", "a.json", "--steps", "0"],
+        ["report", "--model", "gpt", "-a", "layers"],
+    ],
+)
+def test_wrong_usage_is_code_2(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+    assert "usage: workbench" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["serve", "report", "run", "export"])
+def test_help_explains_the_words_and_gives_an_example(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main([command, "--help"])
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert f"workbench {command}" in printed.partition("example:")[2]
+    assert "mesh     the devices as a grid with named axes" in printed
+
+
+def test_ctrl_c_ends_with_a_message_and_code_130(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_report", interrupted)
+    assert cli.main(["report", *MODEL]) == 130
+    assert capsys.readouterr().err == "workbench: stopped.\n"
+
+
+def test_run_trains_in_a_worker_and_prints_the_measurement(plan_file, capsys):
+    assert cli.main(["run", plan_file, "--steps", "3", "--check", "--json"]) == 0
+    captured = capsys.readouterr()
+    record = json.loads(captured.out)
+    assert (record["devices"], len(record["step_seconds"]), record["shards_agree"]) == (8, 3, True)
+    assert record["losses"][-1] < record["losses"][0]
+    assert record["max_error"] < 1e-4
+    assert "step 3 of 3" in captured.err
+
+
+LAUNCHES = [({}, False), ({"SLURM_NTASKS": "1"}, False), ({"SLURM_NTASKS": "2"}, True), ({"OMPI_COMM_WORLD_SIZE": "4"}, True)]
+
+
+@pytest.mark.parametrize("launch", LAUNCHES, ids=str)
+@pytest.mark.parametrize("process", [0, 1])
+def test_under_a_launcher_the_processes_join_and_the_first_one_speaks(launch, process, plan_file, monkeypatch, capsys):
+    variables, joined = launch
+    measured = Measurement("cpu", 8, 2, 0.1, (0.1,), (), (), {}, 0)
+    calls = []
+    monkeypatch.setattr("workbench.engine.start_distributed", lambda: calls.append("join") or process)
+    monkeypatch.setattr("workbench.engine.execute", lambda *_, **__: calls.append("execute") or measured)
+    monkeypatch.setattr("workbench.engine.run_plan", lambda *_, **__: calls.append("worker") or measured)
+    for name in cli.LAUNCHERS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["run", plan_file]) == 0
+    assert calls == (["join", "execute"] if joined else ["worker"])
+    assert bool(capsys.readouterr().out) is (process == 0 or not joined)
+
+
+def test_functions_are_found_in_the_folder_the_command_is_used_in(tmp_path):
+    (tmp_path / "my_module.py").write_text(
+        "import jax.numpy as jnp\nimport workbench as wb\n\n"
+        "def build() -> wb.Program:\n    return wb.trace(lambda x: x * 2, jnp.ones((8, 4)), dims={'x': 'batch d'})\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "workbench.cli", "report", "--model", "my_module:build", "--mesh", "data:4", "--layout", "batch:data"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "batch=8 d=4" in done.stdout
+
+
+def test_a_reader_that_stops_reading_is_no_error(tmp_path):
+    command = f"{sys.executable} -m workbench.cli report --model two_layer | head -n 1"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1

@@ -1,0 +1,119 @@
+"""Every error text of the nouns, whole: the user's names, the arithmetic, the ways out."""
+
+import pytest
+
+from tests.programs import batch, mlp, parameter, program
+from workbench.edits import ReorderAxes
+from workbench.errors import WorkbenchError, unknown_name
+from workbench.layout import Layout
+from workbench.mesh import Mesh
+from workbench.plan import Plan
+from workbench.sharding import Sharding
+
+FFN = program(parameter("params/w1", d_model=1024, d_ff=4096), batch("batch/x", batch=12, d_model=1024))
+
+
+def lay(layout: str, mesh: str = "data:8 model:6"):
+    return lambda: Plan(FFN, mesh, layout)
+
+
+MESSAGES = [
+    # meshes
+    (lambda: Mesh("data"), '`data` is not a mesh axis.\n  Ways out: write axes as "data:4 model:2".'),
+    (lambda: Mesh("2d:4"), "`2d` cannot name a mesh axis.\n  Ways out: use letters, digits and `_`, at most 64 of them."),
+    (lambda: Mesh("a:2 a:4"), "The mesh has two axes named `a`.\n  Ways out: give each axis its own name."),
+    (lambda: Mesh("a:0"), "Mesh axis `a` has size 0; a size is a whole number from 1.\n  Ways out: remove the axis to leave it out."),
+    (lambda: Mesh("a:2048 b:1024"), "2048 x 1024 = 2,097,152 devices; a mesh has at most 1,048,576.\n  Ways out: make an axis smaller."),
+    (lambda: Mesh("data:4")["dta"], "There is no mesh axis `dta`; there are `data`.\n  Ways out: did you mean `data`?"),
+    # shardings
+    (lambda: Sharding.parse("data"), '`data` is not a sharding.\n  Ways out: write "[data, -, model]", one entry a dimension.'),
+    (lambda: Sharding.parse("[data, ]"), "`[data, ]` has an empty entry.\n  Ways out: write `-` for a dimension kept whole."),
+    (lambda: Sharding((("x",), ("x",))), "[x, x] uses mesh axis `x` twice.\n  Ways out: an axis splits one dimension of a tensor."),
+    # layouts
+    (
+        lambda: Layout("d_ff"),
+        "`d_ff` is not a layout statement.\n  Ways out: a rule is `d_ff:model` · an override `params/w=[data, -]` · "
+        "a constraint `@mlp/dot_general=[data, ?, model]`.",
+    ),
+    (
+        lambda: Layout("d_ff:model; d_ff:data"),
+        "Dimension `d_ff` has two rules, `d_ff:model` and `d_ff:data`.\n  Ways out: to split it over several axes write `d_ff:a+b`.",
+    ),
+    (lambda: Layout("d_ff:x+x"), "The rule `d_ff:x+x` uses mesh axis `x` twice.\n  Ways out: name it once."),
+    # legality: M3, M5, M6
+    (lay("d_f:model"), "There is no dimension `d_f`; there are `d_model`, `d_ff`, `batch`.\n  Ways out: did you mean `d_ff`?"),
+    (lay("d_ff:modle"), "There is no mesh axis `modle`; there are `data`, `model`.\n  Ways out: did you mean `model`?"),
+    (lay("params/w1=[-, modle]"), "There is no mesh axis `modle`; there are `data`, `model`.\n  Ways out: did you mean `model`?"),
+    (
+        lay("d_model:data; d_ff:data"),
+        "`params/w1: float32[d_model=1024, d_ff=4096]` would have both `d_model` and `d_ff` on mesh axis `data`; an axis splits one dimension "
+        "of a tensor.\n  Ways out: put `d_ff` on another axis · override `params/w1` · leave `d_ff` whole.",
+    ),
+    (
+        lay("d_ff:model"),
+        "`params/w1: float32[d_model=1024, d_ff=4096]`: the layout puts `d_ff` (4096) on mesh axis `model` (6), and 4096 % 6 = 4. "
+        "JAX splits an argument into equal parts only.\n"
+        "  Ways out: make the parts 4 or 8 · put `d_ff` on `data` (8 divides 4096) · pad `d_ff` to 4098 · leave `d_ff` whole.",
+    ),
+    (
+        lay("batch:data+model", "data:4 model:2"),
+        "`batch/x: float32[batch=12, d_model=1024]`: the layout puts `batch` (12) on mesh axis `data+model` (4 x 2 = 8), and 12 % 8 = 4. "
+        "JAX splits an argument into equal parts only.\n"
+        "  Ways out: make the parts 4 or 6 · pad `batch` to 16 · leave `batch` whole.",
+    ),
+    (
+        lay("params/w2=[-, model]"),
+        "There is no argument `params/w2`; there are `params/w1`, `batch/x`.\n  Ways out: did you mean `params/w1`?",
+    ),
+    (
+        lay("params/w1=[data]"),
+        "`params/w1: float32[d_model=1024, d_ff=4096]` has 2 dimensions; [data] places 1.\n  Ways out: write one entry a dimension, `-` for whole.",
+    ),
+    (
+        lay("params/w1=[?, data]"),
+        "The override params/w1=[?, data] leaves a dimension open.\n  Ways out: `-` keeps a dimension of an argument whole.",
+    ),
+    (
+        lambda: Plan(mlp(), "data:4", "@mlp/dot=[data, -]"),
+        "There is no intermediate value `mlp/dot`; there are `mlp/dot_general`, `mlp/out/dot_general`.\n  Ways out: did you mean `mlp/dot_general`?",
+    ),
+    (
+        lambda: Plan(mlp(), "data:4", "@mlp/dot_general=[data]"),
+        "`mlp/dot_general` has 2 dimensions; [data] places 1.\n  Ways out: write one entry a dimension, `-` for whole.",
+    ),
+    # dimension names
+    (
+        lambda: FFN.rename({"d_f": "x"}),
+        "There is no dimension `d_f`; there are `d_model`, `d_ff`, `batch`.\n  Ways out: did you mean `d_ff`?",
+    ),
+    (lambda: FFN.rename({"d_ff": "d ff"}), "`d ff` cannot name a dimension.\n  Ways out: use letters, digits and `_`, at most 80 of them."),
+    (
+        lambda: FFN.rename({"d_ff": "d_model"}),
+        "`params/w1: float32[d_model=1024, d_model=4096]` would have two dimensions named `d_model`, and a rule for `d_model` could not tell them "
+        "apart.\n  Ways out: name the second one `d_model_out`, say.",
+    ),
+    # edits
+    (
+        lambda: Plan(FFN, "data:8 model:2").apply(ReorderAxes(("data", "data"))),
+        "data, data is not an order of data, model.\n  Ways out: name each axis once.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("mistake", "text"), MESSAGES, ids=[text[:70] for _, text in MESSAGES])
+def test_a_mistake_is_told_in_whole_sentences(mistake, text):
+    with pytest.raises(WorkbenchError) as caught:
+        mistake()
+    assert str(caught.value) == text
+
+
+def test_an_error_without_ways_out_is_its_message():
+    assert str(WorkbenchError("The disk is full.")) == "The disk is full."
+
+
+def test_a_long_list_of_names_is_cut_and_a_long_name_too():
+    message, ways_out = unknown_name("dimension", "q" * 500, [f"d{i}" for i in range(100)])
+    assert message.endswith("`d19` and more.")
+    assert len(message) < 400
+    assert ways_out == ()
+    assert unknown_name("model", "x", [])[0] == "There is no model `x`; there are none."

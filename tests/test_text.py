@@ -1,0 +1,89 @@
+from dataclasses import replace
+
+import pytest
+
+from tests.programs import batch, mlp_report, parameter, program
+from workbench.measurement import Measurement, ShardCheck
+from workbench.plan import Plan
+from workbench.report import Flops, Memory, Placement, Report
+from workbench.tensor import Role
+from workbench.text import WIDTH, measurement_text, report_text, table_text
+
+MEASUREMENT = Measurement(
+    device_kind="cpu",
+    devices=8,
+    processes=2,
+    compile_seconds=0.31,
+    step_seconds=(0.010, 0.011, 0.0105),
+    losses=(4.2, 3.1, 2.0),
+    shards=(ShardCheck("params/w", (4, 2), (4, 2)), ShardCheck("params/v", (4, 2), (8, 2))),
+    compiled={(("data",), "all-reduce"): 2048, (("model",), "all-gather"): 77},
+    compiled_peak=5000,
+    device_peak=6000,
+    predicted_seconds=0.008,
+    max_error=1e-6,
+)
+
+
+def test_a_report_is_a_table_worth_reading(golden):
+    golden("report.txt", str(mlp_report()))
+
+
+def test_a_measurement_stands_beside_its_report(golden):
+    golden("measurement.txt", measurement_text(MEASUREMENT, mlp_report()))
+
+
+def test_a_measurement_alone_says_what_was_measured():
+    text = str(MEASUREMENT)
+    assert "10.5 ms" in text
+    assert "planned " not in text.partition("Shards")[0].replace("as planned", "")
+
+
+def test_no_line_is_longer_than_the_page_and_none_ends_in_spaces():
+    long = "params/" + "/".join(f"a_rather_long_component_{i}" for i in range(12))
+    dims = {f"a_dimension_with_a_long_name_{i}": 8 for i in range(6)}
+    plan = Plan(program(parameter(long, **dims), batch("batch/x", batch=8)), "data:8", f"{next(iter(dims))}:data", name="name " * 60)
+    placements = tuple(Placement(tensor, at, plan.mesh) for tensor, at in zip(plan.program.arguments, plan.argument_shardings, strict=True))
+    report = Report(plan, placements, (), (), Memory(dict.fromkeys(Role, 10**12)), Flops(1, 1, 8), 0)
+    for text in (str(report), str(mlp_report()), measurement_text(MEASUREMENT, mlp_report())):
+        assert max(map(len, text.splitlines())) <= WIDTH
+        assert text == "\n".join(line.rstrip() for line in text.splitlines())
+        assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"])
+def test_the_text_does_not_depend_on_the_terminal(variable, monkeypatch):
+    plain = report_text(mlp_report())
+    monkeypatch.setenv(variable, "20")
+    assert report_text(mlp_report()) == plain
+
+
+def test_layers_that_lie_alike_are_one_row_and_others_are_not():
+    alike = str(mlp_report())
+    assert "params/layers/*/w1 ×2" in alike
+    apart = str(mlp_report("batch:data; d_ff:model; params/layers/1/w1=[model, -]"))
+    assert "params/layers/*/w1 ×2" not in apart
+    assert "params/layers/0/w1" in apart
+    assert "params/layers/1/w1" in apart
+
+
+def test_optimizer_state_is_folded_only_where_it_lies_as_its_parameter():
+    assert "4 of the optimizer state" in str(mlp_report())
+    text = str(mlp_report("batch:data; d_ff:model; opt_state/**/layers/0/w1=[model, -]"))
+    assert "3 of the optimizer state" in text
+    assert "opt_state/0/mu/layers/0/w1" in text
+
+
+def test_a_plan_that_sends_nothing_says_so():
+    assert "Nothing is sent between devices." in str(replace(mlp_report(), collectives=()))
+
+
+def test_the_bytes_of_the_arguments_are_all_accounted_for():
+    report = mlp_report()
+    total = sum(each.local_bytes for each in report.arguments)
+    assert total == 2048 + 4 + 2048 + 128
+    assert [line.split()[-2:] for line in str(report).splitlines() if "layers/*/w1" in line and "float32" in line] == [["1.00", "KiB"]]
+
+
+def test_brackets_are_text_and_not_markup():
+    assert "[red]x[/red]" in table_text(["a", "b>"], [["[red]x[/red]", "[data, -]"]])

@@ -1,0 +1,72 @@
+"""A runner that needs no devices: it tells a given story, at once or step by step from a thread."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from workbench.measurement import Measurement, ShardCheck
+from workbench.plan import Plan
+from workbench.widgets.runner import Event
+
+
+def measurement(plan: Plan, steps: int = 3, *, wrong: int = 0, **changes) -> Measurement:
+    """What a run of `plan` might measure; the first `wrong` shards are not as planned."""
+    report = plan.report()
+    shards = tuple(
+        ShardCheck(placed.tensor.path, placed.local_shape, (7,) if place < wrong else placed.local_shape)
+        for place, placed in enumerate(report.arguments)
+    )
+    fields = {
+        "device_kind": "cpu",
+        "devices": plan.mesh.size,
+        "processes": 1,
+        "compile_seconds": 1.5,
+        "step_seconds": tuple(0.010 + 0.001 * step for step in range(steps)),
+        "losses": tuple(5.0 - step for step in range(steps)),
+        "shards": shards,
+        "compiled": dict(report.by_axis_and_kind),
+        "compiled_peak": 2 * report.memory.peak,
+        "predicted_seconds": 0.005,
+        **changes,
+    }
+    return Measurement(**fields)
+
+
+class ScriptedRunner:
+    """Steps every `pause` seconds from a thread, as the engine does; `wrong` shards disagree; `message` is an error instead of an end."""
+
+    def __init__(self, pause: float = 0.0, wrong: int = 0, message: str = "") -> None:
+        self.pause, self.wrong, self.message = pause, wrong, message
+        self.started: list[tuple[Plan, int]] = []
+        self.cancelled = threading.Event()
+
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "ScriptedRunner":
+        self.started.append((plan, steps))
+        self.cancelled.clear()
+        threading.Thread(target=self._tell, args=(plan, steps, on_event), daemon=True).start()
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def _tell(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> None:
+        on_event({"event": "progress", "stage": "compiling", "fraction": 0.5})
+        for step in range(steps):
+            time.sleep(self.pause)
+            if self.cancelled.is_set():
+                on_event({"event": "cancelled"})
+                return
+            on_event({"event": "step", "step": step + 1, "of": steps, "seconds": 0.01 + 0.001 * step, "loss": 5.0 - step / steps})
+        ending = {"event": "error", "message": self.message} if self.message else {"event": "done", "measurement": measurement(plan, steps, wrong=self.wrong)}
+        on_event(ending)
+
+
+class HeldRunner:
+    """Tells nothing by itself: the test holds `tell`."""
+
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "HeldRunner":
+        self.plan, self.steps, self.tell, self.cancels = plan, steps, on_event, 0
+        return self
+
+    def cancel(self) -> None:
+        self.cancels += 1

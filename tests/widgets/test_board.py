@@ -1,0 +1,144 @@
+"""A board answers gestures over a real session, without a browser."""
+
+from tests.widgets.scripted import HeldRunner, measurement
+from workbench.edits import PlaceDim
+from workbench.widgets.board import Board
+
+
+class Screen:
+    """What a host would show."""
+
+    def __init__(self, session, **options):
+        self.shown, self.count = {}, 0
+        self.board = Board(session, self.publish, **options)
+        self.seq = 0
+
+    def publish(self, part, state):
+        self.shown[part] = state
+        self.count += 1
+
+    def send(self, verb, **fields):
+        self.seq += 1
+        self.board.answer({"verb": verb, "seq": self.seq, "view": "test", **fields})
+        return self.shown["board"]
+
+
+def test_all_parts_are_shown_at_once(session):
+    assert set(Screen(session).shown) == {"board", "table", "live"}
+
+
+def test_a_drop_becomes_an_edit_and_the_answer_names_the_gesture(session):
+    screen = Screen(session)
+    state = screen.send("drop", dim="hidden", source="", target="model")
+    assert str(session.plan.layout) == "batch:data; hidden:model"
+    assert state["answer"] == {"view": "test", "seq": 1}
+    assert state["said"] == "hidden → model"
+    assert screen.send("undo")["layout"] == "batch:data"
+    assert screen.send("redo")["layout"] == "batch:data; hidden:model"
+
+
+def test_an_illegal_drop_changes_nothing_and_says_why_where_it_was(session):
+    plan = session.plan
+    refusal = Screen(session).send("drop", dim="hidden", source="", target="data")["refusal"]
+    assert session.plan is plan
+    assert refusal["zone"] == "data"
+    assert "30 % 4 = 2" in refusal["message"]
+    assert "leave `hidden` whole" in refusal["ways_out"]
+
+
+def test_the_next_gesture_takes_the_refusal_away(session):
+    screen = Screen(session)
+    screen.send("resize", axis="data", size="zero")
+    assert screen.shown["board"]["refusal"]["zone"] == "data"
+    assert screen.send("dismiss")["refusal"] is None
+
+
+def test_a_drop_in_place_leaves_no_trace_in_the_history(session):
+    screen = Screen(session)
+    screen.send("drop", dim="batch", source="data", target="data", add=True)
+    screen.send("resize", axis="data", size="4")
+    assert session.edits == ()
+
+
+def test_a_mesh_is_edited_from_the_board(session):
+    screen = Screen(session)
+    screen.send("add_axis", axis="pipe", size="2")
+    screen.send("resize", axis="model", size="1")
+    screen.send("rename_axis", axis="data", name="rows")
+    screen.send("shift_axis", axis="pipe", by=-1)
+    assert str(session.plan.mesh) == "rows:4 pipe:2 model:1"
+    screen.send("remove_axis", axis="rows")
+    assert (str(session.plan.mesh), str(session.plan.layout)) == ("pipe:2 model:1", "")
+
+
+def test_edits_made_elsewhere_are_shown(session):
+    screen = Screen(session)
+    session.apply(PlaceDim("hidden", ("model",)))
+    assert screen.shown["board"]["layout"] == "batch:data; hidden:model"
+    screen.board.close()
+    session.undo()
+    assert screen.shown["board"]["layout"] == "batch:data; hidden:model"
+
+
+def test_a_failure_of_the_workbench_itself_is_a_message(session, monkeypatch, caplog):
+    screen = Screen(session)
+    monkeypatch.setattr(session, "apply", lambda _: 1 / 0)
+    refusal = screen.send("drop", dim="hidden", source="", target="model")["refusal"]
+    assert "ZeroDivisionError" in refusal["message"]
+    assert "failed" in caplog.text
+
+
+def test_tabs_open_and_search(session):
+    screen = Screen(session)
+    screen.send("open", tab="values", search="dot_general")
+    assert screen.shown["table"]["tab"] == "values"
+    assert screen.shown["table"]["blocks"][0]["rows"]
+    assert [tab["key"] for tab in screen.shown["board"]["tabs"] if tab["open"]] == ["values"]
+
+
+def test_a_run_goes_through_the_runner_and_its_result_reaches_the_head(session):
+    runner = HeldRunner()
+    screen = Screen(session, runner=runner)
+    screen.send("run", steps="7")
+    assert (runner.plan, runner.steps, screen.shown["live"]["phase"]) == (session.plan, 7, "running")
+    runner.tell({"event": "done", "measurement": measurement(session.plan)})
+    assert screen.shown["live"]["phase"] == "done"
+    measured = next(each for each in screen.shown["board"]["figures"] if each["key"] == "measured")
+    assert (measured["text"], measured["note"]) == ("11.0 ms", "8 × cpu")
+    state = screen.send("drop", dim="hidden", source="", target="model")
+    assert next(each for each in state["figures"] if each["key"] == "measured")["note"] == "before the last edit"
+
+
+def test_steps_are_painted_ten_times_a_second_and_the_end_at_once(session):
+    runner = HeldRunner()
+    screen = Screen(session, runner=runner)
+    screen.send("run", steps="500")
+    before = screen.count
+    for step in range(500):
+        runner.tell({"event": "step", "step": step + 1, "of": 500, "seconds": 0.001, "loss": 1.0})
+    assert screen.count - before < 50
+    runner.tell({"event": "cancelled"})
+    assert screen.shown["live"]["phase"] == "cancelled"
+    assert screen.shown["live"]["message"] == "Cancelled."
+
+
+def test_cancel_reaches_the_runner_and_late_events_are_not_heard(session):
+    runner = HeldRunner()
+    screen = Screen(session, runner=runner)
+    screen.send("run", steps="5")
+    screen.send("cancel")
+    assert runner.cancels == 1
+    runner.tell({"event": "cancelled"})
+    runner.tell({"event": "step", "step": 1, "of": 5, "seconds": 1.0, "loss": 1.0})
+    assert screen.shown["live"]["phase"] == "cancelled"
+
+
+def test_steps_that_are_no_number_do_not_run(session):
+    screen = Screen(session, runner=HeldRunner())
+    screen.send("run", steps="many")
+    assert screen.shown["live"]["phase"] == "error"
+    assert "many" in screen.shown["live"]["message"]
+
+
+def test_without_a_runner_there_is_no_run_panel(session):
+    assert Screen(session).shown["live"]["can_run"] is False

@@ -1,0 +1,64 @@
+"""The Run panel's state: a value moved on by events."""
+
+import json
+from math import inf, nan
+
+from tests.widgets.scripted import measurement
+from workbench.widgets.live import MOST_POINTS, Live, curve, live_state
+
+
+def test_events_move_a_run_from_start_to_end(session):
+    live = Live("running", report=session.report)
+    live = live.after({"event": "progress", "stage": "compiling", "fraction": 0.25})
+    assert (live.stage, live.fraction) == ("compiling", 0.25)
+    for step in (1, 2):
+        live = live.after({"event": "step", "step": step, "of": 4, "seconds": 0.01, "loss": 3.0 - step})
+    assert (live.stage, live.fraction, live.losses) == ("step 2 of 4", 0.5, (2.0, 1.0))
+    live = live.after({"event": "done", "measurement": measurement(session.plan)})
+    assert (live.phase, live.running) == ("done", False)
+
+
+def test_a_run_may_end_in_words():
+    assert live_state(Live("running").after({"event": "error", "message": "out of memory"}))["message"] == "out of memory"
+    assert live_state(Live("running").after({"event": "cancelled"}))["phase"] == "cancelled"
+
+
+def test_results_set_measured_beside_predicted(session):
+    live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan)})
+    facts = {fact["label"]: (fact["text"], fact["note"]) for fact in live_state(live)["facts"]}
+    assert facts["measured step"] == ("11.0 ms", "median of 3; 10.2 ms to 11.8 ms")
+    assert facts["predicted step"] == ("5.00 ms", "measured is 2.20× of it")
+    assert facts["shard shapes"] == ("3 of 3", "agree with the arrays that existed")
+    assert all(row["cells"][4] == {"text": "equal", "tone": "good"} for row in live_state(live)["blocks"][0]["rows"])
+
+
+def test_disagreements_are_listed_first(session):
+    live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan, wrong=2)})
+    first = live_state(live)["blocks"][0]
+    assert first["title"] == "Shard shapes that disagree"
+    assert [row["key"] for row in first["rows"]] == ["x", "w"]
+
+
+def test_compiled_collectives_that_differ_say_by_how_much(session):
+    predicted = session.report.by_axis_and_kind
+    assert predicted
+    doubled = {key: 2 * count for key, count in predicted.items()} | {(("model",), "all-gather"): 64}
+    live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan, compiled=doubled)})
+    ratios = {row["key"]: row["cells"][4]["text"] for row in live_state(live)["blocks"][0]["rows"]}
+    assert ratios[f"{('model',)} all-gather"] == "not predicted"
+    assert all(ratios[f"{axes} {kind}"] == "2.00×" for axes, kind in predicted)
+
+
+def test_a_curve_fills_its_box_and_keeps_its_ends():
+    drawn = curve("loss", tuple(float(i) for i in range(1001)), ("", "", ""))["points"]
+    assert len(drawn) <= MOST_POINTS + 1
+    assert (drawn[0], drawn[-1]) == ([0.0, 100.0], [100.0, 0.0])
+
+
+def test_a_loss_that_is_not_a_number_is_left_out_of_the_curve():
+    live = Live("running", losses=(1.0, nan, inf, 2.0), seconds=(0.01, 0.02))
+    state = live_state(live)
+    json.dumps(state, allow_nan=False)
+    assert [each["label"] for each in state["curves"]] == ["loss", "step time"]
+    assert len(state["curves"][0]["points"]) == 2
+    assert live_state(Live("running", losses=(nan, nan)))["curves"] == []

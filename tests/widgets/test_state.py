@@ -1,0 +1,144 @@
+"""The board's state is a pure function of a session: what is drawn, what may be dropped where, and why not."""
+
+import json
+
+import pytest
+
+from workbench.edits import AddAxis, PlaceDim, ResizeAxis
+from workbench.errors import LayoutError
+from workbench.report import StepTime
+from workbench.session import Session
+from workbench.widgets.figures import figure_states, figures
+from workbench.widgets.state import Refusal, board_state
+
+
+def zone(state, axis):
+    return next(each for each in state["zones"] if each["axis"] == axis)
+
+
+def chip(state, dim, source=""):
+    return next(each for each in zone(state, source)["chips"] if each["dim"] == dim)
+
+
+def test_every_dimension_stands_in_the_zones_of_its_axes(session):
+    state = board_state(session)
+    assert [each["axis"] for each in state["zones"]] == ["", "data", "model"]
+    assert [each["dim"] for each in zone(state, "")["chips"]] == ["io", "hidden"]
+    assert [each["dim"] for each in zone(state, "data")["chips"]] == ["batch"]
+    assert zone(state, "model")["chips"] == []
+
+
+def test_the_state_is_json_and_the_same_for_the_same_session(session):
+    assert json.loads(json.dumps(board_state(session), allow_nan=False)) == board_state(session)
+
+
+def test_a_chip_tells_whole_and_local_size_and_how_many_tensors_carry_it(session):
+    batch, io = chip(board_state(session), "batch", "data"), chip(board_state(session), "io")
+    assert (batch["size"], batch["carried"]) == ("16 → 4", "1")
+    assert (io["size"], io["carried"]) == ("64", "3")
+
+
+def test_a_drop_that_does_not_divide_is_barred_with_its_arithmetic(session):
+    assert chip(board_state(session), "hidden")["illegal"] == {"data": {"move": "30 % 4 = 2", "add": "30 % 4 = 2"}}
+
+
+def test_a_drop_on_an_axis_that_a_tensor_uses_is_barred_by_name(session):
+    assert chip(board_state(session), "io")["illegal"]["data"]["move"] == "x has batch on data"
+    session.apply(PlaceDim("hidden", ("model",)))
+    assert chip(board_state(session), "io")["illegal"]["model"]["move"] == "w has hidden on model"
+
+
+def test_every_verdict_is_what_the_session_does(session):
+    """The mark before the drop and the drop itself agree, for every chip, target and way."""
+    from workbench.widgets.gestures import edit_of
+
+    session.apply(PlaceDim("hidden", ("model",)))
+    state, judged = board_state(session), 0
+    for source in state["zones"]:
+        for each in source["chips"]:
+            for target in state["zones"]:
+                for way, add in (("move", False), ("add", True)):
+                    gesture = {"verb": "drop", "dim": each["dim"], "source": source["axis"], "target": target["axis"], "add": add}
+                    try:
+                        edit_of(gesture, session.plan, session.report).apply(session.plan)
+                        legal = True
+                    except LayoutError:
+                        legal = False
+                    judged += 1
+                    assert legal == (way not in each["illegal"].get(target["axis"], {})), gesture
+    assert judged == 18
+
+
+def test_a_dimension_on_two_axes_has_numbered_chips_and_can_be_turned_around(session):
+    session.apply(PlaceDim("batch", ("data", "model")))
+    state = board_state(session)
+    major, minor = chip(state, "batch", "data"), chip(state, "batch", "model")
+    assert (major["order"], minor["order"], major["size"]) == ("1", "2", "16 → 2")
+    assert "Make model the major axis" in [item["label"] for item in major["menu"]]
+
+
+def test_the_menu_says_why_an_item_is_not_possible(session):
+    menu = {item["label"]: item["reason"] for item in chip(board_state(session), "hidden")["menu"]}
+    assert menu == {"Put on data": "30 % 4 = 2", "Put on model": None, "Rename…": None}
+
+
+def test_axes_are_coloured_by_order_and_a_new_name_is_offered(session):
+    session.apply(AddAxis("pipe", 1))
+    state = board_state(session)
+    assert [each["colour"] for each in state["zones"]] == [None, 0, 1, 2]
+    assert state["spare"]["name"] == "expert"
+
+
+def test_figures_tell_by_how_much_an_edit_moved_them(session):
+    before = figures(session.report)
+    session.apply(PlaceDim("hidden", ("model",)))
+    after = figures(session.report)
+    now = {each["key"]: each["delta"] for each in figure_states(after, before)}
+    back = {each["key"]: each["delta"] for each in figure_states(before, after)}
+    assert (now["duplication"], back["duplication"]) == ({"text": "−1.00×", "tone": "good"}, {"text": "+1.00×", "tone": "bad"})
+    assert (now["memory"]["tone"], back["memory"]["tone"]) == ("good", "bad")
+    assert [each["delta"] for each in figure_states(before, before)] == [None] * len(before)
+
+
+def test_the_memory_bar_adds_up_to_the_peak(session):
+    memory = figure_states(figures(session.report))[0]
+    assert sum(part["share"] for part in memory["parts"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_a_predicted_step_time_is_shown_where_the_report_has_one(session):
+    class Timed:
+        memory, flops, sent, step_time = session.report.memory, session.report.flops, 0, StepTime(0.002, 0.001, 0.001, "TPU v5e")
+
+    shown = {each["key"]: each["text"] for each in figure_states(figures(Timed()))}
+    assert shown["predicted"] == "3.00 ms"
+
+
+def test_undo_names_the_edit_it_takes_back(session):
+    assert board_state(session)["undo"] is None
+    session.apply(ResizeAxis("model", 1))
+    assert board_state(session)["undo"] == "Undo model:1"
+    session.undo()
+    assert board_state(session)["redo"] == "Redo"
+
+
+def test_a_refusal_carries_its_ways_out(session):
+    refusal = Refusal(LayoutError("30 % 4 = 2", ["leave `io` whole"]), "data")
+    assert board_state(session, refusal=refusal)["refusal"] == {"zone": "data", "message": "30 % 4 = 2", "ways_out": ["leave `io` whole"]}
+
+
+def test_alike_layers_are_judged_once():
+    """96 layers cost no more than one: the board stays quick on deep models."""
+    from tests.programs import parameter, program
+    from workbench.plan import Plan
+    from workbench.widgets.state import _thinned
+
+    layers = (parameter(f"params/layers/{layer}/w1", d_model=8, d_ff=32) for layer in range(96))
+    plan = Plan(program(*layers), "data:4 model:2", "params/layers/7/w1=[-, model]")
+    assert [tensor.path for tensor in _thinned(plan).arguments] == ["params/layers/0/w1", "params/layers/7/w1"]
+
+
+def test_a_session_with_no_mesh_axes_still_has_a_board(two_layer):
+    from workbench.plan import Plan
+
+    state = board_state(Session(Plan(two_layer, "")))
+    assert (state["mesh"], state["devices"], len(state["zones"])) == ("no mesh axes", "1 device", 1)

@@ -1,0 +1,83 @@
+"""The tables under the board."""
+
+import json
+
+import pytest
+
+from tests.programs import mlp_report, parameter, program
+from workbench.edits import PlaceDim
+from workbench.plan import Plan
+from workbench.report import Flops, Memory, Placement, Report, Value
+from workbench.sharding import Sharding
+from workbench.widgets.state import TABS
+from workbench.widgets.tables import MOST_VALUES, table_state
+
+
+def texts(block):
+    return [[cell if isinstance(cell, str) else cell.get("text", cell.get("path", "")) for cell in row["cells"]] for row in block["rows"]]
+
+
+@pytest.mark.parametrize("tab", [key for key, _ in TABS])
+def test_every_tab_is_json_with_as_many_cells_as_columns(tab):
+    state = json.loads(json.dumps(table_state(mlp_report(), tab), allow_nan=False))
+    assert state["tab"] == tab
+    for block in state["blocks"]:
+        assert all(len(row["cells"]) == len(block["columns"]) for row in block["rows"])
+
+
+def test_alike_layers_are_one_row_with_a_count():
+    first = table_state(mlp_report(), "tensors", colours={"data": 0, "model": 1})["blocks"][0]["rows"][0]["cells"]
+    assert first[0] == {"path": "params/layers/*/w1", "count": "×2", "title": "params/layers/0/w1"}
+    assert [dim["colours"] for dim in first[1]["dims"]] == [[], [1]]
+    assert first[2]["text"] == "8×16"
+    assert first[3] == {"text": "1.00 KiB", "title": "2 x 512 B on each device"}
+    assert first[4] == "8×32"
+
+
+def test_layers_that_lie_differently_are_told_apart():
+    rows = texts(table_state(mlp_report("layers/0/w1=[-, model]"), "tensors")["blocks"][0])
+    assert [row[0] for row in rows[:2]] == ["params/layers/0/w1", "params/layers/*/w2"]
+
+
+def test_operations_stand_with_the_most_bytes_first(session):
+    session.apply(PlaceDim("hidden", ("model",)))
+    totals, operations = table_state(session.report, "communication")["blocks"]
+    sent = [int(row["cells"][4]["title"].split()[0].replace(",", "")) for row in operations["rows"]]
+    assert sent == sorted(sent, reverse=True)
+    assert sum(sent) == session.report.sent
+    assert {row["cells"][0]["axes"][0]["name"] for row in totals["rows"]} == {"data", "model"}
+
+
+def test_silence_is_said():
+    quiet = Report(Plan(program(parameter("w", d=8)), "data:4"), (), (), (), Memory({}), Flops(0, 0, 4), 0)
+    assert "Nothing is sent" in table_state(quiet, "communication")["blocks"][0]["note"]
+    assert "Nothing to mind" in table_state(quiet, "notes")["blocks"][0]["note"]
+
+
+def test_values_are_only_computed_when_their_tab_is_open():
+    asked = []
+    value = Value("mlp/dot_general", "stablehlo.dot_general", "float32", (16, 32), ("batch", "d_ff"), Sharding(((), ("model",))), (16, 16), 2, "toy.py:7")
+
+    def values():
+        asked.append(1)
+        return tuple(value._replace(path=f"layer_{i}/dot_general") for i in range(300))
+
+    plan = Plan(program(parameter("w", d=8)), "model:2")
+    report = Report(plan, (Placement(plan.program.arguments[0], Sharding.whole(1), plan.mesh),), (), (), Memory({}), Flops(0, 0, 2), 0, list_values=values)
+    table_state(report, "tensors")
+    assert asked == []
+    block = table_state(report, "values")["blocks"][0]
+    assert (len(block["rows"]), block["note"]) == (MOST_VALUES, f"The first {MOST_VALUES} of 300. Search to see others.")
+    assert [row[0] for row in texts(table_state(report, "values", "layer_299 D_FF")["blocks"][0])] == ["layer_299/dot_general"]
+    assert "nowhere" in table_state(report, "values", "nowhere")["blocks"][0]["note"]
+    assert asked == [1]
+
+
+def test_notes_offer_their_edits_as_buttons():
+    report = mlp_report()
+    rows = table_state(report, "notes")["blocks"][0]["rows"]
+    assert [row["cells"][2]["edits"] for row in rows] == [[str(edit) for edit in note.edits] for note in report.diagnostics]
+
+
+def test_an_unknown_tab_shows_the_tensors():
+    assert table_state(mlp_report(), "nonsense")["tab"] == "tensors"
