@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from io import StringIO
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from workbench.measurement import Measurement
 from workbench.paths import template
 from workbench.report import Collective, Diagnostic, Placement, Report
 from workbench.tensor import Role
 from workbench.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 WIDTH = 120
 LARGEST = 12  # collectives shown one by one
@@ -20,10 +23,10 @@ def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table with one line under its head. A column whose name ends in `>` is set to the right; one in `~` may break its lines.
 
     >>> print(table_text(["axis", "bytes>"], [["data", "72.0 MiB"], ["model", "512 B"]]))
-      axis       bytes
-     ──────────────────
-      data    72.0 MiB
-      model      512 B
+     axis       bytes
+    ──────────────────
+     data    72.0 MiB
+     model      512 B
     """
     from rich import box
     from rich.table import Table
@@ -61,8 +64,8 @@ def dims_text(dims: Sequence[str], shape: Sequence[int]) -> str:
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """`768 × 1536`; a scalar is `1`."""
-    return " × ".join(map(str, shape)) or "1"
+    """`768×1536`; a scalar is `1`."""
+    return "×".join(map(str, shape)) or "1"
 
 
 def axes_text(axes: Sequence[str]) -> str:
@@ -144,9 +147,9 @@ def _arguments(placements: Sequence[Placement]) -> str:
             )
         )
     if followers:
-        count = f"{len(followers)} of the optimizer state"
+        count = f"{len(followers)} more of the optimizer state"
         rows.append((count, "", "as their parameters", "", "", format_bytes(sum(each.local_bytes for each in followers))))
-    return table_text(["path", "type", "dimensions~", "on", "per device", "bytes per device>"], rows)
+    return table_text(["path", "type", "dimensions~", "on", "per device", "bytes>"], rows)
 
 
 def _split_followers(placements: Sequence[Placement]) -> tuple[list[Placement], list[Placement]]:
@@ -261,7 +264,7 @@ def _wrapped(text: str, indent: str = "  ", first: str = "") -> str:
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _literal(cell: str) -> object:
+def _literal(cell: str) -> "Text":
     """A cell as it stands: `[data, -]` is no markup."""
     from rich.text import Text
 

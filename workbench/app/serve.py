@@ -14,6 +14,7 @@ from workbench.session import Session
 from workbench.widgets.runner import Runner, WorkerRunner
 
 LOOPBACK = "127.0.0.1"
+TITLE = "Sharding workbench"
 
 _log = logging.getLogger(__name__)
 _PAGE = Path(__file__).parent / "page.html"
@@ -45,25 +46,24 @@ def serve(
         show=open_browser,
         threaded=threaded,
         verbose=not threaded,
-        title="Sharding workbench",
+        title=TITLE,
     )
 
 
 def page(make: Callable[[], Plan], runner: Runner | None) -> pn.Template:
     """The page of one visitor. Whatever fails becomes its text: a page that raises would show a spinner for ever."""
-    template = pn.Template(_PAGE.read_text(encoding="utf-8"))
-    template.add_variable("failure", "")
-    template.title = "Sharding workbench"
+    failure = ""
     try:
         plan = make()
-        component = BoardComponent(Session(plan), runner=runner, document=pn.state.curdoc, sizing_mode="stretch_width")
-        template.title = f"{plan.name} · Sharding workbench"
+        shown = BoardComponent(Session(plan), runner=runner, document=pn.state.curdoc, sizing_mode="stretch_width")
+        title = f"{plan.name} · {TITLE}"
     except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
         _log.exception("The page could not be made")
-        template.add_variable("failure", str(error) if isinstance(error, WorkbenchError) else f"{type(error).__name__}: {error}")
-        template.add_panel("board", pn.pane.Str(""))
-    else:
-        template.add_panel("board", component)
-        if pn.state.curdoc:
-            pn.state.on_session_destroyed(lambda _: component.answering.close())
+        failure = str(error) if isinstance(error, WorkbenchError) else f"{type(error).__name__}: {error}"
+        shown, title = pn.pane.Str(""), TITLE
+    template = pn.Template(_PAGE.read_text(encoding="utf-8"), title=title)
+    template.add_variable("failure", failure)
+    template.add_panel("board", shown)
+    if isinstance(shown, BoardComponent) and pn.state.curdoc:
+        pn.state.on_session_destroyed(lambda _: shown.answering.close())
     return template

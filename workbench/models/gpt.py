@@ -258,14 +258,14 @@ def build(
     """
     if preset not in PRESETS:
         raise DocumentError(*unknown_name("preset", preset, PRESETS))
-    sizes = {"batch": batch, "layers": layers, "seq": seq}
-    config = replace(PRESETS[preset], **{name: size for name, size in sizes.items() if size is not None})
+    config = PRESETS[preset]
+    config = replace(config, batch=batch or config.batch, layers=layers or config.layers, seq=seq or config.seq)
     start = partial(init, config=config, scan=scan)
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     optimizer = {"adam": optax.adam, "adamw": optax.adamw}[config.optimizer]
     return trace_training(
         make_loss(config, remat=remat),
-        jax.eval_shape(start, jax.random.key(0)),
+        jax.eval_shape(lambda: start(jax.random.key(0))),  # a key made outside would wake the devices
         {"tokens": tokens, "targets": tokens},
         optimizer=optimizer(config.learning_rate),
         dims=dims(config, scan=scan),

@@ -121,7 +121,7 @@ def build(*, batch: int = 100, hidden: int = 1024, learning_rate: float = 0.1) -
 
     return trace_training(
         loss,
-        jax.eval_shape(start, jax.random.key(0)),
+        jax.eval_shape(lambda: start(jax.random.key(0))),  # a key made outside would wake the devices
         specs,
         optimizer=optax.sgd(learning_rate),
         dims=DIMS,

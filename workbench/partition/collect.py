@@ -11,7 +11,8 @@ from jax.extend.mlir.dialects import sdy
 
 from workbench.mesh import Mesh
 from workbench.partition.context import main_function, producer
-from workbench.partition.prepare import CONTROL_FLOW, ID
+from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
 from workbench.partition.propagate import propagate
 from workbench.partition.structure import Structure

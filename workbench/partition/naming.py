@@ -14,7 +14,7 @@ from jax.extend.mlir import ir
 from workbench.partition.context import main_function
 from workbench.partition.factors import rule_of
 from workbench.partition.loops import scanned_dimensions, trip_count
-from workbench.partition.prepare import CONTROL_FLOW
+from workbench.partition.operations import CONTROL_FLOW
 from workbench.paths import template
 from workbench.tensor import Role, Tensor
 

@@ -12,7 +12,8 @@ from workbench.partition.context import main_function, module_bytes, parse_modul
 from workbench.partition.inline import CALLER
 from workbench.partition.location import readable_path, scope_of, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
-from workbench.partition.prepare import CONTROL_FLOW, prepare
+from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.prepare import prepare
 from workbench.partition.structure import Structure, read_structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
 from workbench.tensor import Tensor

@@ -11,7 +11,8 @@ from jax.extend.mlir import ir
 from workbench.errors import PartitionError
 from workbench.mesh import Mesh
 from workbench.partition.context import main_function, run_passes
-from workbench.partition.prepare import CONTROL_FLOW, ID
+from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
 from workbench.paths import matches
 from workbench.plan import Plan

@@ -11,7 +11,7 @@ from jax.extend.mlir import ir
 
 from workbench.partition.context import main_function
 from workbench.partition.loops import trip_count
-from workbench.partition.prepare import CONTROL_FLOW, ELEMENTWISE
+from workbench.partition.operations import CONTROL_FLOW, ELEMENTWISE
 
 _CHEAP = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"})
 _FUSIBLE = ELEMENTWISE | {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.transpose", "stablehlo.reshape", "stablehlo.slice", "stablehlo.pad"}

@@ -54,7 +54,7 @@ def figures(report: Report, measurement: Measurement | None = None, *, stale: bo
             "of work; 1.00× is none",
         ),
     ]
-    if (step := getattr(report, "step_time", None)) is not None:
+    if (step := report.step_time) is not None:
         title = (
             f"on {step.hardware}: the greater of arithmetic {format_seconds(step.compute)} and memory {format_seconds(step.memory)}, "
             f"then communication {format_seconds(step.communication)}"

@@ -1,0 +1,90 @@
+"""The served page in a real browser. One server for all tests; each sets the stage for the pages it opens."""
+
+import socket
+from collections.abc import Callable, Iterator
+from urllib.parse import urlparse
+
+import pytest
+
+from tests.widgets.scripted import ScriptedRunner
+from workbench.app import serve
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.program import Program
+from workbench.widgets.runner import Event, Handle
+
+
+class Stage:
+    """What the next page shows, and who runs it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.make: Callable[[], Plan] = lambda: plan
+        self.runner = ScriptedRunner(pause=0.02)
+
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
+        return self.runner.start(plan, steps, on_event)
+
+
+@pytest.fixture(scope="session")
+def base_url() -> None:
+    """None: the tests give whole addresses. The plug-in's own is a method, of which pytest 9 warns."""
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args: dict) -> dict:
+    return {**browser_context_args, "viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
+
+
+@pytest.fixture(scope="session")
+def program() -> Program:
+    """x[batch=16, io=64], w[io=64, hidden=30], v[hidden=30, io=64]: four does not divide hidden."""
+    return build("two_layer", batch=16, io=64, hidden=30)
+
+
+@pytest.fixture(scope="session")
+def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
+    stages: list[Stage] = []
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    class Current:
+        def start(self, plan, steps, on_event):
+            return stages[-1].start(plan, steps, on_event)
+
+    running = serve(lambda: stages[-1].make(), port=port, open_browser=False, runner=Current(), threaded=True)
+    yield f"http://127.0.0.1:{port}/", stages
+    running.stop()
+
+
+@pytest.fixture
+def stage(server, program) -> Stage:
+    server[1].append(Stage(Plan(program, "data:4 model:2", "batch:data")))
+    return server[1][-1]
+
+
+@pytest.fixture
+def guarded(page) -> Iterator:
+    """A page that may reach this machine alone, and fails its test if it tried to reach another or a script broke."""
+    reached, broken = [], []
+
+    def guard(route):
+        if urlparse(route.request.url).hostname in ("127.0.0.1", "localhost"):
+            route.continue_()
+        else:
+            reached.append(route.request.url)
+            route.abort()
+
+    page.route("**/*", guard)
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    yield page
+    assert reached == [], f"the page reached out to {reached}"
+    assert broken == [], f"a script broke: {broken}"
+
+
+@pytest.fixture
+def board(guarded, server, stage):
+    """The page of `stage`, open."""
+    guarded.goto(server[0])
+    guarded.locator(".wb .chip").first.wait_for()
+    return guarded
