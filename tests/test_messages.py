@@ -115,5 +115,5 @@ def test_a_long_list_of_names_is_cut_and_a_long_name_too():
     message, ways_out = unknown_name("dimension", "q" * 500, [f"d{i}" for i in range(100)])
     assert message.endswith("`d19` and more.")
     assert len(message) < 400
-    assert ways_out == ()
+    assert ways_out == ("use one of these names",)
     assert unknown_name("model", "x", [])[0] == "There is no model `x`; there are none."

@@ -62,7 +62,7 @@ TEXTS = [
     (
         named("tests.importable:NOT_A_FUNCTION"),
         "The plan's program is `tests.importable:NOT_A_FUNCTION`. There is no function in `tests.importable` `NOT_A_FUNCTION`; there are `Program`, "
-        "`mlp`, `regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.",
+        "`mlp`, `regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.\n  Ways out: use one of these names.",
     ),
     (
         named("tests.importable:breaks", layers=2),

@@ -15,6 +15,7 @@ from workbench.plan import Plan
 from workbench.program import Program, Reference
 
 ROOT = Path(__file__).parents[2]
+SMALL = {"layers": 2, "seq": 16, "batch": 8}
 
 
 def run(script: str, tmp_path: Path) -> str:
@@ -30,7 +31,7 @@ def unsharded_losses(program: Program, steps: int) -> list[float]:
     """The plain way: the same step on one device."""
     step = jax.jit(program.step.call)
     values: list = [None] * len(program.arguments)
-    state = program.step.initialize(jax.random.key(0), tuple(program.step.given))
+    state = jax.jit(program.step.initialize)(jax.random.key(0), tuple(program.step.given))
     for place, array in zip(program.state, state, strict=True):
         values[place] = array
     losses = []
@@ -47,8 +48,8 @@ def unsharded_losses(program: Program, steps: int) -> list[float]:
 @pytest.mark.parametrize(
     ("reference", "mesh", "layout"),
     [
-        (Reference("gpt", {"layers": 2, "scan": False}), "data:4 model:2", "batch:data; d_ff:model; heads:model; layers/1/mlp/w2=[-, -]"),
-        (Reference("gpt", {"layers": 2}), "data:2 model:2", "batch:data; d_ff:model; @layers/mlp/up/dot_general=[data, ?, model]"),
+        (Reference("gpt", {**SMALL, "scan": False}), "data:4 model:2", "batch:data; d_ff:model; heads:model; layers/1/mlp/w2=[-, -]"),
+        (Reference("gpt", SMALL), "data:2 model:2", "batch:data; d_ff:model; @layers/mlp/up/dot_general=[data, ?, model]"),
         (Reference("tests.importable:regression", {"width": 32}), "data:4 model:2", "batch:data+model; d_ff:data"),
         (Reference("tests.importable:regression", {}), "", ""),
     ],

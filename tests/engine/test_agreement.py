@@ -31,6 +31,14 @@ class Ran(NamedTuple):
     collectives: tuple[CollectiveRow, ...]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_code_generation():
+    """LLVM's effort halved: which collectives there are was decided before it starts."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @functools.cache
 def program(name, arguments):
     return build(name, **dict(arguments))

@@ -1,17 +1,16 @@
 """The served page in a real browser. One server for all tests; each sets the stage for the pages it opens."""
 
-import socket
 from collections.abc import Callable, Iterator
 from urllib.parse import urlparse
 
 import pytest
 
+from tests.ui.servers import free_port, wait_for
 from tests.widgets.scripted import ScriptedRunner
 from workbench.app import serve
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.program import Program
-from workbench.widgets.runner import Event, Handle
 
 
 class Stage:
@@ -20,9 +19,6 @@ class Stage:
     def __init__(self, plan: Plan) -> None:
         self.make: Callable[[], Plan] = lambda: plan
         self.runner = ScriptedRunner(pause=0.02)
-
-    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
-        return self.runner.start(plan, steps, on_event)
 
 
 @pytest.fixture(scope="session")
@@ -44,15 +40,17 @@ def program() -> Program:
 @pytest.fixture(scope="session")
 def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
     stages: list[Stage] = []
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
 
     class Current:
-        def start(self, plan, steps, on_event):
-            return stages[-1].start(plan, steps, on_event)
+        def make(self):
+            return stages[-1].make()
 
-    running = serve(lambda: stages[-1].make(), port=port, open_browser=False, runner=Current(), threaded=True)
+        def start(self, plan, steps, on_event):
+            return stages[-1].runner.start(plan, steps, on_event)
+
+    running = serve(Current().make, port=port, open_browser=False, runner=Current(), threaded=True)
+    wait_for(f"http://127.0.0.1:{port}/liveness")
     yield f"http://127.0.0.1:{port}/", stages
     running.stop()
 

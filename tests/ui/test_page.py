@@ -5,7 +5,9 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.ui.servers import free_port, wait_for
 from tests.widgets.scripted import ScriptedRunner
+from workbench.app import serve
 from workbench.errors import LayoutError
 from workbench.plan import Plan
 
@@ -53,7 +55,11 @@ def test_a_dimension_dragged_onto_an_axis_splits_it_there(board):
     expect(board.locator(".layout")).to_have_text("batch:data; hidden:model")
     expect(figure(board, "duplication").locator(".value")).to_contain_text("1.00×")
     expect(figure(board, "duplication").locator(".delta")).to_have_text("−1.00×")
-    expect(board.locator(".tables tbody tr", has_text="w").nth(1)).to_contain_text("64×15")
+    expect(board.locator(".tables tbody tr", has_text="w").first).to_contain_text("64×15")
+
+
+def test_the_tab_of_the_browser_names_the_program(board):
+    expect(board).to_have_title("two-layer · Sharding workbench")
 
 
 def test_a_chip_dragged_back_is_whole_again(board):
@@ -256,6 +262,17 @@ def test_a_crash_of_the_page_is_a_message(guarded, server, stage):
     stage.make = lambda: 1 / 0
     guarded.goto(server[0])
     expect(guarded.get_by_role("alert").first).to_contain_text("ZeroDivisionError")
+
+
+def test_a_server_that_goes_away_is_told(guarded, program):
+    url = f"http://127.0.0.1:{(port := free_port())}/"
+    running = serve(Plan(program, "data:4 model:2"), port=port, open_browser=False, threaded=True)
+    wait_for(f"{url}liveness")
+    guarded.goto(url)
+    guarded.locator(".wb .chip").first.wait_for()
+    expect(guarded.locator("#lost")).to_be_hidden()
+    running.stop()
+    expect(guarded.locator("#lost")).to_be_visible()
 
 
 def test_a_touch_drags_too(browser, server, stage):

@@ -57,7 +57,11 @@ class ScriptedRunner:
                 on_event({"event": "cancelled"})
                 return
             on_event({"event": "step", "step": step + 1, "of": steps, "seconds": 0.01 + 0.001 * step, "loss": 5.0 - step / steps})
-        ending = {"event": "error", "message": self.message} if self.message else {"event": "done", "measurement": measurement(plan, steps, wrong=self.wrong)}
+        ending = (
+            {"event": "error", "message": self.message}
+            if self.message
+            else {"event": "done", "measurement": measurement(plan, steps, wrong=self.wrong)}
+        )
         on_event(ending)
 
 

@@ -2,6 +2,7 @@
 
 from tests.widgets.scripted import HeldRunner, measurement
 from workbench.edits import PlaceDim
+from workbench.hardware import Hardware
 from workbench.widgets.board import Board
 
 
@@ -107,6 +108,17 @@ def test_a_run_goes_through_the_runner_and_its_result_reaches_the_head(session):
     assert (measured["text"], measured["note"]) == ("11.0 ms", "8 × cpu")
     state = screen.send("drop", dim="hidden", source="", target="model")
     assert next(each for each in state["figures"] if each["key"] == "measured")["note"] == "before the last edit"
+
+
+def test_a_run_that_calibrated_the_devices_predicts_step_times_from_then_on(session):
+    runner = HeldRunner()
+    screen = Screen(session, runner=runner)
+    screen.send("run", steps="3")
+    cpu = Hardware("cpu", flops_per_second=1e10, memory_bandwidth=1e10, link_bandwidth=1e9, latency=1e-4, memory=0)
+    runner.tell({"event": "done", "measurement": measurement(session.plan, hardware=cpu)})
+    before = {each["key"]: each["text"] for each in screen.shown["board"]["figures"]}
+    after = {each["key"]: each["text"] for each in screen.send("drop", dim="hidden", source="", target="model")["figures"]}
+    assert before["predicted"] != after["predicted"]
 
 
 def test_steps_are_painted_ten_times_a_second_and_the_end_at_once(session):

@@ -41,7 +41,7 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize(("gesture", "edit"), MEANINGS, ids=lambda each: str(each))
+@pytest.mark.parametrize(("gesture", "edit"), MEANINGS, ids=str)
 def test_a_gesture_means_an_edit(gesture, edit):
     report = mlp_report()
     assert edit_of(gesture, report.plan, report) == edit

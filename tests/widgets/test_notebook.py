@@ -44,6 +44,7 @@ def test_the_module_is_one_file_that_fetches_nothing():
 
 
 def test_widgets_load_neither_the_engine_nor_panel():
-    code = "import sys, workbench.widgets; print([m for m in sys.modules if m.startswith(('workbench.engine', 'workbench.app', 'panel', 'bokeh'))])"
+    rooms = ("workbench.engine", "workbench.app", "panel", "bokeh")
+    code = f"import sys, workbench.widgets; print([name for name in sys.modules if name.startswith({rooms})])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -56,14 +56,33 @@ def test_silence_is_said():
 
 def test_values_are_only_computed_when_their_tab_is_open():
     asked = []
-    value = Value("mlp/dot_general", "stablehlo.dot_general", "float32", (16, 32), ("batch", "d_ff"), Sharding(((), ("model",))), (16, 16), 2, "toy.py:7")
+    value = Value(
+        "mlp/dot_general",
+        "stablehlo.dot_general",
+        "float32",
+        (16, 32),
+        ("batch", "d_ff"),
+        Sharding(((), ("model",))),
+        (16, 16),
+        2,
+        "toy.py:7",
+    )
 
     def values():
         asked.append(1)
         return tuple(value._replace(path=f"layer_{i}/dot_general") for i in range(300))
 
     plan = Plan(program(parameter("w", d=8)), "model:2")
-    report = Report(plan, (Placement(plan.program.arguments[0], Sharding.whole(1), plan.mesh),), (), (), Memory({}), Flops(0, 0, 2), 0, list_values=values)
+    report = Report(
+        plan,
+        (Placement(plan.program.arguments[0], Sharding.whole(1), plan.mesh),),
+        (),
+        (),
+        Memory({}),
+        Flops(0, 0, 2),
+        0,
+        list_values=values,
+    )
     table_state(report, "tensors")
     assert asked == []
     block = table_state(report, "values")["blocks"][0]

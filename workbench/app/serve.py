@@ -1,6 +1,7 @@
 """Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
 
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,33 +38,42 @@ def serve(
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = (lambda: plan) if isinstance(plan, Plan) else plan
-    chosen = runner or WorkerRunner()
+    chosen, port = runner or WorkerRunner(), port or _free_port(address)
     return pn.serve(
         {"/": lambda: page(make, chosen)},
         port=port,
         address=address,
-        websocket_origin=[*origins, f"{address}:{port}", f"localhost:{port}"] if port else None,
+        websocket_origin=[*origins, f"{address}:{port}", f"localhost:{port}"],
         show=open_browser,
         threaded=threaded,
         verbose=not threaded,
-        title=TITLE,
+        liveness=True,
     )
+
+
+def _free_port(address: str) -> int:
+    """Taken here and not by the server, which has to know beforehand from which origins it may be spoken to."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def page(make: Callable[[], Plan], runner: Runner | None) -> pn.Template:
     """The page of one visitor. Whatever fails becomes its text: a page that raises would show a spinner for ever."""
-    failure = ""
+    failure, document = "", pn.state.curdoc
     try:
         plan = make()
-        shown = BoardComponent(Session(plan), runner=runner, document=pn.state.curdoc, sizing_mode="stretch_width")
+        shown = BoardComponent(Session(plan), runner=runner, document=document, sizing_mode="stretch_width")
         title = f"{plan.name} · {TITLE}"
     except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
         _log.exception("The page could not be made")
         failure = str(error) if isinstance(error, WorkbenchError) else f"{type(error).__name__}: {error}"
         shown, title = pn.pane.Str(""), TITLE
-    template = pn.Template(_PAGE.read_text(encoding="utf-8"), title=title)
+    template = pn.Template(_PAGE.read_text(encoding="utf-8"))
+    template.add_variable("page_title", title)
     template.add_variable("failure", failure)
     template.add_panel("board", shown)
-    if isinstance(shown, BoardComponent) and pn.state.curdoc:
+    if document and isinstance(shown, BoardComponent):
         pn.state.on_session_destroyed(lambda _: shown.answering.close())
     return template

@@ -1,6 +1,6 @@
 """Which devices a compiled collective joins, mapped back to mesh axes.
 
-XLA writes the groups in one of four ways, all over the logical device numbers of the program (row-major in the mesh):
+XLA writes the groups in one of five ways, all over the logical device numbers of the program (row-major in the mesh):
 
     replica_groups={{0,1},{2,3}}                                      listed
     replica_groups=[4,2]<=[8]                                         iota: 0..7 shaped to 4 groups of 2
@@ -10,12 +10,14 @@ XLA writes the groups in one of four ways, all over the logical device numbers o
 """
 
 import re
+from typing import Any
 
 import numpy as np
 
 from workbench.mesh import Mesh
 
 Groups = tuple[tuple[int, ...], ...]
+Ids = np.ndarray[Any, np.dtype[Any]]  # logical device numbers
 
 _LISTED = re.compile(r"(?:replica_groups|source_target_pairs)=\{(\{.*?\}|)\}")
 _IOTA = r"\[(?P<dims>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?"
@@ -38,7 +40,7 @@ def parse_groups(attributes: str, devices: int) -> Groups:
     return (tuple(range(devices)),)
 
 
-def _iota(found: re.Match[str]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _iota(found: re.Match[str]) -> Ids:
     dims = _numbers(found["dims"])
     ids = np.arange(int(np.prod(dims))).reshape(dims)
     return ids.transpose(_numbers(found["order"])) if found["order"] else ids
@@ -48,20 +50,20 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(each) for each in text.split(","))
 
 
-def _rows(ids: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Groups:
+def _rows(ids: Ids) -> Groups:
     return tuple(tuple(int(each) for each in row) for row in ids)
 
 
 def _from_mesh(axes_text: str, ids_text: str | None, used_text: str, devices: int) -> Groups:
     """Cut every axis at its sub-axes, bring the used pieces last, and read the groups off the rows."""
-    ids = np.arange(devices)
+    ids: Ids = np.arange(devices)
     if ids_text and (iota := re.search(_IOTA, ids_text)):
         ids = _iota(iota)
     elif ids_text:
         ids = np.array(_numbers(ids_text))
-    used = {found["name"]: [] for found in _USED_AXIS.finditer(used_text)}  # type: dict[str, list[tuple[int, int]]]
+    used: dict[str, list[tuple[int, int]]] = {}
     for found in _USED_AXIS.finditer(used_text):
-        used[found["name"]].append((int(found["pre"] or 1), int(found["size"] or 0)))
+        used.setdefault(found["name"], []).append((int(found["pre"] or 1), int(found["size"] or 0)))
     pieces: list[int] = []
     talking: list[int] = []
     for name, size in _MESH_AXIS.findall(axes_text):

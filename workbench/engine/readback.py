@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from workbench.engine.groups import axes_of, parse_groups
 from workbench.engine.hlo import Computation, Instruction, parse_hlo, shape_bytes
@@ -12,7 +12,8 @@ from workbench.report import KINDS
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 
 
-class CompiledCollective(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CompiledCollective:
     """One collective of the compiled program; `payload` in bytes and `count` as in `report.Collective`, `path` as XLA names it."""
 
     kind: str

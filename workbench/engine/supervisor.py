@@ -80,7 +80,7 @@ class Handle:
         self._thread.join()
         if isinstance(self._outcome, Measurement):
             return self._outcome
-        raise self._outcome or CancelledError(f"The run of {self._plan.name} was cancelled.")
+        raise self._outcome or EngineError("The run was abandoned: the function that listens to its events raised an exception.")
 
     def _stop(self, reason: WorkbenchError) -> None:
         if self._reason is None:

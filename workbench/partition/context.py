@@ -40,6 +40,17 @@ def main_function(module: ir.Operation) -> ir.Operation:
     raise LookupError("the module has no main function")
 
 
+def declare_mesh(module: ir.Operation, axes: str) -> None:
+    """Give the module's one mesh, `@mesh`, these axes: `"data"=4, "model"=2`."""
+    body = module.regions[0].blocks[0]
+    declared = next((each.operation for each in body.operations if each.operation.name == "sdy.mesh"), None)
+    if declared is None:
+        declared = ir.Operation.parse("sdy.mesh @mesh = <[]>")
+        body.append(declared)
+        declared.move_before(body.operations[0].operation)
+    declared.attributes["mesh"] = ir.Attribute.parse(f"#sdy.mesh<[{axes}]>")
+
+
 def producer(value: ir.Value) -> ir.Operation | None:
     """The operation that makes a value; `None` for a block argument."""
     owner = value.owner

@@ -63,7 +63,7 @@ class Naming:
         results = [self.value(result) for result in op.results]
         if (rule := rule_of(op)) is not None:
             self._join_factors((*operands, *results), (*rule.operands, *rule.results))
-        elif op.name in ("sdy.data_flow_edge", "stablehlo.optimization_barrier"):
+        elif op.name in ("sdy.data_flow_edge", "sdy.sharding_constraint", "stablehlo.optimization_barrier"):
             for pair in zip(operands, results, strict=True):
                 self._join_values(pair)
         elif op.name in CONTROL_FLOW:

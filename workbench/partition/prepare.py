@@ -1,23 +1,30 @@
 """From lowered StableHLO to a module ready for edits: everything that no layout changes is done here, once a trace.
 
-    lowered module --> calls inlined --> constants set apart --> what decides nothing dropped --> rules populated --> operations numbered
+    lowered module  ->  calls inlined  ->  the form XLA's partitioner sees  ->  loop invariants captured
+                    ->  constants set apart  ->  what decides nothing dropped  ->  rules populated  ->  operations numbered
 
-The result propagates exactly as the program does, in half the operations.
+The result propagates as the program does in XLA, in half the operations.
 """
 
 from jax.extend.mlir import ir
 
-from workbench.partition.context import main_function, run_passes
+from workbench.partition.capture import capture_invariants
+from workbench.partition.context import declare_mesh, main_function, run_passes
+from workbench.partition.hlo_form import to_hlo_form
 from workbench.partition.inline import inline_calls
 from workbench.partition.operations import CONTROL_FLOW
 from workbench.partition.prune import prune
 
 ID = "wb_id"
 
+
 def prepare(module: ir.Module) -> None:
     """Make the lowered module ready, in place."""
     with module.context, ir.Location.unknown():
+        declare_mesh(module.operation, "")
         inline_calls(module.operation)
+        to_hlo_form(main_function(module.operation))
+        capture_invariants(main_function(module.operation))
         run_passes(module.operation, "sdy-constant-or-scalar-splitter")
         prune(main_function(module.operation))
         run_passes(module.operation, "sdy-add-data-flow-edges,func.func(sdy-populate-op-sharding-rules)")

@@ -10,7 +10,7 @@ from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
 from workbench.mesh import Mesh
-from workbench.partition.context import main_function, run_passes
+from workbench.partition.context import declare_mesh, main_function, run_passes
 from workbench.partition.operations import CONTROL_FLOW
 from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
@@ -43,7 +43,7 @@ def propagate(plan: Plan) -> ir.Operation:
     source = prepared(plan.program).module
     with source.context, ir.Location.unknown():
         module = source.operation.clone()
-        _declare_mesh(module, plan.mesh)
+        declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         main = main_function(module)
         _annotate_arguments(main, plan)
         _annotate_results(main, plan)
@@ -54,14 +54,6 @@ def propagate(plan: Plan) -> ir.Operation:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error)[:200])
             raise PartitionError(f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"]) from error
     return module
-
-
-def _declare_mesh(module: ir.Operation, mesh: Mesh) -> None:
-    axes = ", ".join(f'"{name}"={size}' for name, size in mesh.axes)
-    declaration = ir.Operation.parse(f"sdy.mesh @mesh = <[{axes}]>")
-    body = module.regions[0].blocks[0]
-    body.append(declaration)
-    declaration.move_before(body.operations[0].operation)
 
 
 def sharding_attribute(sharding: Sharding, mesh: Mesh, rank: int) -> ir.Attribute:

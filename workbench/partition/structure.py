@@ -16,7 +16,7 @@ from workbench.partition.operations import CONTROL_FLOW, ELEMENTWISE
 _CHEAP = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"})
 _FUSIBLE = ELEMENTWISE | {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.transpose", "stablehlo.reshape", "stablehlo.slice", "stablehlo.pad"}
 _FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
-_ALIASING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge"})
+_ALIASING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
 
 

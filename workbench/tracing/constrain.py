@@ -5,6 +5,7 @@ derivatives keep their structure, only the jaxprs inside them are rebuilt. Paths
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -49,7 +50,8 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], scope: str
         stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
         params = _rebuilt(eqn.params, _inner_scope(stack, eqn), constraints, mesh)
         bind_params = eqn.primitive.get_bind_params(params)
-        with jax.named_scope(""), eqn.ctx.manager:
+        own = str(eqn.source_info.name_stack)
+        with jax.named_scope(own) if own else nullcontext(), eqn.ctx.manager:
             outputs = eqn.primitive.bind(*map(read, eqn.invars), **bind_params)
         outputs = outputs if eqn.primitive.multiple_results else [outputs]
         path = readable_path(f"jit(step)/{stack}/{eqn.primitive.name}" if stack else f"jit(step)/{eqn.primitive.name}")

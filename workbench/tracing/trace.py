@@ -129,10 +129,15 @@ def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[R
 
     return {
         "initialize": initialize,
-        "feed": lambda _step: tuple(value() if isinstance(value, Synthetic) else np.asarray(value) for value in inputs),
+        "feed": lambda _step: tuple(value() if isinstance(value, Synthetic) else host_array(value) for value in inputs),
         "given_indices": given,
         "given": tuple(leaves[i] for i in given),
     }
+
+
+def host_array(value: Any) -> Any:
+    """An example in NumPy's form; JAX's typed random keys have none and stay as they are."""
+    return value if jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key) else np.asarray(value)
 
 
 class Synthetic:

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 import optax
 
 from workbench.errors import TraceError
 from workbench.program import Program, Reference, Step
 from workbench.tensor import Role
 from workbench.tracing.leaves import named_leaves, spec_of
-from workbench.tracing.trace import Dims, Synthetic, build_program, guarded, random_like, synthetic
+from workbench.tracing.trace import Dims, Synthetic, build_program, guarded, host_array, random_like, synthetic
 
 
 def trace_training(
@@ -103,6 +102,6 @@ def _verified(loss: Callable[..., Any], params: Any, batch: Any, name: str) -> C
 
 def _feed(data: Callable[[int], Any] | None, leaves: list[Any], specs: list[Any]) -> Callable[[int], tuple[Any, ...]]:
     if data is not None:
-        return lambda step: tuple(np.asarray(leaf) for leaf in jax.tree.leaves(data(step)))
+        return lambda step: tuple(host_array(leaf) for leaf in jax.tree.leaves(data(step)))
     examples = [synthetic(spec) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf, spec in zip(leaves, specs, strict=True)]
-    return lambda _step: tuple(each() if isinstance(each, Synthetic) else np.asarray(each) for each in examples)
+    return lambda _step: tuple(each() if isinstance(each, Synthetic) else host_array(each) for each in examples)

@@ -146,8 +146,15 @@ class Board:
             self._paint(self._live)
             if ended:
                 self._handle = None
-                self._now = self._figures()
-                self._show("board")
+                self._learn(self._live.measurement)
+
+    def _learn(self, measured: Measurement | None) -> None:
+        """A run calibrates the devices first: from then on step times are predicted for them."""
+        self._now = self._figures()
+        if measured and measured.hardware:
+            self.session.use_hardware(measured.hardware)
+        else:
+            self._show("board")
 
     def _paint(self, live: Live) -> None:
         self._live, self._painted = live, time.monotonic()

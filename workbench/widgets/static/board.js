@@ -71,7 +71,8 @@ function boardSection(wb) {
     if (wb.held && !wb.chips.has(wb.held.chip.key)) wb.held = null;
     aim(wb);
     keepInside(wb, zones.querySelector(".refusal"));
+    wb.wanted = null;
   }, wb.wanted));
   wb.board = section;
-  return { section, paint: (state, force) => { paint(state, force); wb.wanted = null; } };
+  return { section, paint };
 }

@@ -65,7 +65,7 @@ function keepingFocus(root, parent, draw, wanted = null) {
   if (!place) return;
   const all = [...parent.querySelectorAll("[data-focus]")];
   const found = all.find((e) => e.dataset.focus === place) ?? all.find((e) => e.dataset.focus.split("@")[0] === place.split("@")[0]);
-  found?.focus({ preventScroll: true });
+  (found && !found.disabled ? found : root).focus({ preventScroll: true }); // never to the page: undo by key is heard in the card
 }
 
 // Gestures leave one at a time, each after the one before is answered: a host may merge writes of one trait.

@@ -9,7 +9,7 @@ function themeOf(model, dark) {
 }
 
 function mount(model, el) {
-  const root = h("div", { class: "wb" });
+  const root = h("div", { class: "wb", tabIndex: -1 });
   const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
   const silent = h("div", { class: "note warn", hidden: true }, "Python has not answered for ten seconds: it is busy, or gone.");
   const card = h("div", { class: "card" });

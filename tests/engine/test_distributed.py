@@ -1,0 +1,83 @@
+"""One run over two processes of four devices each, as Open MPI starts them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engine.programs import plan
+from workbench.engine import execute, start_distributed
+from workbench.errors import EngineError
+
+PROGRAM = """
+import json, sys
+from workbench.engine import execute, start_distributed
+start_distributed()
+import jax
+from tests.engine.programs import plan
+measured = execute(plan("batch:data; d_ff:model"), steps=4, check=True)
+whole = execute(plan("batch:model; d_ff:data"), steps=2)
+print(json.dumps({
+    "process": jax.process_index(), "processes": measured.processes, "devices": measured.devices, "losses": measured.losses,
+    "agree": measured.shards_agree and whole.shards_agree, "error": measured.max_error, "others": whole.losses,
+    "compiled": sorted(map(str, measured.compiled.items())),
+}))
+"""
+
+
+def launched(rank, port):
+    """The environment `mpirun -n 2` gives process `rank`; JAX takes the coordinator's port from the job's number."""
+    job = (port - (65535 - 4096 + 1)) * 4096
+    return {
+        **os.environ,
+        "OMPI_MCA_orte_hnp_uri": f"{job}.0;tcp://127.0.0.1:{port}",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_RANK": str(rank),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_NUM_CPU_DEVICES": "4",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+
+
+def free_port():
+    for port in range(65535 - 4096 + 1, 65535):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no free port")
+
+
+def _start(rank, port):
+    command = [sys.executable, "-c", PROGRAM]
+    return subprocess.Popen(command, env=launched(rank, port), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_two_processes_train_as_one_does():
+    port = free_port()
+    with ExitStack() as stack:
+        workers = [stack.enter_context(_start(rank, port)) for rank in range(2)]
+        stack.callback(lambda: [worker.kill() for worker in workers])
+        ends = [(*worker.communicate(timeout=150), worker.returncode) for worker in workers]
+    assert [code for *_, code in ends] == [0, 0], ends[0][1][-3000:]
+    told = [json.loads(out.splitlines()[-1]) for out, *_ in ends]
+    alone = execute(plan("batch:data; d_ff:model"), steps=4)
+    assert [each.pop("process") for each in told] == [0, 1]
+    assert told[0] == told[1]
+    assert (told[0]["processes"], told[0]["devices"], told[0]["agree"]) == (2, 8, True)
+    assert told[0]["error"] < 1e-5
+    np.testing.assert_allclose(told[0]["losses"], alone.losses, rtol=1e-6)
+    np.testing.assert_allclose(told[0]["others"], alone.losses[:2], rtol=1e-5)
+    assert told[0]["compiled"] == sorted(map(str, alone.compiled.items()))
+
+
+def test_without_a_launcher_the_ways_to_start_are_named():
+    with pytest.raises(EngineError, match="The processes could not join") as caught:
+        start_distributed()
+    assert "leave it out to run in one process" in caught.value.ways_out

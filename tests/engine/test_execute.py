@@ -1,0 +1,157 @@
+"""A run in this process: what it measures, and what it says when it cannot."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.engine.programs import LAYOUT, MESH, batch_of, mlp, plan, weights
+from workbench.engine import against_unsharded, calibrate, execute
+from workbench.engine.compiled_step import compile_step
+from workbench.engine.placement import attach, real_shard_shape
+from workbench.errors import EngineError
+from workbench.mesh import Mesh
+from workbench.plan import Plan
+from workbench.tracing import trace
+
+
+def test_a_run_measures_its_steps_and_finds_the_plan_true():
+    events = []
+    measured = execute(plan(), steps=12, on_event=events.append, check=True)
+    assert (measured.devices, measured.processes, len(measured.step_seconds)) == (8, 1, 12)
+    assert measured.losses[-1] < measured.losses[0]
+    assert measured.shards_agree
+    assert len(measured.shards) == len(mlp().arguments) + len(mlp().results)
+    assert measured.max_error < 1e-5
+    assert measured.compiled_peak > 0
+    assert measured.predicted_seconds > 0
+    assert dict(measured.compiled) == plan().report().by_axis_and_kind
+    steps = [each for each in events if each["event"] == "step"]
+    assert [(each["step"], each["of"]) for each in steps] == [(i, 12) for i in range(1, 13)]
+    assert tuple(each["loss"] for each in steps) == measured.losses
+    assert {each["event"] for each in events} == {"progress", "step"}
+    fractions = [each["fraction"] for each in events if each["event"] == "progress"]
+    assert fractions == sorted(fractions)
+
+
+def test_warm_up_neither_counts_nor_trains():
+    assert execute(plan(), steps=3, warmup=1).losses == execute(plan(), steps=3, warmup=4).losses
+
+
+def test_the_arrays_a_user_gave_survive_the_donation_of_their_shards():
+    program = mlp()
+    first = execute(Plan(program, MESH, LAYOUT), steps=3)
+    assert execute(Plan(program, MESH, LAYOUT), steps=3).losses == first.losses
+    for given, expected in zip(program.step.given, weights().values(), strict=True):
+        np.testing.assert_array_equal(given, expected)
+
+
+def test_every_layout_trains_alike():
+    expected = execute(plan(""), steps=4).losses
+    for layout in ("batch:data+model", "d_ff:data+model", "batch:data; d_model:model", "batch:model; d_ff:data; @tanh=[?, data]"):
+        np.testing.assert_allclose(execute(plan(layout), steps=4).losses, expected, rtol=1e-5)
+
+
+def test_state_is_born_in_shards():
+    step = compile_step(plan("batch:data; d_ff:data+model"))
+    assert [real_shard_shape(each) for each in step.arguments(0)[:2]] == [(16, 4), (4, 16)]
+
+
+def test_a_data_function_is_asked_for_the_steps_of_the_run_only():
+    asked = []
+
+    def data(step):
+        asked.append(step)
+        return batch_of(step)
+
+    execute(plan(data=data), steps=3)
+    assert set(asked) == {0, 1, 2}
+
+
+def test_two_states_that_begin_as_one_array_are_donated_apart():
+    from optax import GradientTransformation
+
+    slow = GradientTransformation(
+        init=lambda params: params,  # the average begins as the parameters themselves
+        update=lambda updates, state, params: (
+            jax.tree.map(lambda g: -0.1 * g, updates),
+            jax.tree.map(lambda a, p: 0.9 * a + 0.1 * p, state, params),
+        ),
+    )
+    measured = execute(plan(optimizer=slow), steps=4, check=True)
+    assert measured.losses[-1] < measured.losses[0]
+    assert measured.max_error < 1e-5
+
+
+def test_a_function_that_does_not_train_runs_on_its_examples():
+    program = trace(lambda x, key: {"y": x @ x.T, "noise": jax.random.normal(key, (8, 8))}, jnp.ones((16, 8)), jax.random.key(3))
+    measured = execute(Plan(program, MESH, f"{program.arguments[0].dims[0]}:data"), steps=2, check=True)
+    assert measured.losses == ()
+    assert measured.shards_agree
+    assert measured.max_error < 1e-6
+
+
+def test_the_check_finds_a_sharded_step_that_computes_something_else(monkeypatch):
+    true_state = against_unsharded.host_value
+    monkeypatch.setattr(against_unsharded, "host_value", lambda array: true_state(array) * (1.5 if array.dtype == jnp.float32 else 1))
+    assert execute(plan(), steps=1, check=True).max_error > 0.1
+
+
+def test_the_check_is_left_out_aloud_where_one_device_cannot_hold_the_step(monkeypatch):
+    monkeypatch.setattr(against_unsharded, "_free_bytes", lambda _: 1000)
+    events = []
+    assert execute(plan(), steps=1, on_event=events.append, check=True).max_error is None
+    (said,) = [each["stage"] for each in events if each.get("stage", "").startswith("not checked")]
+    assert said.endswith("on one device, which has 1000 B free")
+
+
+def test_a_mesh_larger_than_the_devices_is_explained():
+    with pytest.raises(EngineError) as caught:
+        execute(plan(mesh="data:16 model:2"))
+    assert str(caught.value) == (
+        "The mesh data:16 model:2 cannot be run here: data 16 x model 2 = 32 devices, and 8 cpu devices are attached. "
+        "Planning needs none of them.\n"
+        "  Ways out: make `data` 4 · imitate them with XLA_FLAGS=--xla_force_host_platform_device_count=32 · "
+        "run on a machine or a cluster with 32 devices."
+    )
+
+
+def test_a_smaller_mesh_uses_the_first_devices():
+    assert [device.id for device in attach(Mesh("x:3")).devices.flat] == [0, 1, 2]
+
+
+def test_a_batch_of_another_shape_is_named():
+    with pytest.raises(EngineError) as caught:
+        execute(plan(data=lambda step: batch_of(step, batch=16 if step < 2 else 8)), steps=4)
+    assert caught.value.message == "The batch of step 2 has float32[8, 16] for `batch/x: float32[batch=16, d_model=16]`."
+
+
+def test_a_user_function_that_raises_is_named_with_its_line():
+    def data(step):
+        if step == 1:
+            raise FileNotFoundError("no shard 1")
+        return batch_of(step)
+
+    with pytest.raises(
+        EngineError, match=r"^The run of mlp stopped while running in `data` \(test_execute.py:\d+\): FileNotFoundError: no shard 1"
+    ):
+        execute(plan(data=data), steps=3)
+
+
+def test_a_run_of_no_steps_is_refused():
+    with pytest.raises(EngineError, match="measures nothing"):
+        execute(plan(), steps=0)
+
+
+def test_the_devices_are_calibrated_together():
+    hardware = calibrate(tuple(jax.devices()))
+    assert hardware.name == "cpu x 8, as measured"
+    assert 1e8 < hardware.flops_per_second < 1e13
+    assert 1e7 < hardware.memory_bandwidth < 1e12
+    assert 0 < hardware.latency < 1
+    assert hardware.memory > 1 << 20
+
+
+def test_one_device_alone_has_no_links_to_wait_for():
+    hardware = calibrate(tuple(jax.devices()[:1]))
+    assert (hardware.latency, hardware.link_bandwidth) == (0, float("inf"))

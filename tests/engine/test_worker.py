@@ -1,0 +1,151 @@
+"""The worker process: events, endings, and deaths told in the user's terms. Every death here is a real one."""
+
+import os
+import resource
+import signal
+import time
+
+import jax.numpy as jnp
+import pytest
+
+from tests.engine.programs import batch_of, loss, plan
+from workbench.engine import run_plan, start_run
+from workbench.errors import EngineError
+from workbench.measurement import Measurement
+
+
+def dies_in_step(step, how):
+    """A plan whose data function does `how` when it is asked for that step."""
+
+    def data(i):
+        if i == step:
+            how()
+        return batch_of(i)
+
+    return plan(data=data)
+
+
+def run(of, **options):
+    """The events of a run, and the error it ends with."""
+    events = []
+    with pytest.raises(EngineError) as caught:
+        run_plan(of, on_progress=events.append, **options)
+    assert events[-1] == {"event": "error", "message": str(caught.value)}
+    assert "Traceback" not in str(caught.value)
+    return events, caught.value
+
+
+def test_a_run_tells_its_stages_and_steps_and_then_its_measurement(capfd):
+    def talkative(params, batch):
+        print("tracing", '{"event": "error"}')
+        return loss(params, batch)
+
+    events = []
+    measured = run_plan(plan(loss=talkative), steps=3, on_progress=events.append, check=True, time_limit=300)
+    assert isinstance(measured, Measurement)
+    assert measured.devices == 8
+    assert measured.shards_agree
+    assert measured.max_error < 1e-5
+    assert [each["event"] for each in events][-4:] == ["step", "step", "step", "done"]
+    assert events[-1] == {"event": "done", "measurement": measured}
+    assert "tracing" in capfd.readouterr().out
+
+
+def test_a_mesh_of_more_devices_than_this_process_has_is_imitated_there():
+    assert run_plan(plan(mesh="data:4 model:4"), steps=1).devices == 16
+
+
+def test_a_mesh_that_cannot_be_imitated_is_explained():
+    _, error = run(plan(mesh="data:16 model:16"))
+    assert "data 16 x model 16 = 256 devices, and 64 cpu devices are attached" in error.message
+
+
+def test_a_user_function_that_raises_is_a_message_with_its_line():
+    def fail():
+        raise ValueError("bad record 7")
+
+    events, error = run(dies_in_step(1, fail), steps=3)
+    assert error.message.startswith("The run of mlp stopped while running in `fail` (test_worker.py:")
+    assert error.message.endswith("ValueError: bad record 7")
+    assert any(each.get("stage") == "running" for each in events)
+
+
+def test_a_killed_worker_is_taken_for_what_linux_does_without_memory():
+    _, error = run(dies_in_step(1, lambda: os.kill(os.getpid(), signal.SIGKILL)), steps=3)
+    assert error.message.startswith("The system killed the run of mlp while running, as Linux does when memory runs out")
+    assert "make the batch smaller" in error.ways_out
+
+
+def test_a_segmentation_fault_is_told_with_its_stage():
+    def crash():
+        import faulthandler
+
+        faulthandler._sigsegv()
+
+    _, error = run(dies_in_step(0, crash), steps=3)
+    assert error.message.startswith("The worker process of mlp died while compiling, by SIGSEGV")
+
+
+def test_a_function_that_leaves_the_process_is_told():
+    _, error = run(dies_in_step(1, lambda: os._exit(3)), steps=3)
+    assert error.message.startswith("The worker process of mlp died while running, with exit code 3")
+
+
+def test_running_out_of_memory_is_told_with_what_the_arguments_need():
+    def hungry(params, batch):
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        wide = jnp.broadcast_to(batch["x"][:, :, None, None], (16, 16, 8192, 8192))  # 64 GiB
+        return loss(params, batch) + jnp.sort(wide, axis=-1)[..., 0].sum()
+
+    _, error = run(plan("", loss=hungry), steps=1)
+    assert error.message.startswith("Out of memory while ")
+    assert "The arguments alone are 14.0 KiB on each of 8 devices." in error.message
+    assert "run on devices with more memory" in error.ways_out
+
+
+def test_cancelling_ends_a_run_even_while_it_compiles():
+    def slow_to_trace(params, batch):
+        if os.environ.get("JAX_NUM_CPU_DEVICES"):  # in the worker, not here
+            time.sleep(600)
+        return loss(params, batch)
+
+    events = []
+    handle = start_run(plan(loss=slow_to_trace), on_event=events.append)
+    while not any(each.get("stage") == "compiling" for each in events):
+        time.sleep(0.05)
+    start = time.monotonic()
+    handle.cancel()
+    with pytest.raises(EngineError, match="was cancelled"):
+        handle.wait()
+    assert time.monotonic() - start < 5
+    assert events[-1] == {"event": "cancelled"}
+    handle.cancel()  # a second time, nothing happens
+    assert events[-1] == {"event": "cancelled"}
+
+
+def test_a_time_limit_ends_a_run_and_says_where_it_was():
+    _, error = run(dies_in_step(1, lambda: time.sleep(600)), steps=3, time_limit=8)
+    assert error.message == "The run of mlp passed its time limit of 8.00 s while running."
+    assert "give it a longer time limit" in error.ways_out
+
+
+def test_functions_that_cannot_travel_are_refused_before_anything_starts():
+    import threading
+
+    lock = threading.Lock()
+
+    def data(step):
+        with lock:
+            return batch_of(step)
+
+    with pytest.raises(EngineError, match="mlp cannot be sent to a worker process: TypeError: cannot pickle"):
+        run_plan(plan(data=data))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_listener_that_raises_ends_the_run_instead_of_hanging_it():
+    def listener(_):
+        raise KeyError("widget gone")
+
+    with pytest.raises(EngineError, match="the function that listens to its events raised"):
+        start_run(plan(), steps=1000, on_event=listener).wait()

@@ -1,0 +1,93 @@
+"""The program in the form XLA's partitioner sees it: StableHLO after a round trip through HLO, as far as it decides propagation.
+
+Shardy's answer depends on the order of operations where wishes tie, and on what is a reshape. Two things differ after XLA's round trip:
+
+- HLO broadcasts only into new dimensions: one that inserts dimensions of size 1 is a reshape there, and one that stretches
+  dimensions of size 1 is a reshape and a broadcast;
+- a computation's operations stand in post-order from its root.
+"""
+
+import math
+from collections.abc import Iterator
+
+from jax.extend.mlir import ir
+
+from workbench.partition.context import producer
+from workbench.partition.inline import CALLER
+from workbench.partition.operations import CONTROL_FLOW
+
+
+def to_hlo_form(main: ir.Operation) -> None:
+    """Rewrite main and its loops, in place."""
+    for region in main.regions:
+        for block in region.blocks:
+            for each in list(block.operations):
+                op = each.operation
+                if op.name in CONTROL_FLOW:
+                    to_hlo_form(op)
+                elif op.name == "stablehlo.broadcast_in_dim":
+                    _split_broadcast(op)
+            _into_post_order(block)
+
+
+def _split_broadcast(op: ir.Operation) -> None:
+    source, result = ir.RankedTensorType(op.operands[0].type), ir.RankedTensorType(op.results[0].type)
+    if not source.rank or source == result:
+        return
+    dims = list(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))
+    kept = [i for i, dim in enumerate(dims) if source.shape[i] != 1 or result.shape[dim] == 1]
+    if math.prod(source.shape) == math.prod(result.shape):
+        value = _create("stablehlo.reshape", op.operands[0], result, {}, op)
+    elif len(kept) < len(dims):
+        squeezed = ir.RankedTensorType.get([source.shape[i] for i in kept], source.element_type)
+        inner = _create("stablehlo.reshape", op.operands[0], squeezed, {}, op)
+        places = ir.DenseI64ArrayAttr.get([dims[i] for i in kept])
+        value = _create("stablehlo.broadcast_in_dim", inner, result, {"broadcast_dimensions": places}, op)
+    else:
+        return
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def _create(name: str, operand: ir.Value, result: ir.Type, attributes: dict[str, ir.Attribute], old: ir.Operation) -> ir.Value:
+    if CALLER in old.attributes:
+        attributes = {**attributes, CALLER: old.attributes[CALLER]}
+    return ir.Operation.create(name, [result], [operand], attributes, loc=old.location, ip=ir.InsertionPoint(old)).result
+
+
+def _into_post_order(block: ir.Block) -> None:
+    """Every operation right after what it reads, first operand first; what nothing reads, behind the rest."""
+    ops = [each.operation for each in block.operations]
+    inside, root = set(ops), ops[-1]
+    order: dict[ir.Operation, None] = {}
+    for start in (root, *ops[:-1]):
+        _visit(start, inside, order)
+    for op in order:
+        if op != root:
+            op.move_before(root)
+
+
+def _visit(start: ir.Operation, inside: set[ir.Operation], order: dict[ir.Operation, None]) -> None:
+    """Depth first without recursion: an unrolled model is thousands of operations deep."""
+    entered = {start}
+    stack = [(start, _read_by(start, inside))]
+    while stack:
+        op, reads = stack[-1]
+        step = next((each for each in reads if each not in order and each not in entered), None)
+        if step is None:
+            stack.pop()
+            order.setdefault(op)
+        else:
+            entered.add(step)
+            stack.append((step, _read_by(step, inside)))
+
+
+def _read_by(op: ir.Operation, inside: set[ir.Operation]) -> Iterator[ir.Operation]:
+    """The operations of the block whose results `op` reads, in its loops and branches too."""
+    for operand in op.operands:
+        if (source := producer(operand)) is not None and source in inside:
+            yield source
+    for region in op.regions:
+        for block in region.blocks:
+            for each in block.operations:
+                yield from _read_by(each.operation, inside)
