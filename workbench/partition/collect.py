@@ -3,7 +3,7 @@
 import functools
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend.mlir import ir
@@ -11,6 +11,7 @@ from jax.extend.mlir.dialects import sdy
 
 from workbench.mesh import Mesh
 from workbench.partition.context import main_function, producer
+from workbench.partition.factors import rule_of
 from workbench.partition.operations import CONTROL_FLOW
 from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
@@ -164,10 +165,12 @@ class _Collector:
                 continue
             reshard = self._reshard(op, before, region)
             key = (op.operands[0], op.name, op.attributes["out_sharding"], region)
-            if (first := self._first.setdefault(key, reshard)) is reshard:
-                self._reshards.append(reshard)
-            else:
+            if (first := self._first.setdefault(key, reshard)) is not reshard:
                 first.last_use = max(first.last_use, reshard.last_use)
+            elif reshard.kind == "all-reduce":
+                self._reshards += (replace(reshard, axes=axes) for axes in self._reduced_together(op, reshard.axes))
+            else:
+                self._reshards.append(reshard)
 
     def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
         kind, axes_attribute = _KINDS[op.name]
@@ -182,6 +185,20 @@ class _Collector:
         uses = list(source.uses)
         last = max((self._position(use.owner) for use in op.results[0].uses), default=before)
         return Reshard(kind, axes, local, payload, before, region, self._producer(source), len(uses) == 1, max(last, before))
+
+    def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
+        source = producer(op.operands[0])
+        rule = rule_of(source) if source is not None else None
+        if rule is None or len(axes) < 2:
+            return [axes]
+        groups: dict[tuple[str, ...], None] = {}
+        for operand, mapping in zip(source.operands, rule.operands, strict=True):
+            for dim, factors in zip(self._dims_of(operand), mapping, strict=True):
+                summed = tuple(axis for axis in dim if axis in axes)
+                if summed and set(factors) & set(rule.reduction):
+                    groups[summed] = None
+        return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
 
     def _position(self, op: Any) -> int:
         attributes = op.operation.attributes

@@ -1,7 +1,9 @@
 """The program in the form XLA's partitioner sees it: StableHLO after a round trip through HLO, as far as it decides propagation.
 
-Shardy's answer depends on the order of operations where wishes tie, and on what is a reshape. Two things differ after XLA's round trip:
+Shardy's answer depends on the order of operations where wishes tie, and on what is a reshape. Three things differ after XLA's round trip:
 
+- there is no CHLO, and Shardy has no rules for it: an elementwise CHLO operation becomes a StableHLO one of the same rule, a top-k the
+  custom call that XLA makes of it (what they compute does not matter here; `KIND` remembers what they were);
 - HLO broadcasts only into new dimensions: one that inserts dimensions of size 1 is a reshape there, and one that stretches
   dimensions of size 1 is a reshape and a broadcast;
 - a computation's operations stand in post-order from its root.
@@ -16,6 +18,8 @@ from workbench.partition.context import producer
 from workbench.partition.inline import CALLER
 from workbench.partition.operations import CONTROL_FLOW
 
+KIND = "wb_kind"
+
 
 def to_hlo_form(main: ir.Operation) -> None:
     """Rewrite main and its loops, in place."""
@@ -27,6 +31,8 @@ def to_hlo_form(main: ir.Operation) -> None:
                     to_hlo_form(op)
                 elif op.name == "stablehlo.broadcast_in_dim":
                     _split_broadcast(op)
+                elif op.name.startswith("chlo."):
+                    _replace_chlo(op)
             _into_post_order(block)
 
 
@@ -46,6 +52,24 @@ def _split_broadcast(op: ir.Operation) -> None:
     else:
         return
     op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def _replace_chlo(op: ir.Operation) -> None:
+    attributes = {KIND: ir.StringAttr.get(op.name.removeprefix("chlo."))}
+    if CALLER in op.attributes:
+        attributes[CALLER] = op.attributes[CALLER]
+    if op.name == "chlo.top_k":
+        name, attributes["call_target_name"] = "stablehlo.custom_call", ir.StringAttr.get("mhlo.topk")
+    elif all(operand.type == op.results[0].type for operand in op.operands):
+        name = "stablehlo.exponential" if len(op.operands) == 1 else "stablehlo.multiply"
+    else:
+        return
+    types = [result.type for result in op.results]
+    operands = list(op.operands)[:2]  # a function of more arguments (a polynomial's, a polygamma's) is as elementwise in two
+    new = ir.Operation.create(name, types, operands, attributes, loc=op.location, ip=ir.InsertionPoint(op))
+    for old, result in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(result)
     op.erase()
 
 

@@ -10,4 +10,4 @@ ELEMENTWISE = frozenset(
         "is_finite log log_plus_one logistic maximum minimum multiply negate not or popcnt power real remainder round_nearest_afz "
         "round_nearest_even rsqrt select shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
     ).split()
-) | frozenset(f"chlo.{name}" for name in "acos acosh asin asinh atan atanh bessel_i1e cosh erf erf_inv erfc lgamma digamma sinh square tan".split())
+)

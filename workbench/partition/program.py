@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.partition.context import main_function, module_bytes, parse_module
+from workbench.partition.hlo_form import KIND
 from workbench.partition.inline import CALLER
 from workbench.partition.location import readable_path, scope_of, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
@@ -86,7 +87,7 @@ def _operation(op: ir.Operation, naming: Naming) -> Operation:
     caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
     location = op.location
     path = readable_path("/".join(word for word in (caller, scope_of(location)) if word))
-    kind = op.name.partition(".")[2]
+    kind = ir.StringAttr(op.attributes[KIND]).value if KIND in op.attributes else op.name.partition(".")[2]
     if not len(op.results) or not isinstance(op.results[0].type, ir.RankedTensorType):
         return Operation(path, kind, (), "", (), source_of(location))
     value = naming.value(op.results[0])
