@@ -40,15 +40,21 @@ def main_function(module: ir.Operation) -> ir.Operation:
     raise LookupError("the module has no main function")
 
 
-def declare_mesh(module: ir.Operation, axes: str) -> None:
-    """Give the module's one mesh, `@mesh`, these axes: `"data"=4, "model"=2`."""
+def declared_mesh(module: ir.Operation) -> ir.Operation:
+    """The declaration of the module's one mesh, `@mesh`; new and without axes if there is none."""
     body = module.regions[0].blocks[0]
-    declared = next((each.operation for each in body.operations if each.operation.name == "sdy.mesh"), None)
-    if declared is None:
-        declared = ir.Operation.parse("sdy.mesh @mesh = <[]>")
-        body.append(declared)
-        declared.move_before(body.operations[0].operation)
-    declared.attributes["mesh"] = ir.Attribute.parse(f"#sdy.mesh<[{axes}]>")
+    for each in body.operations:
+        if each.operation.name == "sdy.mesh":
+            return each.operation
+    declaration = ir.Operation.parse("sdy.mesh @mesh = <[]>")
+    body.append(declaration)
+    declaration.move_before(body.operations[0].operation)
+    return declaration
+
+
+def declare_mesh(module: ir.Operation, axes: str) -> None:
+    """Give the module's one mesh these axes: `"data"=4, "model"=2`."""
+    declared_mesh(module).attributes["mesh"] = ir.Attribute.parse(f"#sdy.mesh<[{axes}]>")
 
 
 def producer(value: ir.Value) -> ir.Operation | None:

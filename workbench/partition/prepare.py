@@ -9,10 +9,11 @@ The result propagates as the program does in XLA, in half the operations.
 from jax.extend.mlir import ir
 
 from workbench.partition.capture import capture_invariants
-from workbench.partition.context import declare_mesh, main_function, run_passes
+from workbench.partition.context import main_function, run_passes
 from workbench.partition.hlo_form import to_hlo_form
 from workbench.partition.inline import inline_calls
 from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.own_meshes import merge_meshes
 from workbench.partition.prune import prune
 
 ID = "wb_id"
@@ -21,7 +22,7 @@ ID = "wb_id"
 def prepare(module: ir.Module) -> None:
     """Make the lowered module ready, in place."""
     with module.context, ir.Location.unknown():
-        declare_mesh(module.operation, "")
+        merge_meshes(module.operation)
         inline_calls(module.operation)
         to_hlo_form(main_function(module.operation))
         capture_invariants(main_function(module.operation))

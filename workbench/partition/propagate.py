@@ -12,6 +12,7 @@ from workbench.errors import PartitionError
 from workbench.mesh import Mesh
 from workbench.partition.context import declare_mesh, main_function, run_passes
 from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.own_meshes import verify_own_axes
 from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
 from workbench.paths import matches
@@ -42,6 +43,8 @@ def propagate(plan: Plan) -> ir.Operation:
     """The plan's module with a sharding on every value and explicit collectives. Raises `PartitionError` with Shardy's words."""
     source = prepared(plan.program).module
     with source.context, ir.Location.unknown():
+        is_manual = any(operation.kind == "manual_computation" for operation in plan.program.operations)
+        verify_own_axes(source.operation, plan.mesh, is_manual=is_manual)
         module = source.operation.clone()
         declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         main = main_function(module)
