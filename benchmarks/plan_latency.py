@@ -57,7 +57,9 @@ def compile_seconds(program: Program) -> float:
     results = tuple(shardings[carried[i]] if i in carried else None for i in range(len(program.results)))
     specs = [jax.ShapeDtypeStruct(tensor.shape, tensor.dtype) for tensor in program.arguments]
     start = time.perf_counter()
-    step = jax.jit(program.step.call, in_shardings=shardings, out_shardings=results, donate_argnums=tuple(carried.values()), keep_unused=True)
+    step = jax.jit(
+        program.step.call, in_shardings=shardings, out_shardings=results, donate_argnums=tuple(carried.values()), keep_unused=True
+    )
     step.lower(*specs).compile()
     return time.perf_counter() - start
 

@@ -9,9 +9,9 @@ from workbench.cost.memory import Lifetimes, lifetimes_of, memory
 from workbench.cost.step_time import step_time
 from workbench.diagnose import diagnose
 from workbench.hardware import Hardware
-from workbench.partition import Partitioned, collectives, local_shape, partition, structure_of
+from workbench.partition import Dims, Partitioned, collectives, local_shape, partition, structure_of
 from workbench.plan import Plan
-from workbench.program import Program
+from workbench.program import Operation, Program
 from workbench.report import Flops, Placement, Report, Value
 from workbench.sharding import Sharding
 from workbench.tensor import itemsize
@@ -78,15 +78,24 @@ def _traffic(partitioned: Partitioned, local_bytes: list[int]) -> int:
 def _values(plan: Plan, partitioned: Partitioned) -> tuple[Value, ...]:
     """The intermediate values, alike ones together, in order of appearance."""
     structure = partitioned.structure
-    counts: Counter[tuple[object, ...]] = Counter()
-    for index, op in enumerate(structure.ops):
-        if not op.results or (dims := partitioned.dims[op.results[0]]) is None:
-            continue
-        operation = plan.program.operations[index]
-        if operation.kind in ("constant", "data_flow_edge", "return"):
-            continue
-        counts[(operation, dims)] += structure.regions[op.region].times
+    counts: Counter[tuple[Operation, Dims]] = Counter()
+    for operation, op in zip(plan.program.operations, structure.ops, strict=True):
+        if op.results and operation.kind not in _NO_VALUES and (dims := partitioned.dims[op.results[0]]) is not None:
+            counts[operation, dims] += structure.regions[op.region].times
     return tuple(
-        Value(each.path, each.kind, each.dtype, each.shape, each.dims, Sharding(dims), local_shape(each.shape, dims, plan.mesh), count, each.source)
-        for (each, dims), count in counts.items()  # type: ignore[misc, attr-defined, arg-type]
+        Value(
+            each.path,
+            each.kind,
+            each.dtype,
+            each.shape,
+            each.dims,
+            Sharding(dims),
+            local_shape(each.shape, dims, plan.mesh),
+            count,
+            each.source,
+        )
+        for (each, dims), count in counts.items()
     )
+
+
+_NO_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "return")  # what stands for other values or for none

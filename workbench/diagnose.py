@@ -10,17 +10,18 @@ from workbench.units import format_bytes
 
 def diagnose(report: Report, partitioned: Partitioned) -> Report:
     """The report with its diagnostics."""
-    found = (*_duplicated_work(report), *_unused_axes(report), *_unknown_loops(report, partitioned))
+    found = (*_duplicated_work(report), *_unused_axes(report), *_unknown_loops(report, partitioned), *_manual_regions(report))
     return replace(report, diagnostics=found)
 
 
 def _unused_axes(report: Report) -> list[Diagnostic]:
     used = {axis for placement in report.arguments for axis in placement.sharding.axes}
+    peak = format_bytes(report.memory.peak)
     return [
         Diagnostic(
             "unused axis",
             name,
-            f"Mesh axis `{name}` ({size}) splits no argument: its {size} groups of devices hold the same {format_bytes(report.memory.peak)}.",
+            f"Mesh axis `{name}` ({size}) splits no argument: its {size} groups of devices hold the same {peak}.",
             _suggestions(report, name),
         )
         for name, size in report.mesh.axes
@@ -51,6 +52,14 @@ def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]
         )
         for index, op in enumerate(partitioned.structure.ops)
         if not op.trips_known
+    ]
+
+
+def _manual_regions(report: Report) -> list[Diagnostic]:
+    return [
+        Diagnostic("shard_map", each.path, "What it sends by itself is not counted; what brings values in and out is.")
+        for each in report.plan.program.operations
+        if each.kind == "manual_computation"
     ]
 
 

@@ -64,7 +64,9 @@ def _pointless_patterns(program: Program, layout: Layout) -> Iterator[LayoutErro
             if len(sharding.dims) != len(tensor.dims):
                 yield _wrong_rank(f"`{tensor}`", len(tensor.dims), sharding)
             elif None in sharding.dims:
-                yield LayoutError(f"The override {pattern}={sharding} leaves a dimension open.", ["`-` keeps a dimension of an argument whole"])
+                yield LayoutError(
+                    f"The override {pattern}={sharding} leaves a dimension open.", ["`-` keeps a dimension of an argument whole"]
+                )
     for pattern, sharding in layout.constraints:
         values = [each for each in program.operations if matches(pattern, each.path)]
         if not values:
@@ -74,7 +76,9 @@ def _pointless_patterns(program: Program, layout: Layout) -> Iterator[LayoutErro
 
 
 def _wrong_rank(subject: str, rank: int, sharding: Sharding) -> LayoutError:
-    return LayoutError(f"{subject} has {rank} dimensions; {sharding} places {len(sharding.dims)}.", ["write one entry a dimension, `-` for whole"])
+    return LayoutError(
+        f"{subject} has {rank} dimensions; {sharding} places {len(sharding.dims)}.", ["write one entry a dimension, `-` for whole"]
+    )
 
 
 def _tensor_illegalities(tensor: Tensor, spec: tuple[tuple[str, ...] | None, ...], mesh: Mesh) -> Iterator[LayoutError]:
@@ -83,7 +87,8 @@ def _tensor_illegalities(tensor: Tensor, spec: tuple[tuple[str, ...] | None, ...
         for axis in axes or ():
             if axis in owner:
                 yield LayoutError(
-                    f"`{tensor}` would have both `{owner[axis]}` and `{dim}` on mesh axis `{axis}`; an axis splits one dimension of a tensor.",
+                    f"`{tensor}` would have both `{owner[axis]}` and `{dim}` on mesh axis `{axis}`; "
+                    "an axis splits one dimension of a tensor.",
                     [f"put `{dim}` on another axis", f"override `{tensor.path}`", f"leave `{dim}` whole"],
                 )
             owner[axis] = dim

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from workbench.mesh import Mesh
 from workbench.sharding import Sharding
@@ -38,7 +38,8 @@ class Placement:
         return int(count * itemsize(self.tensor.dtype))
 
 
-class Value(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Value:
     """Intermediate values that are alike: same scope, operation, shape and sharding; `count` of them are computed a step."""
 
     path: str
@@ -52,7 +53,8 @@ class Value(NamedTuple):
     source: str
 
 
-class Collective(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Collective:
     """One communication of the step.
 
     - `payload`: bytes of the larger of operand and result on one device, for one execution;

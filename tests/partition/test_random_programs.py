@@ -120,7 +120,9 @@ def test_a_report_holds_no_impossible_number(plan):
     report = plan.report()
     assert report.memory.peak >= sum(placement.local_bytes for placement in report.arguments)
     assert report.flops.unique <= report.flops.per_device * plan.mesh.size  # padding and duplication only add
-    assert all(each.payload > 0 and 0 < each.sent <= 2 * each.payload and set(each.axes) <= set(plan.mesh.names) for each in report.collectives)
+    assert all(
+        each.payload > 0 and 0 < each.sent <= 2 * each.payload and set(each.axes) <= set(plan.mesh.names) for each in report.collectives
+    )
     assert report.plan is plan
 
 

@@ -83,4 +83,8 @@ def test_a_foreign_model_is_traced_named_and_planned(name):
     report = Plan(program, "data:4 model:2", layout).report()
     assert report.flops.duplication == pytest.approx(1, abs=0.1)
     assert any(each.axes == ("model",) for each in report.collectives)
-    assert 0 < report.memory.by_role[Role.PARAMETER] < sum(4 * tensor.elements for tensor in program.arguments if tensor.role is Role.PARAMETER)
+    assert (
+        0
+        < report.memory.by_role[Role.PARAMETER]
+        < sum(4 * tensor.elements for tensor in program.arguments if tensor.role is Role.PARAMETER)
+    )

@@ -41,7 +41,11 @@ def memory(program: Program, partitioned: Partitioned, lifetimes: Lifetimes, loc
 def _peak(partitioned: Partitioned, lifetimes: Lifetimes, local_bytes: Sequence[int]) -> np.ndarray:
     """Bytes by role at the worst moment of main, arguments aside; inner regions first, each added at its loop's place."""
     structure = partitioned.structure
-    freed = {each.source: each.before for each in partitioned.reshards if each.frees_source and each.source is not None and each.kind != "all-reduce"}
+    freed = {
+        each.source: each.before
+        for each in partitioned.reshards
+        if each.frees_source and each.source is not None and each.kind != "all-reduce"
+    }
     buffers: dict[int, list[_Span]] = {}
     for each in partitioned.reshards:
         if each.kind != "all-reduce":
@@ -67,11 +71,9 @@ def _region_peak(
     start, stop = lifetimes.extents[region]
     changes = np.zeros((len(_ROLES), stop - start + 2), dtype=np.int64)
     values = structure.values
-    for value, first, last, role in lifetimes.regions[region]:
+    for value, first, latest, role in lifetimes.regions[region]:
         count = local_bytes[value]
-        born = values[value].born
-        if born in freed:
-            last = min(last, freed[born])
+        last = min(latest, freed.get(values[value].born, latest))
         changes[role, first - start] += count
         changes[role, last - start + 1] -= count
     for first, last, count, role in buffers:

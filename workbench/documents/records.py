@@ -1,5 +1,6 @@
 """Reports and measurements as plain JSON values, for `--json` and for scripts that read it. Bytes and seconds, unrounded."""
 
+from dataclasses import asdict
 from typing import Any
 
 from workbench.measurement import Measurement
@@ -33,7 +34,7 @@ def report_record(report: Report) -> dict[str, Any]:
         },
         "arguments": [_placement_record(each) for each in report.arguments],
         "results": [_placement_record(each) for each in report.results],
-        "collectives": [{**each._asdict(), "axes": list(each.axes)} for each in report.collectives],
+        "collectives": [{**asdict(each), "axes": list(each.axes)} for each in report.collectives],
         "diagnostics": [
             {"kind": each.kind, "subject": each.subject, "message": each.message, "edits": [str(edit) for edit in each.edits]}
             for each in report.diagnostics

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from workbench.program import Program
-from workbench.tracing.trace import trace
+from workbench.tracing import trace
 
 LAYOUTS = (
     ("all:8", ""),

@@ -1,5 +1,6 @@
 """Shardy, the partitioner JAX uses, run in this process. The only room that touches MLIR."""
 
+from workbench.partition.collect import Dims as Dims
 from workbench.partition.collect import Partitioned as Partitioned
 from workbench.partition.collect import collectives as collectives
 from workbench.partition.collect import local_shape as local_shape

@@ -38,4 +38,6 @@ def _open_constraint(value: ir.Value, before: ir.Operation) -> ir.Value:
     # The mesh is declared when a plan is known (`propagate`); an inline empty mesh here makes Shardy's passes crash.
     sharding = ir.Attribute.parse(f"#sdy.sharding<@mesh, [{dims}]>")
     place = ir.InsertionPoint(before)
-    return ir.Operation.create("sdy.sharding_constraint", [value.type], [value], {"sharding": sharding}, loc=before.location, ip=place).result
+    return ir.Operation.create(
+        "sdy.sharding_constraint", [value.type], [value], {"sharding": sharding}, loc=before.location, ip=place
+    ).result

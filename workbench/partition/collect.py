@@ -148,7 +148,9 @@ class _Collector:
             for value in self._structure.regions[number + offset].values:
                 record = self._structure.values[value]
                 if record.born < 0:
-                    self._dims[value] = shardings[record.result] if shardings and op.name == "stablehlo.while" else ((),) * len(record.shape)
+                    self._dims[value] = (
+                        shardings[record.result] if shardings and op.name == "stablehlo.while" else ((),) * len(record.shape)
+                    )
             for block in region.blocks:
                 self._block(block, number + offset)
 
@@ -189,8 +191,7 @@ class _Collector:
     def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
         source = producer(op.operands[0])
-        rule = rule_of(source) if source is not None else None
-        if rule is None or len(axes) < 2:
+        if source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
             return [axes]
         groups: dict[tuple[str, ...], None] = {}
         for operand, mapping in zip(source.operands, rule.operands, strict=True):
@@ -252,12 +253,16 @@ def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ..
     """`ceil(size / parts)` in each dimension."""
     if not any(dims):
         return shape
-    return tuple(-(-size // math.prod(axis_size(axis, mesh) for axis in axes)) if axes else size for size, axes in zip(shape, dims, strict=True))
+    return tuple(
+        -(-size // math.prod(axis_size(axis, mesh) for axis in axes)) if axes else size for size, axes in zip(shape, dims, strict=True)
+    )
 
 
 @functools.cache
 def _element_bytes(mlir_type: str) -> float:
-    return itemsize({"i1": "bool"}.get(mlir_type, mlir_type.replace("complex<f", "complex").replace(">", "0") if "complex" in mlir_type else mlir_type))
+    return itemsize(
+        {"i1": "bool"}.get(mlir_type, mlir_type.replace("complex<f", "complex").replace(">", "0") if "complex" in mlir_type else mlir_type)
+    )
 
 
 def _parse(attribute: ir.Attribute) -> tuple[Dims, ...]:

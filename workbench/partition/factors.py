@@ -49,5 +49,6 @@ def parse_rule(text: str) -> Rule:
 
 def _tensors(side: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
     return tuple(
-        tuple(tuple(_FACTOR.findall(dim)) for dim in tensor.split(",")) if tensor.strip() else () for tensor in re.findall(r"\[([^\]]*)\]", side)
+        tuple(tuple(_FACTOR.findall(dim)) for dim in tensor.split(",")) if tensor.strip() else ()
+        for tensor in re.findall(r"\[([^\]]*)\]", side)
     )

@@ -9,10 +9,14 @@ import jax
 from jax.extend.mlir import ir
 
 # What JAX's own machinery adds to a name stack, as opposed to the user's named scopes.
-_MACHINERY = re.compile(r"while|body|cond|closed_call|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*")
+_MACHINERY = re.compile(
+    r"while|body|cond|closed_call|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
+)
 _TRANSFORM = re.compile(r"(?P<name>jit|pjit|jvp|vmap|transpose|remat|checkpoint|custom_jvp|custom_vjp)\((?P<inner>.*)\)")
 _WORKBENCH = Path(__file__).resolve().parent.parent
-_LIBRARIES = tuple(str(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(jax.__file__).parent, _WORKBENCH))
+_LIBRARIES = tuple(
+    str(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(jax.__file__).parent, _WORKBENCH)
+)
 _ZOO = str(_WORKBENCH / "models")  # the zoo's models are user code
 
 

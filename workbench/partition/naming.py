@@ -1,8 +1,8 @@
 """Names for every dimension of a program, from the few the user gave.
 
-A name spreads, breadth first, over the dimensions that Shardy's rules call one factor of the same size; so the `d_ff` of the first matrix and
-of the second are one dimension. A name given by the user is never overwritten. The same place in repeated layers gets the same name. What no
-name reaches is called after its size: `d768`, and `d768_b` for another dimension of that size.
+A name spreads, breadth first, over the dimensions that Shardy's rules call one factor of the same size; so the `d_ff` of the first
+matrix and of the second are one dimension. A name given by the user is never overwritten. The same place in repeated layers gets the
+same name. What no name reaches is called after its size: `d768`, and `d768_b` for another dimension of that size.
 """
 
 from collections import deque
@@ -197,7 +197,7 @@ def _size_names(size: int) -> Iterator[str]:
 
 
 def _unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
-    """The second dimension of one name in an argument is `name_2`, unless the user said otherwise; state that mirrors a parameter copies it."""
+    """The second dimension of one name in an argument is `name_2`; state that mirrors a parameter copies it."""
     dims: list[tuple[str, ...]] = []
     parameters = {tensor.path.partition("/")[2]: i for i, tensor in enumerate(arguments) if tensor.role is Role.PARAMETER}
     for i, tensor in enumerate(arguments):

@@ -48,10 +48,11 @@ def _rename(parent: ir.Operation, meshes: dict[str, bool]) -> None:
 
 def verify_own_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> None:
     """Raises `PartitionError` if the function lays values on mesh axes that the plan's mesh does not have, or has in another size."""
+    known = ", ".join(f"`{name}`" for name in mesh.names)
     for name, size in _AXIS.findall(str(declared_mesh(module).attributes["mesh"])):
         if name not in mesh:
             raise PartitionError(
-                f"The function itself lays values on mesh axis `{name}`; the plan's mesh has {', '.join(f'`{each}`' for each in mesh.names)}.",
+                f"The function itself lays values on mesh axis `{name}`; the plan's mesh has {known}.",
                 [f"add an axis `{name}` to the mesh", "take the constraint out of the function"],
             )
         if is_manual and mesh[name] != int(size):

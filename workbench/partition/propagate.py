@@ -20,22 +20,20 @@ from workbench.plan import Plan
 from workbench.program import Program
 from workbench.sharding import Sharding
 
-_PASSES = ",".join(
-    (
-        "sdy-apply-sharding-constraints",
-        "sdy-sharding-group-import",
-        "sdy-user-priority-propagate{keep-sharding-rules=true}",
-        "sdy-propagate-to-func-results",
-        "func.func(sdy-sink-data-flow-edges)",
-        "sdy-remove-sharding-groups",
-        "func.func(sdy-sharding-constraint-to-reshard)",
-        "sdy-update-non-divisible-input-output-shardings",
-        "sdy-remove-sub-axes-in-input-output-shardings",
-        "sdy-close-shardings",
-        "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
-        "func.func(sdy-reshard-to-collectives)",
-        "canonicalize{enable-patterns={sdy-collective}}",
-    )
+_PASSES = (
+    "sdy-apply-sharding-constraints",
+    "sdy-sharding-group-import",
+    "sdy-user-priority-propagate{keep-sharding-rules=true}",
+    "sdy-propagate-to-func-results",
+    "func.func(sdy-sink-data-flow-edges)",
+    "sdy-remove-sharding-groups",
+    "func.func(sdy-sharding-constraint-to-reshard)",
+    "sdy-update-non-divisible-input-output-shardings",
+    "sdy-remove-sub-axes-in-input-output-shardings",
+    "sdy-close-shardings",
+    "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
+    "func.func(sdy-reshard-to-collectives)",
+    "canonicalize{enable-patterns={sdy-collective}}",
 )
 
 
@@ -52,10 +50,12 @@ def propagate(plan: Plan) -> ir.Operation:
         _annotate_results(main, plan)
         _insert_constraints(main, plan)
         try:
-            run_passes(module, _PASSES)
+            run_passes(module, ",".join(_PASSES))
         except ir.MLIRError as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error)[:200])
-            raise PartitionError(f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"]) from error
+            raise PartitionError(
+                f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"]
+            ) from error
     return module
 
 
@@ -138,5 +138,3 @@ def _constrain(op: ir.Operation, sharding: ir.Attribute) -> None:
     constraint = ir.Operation.create("sdy.sharding_constraint", [value.type], [value], {"sharding": sharding}, loc=op.location, ip=place)
     constraint.move_after(op)
     value.replace_all_uses_except(constraint.result, constraint)
-
-

@@ -95,7 +95,9 @@ def _is_free_scalar(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
     """A scalar made of scalars alone: dropping a reader of it can drop no communication."""
     if value not in known:
         owner = producer(value)
-        known[value] = not _shape(value) and (owner is None or (not len(owner.regions) and all(_is_free_scalar(each, known) for each in owner.operands)))
+        known[value] = not _shape(value) and (
+            owner is None or (not len(owner.regions) and all(_is_free_scalar(each, known) for each in owner.operands))
+        )
     return known[value]
 
 

@@ -13,8 +13,17 @@ from workbench.partition.context import main_function
 from workbench.partition.loops import trip_count
 from workbench.partition.operations import CONTROL_FLOW, ELEMENTWISE
 
-_CHEAP = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"})
-_FUSIBLE = ELEMENTWISE | {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.transpose", "stablehlo.reshape", "stablehlo.slice", "stablehlo.pad"}
+_CHEAP = frozenset(
+    {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"}
+)
+_FUSIBLE = ELEMENTWISE | {
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.iota",
+    "stablehlo.transpose",
+    "stablehlo.reshape",
+    "stablehlo.slice",
+    "stablehlo.pad",
+}
 _FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
 _ALIASING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
@@ -99,7 +108,9 @@ class _Reader:
     def _type(self, kind: ir.Type) -> tuple[tuple[int, ...], str]:
         if kind not in self._types:
             ranked = isinstance(kind, ir.RankedTensorType)
-            self._types[kind] = (tuple(ir.RankedTensorType(kind).shape), str(ir.RankedTensorType(kind).element_type)) if ranked else ((), "i1")
+            self._types[kind] = (
+                (tuple(ir.RankedTensorType(kind).shape), str(ir.RankedTensorType(kind).element_type)) if ranked else ((), "i1")
+            )
         return self._types[kind]
 
     def read_block(self, block: ir.Block, region: int) -> None:

@@ -1,7 +1,8 @@
 """Sharding constraints on intermediate values of a function no one has to edit.
 
-The function's jaxpr is walked and rebuilt with `with_sharding_constraint` after each operation whose path matches; loops, remat and custom
-derivatives keep their structure, only the jaxprs inside them are rebuilt. Paths are the ones a report shows (`partition.location.readable_path`).
+The function's jaxpr is walked and rebuilt with `with_sharding_constraint` after each operation whose path matches; loops, remat and
+custom derivatives keep their structure, only the jaxprs inside them are rebuilt. Paths are the ones a report shows
+(`partition.location.readable_path`).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +38,9 @@ def constrain(call: Callable[..., Any], constraints: Constraints, mesh: jax.shar
 
 def partition_spec(sharding: Sharding) -> PartitionSpec:
     """JAX's spec of a sharding: `[data, -, a+b, ?]` is `P('data', None, ('a', 'b'), P.UNCONSTRAINED)`."""
-    return PartitionSpec(*(PartitionSpec.UNCONSTRAINED if dim is None else dim[0] if len(dim) == 1 else dim or None for dim in sharding.dims))
+    return PartitionSpec(
+        *(PartitionSpec.UNCONSTRAINED if dim is None else dim[0] if len(dim) == 1 else dim or None for dim in sharding.dims)
+    )
 
 
 def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], scope: str, constraints: Constraints, mesh: Any) -> list[Any]:

@@ -9,8 +9,8 @@ import optax
 from workbench.errors import TraceError
 from workbench.program import Program, Reference, Step
 from workbench.tensor import Role
+from workbench.tracing.function import Dims, Synthetic, build_program, guarded, host_array, random_like, synthetic
 from workbench.tracing.leaves import named_leaves, spec_of
-from workbench.tracing.trace import Dims, Synthetic, build_program, guarded, host_array, random_like, synthetic
 
 
 def trace_training(
@@ -33,7 +33,7 @@ def trace_training(
 
     Raises `TraceError` if the loss cannot be traced or is not a scalar, `DimensionError` if names do not fit.
     """
-    title = name or getattr(loss, "__name__", "loss")
+    title = name or str(getattr(loss, "__name__", "loss"))
     param_paths, param_leaves = named_leaves("params", params)
     batch_paths, batch_leaves = named_leaves("batch", batch)
     param_specs = [spec_of(path, leaf) for path, leaf in zip(param_paths, param_leaves, strict=True)]

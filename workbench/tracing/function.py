@@ -86,11 +86,17 @@ def guarded(evaluate: Callable[[], Any], name: str) -> Any:
         first = str(error).strip().splitlines()[0]
         raise TraceError(
             f"JAX cannot trace `{name}`: {first}",
-            ["use jnp.where or jax.lax.cond instead of `if` on a traced value", "keep NumPy calls off traced arrays", "make sizes plain integers"],
+            [
+                "use jnp.where or jax.lax.cond instead of `if` on a traced value",
+                "keep NumPy calls off traced arrays",
+                "make sizes plain integers",
+            ],
         ) from error
-    except Exception as error:  # noqa: BLE001 - whatever the user's function raises while it is traced
+    except Exception as error:
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise TraceError(f"`{name}` raised {type(error).__name__} while it was traced: {first}", ["call it on small real arrays to see where"]) from error
+        raise TraceError(
+            f"`{name}` raised {type(error).__name__} while it was traced: {first}", ["call it on small real arrays to see where"]
+        ) from error
 
 
 def build_program(
@@ -109,7 +115,10 @@ def build_program(
     traced = guarded(lambda: jax.jit(step.call, keep_unused=True).trace(*specs), name)
     # TPU's lowering is the plainest StableHLO: no custom calls into one vendor's libraries.
     module = guarded(lambda: traced.lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo"), name)
-    arguments = [Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role) for path, spec, role in zip(paths, specs, roles, strict=True)]
+    arguments = [
+        Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
+        for path, spec, role in zip(paths, specs, roles, strict=True)
+    ]
     outputs = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
         for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
@@ -121,7 +130,9 @@ def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[R
     """Where a live run takes its arguments from: the arrays given as examples, made-up ones where only shapes were given."""
     state = [i for i, role in enumerate(roles) if role is not Role.INPUT]
     given = tuple(i for i in state if not isinstance(leaves[i], jax.ShapeDtypeStruct))
-    inputs = tuple(synthetic(specs[i]) if isinstance(leaves[i], jax.ShapeDtypeStruct) else leaves[i] for i in range(len(leaves)) if i not in state)
+    inputs = tuple(
+        synthetic(specs[i]) if isinstance(leaves[i], jax.ShapeDtypeStruct) else leaves[i] for i in range(len(leaves)) if i not in state
+    )
 
     def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
         known = dict(zip(given, values, strict=True))
