@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,17 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _plan_on_the_cpu(options: argparse.Namespace) -> Plan:
+    """The plan, with this process kept off the accelerators: a worker process runs it and needs their memory."""
+    import jax
+
+    with suppress(RuntimeError):  # JAX is already up, in a test say
+        jax.config.update("jax_platforms", "cpu")
+    return _plan(options)
+
+
 def _serve(options: argparse.Namespace) -> None:
-    plan = _plan(options)
+    plan = _plan_on_the_cpu(options)
     try:
         from workbench.app import serve
     except ModuleNotFoundError as error:
@@ -175,7 +185,7 @@ def _serve(options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> None:
     from workbench.documents import report_record
 
-    report = _plan(options).report()
+    report = _plan_on_the_cpu(options).report()
     print(json.dumps(report_record(report), indent=1) if options.json else report)
 
 
@@ -196,7 +206,7 @@ def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
     """In a worker process, so that running out of memory there is a message here."""
     from workbench.engine import run_plan
 
-    plan = _plan(options)
+    plan = _plan_on_the_cpu(options)
     return run_plan(plan, steps=options.steps, on_progress=_print_progress, check=options.check), plan
 
 
@@ -226,7 +236,7 @@ def _say_nothing(event: Mapping[str, Any]) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    script = _plan(options).export()
+    script = _plan_on_the_cpu(options).export()
     if options.output is None:
         print(script, end="")
         return

@@ -112,7 +112,7 @@ class Flops:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of one step on `hardware`: a first-order roofline, nothing overlapped."""
+    """Seconds of one step on `hardware`: a first-order estimate, nothing overlapped."""
 
     compute: float
     memory: float
@@ -121,8 +121,8 @@ class StepTime:
 
     @property
     def total(self) -> float:
-        """The greater of arithmetic and memory traffic, and communication after it."""
-        return max(self.compute, self.memory) + self.communication
+        """One after the other: arithmetic, memory traffic, communication."""
+        return self.compute + self.memory + self.communication
 
 
 @dataclass(frozen=True, slots=True)

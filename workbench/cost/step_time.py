@@ -1,4 +1,4 @@
-"""Step time to first order: a roofline of arithmetic and memory traffic, and communication after it, nothing overlapped."""
+"""Step time to first order: arithmetic, memory traffic and communication, nothing overlapped."""
 
 from workbench.hardware import Hardware
 from workbench.report import Report, StepTime

@@ -18,6 +18,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from workbench.hardware import Hardware
 
 _REPEATS = 5
+_TURNS = (2, 12)
 
 
 class _Sizes(NamedTuple):
@@ -44,7 +45,7 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
     return Hardware(
         name=f"{devices[0].device_kind} x {len(devices)}, as measured",
         flops_per_second=2 * sizes.side**3 / _seconds(_product, mesh, (sizes.side, sizes.side)),
-        memory_bandwidth=2 * 4 * sizes.elements / _seconds(_pass, mesh, (sizes.elements,), in_place=True),
+        memory_bandwidth=2 * 4 * sizes.elements / _seconds(_pass, mesh, (sizes.elements,)),
         link_bandwidth=link_bandwidth,
         latency=latency,
         memory=_memory(devices),
@@ -52,15 +53,15 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
 
 
 def _product(x: Any) -> Any:
-    return jnp.einsum("dij,djk->dik", x, x)
+    return jnp.einsum("dij,djk->dik", x, x) / x.shape[-1]  # ones stay ones
 
 
 def _pass(x: Any) -> Any:
-    return x * 1.5 + 1.0
+    return x * 0.5 + 1.0
 
 
-def _sum(x: Any) -> Any:
-    return x.sum(0)
+def _reduce(x: Any) -> Any:
+    return jnp.broadcast_to(x.mean(0, keepdims=True), x.shape)
 
 
 def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
@@ -68,30 +69,36 @@ def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
     n = mesh.size
     if n == 1:
         return 0.0, float("inf")
-    small, large = (_seconds(_sum, mesh, (elements,), PartitionSpec()) for elements in (8, sizes.reduced))
+    small, large = (_seconds(_reduce, mesh, (elements,)) for elements in (8, sizes.reduced))
     sent = 2 * 4 * (sizes.reduced - 8) * (n - 1) / n
     return small, sent / max(large - small, 1e-9)
 
 
-def _seconds(
-    f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...], out: PartitionSpec | None = None, *, in_place: bool = False
-) -> float:
-    """The median time of `f` on one array of `shape` per device. The count is fixed: processes must run alike.
+def _seconds(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) -> float:
+    """The time of one `f` on an array of `shape` per device, inside a program: what starting a program costs is left out.
 
-    `in_place` lets the result take the memory of the argument; a pass over fresh pages would cost more than the pass.
+    A loop of `f` is timed short and long; the difference is `f` alone. The counts are fixed: processes must run alike.
     """
     sharding = NamedSharding(mesh, PartitionSpec("all"))
-    whole = (mesh.size, *shape)
-    x = jax.jit(lambda: jnp.ones(whole, jnp.float32), out_shardings=sharding)()
-    result = sharding if out is None else NamedSharding(mesh, out)
-    jitted = jax.jit(f, in_shardings=sharding, out_shardings=result, donate_argnums=(0,) if in_place else ())
+    x = jax.jit(lambda: jnp.ones((mesh.size, *shape), jnp.float32), out_shardings=sharding)()
+    short, long = (_loop_seconds(f, x, turns) for turns in _TURNS)
+    return max(long - short, 1e-9) / (_TURNS[1] - _TURNS[0])
+
+
+def _loop_seconds(f: Callable[[Any], Any], x: Any, turns: int) -> float:
+    """The median time of a program that applies `f` so many times, every turn laid out as the first."""
+
+    def turn(_: int, y: Any) -> Any:
+        return jax.lax.with_sharding_constraint(f(y), x.sharding)
+
+    jitted = jax.jit(lambda y: jax.lax.fori_loop(0, turns, turn, y), in_shardings=x.sharding, out_shardings=x.sharding)
+    jax.block_until_ready(jitted(x))  # compiles
     times = []
-    for _ in range(1 + _REPEATS):
+    for _ in range(_REPEATS):
         start = time.perf_counter()
-        y = jax.block_until_ready(jitted(x))
+        jax.block_until_ready(jitted(x))
         times.append(time.perf_counter() - start)
-        x = y if in_place else x
-    return float(np.median(times[1:]))  # the first one compiled
+    return float(np.median(times))
 
 
 def _memory(devices: tuple[jax.Device, ...]) -> int:
