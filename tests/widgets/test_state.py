@@ -110,7 +110,7 @@ def test_a_predicted_step_time_is_shown_where_the_report_has_one(session):
         memory, flops, sent, step_time = session.report.memory, session.report.flops, 0, StepTime(0.002, 0.001, 0.001, "TPU v5e")
 
     shown = {each["key"]: each["text"] for each in figure_states(figures(Timed()))}
-    assert shown["predicted"] == "3.00 ms"
+    assert shown["predicted"] == "4.00 ms"
 
 
 def test_undo_names_the_edit_it_takes_back(session):

@@ -1,6 +1,7 @@
 """The tables under the board."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_values_are_only_computed_when_their_tab_is_open():
 
     def values():
         asked.append(1)
-        return tuple(value._replace(path=f"layer_{i}/dot_general") for i in range(300))
+        return tuple(replace(value, path=f"layer_{i}/dot_general") for i in range(300))
 
     plan = Plan(program(parameter("w", d=8)), "model:2")
     report = Report(

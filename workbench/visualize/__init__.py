@@ -1,0 +1,17 @@
+"""Pictures of placements and reports. Each has a text twin; what it shows is computed apart from how it is drawn.
+
+    picture = device_grid(plan.report().arguments[0])
+    picture          # in a notebook: SVG, which a reader without a kernel sees too
+    picture.figure   # a Bokeh figure, for a page
+    print(picture)   # text
+
+Importing this room does not import Bokeh; asking a picture for its figure does.
+"""
+
+from workbench.visualize.communication import communication as communication
+from workbench.visualize.communication import communication_text as communication_text
+from workbench.visualize.device_grid import device_grid as device_grid
+from workbench.visualize.device_grid import device_grid_text as device_grid_text
+from workbench.visualize.memory import memory as memory
+from workbench.visualize.memory import memory_text as memory_text
+from workbench.visualize.picture import Picture as Picture

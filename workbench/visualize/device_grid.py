@@ -1,0 +1,119 @@
+"""Which part of a tensor each device of the mesh holds."""
+
+from collections.abc import Iterator
+
+from workbench.report import Placement
+from workbench.text import WIDTH, shape_text
+from workbench.units import format_bytes
+from workbench.visualize.drawing import Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.geometry import Grid, Part, Projection, count_parts, grid, part_of, projection
+from workbench.visualize.palette import NEUTRAL, TEXT, axis_colour
+from workbench.visualize.picture import Picture
+
+MOST_ROWS = 8
+_PAGE = 960  # pixels
+_WIDE, _HIGH = 64, 48  # pixels of the square that stands for the tensor
+_LINE, _GAP = 16, 16
+_BAND = 0.45  # of its colour; two of them over each other are darker than either
+
+
+def device_grid(placement: Placement) -> Picture:
+    """The mesh as a grid of devices; in each, the tensor as a square, and in it the part the device holds, outlined.
+
+    A band in the colour of a mesh axis is what that axis picks; a device holds what all bands share. Hatched is a copy of what a device
+    with a lower number holds. Of a tensor of more than two split dimensions, the later ones lie nested to the right.
+    """
+    rows = grid(placement.mesh, MOST_ROWS, 3)
+    head = max(text_width(rows.row_name(row or 0)) for row in rows.rows) + _GAP * bool(rows.row_axes)
+    texts = (_longest(placement).index, f"{placement.mesh.size} = {placement.mesh.size}", rows.column_name(rows.width - 1))
+    cell = max(_WIDE, *map(text_width, texts)) + _GAP
+    devices = grid(placement.mesh, MOST_ROWS, int((_PAGE - head) / cell))
+    title = tuple(Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(_title(placement, devices)))
+    marks = (*title, *_devices(placement, devices, head, cell, _LINE * (len(title) + 1)))
+    return Picture(fitted(marks), device_grid_text(placement))
+
+
+def device_grid_text(placement: Placement) -> str:
+    """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2` holds a copy of what device 2 holds."""
+    mesh, falling = placement.mesh, max(len(placement.mesh.axes) - 1, 1)
+    rows = grid(mesh, MOST_ROWS, 3, falling)
+    head = max(len(rows.row_name(row or 0)) for row in rows.rows)
+    cell = 2 + max(len(f"{mesh.size - 1} {_longest(placement).index}"), len(rows.column_name(rows.width - 1)))
+    devices = grid(mesh, MOST_ROWS, (WIDTH - head) // cell, falling)
+    lines = [("", *("…" if column is None else devices.column_name(column) for column in devices.columns))] * bool(devices.column_axes)
+    for row in devices.rows:
+        held = ("…" if None in (row, column) else _held_text(_part(placement, devices, row, column)) for column in devices.columns)
+        lines.append(("…" if row is None else devices.row_name(row), *held))
+    table = ((line[0].ljust(head + 2) + "".join(word.ljust(cell) for word in line[1:])).rstrip() for line in lines)
+    return "\n".join([*_title(placement, devices), "", *table])
+
+
+def _title(placement: Placement, devices: Grid) -> tuple[str, ...]:
+    """What lies where, what one device holds, how many hold the same, and what of the mesh is left out."""
+    mesh, parts = placement.mesh, count_parts(placement)
+    held = f"each device holds {shape_text(placement.local_shape)}, {format_bytes(placement.local_bytes)}"
+    if parts == 1:
+        sharing = "the whole tensor"
+    else:
+        sharing = f"{parts:,} parts, " + ("each on one device" if parts == mesh.size else f"each on {mesh.size // parts:,} devices")
+    lines = (str(placement.tensor), f"{placement.sharding} on {str(mesh) or 'one device'}", f"{held}: {sharing}", devices.note)
+    return tuple(line for line in lines if line)
+
+
+def _part(placement: Placement, devices: Grid, row: int | None, column: int | None) -> Part:
+    return part_of(placement, devices.device(row or 0, column or 0))
+
+
+def _longest(placement: Placement) -> Part:
+    """The part with the longest texts: of the last device, whose indices are the greatest."""
+    return part_of(placement, placement.mesh.size - 1)
+
+
+def _copy_text(part: Part) -> str:
+    return f"{part.device} = {part.first}" if part.is_copy else f"{part.device}"
+
+
+def _held_text(part: Part) -> str:
+    return _copy_text(part) if part.is_copy else f"{part.device} {part.index}"
+
+
+def _devices(placement: Placement, devices: Grid, head: float, cell: float, top: float) -> Iterator[Mark]:
+    """The names of columns and rows, and the devices below and beside them."""
+    view, height = projection(placement), _HIGH + 2 * _LINE + _GAP
+    colour = axis_colour(devices.column_axes[0], placement.mesh) if devices.column_axes else TEXT
+    for across, column in enumerate(devices.columns):
+        yield Label(head + cell * across, top, "…" if column is None else devices.column_name(column), colour=colour, bold=True)
+    for down, row in enumerate(devices.rows):
+        y = top + _LINE + height * down
+        colour = axis_colour(devices.row_axes[0], placement.mesh) if len(devices.row_axes) == 1 else TEXT
+        yield Label(0, y + _LINE + _HIGH / 2, "…" if row is None else devices.row_name(row), colour=colour, bold=True)
+        for across, column in enumerate(devices.columns):
+            x = head + cell * across
+            if row is None or column is None:
+                yield Label(x, y + _LINE + _HIGH / 2, "…")
+            else:
+                yield from _device(placement, view, _part(placement, devices, row, column), x, y)
+
+
+def _device(placement: Placement, view: Projection, part: Part, x: float, y: float) -> Iterator[Mark]:
+    """Its number, the tensor with bands and the part, and the index range."""
+    box, top = view.box(part), y + 6
+    held = (x + _WIDE * box.left, top + _HIGH * box.top, _WIDE * (box.right - box.left), _HIGH * (box.bottom - box.top))
+    yield Label(x, y, _copy_text(part))
+    yield Rectangle(x, top, _WIDE, _HIGH, line=NEUTRAL)
+    if not view.down and not view.right:
+        yield Rectangle(*held, fill=NEUTRAL, alpha=_BAND)
+    if view.down:
+        yield Rectangle(x, held[1], _WIDE, held[3], fill=_colour(placement, view.down), alpha=_BAND)
+    if view.right:
+        yield Rectangle(held[0], top, held[2], _HIGH, fill=_colour(placement, view.right), alpha=_BAND)
+    copy = f", as device {part.first} does" if part.is_copy else ""
+    title = f"device {part.device} holds {placement.tensor.path}{part.index}{copy}"
+    yield Rectangle(*held, line=TEXT, hatched=part.is_copy, title=title)
+    yield Label(x, top + _HIGH + 13, part.index)
+
+
+def _colour(placement: Placement, dims: tuple[int, ...]) -> str:
+    """Of the first axis that splits the first of these dimensions."""
+    axes = placement.sharding.dims[dims[0]] or ()
+    return axis_colour(next(axis for axis in axes), placement.mesh)

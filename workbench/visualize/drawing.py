@@ -1,0 +1,72 @@
+"""A drawing before it is SVG or Bokeh: rectangles and lines of text, in pixels from the left top corner."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from workbench.visualize.palette import TEXT
+
+FONT = 11  # pixels
+_WIDTH = 0.61  # of a character, in font sizes; DejaVu Sans Mono's 0.602 is the widest of our monospace fonts
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """`title` is what the pointer shows over it; `hatched` lines are drawn over the fill."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str | None = None
+    alpha: float = 1.0
+    line: str | None = None
+    hatched: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Text whose base line is at `y` and whose `anchor` is at `x`."""
+
+    x: float
+    y: float
+    text: str
+    anchor: Literal["start", "middle", "end"] = "start"
+    colour: str = TEXT
+    bold: bool = False
+
+
+Mark = Rectangle | Label
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Marks, drawn in order, on a ground that shows through."""
+
+    width: float
+    height: float
+    marks: tuple[Mark, ...]
+
+    @property
+    def rectangles(self) -> tuple[Rectangle, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Rectangle))
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Label))
+
+
+def text_width(text: str) -> float:
+    """Pixels; no text of ours is wider."""
+    return _WIDTH * FONT * len(text)
+
+
+def fitted(marks: tuple[Mark, ...], margin: float = 8) -> Drawing:
+    """A drawing just large enough for marks that begin at 0, 0."""
+    right = max(mark.x + (mark.width if isinstance(mark, Rectangle) else _reach(mark)) for mark in marks)
+    bottom = max(mark.y + (mark.height if isinstance(mark, Rectangle) else 4) for mark in marks)
+    return Drawing(round(right + margin), round(bottom + margin), marks)
+
+
+def _reach(label: Label) -> float:
+    return text_width(label.text) * {"start": 1.0, "middle": 0.5, "end": 0.0}[label.anchor]

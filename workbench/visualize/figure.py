@@ -1,0 +1,57 @@
+"""A drawing as a Bokeh figure: two sources of rectangles and one of text, one pixel a unit, the ranges explicit."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from bokeh.core.properties import value
+from bokeh.models import ColumnDataSource, HoverTool, Range1d
+from bokeh.plotting import figure
+
+from workbench.visualize.drawing import FONT, Drawing, Label, Rectangle
+from workbench.visualize.palette import TEXT
+
+
+def bokeh_figure(drawing: Drawing) -> Any:
+    """A new `bokeh.plotting.figure` on a transparent ground. What has a title shows it under the pointer."""
+    plot = figure(
+        width=round(drawing.width),
+        height=round(drawing.height),
+        x_range=Range1d(0, drawing.width),
+        y_range=Range1d(drawing.height, 0),  # y grows downwards, as in the drawing
+        toolbar_location=None,
+        tools="",
+        min_border=0,
+        background_fill_color=None,
+        border_fill_color=None,
+        outline_line_color=None,
+    )
+    plot.axis.visible = False
+    plot.grid.visible = False
+    _rectangles(plot, (each for each in drawing.rectangles if not each.title))
+    titled = _rectangles(plot, (each for each in drawing.rectangles if each.title))
+    plot.add_tools(HoverTool(renderers=[titled], tooltips="@title"))
+    _labels(plot, drawing.labels)
+    return plot
+
+
+def _rectangles(plot: Any, marks: Iterable[Rectangle]) -> Any:
+    columns = ("left", "right", "top", "bottom", "fill_color", "fill_alpha", "line_color", "hatch_pattern", "title")
+    rows = [
+        (each.x, each.x + each.width, each.y, each.y + each.height, each.fill, each.alpha, each.line, "/" if each.hatched else " ", each.title)
+        for each in marks
+    ]
+    source = _source(columns, rows)
+    names = {name: name for name in columns if name != "title"}
+    return plot.quad(source=source, hatch_color=TEXT, hatch_scale=6, hatch_weight=1, **names)
+
+
+def _labels(plot: Any, marks: Iterable[Label]) -> None:
+    aligned = {"start": "left", "middle": "center", "end": "right"}
+    columns = ("x", "y", "text", "text_align", "text_color", "text_font_style")
+    rows = [(each.x, each.y, each.text, aligned[each.anchor], each.colour, "bold" if each.bold else "normal") for each in marks]
+    names = {name: name for name in columns}
+    plot.text(source=_source(columns, rows), text_font=value("monospace"), text_font_size=f"{FONT}px", text_baseline="alphabetic", **names)
+
+
+def _source(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Any:
+    return ColumnDataSource({name: [row[place] for row in rows] for place, name in enumerate(columns)})

@@ -1,0 +1,26 @@
+"""What every device holds at the peak of a step, by the role of the tensors."""
+
+from workbench.report import Report
+from workbench.units import format_bytes
+from workbench.visualize.bars import Bar, bars_picture, bars_text
+from workbench.visualize.palette import NEUTRAL
+from workbench.visualize.picture import Picture
+
+_COLUMNS = ("role", "bytes", "")
+
+
+def memory(report: Report) -> Picture:
+    """A bar for each role that takes any memory."""
+    return bars_picture(_title(report), _COLUMNS, _bars(report))
+
+
+def memory_text(report: Report) -> str:
+    return bars_text(_title(report), _COLUMNS, _bars(report))
+
+
+def _title(report: Report) -> str:
+    return f"{report.plan.name} on {report.mesh}: each device holds {format_bytes(report.memory.peak)} at the peak of a step"
+
+
+def _bars(report: Report) -> tuple[Bar, ...]:
+    return tuple(Bar(role.value, NEUTRAL, (("", count),)) for role, count in report.memory.by_role.items() if count)

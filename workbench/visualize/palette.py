@@ -1,0 +1,28 @@
+"""The colours of mesh axes and of what has none. All of them hold on white and on near-black; none is the only sign of anything."""
+
+from workbench.mesh import Mesh
+from workbench.sharding import base_axis
+
+AXES = ("#3B5ED1", "#EE6E12", "#2CA586", "#AB2689", "#A77FF2", "#715F05")
+"""Taken by mesh axes in order. At least 3:1 on #FFFFFF and on #0D1117, and apart for each kind of colour blindness (OKLab distance 0.125)."""
+
+NEUTRAL = "#8B949E"
+"""Unsharded, replicated, or of several axes."""
+
+TEXT = "#737C86"
+"""About 4.2:1 on white and 4.5:1 on #0D1117: readable where a picture cannot know its background."""
+
+
+def axis_colour(axis: str, mesh: Mesh) -> str:
+    """The colour of a mesh axis or Shardy sub-axis: by its place in the mesh, never by its size.
+
+    >>> axis_colour("model", Mesh("data:4 model:2"))
+    '#EE6E12'
+    """
+    return AXES[mesh.names.index(base_axis(axis)) % len(AXES)]
+
+
+def axes_colour(axes: tuple[str, ...], mesh: Mesh) -> str:
+    """The colour of a set of axes: a single one's own, else neutral."""
+    bases = {base_axis(axis) for axis in axes}
+    return axis_colour(axes[0], mesh) if len(bases) == 1 else NEUTRAL
