@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -166,10 +165,9 @@ def _positive(text: str) -> int:
 
 def _plan_on_the_cpu(options: argparse.Namespace) -> Plan:
     """The plan, with this process kept off the accelerators: a worker process runs it and needs their memory."""
-    import jax
+    from workbench.tracing.platform import leave_accelerators_alone
 
-    with suppress(RuntimeError):  # JAX is already up, in a test say
-        jax.config.update("jax_platforms", "cpu")
+    leave_accelerators_alone()
     return _plan(options)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ class Plan:
         object.__setattr__(self, "name", name or program.name)
         verify_layout(self.program, self.mesh, self.layout)
 
-    @property
+    @cached_property
     def argument_shardings(self) -> tuple[Sharding, ...]:
         """Where each argument lies, in order."""
         return tuple(self.layout.sharding(tensor) for tensor in self.program.arguments)

@@ -274,7 +274,15 @@ def _literal(cell: str) -> "Text":
 def _rendered(renderable: object) -> str:
     from rich.console import Console
 
-    console = Console(file=StringIO(), width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False, _environ={})
+    console = Console(
+        file=StringIO(),
+        width=WIDTH,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,  # in a notebook, it would show an empty output beside the text
+        legacy_windows=False,
+        _environ={},
+    )
     with console.capture() as capture:
         console.print(renderable)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())

@@ -124,10 +124,11 @@ class _Collector:
         for each in block.operations:
             op = each.operation
             attributes = op.attributes
-            if ID not in attributes:
+            try:
+                index = attributes[ID].value
+            except KeyError:  # not of the program: Shardy inserted it
                 waiting.append(op)
                 continue
-            index = attributes[ID].value
             record = ops[index]
             if waiting:
                 self._note(waiting, index, region)

@@ -1,7 +1,7 @@
 """Shardy in process: a plan's shardings onto the prepared module, propagated, and communication made explicit.
 
-The passes are those of `sdy-propagation-pipeline` (what JAX runs before XLA) without the ones `prepare` has run, then explicit reshards and
-collectives. `sdy-convert-global-to-local` aborts the process and is not among them; local shapes follow from the shardings.
+The passes are those of `sdy-propagation-pipeline` (what JAX runs before XLA) without the ones `prepare` has run and without closing open
+dimensions, which no one reads; then explicit reshards and collectives. `sdy-convert-global-to-local` aborts the process and is not among them; local shapes follow from the shardings.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,6 @@ _PASSES = (
     "func.func(sdy-sharding-constraint-to-reshard)",
     "sdy-update-non-divisible-input-output-shardings",
     "sdy-remove-sub-axes-in-input-output-shardings",
-    "sdy-close-shardings",
     "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
     "func.func(sdy-reshard-to-collectives)",
     "canonicalize{enable-patterns={sdy-collective}}",
@@ -46,17 +45,22 @@ def propagate(plan: Plan) -> ir.Operation:
         module = source.operation.clone()
         declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         main = main_function(module)
-        _annotate_arguments(main, plan)
-        _annotate_results(main, plan)
+        _annotate(main, plan)
         _insert_constraints(main, plan)
         try:
-            run_passes(module, ",".join(_PASSES))
+            run_passes(module, ",".join(_passes(plan)))
         except ir.MLIRError as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error)[:200])
             raise PartitionError(
                 f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"]
             ) from error
     return module
+
+
+def _passes(plan: Plan) -> tuple[str, ...]:
+    """All passes, or those with anything to do: the rest walk the whole program to find nothing."""
+    constrained = plan.layout.constraints or any(operation.kind == "sharding_constraint" for operation in plan.program.operations)
+    return _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
 
 
 def sharding_attribute(sharding: Sharding, mesh: Mesh, rank: int) -> ir.Attribute:
@@ -69,31 +73,33 @@ def _dim_text(dim: tuple[str, ...] | None, mesh: Mesh) -> str:
     return "{?}" if dim is None else "{" + ", ".join(f'"{axis}"' for axis in dim if mesh[axis] > 1) + "}"
 
 
-def _annotate_arguments(main: ir.Operation, plan: Plan) -> None:
-    types = [argument.type for argument in main.regions[0].blocks[0].arguments]
-    _annotate(main, "arg_attrs", types, dict(enumerate(plan.argument_shardings)), plan.mesh)
-
-
-def _annotate_results(main: ir.Operation, plan: Plan) -> None:
-    """A result that is carried to the next step lies as its argument does; the others are left to propagation."""
-    types = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results
+def _annotate(main: ir.Operation, plan: Plan) -> None:
+    """The plan's shardings on arguments and results. A result that is carried to the next step lies as its argument does; the others are
+    left to propagation."""
     shardings = plan.argument_shardings
-    _annotate(main, "res_attrs", types, {result: shardings[argument] for result, argument in plan.program.carried}, plan.mesh)
-
-
-def _annotate(main: ir.Operation, attribute: str, types: list[ir.Type], shardings: dict[int, Sharding], mesh: Mesh) -> None:
-    old = ir.ArrayAttr(main.attributes[attribute]) if attribute in main.attributes else [ir.DictAttr.get({})] * len(types)
     known: dict[tuple[Sharding, int], ir.Attribute] = {}
-    attributes = []
-    for i, (kind, each) in enumerate(zip(types, old, strict=True)):
-        entries = {entry.name: entry.attr for entry in ir.DictAttr(each)}
-        if i in shardings:
-            key = (shardings[i], ir.RankedTensorType(kind).rank)
-            if key not in known:
-                known[key] = sharding_attribute(key[0], mesh, key[1])
-            entries["sdy.sharding"] = known[key]
-        attributes.append(ir.DictAttr.get(entries))
-    main.attributes[attribute] = ir.ArrayAttr.get(attributes)
+    kind = ir.TypeAttr(main.attributes["function_type"]).value
+    inputs, results = ([ir.RankedTensorType(each).rank for each in side] for side in (kind.inputs, kind.results))
+    main.attributes["arg_attrs"] = _attributes(dict(enumerate(shardings)), inputs, plan.mesh, known)
+    carried = {result: shardings[argument] for result, argument in plan.program.carried}
+    main.attributes["res_attrs"] = _attributes(carried, results, plan.mesh, known)
+
+
+def _attributes(
+    shardings: dict[int, Sharding], ranks: list[int], mesh: Mesh, known: dict[tuple[Sharding, int], ir.Attribute]
+) -> ir.ArrayAttr:
+    """One dictionary an argument, alike ones made once."""
+    nothing = ir.DictAttr.get({})
+    found = []
+    for i, rank in enumerate(ranks):
+        if i not in shardings:
+            found.append(nothing)
+            continue
+        key = (shardings[i], rank)
+        if key not in known:
+            known[key] = ir.DictAttr.get({"sdy.sharding": sharding_attribute(shardings[i], mesh, rank)})
+        found.append(known[key])
+    return ir.ArrayAttr.get(found)
 
 
 def constrained_operations(program: Program, pattern: str, rank: int) -> frozenset[int]:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from workbench.report import Placement
+from workbench.sharding import axis_size
 from workbench.text import WIDTH, shape_text
 from workbench.units import format_bytes
 from workbench.visualize.drawing import Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.geometry import Grid, Part, Projection, count_parts, grid, part_of, projection
+from workbench.visualize.geometry import Box, Grid, Part, Projection, count_parts, grid, part_of, projection
 from workbench.visualize.palette import NEUTRAL, TEXT, axis_colour
 from workbench.visualize.picture import Picture
 
@@ -97,23 +98,23 @@ def _devices(placement: Placement, devices: Grid, head: float, cell: float, top:
 
 def _device(placement: Placement, view: Projection, part: Part, x: float, y: float) -> Iterator[Mark]:
     """Its number, the tensor with bands and the part, and the index range."""
-    box, top = view.box(part), y + 6
-    held = (x + _WIDE * box.left, top + _HIGH * box.top, _WIDE * (box.right - box.left), _HIGH * (box.bottom - box.top))
+    top = y + 6
     yield Label(x, y, _copy_text(part))
     yield Rectangle(x, top, _WIDE, _HIGH, line=NEUTRAL)
-    if not view.down and not view.right:
-        yield Rectangle(*held, fill=NEUTRAL, alpha=_BAND)
-    if view.down:
-        yield Rectangle(x, held[1], _WIDE, held[3], fill=_colour(placement, view.down), alpha=_BAND)
-    if view.right:
-        yield Rectangle(held[0], top, held[2], _HIGH, fill=_colour(placement, view.right), alpha=_BAND)
+    for colour, box in [(_colour(placement, dim), box) for dim, box in view.bands(part)] or [(NEUTRAL, Box(0, 0, 1, 1))]:
+        yield Rectangle(*_place(box, x, top), fill=colour, alpha=_BAND)
     copy = f", as device {part.first} does" if part.is_copy else ""
     title = f"device {part.device} holds {placement.tensor.path}{part.index}{copy}"
-    yield Rectangle(*held, line=TEXT, hatched=part.is_copy, title=title)
+    yield Rectangle(*_place(view.box(part), x, top), line=TEXT, hatched=part.is_copy, title=title)
     yield Label(x, top + _HIGH + 13, part.index)
 
 
-def _colour(placement: Placement, dims: tuple[int, ...]) -> str:
-    """Of the first axis that splits the first of these dimensions."""
-    axes = placement.sharding.dims[dims[0]] or ()
-    return axis_colour(next(axis for axis in axes), placement.mesh)
+def _place(box: Box, x: float, y: float) -> tuple[float, float, float, float]:
+    """A box of the unit square in the square at x, y: place and size."""
+    return x + _WIDE * box.left, y + _HIGH * box.top, _WIDE * (box.right - box.left), _HIGH * (box.bottom - box.top)
+
+
+def _colour(placement: Placement, dim: int) -> str:
+    """Of the first axis that really splits this dimension."""
+    axes = placement.sharding.dims[dim] or ()
+    return axis_colour(next(axis for axis in axes if axis_size(axis, placement.mesh) > 1), placement.mesh)

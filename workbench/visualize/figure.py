@@ -16,7 +16,7 @@ def bokeh_figure(drawing: Drawing) -> Any:
     plot = figure(
         width=round(drawing.width),
         height=round(drawing.height),
-        x_range=Range1d(0, drawing.width),
+        x_range=Range1d(-1, drawing.width - 1),
         y_range=Range1d(drawing.height, 0),  # y grows downwards, as in the drawing
         toolbar_location=None,
         tools="",
@@ -36,13 +36,14 @@ def bokeh_figure(drawing: Drawing) -> Any:
 
 def _rectangles(plot: Any, marks: Iterable[Rectangle]) -> Any:
     columns = ("left", "right", "top", "bottom", "fill_color", "fill_alpha", "line_color", "hatch_pattern", "title")
-    rows = [
-        (each.x, each.x + each.width, each.y, each.y + each.height, each.fill, each.alpha, each.line, "/" if each.hatched else " ", each.title)
-        for each in marks
-    ]
+    rows = [(each.x, each.x + each.width, each.y, each.y + each.height, *_look(each), each.title) for each in marks]
     source = _source(columns, rows)
     names = {name: name for name in columns if name != "title"}
-    return plot.quad(source=source, hatch_color=TEXT, hatch_scale=6, hatch_weight=1, **names)
+    return plot.quad(source=source, hatch_color=TEXT, hatch_scale=10, hatch_weight=1, **names)
+
+
+def _look(mark: Rectangle) -> tuple[str | None, float, str | None, str]:
+    return mark.fill, mark.alpha, mark.line, "/" if mark.hatched else " "
 
 
 def _labels(plot: Any, marks: Iterable[Label]) -> None:

@@ -1,5 +1,6 @@
 """Where things lie: the part of a tensor each device holds, which devices of a large mesh are shown, the lengths of bars. Numbers only."""
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -59,6 +60,15 @@ class Projection:
         top, bottom = _nested(part, self.down)
         left, right = _nested(part, self.right)
         return Box(left, top, right, bottom)
+
+    def bands(self, part: Part) -> tuple[tuple[int, Box], ...]:
+        """For each split dimension what it leaves of the square, within those drawn before it in its direction; together, the part."""
+        falling = ((dim, _nested(part, self.down[: place + 1])) for place, dim in enumerate(self.down))
+        across = ((dim, _nested(part, self.right[: place + 1])) for place, dim in enumerate(self.right))
+        return (
+            *((dim, Box(0.0, start, 1.0, stop)) for dim, (start, stop) in falling),
+            *((dim, Box(start, 0.0, stop, 1.0)) for dim, (start, stop) in across),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +168,7 @@ def stacked(values: Sequence[float], whole: float, length: float) -> tuple[tuple
     ((0.0, 10.0), (10.0, 40.0))
     """
     ends = [length * sum(values[:count]) / (whole or 1) for count in range(len(values) + 1)]
-    return tuple(zip(ends, ends[1:], strict=False))
+    return tuple(itertools.pairwise(ends))
 
 
 def _nested(part: Part, dims: tuple[int, ...]) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from workbench.mesh import Mesh
 from workbench.sharding import base_axis
 
 AXES = ("#3B5ED1", "#EE6E12", "#2CA586", "#AB2689", "#A77FF2", "#715F05")
-"""Taken by mesh axes in order. At least 3:1 on #FFFFFF and on #0D1117, and apart for each kind of colour blindness (OKLab distance 0.125)."""
+"""Taken by mesh axes in order: at least 3:1 on #FFFFFF and #0D1117, and apart for every kind of colour blindness (OKLab distance 0.125)."""
 
 NEUTRAL = "#8B949E"
 """Unsharded, replicated, or of several axes."""

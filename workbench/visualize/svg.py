@@ -15,7 +15,7 @@ _HATCH = (
 def svg_text(drawing: Drawing, about: str) -> str:
     """One `<svg>` element; `about` is read to those who do not see it."""
     size = f'width="{_number(drawing.width)}" height="{_number(drawing.height)}"'
-    box = f'viewBox="0 0 {_number(drawing.width)} {_number(drawing.height)}"'
+    box = f'viewBox="-1 0 {_number(drawing.width)} {_number(drawing.height)}"'
     look = f'font-family="{_FONTS}" font-size="{FONT}" fill="{TEXT}"'
     hatch = _HATCH if any(each.hatched for each in drawing.rectangles) else ""
     marks = "\n".join(_mark(mark) for mark in drawing.marks)
