@@ -121,7 +121,7 @@ class _Reader:
             self.returned = operands
             record = Op(op.name, region, operands, ())
             self.structure.ops.append(record)
-            for operand in operands:
+            for operand in set(operands):
                 self._use(operand, index)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
             _count_flops(op, record, self.structure)
@@ -176,7 +176,7 @@ def _mark_fusion(structure: Structure) -> None:
     """Which values are never stored, and how long what they read must live; from the last operation to the first."""
     users: dict[int, list[int]] = {}
     for index, op in enumerate(structure.ops):
-        for operand in op.operands:
+        for operand in set(op.operands):
             users.setdefault(operand, []).append(index)
     for index in range(len(structure.ops) - 1, -1, -1):
         op = structure.ops[index]

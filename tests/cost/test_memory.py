@@ -1,0 +1,73 @@
+"""Memory: the laws that hold for any plan, and XLA's own figure beside the prediction."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AxisType, NamedSharding
+
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.tensor import Role
+from workbench.tracing import trace
+from workbench.tracing.constrain import partition_spec
+
+S = jax.ShapeDtypeStruct
+CASES = [
+    ({}, "batch:data; d_ff:model; heads:model"),
+    ({}, "batch:data"),
+    ({}, ""),
+    ({"remat": True}, "batch:data; d_ff:model; heads:model"),
+    ({"remat": True}, "batch:data"),
+    ({"scan": False}, "batch:data; d_ff:model; heads:model"),
+    ({"seq": 256}, "batch:data; d_ff:model; heads:model"),
+]
+
+
+def compiled_peak(plan):
+    """XLA's bytes per device on 8 virtual CPU devices: arguments, results and temporaries, donated ones once."""
+    program = plan.program
+    mesh = jax.make_mesh(plan.mesh.sizes, plan.mesh.names, axis_types=(AxisType.Auto,) * len(plan.mesh.names))
+    shardings = [NamedSharding(mesh, partition_spec(each)) for each in plan.argument_shardings]
+    carried = dict(program.carried)
+    results = tuple(shardings[carried[i]] if i in carried else None for i in range(len(program.results)))
+    specs = [S(tensor.shape, tensor.dtype) for tensor in program.arguments]
+    step = jax.jit(
+        program.step.call, in_shardings=shardings, out_shardings=results, donate_argnums=tuple(carried.values()), keep_unused=True
+    )
+    memory = step.lower(*specs).compile().memory_analysis()
+    return memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+
+
+@pytest.mark.parametrize(("arguments", "layout"), CASES)
+def test_the_peak_is_within_a_fifth_of_xlas(arguments, layout):
+    plan = Plan(build("gpt", **arguments), "data:4 model:2", layout)
+    assert plan.report().memory.peak == pytest.approx(compiled_peak(plan), rel=0.2)
+
+
+def test_arguments_are_counted_once_by_role_and_divided_by_their_parts():
+    memory = Plan(build("mnist"), "data:4 model:2", "batch:data; hidden:model").report().memory.by_role
+    weights = 4 * (28 * 28 * 1024 // 2 + 1024 // 2 + 1024 * 10 // 2 + 10)
+    images = 100 // 4 * 28 * 28 * 4 + 100 // 4 * 4
+    assert memory[Role.PARAMETER] == weights
+    assert memory[Role.INPUT] == images
+
+
+def test_an_elementwise_chain_is_stored_once():
+    """What XLA fuses takes no memory of its own: one result, however long the chain."""
+    program = trace(lambda x: jnp.tanh(jnp.exp(x) + jnp.sin(x)) * 2, S((1024, 1024), "float32"))
+    assert Plan(program, "x:1").report().memory.by_role == {Role.INPUT: 4 << 20, Role.OUTPUT: 4 << 20}
+
+
+def test_rematerialisation_stores_less():
+    plans = [Plan(build("gpt", remat=remat), "data:8", "batch:data") for remat in (False, True)]
+    without, with_it = (plan.report().memory.by_role[Role.ACTIVATION] for plan in plans)
+    assert with_it < without / 2
+
+
+def test_what_a_loop_holds_is_counted_while_it_runs():
+    def loop(x):
+        return jax.lax.fori_loop(0, 3, lambda _, h: (h @ h) @ h, x)
+
+    peak = Plan(trace(loop, S((256, 256), "float32")), "x:1").report().memory.peak
+    one = 256 * 256 * 4
+    assert 3 * one <= peak <= 5 * one  # the argument, the loop's own buffer, one or two products

@@ -1,0 +1,31 @@
+"""What to mind is data in the report, with edits that mend it."""
+
+import jax
+import jax.numpy as jnp
+
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.tracing import trace
+
+
+def test_an_unused_axis_is_told_with_edits_that_use_it():
+    plan = Plan(build("two_layer"), "rows:2 cols:4", "batch:rows")
+    note = next(each for each in plan.report().diagnostics if each.kind == "unused axis")
+    assert note.subject == "cols"
+    for edit in note.edits:
+        assert not any(each.kind == "unused axis" for each in plan.apply(edit).report().diagnostics)
+    assert note.edits
+
+
+def test_duplicated_work_is_told_with_its_arithmetic():
+    notes = Plan(build("two_layer"), "rows:2 cols:4", "batch:rows").report().diagnostics
+    assert "4.00 times" in next(each.message for each in notes if each.kind == "duplicated work")
+
+
+def test_a_loop_of_unknown_length_is_told():
+    program = trace(lambda x: jax.lax.while_loop(lambda s: s.sum() < 100, lambda s: s * 2, x), jax.ShapeDtypeStruct((8,), jnp.float32))
+    assert [each.kind for each in Plan(program, "x:1").report().diagnostics] == ["unknown trip count"]
+
+
+def test_a_plan_that_uses_everything_has_nothing_to_mind():
+    assert Plan(build("two_layer"), "rows:2 cols:4", "batch:rows; hidden:cols").report().diagnostics == ()

@@ -1,0 +1,164 @@
+"""Pictures and their text twins: the same facts in each form."""
+
+import itertools
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from bokeh.models import Quad, Range1d, Text
+from hypothesis import given
+
+from tests.programs import mlp_report
+from tests.visualize.placements import image_batch, placed, placements
+from workbench import visualize
+from workbench.report import KINDS, Collective, Memory
+from workbench.text import WIDTH
+from workbench.visualize import bars, communication, device_grid, device_grid_text, memory, palette
+from workbench.widgets import state
+
+STYLE = Path(state.__file__).parent / "static" / "style.css"
+LARGE = placed((50304, 12288), "vocab d_model", "[model, data]", "data:64 model:32", "params/embedding/tokens")
+PICTURES = {
+    "device_grid": device_grid(image_batch("[processor_cols, -, -, -]")),
+    "device_grid_large": device_grid(LARGE),
+    "device_grid_row": device_grid(placed((512, 1024), "batch io", "[all, -]", "all:8", "x")),
+    "communication": communication(mlp_report()),
+    "memory": memory(mlp_report()),
+}
+
+
+@pytest.fixture(params=PICTURES.values(), ids=PICTURES)
+def picture(request):
+    return request.param
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_text_twin_is_worth_reading(name, golden):
+    golden(f"{name}.txt", PICTURES[name].text)
+
+
+def test_the_text_twin_is_what_the_text_function_says():
+    report, placement = mlp_report(), image_batch("[-, processor_rows, processor_cols, -]")
+    for kind, value in (("device_grid", placement), ("communication", report), ("memory", report)):
+        made = getattr(visualize, kind)(value)
+        assert str(made) == getattr(visualize, f"{kind}_text")(value)
+
+
+@given(placements())
+def test_every_placement_can_be_shown_on_the_page(placement):
+    made = device_grid(placement)
+    assert all(len(line) <= WIDTH for line in made.text.splitlines()[3:])
+    assert len([each for each in made.drawing.rectangles if each.title]) > 0
+    assert ET.fromstring(made.svg).attrib["role"] == "img"
+
+
+def test_the_svg_holds_every_mark_and_needs_nothing_from_elsewhere(picture):
+    root = ET.fromstring(picture.svg)
+    tags = [element.tag.partition("}")[2] for element in root.iter()]
+    assert tags.count("text") == len(picture.drawing.labels)
+    assert tags.count("rect") == len(picture.drawing.rectangles) + sum(each.hatched for each in picture.drawing.rectangles)
+    assert set(tags) <= {"svg", "defs", "pattern", "path", "rect", "title", "text"}
+    assert re.findall(r"https?://[^\"]+", picture.svg) == ["http://www.w3.org/2000/svg"]
+    assert len(picture.svg) < 20_000
+
+
+def test_no_mark_lies_outside_its_drawing(picture):
+    drawing = picture.drawing
+    for mark in drawing.rectangles:
+        assert min(mark.x, mark.y, mark.width, mark.height) >= 0
+        assert mark.x + mark.width <= drawing.width
+        assert mark.y + mark.height <= drawing.height
+    assert all(0 <= label.x <= drawing.width and 0 <= label.y <= drawing.height for label in drawing.labels)
+
+
+def test_the_figure_holds_the_same_marks_on_a_transparent_ground(picture):
+    figure = picture.figure
+    glyphs = [(type(renderer.glyph), len(next(iter(renderer.data_source.data.values())))) for renderer in figure.renderers]
+    titled = sum(bool(each.title) for each in picture.drawing.rectangles)
+    assert glyphs == [(Quad, len(picture.drawing.rectangles) - titled), (Quad, titled), (Text, len(picture.drawing.labels))]
+    assert isinstance(figure.x_range, Range1d)
+    assert figure.y_range.start > figure.y_range.end
+    assert (figure.background_fill_color, figure.border_fill_color) == (None, None)
+    assert figure.renderers[2].data_source.data["text"] == [label.text for label in picture.drawing.labels]
+
+
+def test_a_picture_gives_a_new_figure_each_time(picture):
+    assert picture.figure is not picture.figure
+
+
+def test_in_a_notebook_it_is_svg_with_the_twin_beside_it(picture):
+    assert picture._repr_mimebundle_() == {"image/svg+xml": picture.svg, "text/plain": picture.text}
+    assert repr(picture) == f"Picture({picture.text.splitlines()[0]!r})"
+
+
+def test_every_device_is_there_and_copies_are_hatched():
+    made = PICTURES["device_grid"].drawing
+    held = [each for each in made.rectangles if each.title]
+    assert [each.hatched for each in held] == [False] * 4 + [True] * 4
+    assert held[7].title == "device 7 holds image_batch[75:100, :, :, :], as device 3 does"
+    assert [label.text for label in made.labels if " = " in label.text] == ["4 = 0", "5 = 1", "6 = 2", "7 = 3"]
+
+
+def test_bands_are_in_the_colour_of_the_axis_that_splits():
+    made = device_grid(image_batch("[-, processor_rows, processor_cols, -]")).drawing
+    assert {each.fill for each in made.rectangles if each.fill} == set(palette.AXES[:2])
+    assert {label.colour for label in made.labels} == {palette.TEXT, *palette.AXES[:2]}
+
+
+def test_a_large_mesh_is_cut_with_a_note():
+    assert "devices are shown: the first ones and the last" in PICTURES["device_grid_large"].text
+    assert len(PICTURES["device_grid_large"].drawing.rectangles) < 120
+
+
+def test_an_uneven_split_shows_devices_with_nothing():
+    assert "9:9" in device_grid_text(placed((9,), "a", "[x]", "x:8"))
+
+
+def test_names_are_escaped():
+    made = device_grid(placed((8,), "<b>", "[x]", "x:8", "<img src=x onerror=y>"))
+    assert "<img" not in made.svg
+    assert "<b>" not in made.svg
+
+
+def test_bars_are_in_proportion_and_one_for_each_mesh_axis():
+    segments = [each for each in communication(mlp_report()).drawing.rectangles if each.title]
+    assert [each.title for each in segments] == ["data: all-reduce 3.00 KiB", "model: all-reduce 2.00 KiB"]
+    assert segments[0].width / segments[1].width == pytest.approx(3072 / 2048)
+    assert [each.fill for each in segments] == list(palette.AXES[:2])
+
+
+def test_kinds_of_one_axis_are_stacked_and_told_apart():
+    kinds = tuple(Collective(kind, ("data",), 512, 512, 1, "f", "") for kind in KINDS)
+    segments = [each for each in communication(replace(mlp_report(), collectives=kinds)).drawing.rectangles if each.title]
+    assert [each.title.split()[1] for each in segments] == list(KINDS)
+    assert len({each.alpha for each in segments}) == len(KINDS) == len(bars.SHADES)
+    assert all(after.x == pytest.approx(before.x + before.width) for before, after in itertools.pairwise(segments))
+
+
+def test_what_goes_over_several_axes_has_no_axis_colour():
+    mixed = (Collective("all-reduce", ("data", "model"), 512, 512, 1, "f", ""),)
+    made = communication(replace(mlp_report(), collectives=mixed))
+    assert "data+model" in made.text
+    assert {each.fill for each in made.drawing.rectangles} == {palette.NEUTRAL}
+
+
+def test_a_report_without_communication_or_memory_is_one_line():
+    nothing = replace(mlp_report(), collectives=(), memory=Memory({}))
+    assert communication(nothing).text == "mlp on data:4 model:2: each device sends nothing"
+    assert memory(nothing).drawing.rectangles == ()
+
+
+def test_the_board_and_the_pictures_have_one_palette():
+    css = re.findall(r'\[data-c="\d"\]\{--c:(#\w+)\}', STYLE.read_text(encoding="utf-8"))
+    assert tuple(colour.upper() for colour in css) == palette.AXES
+    assert len(palette.AXES) == state.COLOURS
+
+
+def test_bokeh_is_loaded_when_a_figure_is_asked_for_and_not_before():
+    code = "import sys, workbench.visualize, workbench.widgets.snapshot; print('bokeh' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
