@@ -25,7 +25,7 @@ class Lifetimes:
     """What never changes with the layout: for each region its stored values as (value, first, last, role)."""
 
     regions: tuple[tuple[tuple[int, int, int, int], ...], ...]
-    extents: tuple[tuple[int, int], ...]  # first and last operation of each region
+    extents: tuple[tuple[int, int], ...]  # first and last position of each region
 
 
 def memory(program: Program, partitioned: Partitioned, lifetimes: Lifetimes, local_bytes: Sequence[int]) -> Memory:
@@ -42,14 +42,14 @@ def _peak(partitioned: Partitioned, lifetimes: Lifetimes, local_bytes: Sequence[
     """Bytes by role at the worst moment of main, arguments aside; inner regions first, each added at its loop's place."""
     structure = partitioned.structure
     freed = {
-        each.source: each.before
+        each.source: each.first_use
         for each in partitioned.reshards
         if each.frees_source and each.source is not None and each.kind != "all-reduce"
     }
     buffers: dict[int, list[_Span]] = {}
     for each in partitioned.reshards:
         if each.kind != "all-reduce":
-            buffers.setdefault(each.region, []).append((each.before, each.last_use, each.local_bytes, _ROLES.index(Role.ACTIVATION)))
+            buffers.setdefault(each.region, []).append((each.first_use, each.last_use, each.local_bytes, _ROLES.index(Role.ACTIVATION)))
     inner: dict[int, np.ndarray] = {}
     for region in range(len(structure.regions) - 1, 0, -1):
         peak = _region_peak(region, structure, lifetimes, local_bytes, freed, buffers.get(region, ()), inner)
@@ -80,9 +80,9 @@ def _region_peak(
         changes[role, first - start] += count
         changes[role, min(last, stop) - start + 1] -= count
     alive = changes.cumsum(axis=1)
-    for position, peak in inner.items():
-        if structure.ops[position].region == region:
-            alive[:, position - start] += peak
+    for loop, peak in inner.items():
+        if structure.ops[loop].region == region:
+            alive[:, structure.ops[loop].position - start] += peak
     return alive[:, int(alive.sum(axis=0).argmax())]
 
 
@@ -100,9 +100,10 @@ def lifetimes_of(program: Program, structure: Structure) -> Lifetimes:
             value = structure.values[index]
             if value.born < 0 or not value.stored or value.alias is not None or index in carried or index in in_place:
                 continue
-            last = extents[number][1] if index in outputs else max(value.last_use, value.born)
+            first = structure.ops[value.born].position
+            last = extents[number][1] if index in outputs else max(value.last_use, first)
             role = _role(program, value.born, value.shape, shapes, is_output=index in outputs)
-            spans.append((index, value.born, last, _ROLES.index(role)))
+            spans.append((index, first, last, _ROLES.index(role)))
         regions.append(tuple(spans))
     return Lifetimes(tuple(regions), tuple(extents))
 
@@ -116,12 +117,12 @@ def _role(program: Program, born: int, shape: tuple[int, ...], parameters: set[t
 
 
 def _extents(structure: Structure) -> list[tuple[int, int]]:
-    extents = [(len(structure.ops), -1)] * len(structure.regions)
-    for index, op in enumerate(structure.ops):
+    extents = [(max(op.position for op in structure.ops), 0)] * len(structure.regions)
+    for op in structure.ops:
         region = op.region
         while region >= 0:
             first, last = extents[region]
-            extents[region] = min(first, index), max(last, index)
+            extents[region] = min(first, op.position), max(last, op.position)
             parent = structure.regions[region].parent
             region = structure.ops[parent].region if parent >= 0 else -1
     return extents
@@ -137,7 +138,7 @@ def _loop_buffers_in_place(structure: Structure) -> set[int]:
         for slot, result in enumerate(op.results):
             start = structure.values[op.operands[slot]]
             unchanged = structure.ops[last].operands[slot] == arguments[slot]
-            dies_here = start.stored and start.born >= 0 and start.last_use == loop and start.region == op.region
+            dies_here = start.stored and start.born >= 0 and start.last_use == op.position and start.region == op.region
             if unchanged:
                 found.add(result)
             elif dies_here:

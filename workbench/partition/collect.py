@@ -37,7 +37,8 @@ class Reshard:
     region: int
     source: int | None  # operation id of the producer, None for an argument
     frees_source: bool
-    last_use: int
+    first_use: int  # the position from which its result lives
+    last_use: int  # the position up to which it lives
 
 
 @dataclass(slots=True)
@@ -185,9 +186,11 @@ class _Collector:
         payload = max(local, self._local_bytes(source.type, inside)) if kind in ("reduce-scatter", "all-gather") else local
         if kind == "reduce-scatter":
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
-        uses = list(source.uses)
-        last = max((self._position(use.owner) for use in op.results[0].uses), default=before)
-        return Reshard(kind, axes, local, payload, before, region, self._producer(source), len(uses) == 1, max(last, before))
+        readings = [self._reading(use.owner) for use in op.results[0].uses]
+        first = min((at for at, _ in readings), default=self._structure.ops[before].position)
+        last = max((until for _, until in readings), default=first)
+        frees_source = len(list(source.uses)) == 1
+        return Reshard(kind, axes, local, payload, before, region, self._producer(source), frees_source, first, last)
 
     def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
@@ -202,9 +205,16 @@ class _Collector:
                     groups[summed] = None
         return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
 
-    def _position(self, op: Any) -> int:
-        attributes = op.operation.attributes
-        return attributes[ID].value if ID in attributes else -1
+    def _reading(self, op: Any) -> tuple[int, int]:
+        """Where an operation reads, and until when it keeps what it reads: till its last reader's place if it is fused into that."""
+        while ID not in op.operation.attributes:  # a collective of a collective
+            users = list(op.operation.results[0].uses)
+            if not users:
+                return (self._structure.ops[-1].position,) * 2
+            op = users[0].owner
+        record = self._structure.ops[op.operation.attributes[ID].value]
+        fused = [self._structure.values[result].last_use for result in record.results if not self._structure.values[result].stored]
+        return record.position, max((record.position, *fused))
 
     def _producer(self, value: ir.Value) -> int | None:
         """The operation of the program that made a value, looking through collectives."""

@@ -18,17 +18,36 @@ from workbench.partition.context import producer
 from workbench.partition.inline import CALLER
 from workbench.partition.operations import CONTROL_FLOW
 
-KIND = "wb_kind"
+KIND = "wb_kind"  # what a replaced operation was
+ORDER = "wb_order"  # an operation's place as traced, which is about the order a compiler runs it in
 
 
 def to_hlo_form(main: ir.Operation) -> None:
-    """Rewrite main and its loops, in place."""
+    """Rewrite main and its loops, in place, each operation marked with its place as traced."""
+    _mark_order(main, 0)
+    _rewrite(main)
+
+
+def _mark_order(parent: ir.Operation, place: int) -> int:
+    integer = ir.IntegerType.get_signless(32)
+    for region in parent.regions:
+        for block in region.blocks:
+            for each in block.operations:
+                op = each.operation
+                op.attributes[ORDER] = ir.IntegerAttr.get(integer, place)
+                place += 1
+                if op.name in CONTROL_FLOW:
+                    place = _mark_order(op, place)
+    return place
+
+
+def _rewrite(main: ir.Operation) -> None:
     for region in main.regions:
         for block in region.blocks:
             for each in list(block.operations):
                 op = each.operation
                 if op.name in CONTROL_FLOW:
-                    to_hlo_form(op)
+                    _rewrite(op)
                 elif op.name == "stablehlo.broadcast_in_dim":
                     _split_broadcast(op)
                 elif op.name.startswith("chlo."):
@@ -56,9 +75,7 @@ def _split_broadcast(op: ir.Operation) -> None:
 
 
 def _replace_chlo(op: ir.Operation) -> None:
-    attributes = {KIND: ir.StringAttr.get(op.name.removeprefix("chlo."))}
-    if CALLER in op.attributes:
-        attributes[CALLER] = op.attributes[CALLER]
+    attributes = {KIND: ir.StringAttr.get(op.name.removeprefix("chlo.")), **_marks(op)}
     if op.name == "chlo.top_k":
         name, attributes["call_target_name"] = "stablehlo.custom_call", ir.StringAttr.get("mhlo.topk")
     elif all(operand.type == op.results[0].type for operand in op.operands):
@@ -74,9 +91,11 @@ def _replace_chlo(op: ir.Operation) -> None:
 
 
 def _create(name: str, operand: ir.Value, result: ir.Type, attributes: dict[str, ir.Attribute], old: ir.Operation) -> ir.Value:
-    if CALLER in old.attributes:
-        attributes = {**attributes, CALLER: old.attributes[CALLER]}
-    return ir.Operation.create(name, [result], [operand], attributes, loc=old.location, ip=ir.InsertionPoint(old)).result
+    return ir.Operation.create(name, [result], [operand], attributes | _marks(old), loc=old.location, ip=ir.InsertionPoint(old)).result
+
+
+def _marks(old: ir.Operation) -> dict[str, ir.Attribute]:
+    return {key: old.attributes[key] for key in (CALLER, ORDER) if key in old.attributes}
 
 
 def _into_post_order(block: ir.Block) -> None:

@@ -1,7 +1,8 @@
 """Shardy in process: a plan's shardings onto the prepared module, propagated, and communication made explicit.
 
-The passes are those of `sdy-propagation-pipeline` (what JAX runs before XLA) without the ones `prepare` has run and without closing open
-dimensions, which no one reads; then explicit reshards and collectives. `sdy-convert-global-to-local` aborts the process and is not among them; local shapes follow from the shardings.
+The passes are those of `sdy-propagation-pipeline` (what JAX runs before XLA) without the ones `prepare` has run and without closing
+open dimensions, which no one reads; then explicit reshards and collectives. `sdy-convert-global-to-local` aborts the process and is not
+among them; local shapes follow from the shardings.
 """
 
 from collections.abc import Iterator

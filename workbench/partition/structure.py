@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from jax.extend.mlir import ir
 
 from workbench.partition.context import main_function
+from workbench.partition.hlo_form import ORDER
 from workbench.partition.loops import trip_count
 from workbench.partition.operations import CONTROL_FLOW, ELEMENTWISE
 
@@ -31,14 +32,14 @@ _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.
 
 @dataclass(slots=True)
 class Value:
-    """One value: a result, or an argument of main or of a loop body. Positions are operation ids, program order."""
+    """One value: a result, or an argument of main or of a loop body. Positions are places in the program as traced."""
 
     shape: tuple[int, ...]
     dtype: str
-    born: int  # the operation that makes it; -1 for an argument
+    born: int  # the id of the operation that makes it; -1 for an argument
     result: int  # which result, or which argument
     region: int
-    last_use: int = -1
+    last_use: int = -1  # a position
     reads: int = 0
     stored: bool = True
     alias: int | None = None  # the value whose memory it takes over
@@ -59,6 +60,7 @@ class Op:
 
     kind: str
     region: int
+    position: int
     operands: tuple[int, ...]
     results: tuple[int, ...]
     flops: int = 0
@@ -95,6 +97,7 @@ class _Reader:
     def __init__(self) -> None:
         self.structure = Structure()
         self.returned: tuple[int, ...] = ()
+        self._position = 0
         self._ids: dict[ir.Value, int] = {}
         self._types: dict[ir.Type, tuple[tuple[int, ...], str]] = {}
 
@@ -119,7 +122,9 @@ class _Reader:
             index = len(self.structure.ops)
             operands = tuple(self._ids[value] for value in op.operands)
             self.returned = operands
-            record = Op(op.name, region, operands, ())
+            if ORDER in op.attributes:  # else it was made beside the operation before it
+                self._position = ir.IntegerAttr(op.attributes[ORDER]).value
+            record = Op(op.name, region, self._position, operands, ())
             self.structure.ops.append(record)
             for operand in set(operands):
                 self._use(operand, index)
@@ -142,14 +147,14 @@ class _Reader:
                     self.new_value(value, -1, k, number)
                 self.read_block(block, number)
 
-    def _use(self, value: int, position: int) -> None:
+    def _use(self, value: int, user: int) -> None:
         """A use inside a loop is a use by the loop, where the value was made outside it."""
         record = self.structure.values[value]
-        region = self.structure.ops[position].region
+        region = self.structure.ops[user].region
         while region != record.region and region > 0:
-            position = self.structure.regions[region].parent
-            region = self.structure.ops[position].region
-        record.last_use = max(record.last_use, position)
+            user = self.structure.regions[region].parent
+            region = self.structure.ops[user].region
+        record.last_use = max(record.last_use, self.structure.ops[user].position)
         record.reads += 1
 
 

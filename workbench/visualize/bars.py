@@ -11,7 +11,7 @@ from workbench.visualize.picture import Picture
 
 _LENGTH, _CHARACTERS = 360, 30  # of the longest bar: pixels, and characters
 _HIGH, _LINE = 18, 16  # pixels
-_SHADES = (1.0, 0.6, 0.35, 0.8, 0.5)  # of the colour, one segment beside the other
+SHADES = (1.0, 0.6, 0.35, 0.8, 0.5)  # of the colour, one segment beside the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _drawing(title: str, bars: Sequence[Bar]) -> Drawing:
 def _bar(bar: Bar, longest: int, head: float, y: float) -> Iterator[Mark]:
     yield Label(0, y + 13, bar.name, colour=bar.colour, bold=True)
     spans = stacked([count for _, count in bar.segments], longest, _LENGTH)
-    for shade, (start, stop), (name, count) in zip(_SHADES * len(spans), spans, bar.segments, strict=False):
+    for shade, (start, stop), (name, count) in zip(SHADES * len(spans), spans, bar.segments, strict=False):
         title = f"{bar.name}: {name} {format_bytes(count)}".replace(":  ", ": ")
         yield Rectangle(head + start, y, max(stop - start, 1), _HIGH, fill=bar.colour, alpha=shade, title=title)
     yield Label(head + max(spans[-1][1], 1) + 8, y + 13, format_bytes(bar.total))

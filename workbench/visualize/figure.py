@@ -39,7 +39,7 @@ def _rectangles(plot: Any, marks: Iterable[Rectangle]) -> Any:
     rows = [(each.x, each.x + each.width, each.y, each.y + each.height, *_look(each), each.title) for each in marks]
     source = _source(columns, rows)
     names = {name: name for name in columns if name != "title"}
-    return plot.quad(source=source, hatch_color=TEXT, hatch_scale=10, hatch_weight=1, **names)
+    return plot.quad(source=source, hatch_color=TEXT, hatch_scale=16, hatch_weight=1, **names)
 
 
 def _look(mark: Rectangle) -> tuple[str | None, float, str | None, str]:

@@ -3,8 +3,7 @@
 from html import escape
 from typing import Any
 
-_PALETTE = ("#3B5ED1", "#EE6E12", "#2CA586", "#AB2689", "#A77FF2", "#715F05")
-_NEUTRAL = "#8B949E"
+from workbench.visualize.palette import AXES, NEUTRAL
 
 
 def snapshot_html(state: dict[str, Any]) -> str:
@@ -13,17 +12,17 @@ def snapshot_html(state: dict[str, Any]) -> str:
     zones = "".join(_zone(zone) for zone in state["zones"])
     head = f"<b>{escape(state['name'])}</b> on <code>{escape(state['mesh'])}</code> ({escape(state['devices'])})"
     return (
-        f'<div style="font:13px/1.5 system-ui,sans-serif;border:1px solid {_NEUTRAL};border-radius:8px;padding:12px;max-width:900px">{head}'
+        f'<div style="font:13px/1.5 system-ui,sans-serif;border:1px solid {NEUTRAL};border-radius:8px;padding:12px;max-width:900px">{head}'
         f'<div style="display:flex;flex-wrap:wrap;gap:24px;margin:8px 0">{figures}</div>{zones}</div>'
     )
 
 
 def _figure(figure: dict[str, Any]) -> str:
-    return f'<div><small style="color:{_NEUTRAL}">{escape(figure["label"])}</small><br><b>{escape(figure["text"])}</b></div>'
+    return f'<div><small style="color:{NEUTRAL}">{escape(figure["label"])}</small><br><b>{escape(figure["text"])}</b></div>'
 
 
 def _zone(zone: dict[str, Any]) -> str:
-    colour = _NEUTRAL if zone["colour"] is None else _PALETTE[zone["colour"]]
+    colour = NEUTRAL if zone["colour"] is None else AXES[zone["colour"]]
     size = f" ×{escape(zone['size'])}" if zone["size"] else ""
     chips = " · ".join(f"<code>{escape(chip['dim'])} {escape(chip['size'])}</code>" for chip in zone["chips"]) or "nothing"
     title = f"<b>{escape(zone['title'])}{size}</b>"
