@@ -1,6 +1,6 @@
 """Runs notebooks and stores their outputs anew: `python tests/refresh_notebooks.py notebooks/*.ipynb` (or `pytest --update-golden`).
 
-What Jupyter would store beside them is left out: widget state, which no reader without a kernel can use, times, and all that names a machine.
+What Jupyter would store beside them is left out: widget state, which is of no use without a kernel, times, and all that names a machine.
 """
 
 import sys

@@ -13,7 +13,8 @@ class Hardware:
     - `memory_bandwidth`: bytes a second read from and written to the device's memory, together;
     - `link_bandwidth`: bytes a second that leave one device in a ring collective;
     - `latency`: seconds a collective takes that moves next to nothing;
-    - `memory`: bytes of the device's memory, 0 if unknown.
+    - `memory`: bytes of the device's memory, 0 if unknown;
+    - `launch`: seconds it takes to start one kernel, however small.
 
     >>> cpu = Hardware("cpu", flops_per_second=1e10, memory_bandwidth=1e10, link_bandwidth=1e9, latency=1e-4, memory=2**30)
     >>> 33_554_432 / cpu.flops_per_second  # seconds of a 256 x 256 x 256 product
@@ -21,7 +22,7 @@ class Hardware:
 
     **Invariants**
 
-    - Rates are positive, latency and memory not negative.
+    - Rates are positive, latency, memory and launch not negative.
     """
 
     name: str
@@ -30,10 +31,12 @@ class Hardware:
     link_bandwidth: float
     latency: float
     memory: int
+    launch: float = 0.0
 
     def __post_init__(self) -> None:
         for rate in ("flops_per_second", "memory_bandwidth", "link_bandwidth"):
             if not getattr(self, rate) > 0:
                 raise WorkbenchError(f"Hardware `{self.name}`: `{rate}` is {getattr(self, rate)}; a rate is more than 0.")
-        if self.latency < 0 or self.memory < 0:
-            raise WorkbenchError(f"Hardware `{self.name}`: latency {self.latency} s and memory {self.memory} B cannot be negative.")
+        for name in ("latency", "memory", "launch"):
+            if getattr(self, name) < 0:
+                raise WorkbenchError(f"Hardware `{self.name}`: `{name}` is {getattr(self, name)}; it cannot be negative.")

@@ -112,17 +112,18 @@ class Flops:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of one step on `hardware`: a first-order estimate, nothing overlapped."""
+    """Seconds of one step on `hardware`; `launch` is what starting its kernels takes: a first-order estimate, nothing overlapped."""
 
     compute: float
     memory: float
     communication: float
     hardware: str
+    launch: float = 0.0
 
     @property
     def total(self) -> float:
-        """One after the other: arithmetic, memory traffic, communication."""
-        return self.compute + self.memory + self.communication
+        """One after the other: arithmetic, memory traffic, communication, and starting kernels."""
+        return self.compute + self.memory + self.communication + self.launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class Report:
     memory: Memory
     flops: Flops
     traffic: int  # bytes one device reads and writes in its memory in a step
+    kernels: int = 0  # fused operations one device runs in a step
     diagnostics: tuple[Diagnostic, ...] = ()
     step_time: StepTime | None = None
     list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)

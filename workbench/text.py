@@ -119,7 +119,12 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     yield "arithmetic per device", format_count(flops.per_device, "FLOP"), f"{format_count(flops.unique, 'FLOP')} in the whole step"
     yield "duplication", f"{flops.duplication:.2f} ×", _duplication_text(flops.duplication)
     if time is not None:
-        parts = {"arithmetic": time.compute, "memory traffic": time.memory, "communication": time.communication}
+        parts = {
+            "arithmetic": time.compute,
+            "memory traffic": time.memory,
+            "communication": time.communication,
+            "starting kernels": time.launch,
+        }
         shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
         yield "step time, predicted", format_seconds(time.total), f"{shown}, on {time.hardware}"
 

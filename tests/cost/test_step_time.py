@@ -8,7 +8,7 @@ from workbench.models import build
 from workbench.partition.collect import sent_bytes
 from workbench.plan import Plan
 
-HARDWARE = Hardware("test", flops_per_second=1e12, memory_bandwidth=1e11, link_bandwidth=1e10, latency=1e-6, memory=1 << 34)
+HARDWARE = Hardware("test", flops_per_second=1e12, memory_bandwidth=1e11, link_bandwidth=1e10, latency=1e-6, memory=1 << 34, launch=1e-7)
 
 
 def test_the_step_is_arithmetic_then_memory_then_communication():
@@ -18,7 +18,8 @@ def test_the_step_is_arithmetic_then_memory_then_communication():
     assert time.memory == report.traffic / 1e11
     all_reduced = 4 * (512 // 2 * 1024) * 2 * 3 / 4 + 4 * 2 * (1024 * 4096 // 4) * 2 * 1 / 2  # y over 4, dW and dV over 2
     assert time.communication == pytest.approx(3 * 1e-6 + all_reduced / 1e10)
-    assert time.total == time.compute + time.memory + time.communication
+    assert time.launch == report.kernels * 1e-7 > 0
+    assert time.total == time.compute + time.memory + time.communication + time.launch
 
 
 def test_without_hardware_there_is_no_time():

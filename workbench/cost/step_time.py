@@ -1,4 +1,4 @@
-"""Step time to first order: arithmetic, memory traffic and communication, nothing overlapped."""
+"""Step time to first order: arithmetic, memory traffic, communication and starting kernels, nothing overlapped."""
 
 from workbench.hardware import Hardware
 from workbench.report import Report, StepTime
@@ -14,4 +14,5 @@ def step_time(report: Report, hardware: Hardware) -> StepTime:
         memory=report.traffic / hardware.memory_bandwidth,
         communication=sum(each.count * (hardware.latency + each.sent / hardware.link_bandwidth) for each in report.collectives),
         hardware=hardware.name,
+        launch=report.kernels * hardware.launch,
     )

@@ -30,6 +30,7 @@ def report_record(report: Report) -> dict[str, Any]:
             "compute": time.compute,
             "memory": time.memory,
             "communication": time.communication,
+            "launch": time.launch,
             "hardware": time.hardware,
         },
         "arguments": [_placement_record(each) for each in report.arguments],

@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -50,7 +51,7 @@ def trace(
         return tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
 
     specs = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
-    outputs = result_paths(lambda: jax.eval_shape(lambda *each: fn(*each), *jax.tree.unflatten(structure, specs)), name or _name_of(fn))
+    outputs = result_paths(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, specs)), name or _name_of(fn))
     step = Step(call, **_sources(leaves, specs, leaf_roles))
     return build_program(name or _name_of(fn), step, paths, specs, leaf_roles, outputs, (), dims, reference)
 
