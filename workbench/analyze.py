@@ -27,7 +27,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
         plan=plan,
         arguments=tuple(Placement(tensor, each, mesh) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)),
         results=tuple(Placement(tensor, Sharding(dims), mesh) for tensor, dims in zip(program.results, partitioned.results, strict=True)),
-        collectives=collectives(plan, partitioned),
+        collectives=collectives(program, mesh, partitioned.structure, partitioned.reshards),
         memory=memory(program, partitioned, _lifetimes(program), local_bytes),
         flops=flops,
         traffic=_traffic(partitioned, local_bytes),

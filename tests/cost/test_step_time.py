@@ -5,7 +5,7 @@ import pytest
 from workbench.analyze import analyze
 from workbench.hardware import Hardware
 from workbench.models import build
-from workbench.partition.collect import sent_bytes
+from workbench.partition.reshards import sent_bytes
 from workbench.plan import Plan
 
 HARDWARE = Hardware("test", flops_per_second=1e12, memory_bandwidth=1e11, link_bandwidth=1e10, latency=1e-6, memory=1 << 34, launch=1e-7)

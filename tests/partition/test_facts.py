@@ -68,3 +68,15 @@ def test_dense_integer_attributes_are_read():
         attribute = ir.Attribute.parse("dense<7> : tensor<i32>")
     assert isinstance(attribute, ir.DenseIntElementsAttr)
     assert int(attribute[0]) == 7
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("bool", 1), ("int8", 1), ("bfloat16", 2), ("complex64", 8), ("float8_e4m3fn", 1), ("uint32", 4)]
+)
+def test_values_of_every_type_have_their_true_size(dtype, size):
+    program = trace(lambda x: (jnp.concatenate([x, x]),), jax.ShapeDtypeStruct((64,), dtype))
+    report = Plan(program, "x:2", f"{program.arguments[0].dims[0]}:x").report()
+    assert report.arguments[0].local_bytes == 32 * size
+    assert sum(report.memory.by_role.values()) >= (32 + 64) * size
+    assert {each.payload % size for each in report.collectives} <= {0}
+    assert all(each.payload <= 128 * size for each in report.collectives)

@@ -1,10 +1,10 @@
 """Shardy, the partitioner JAX uses, run in this process. The only room that touches MLIR."""
 
-from workbench.partition.collect import Dims as Dims
+from workbench.partition.attributes import Dims as Dims
+from workbench.partition.attributes import local_shape as local_shape
 from workbench.partition.collect import Partitioned as Partitioned
-from workbench.partition.collect import collectives as collectives
-from workbench.partition.collect import local_shape as local_shape
 from workbench.partition.collect import partition as partition
 from workbench.partition.location import readable_path as readable_path
 from workbench.partition.program import prepare_program as prepare_program
 from workbench.partition.program import structure_of as structure_of
+from workbench.partition.reshards import collectives as collectives

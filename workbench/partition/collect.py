@@ -1,44 +1,22 @@
 """Reading Shardy's answer: where every value lies, and every collective with what it moves."""
 
-import functools
 import math
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import sdy
 
-from workbench.mesh import Mesh
+from workbench.partition.attributes import Dims, local_bytes, local_shape, read_shardings
 from workbench.partition.context import main_function, producer
 from workbench.partition.factors import rule_of
 from workbench.partition.operations import CONTROL_FLOW
 from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
 from workbench.partition.propagate import propagate
+from workbench.partition.reshards import KINDS, Reshard, axes_of
 from workbench.partition.structure import Structure
 from workbench.plan import Plan
-from workbench.report import Collective
-from workbench.sharding import axis_size, base_axis
-from workbench.tensor import itemsize
-
-Dims = tuple[tuple[str, ...], ...]  # mesh axes of each dimension
-
-
-@dataclass(slots=True)
-class Reshard:
-    """A collective Shardy inserted: its place among the operations (it runs before operation `before`), and the buffers it touches."""
-
-    kind: str
-    axes: tuple[str, ...]
-    local_bytes: int  # of the result
-    payload: int
-    before: int
-    region: int
-    source: int | None  # operation id of the producer, None for an argument
-    frees_source: bool
-    first_use: int  # the position from which its result lives
-    last_use: int  # the position up to which it lives
+from workbench.sharding import axis_size
 
 
 @dataclass(slots=True)
@@ -56,39 +34,6 @@ def partition(plan: Plan) -> Partitioned:
     """Propagate the plan and read the answer."""
     structure = prepared(plan.program).structure
     return _Collector(plan, structure).collect(propagate(plan))
-
-
-def collectives(plan: Plan, partitioned: Partitioned) -> tuple[Collective, ...]:
-    """The collectives of a report: alike ones of one place together."""
-    counts: dict[tuple[Any, ...], int] = {}
-    for each in partitioned.reshards:
-        times = partitioned.structure.regions[each.region].times
-        operation = plan.program.operations[each.source if each.source is not None else each.before]
-        key = (each.kind, each.axes, each.payload, operation.path, operation.source)
-        counts[key] = counts.get(key, 0) + times
-    sized = {axes: math.prod(axis_size(axis, plan.mesh) for axis in axes) for _, axes, *_ in counts}
-    found = [
-        Collective(kind, tuple(dict.fromkeys(map(base_axis, axes))), payload, sent_bytes(kind, payload, sized[axes]), count, path, source)
-        for (kind, axes, payload, path, source), count in counts.items()
-    ]
-    return tuple(sorted(found, key=lambda each: (-each.total_payload, each.path, each.kind)))
-
-
-def sent_bytes(kind: str, payload: int, devices: int) -> int:
-    """Bytes that leave each device on a ring of `devices` for one execution (scaling-book, "Sharded matrices")."""
-    if kind == "collective-permute":
-        return payload
-    share = payload * (devices - 1) / devices
-    return round(2 * share if kind == "all-reduce" else share)
-
-
-_KINDS = {
-    "sdy.all_reduce": ("all-reduce", "reduction_axes"),
-    "sdy.reduce_scatter": ("reduce-scatter", "reduce_scatter_axes"),
-    "sdy.all_gather": ("all-gather", "gathering_axes"),
-    "sdy.all_to_all": ("all-to-all", "params"),
-    "sdy.collective_permute": ("collective-permute", ""),
-}
 
 
 class _Collector:
@@ -159,13 +104,13 @@ class _Collector:
     def _read(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
         """One sharding, or one a result; each attribute is read once, for MLIR keeps one of a kind."""
         if attribute not in self._attributes:
-            self._attributes[attribute] = _parse(attribute)
+            self._attributes[attribute] = read_shardings(attribute)
         return self._attributes[attribute]
 
     def _note(self, waiting: list[ir.Operation], before: int, region: int) -> None:
         """Note what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
         for op in waiting:
-            if op.name not in _KINDS:
+            if op.name not in KINDS:
                 continue
             reshard = self._reshard(op, before, region)
             key = (op.operands[0], op.name, op.attributes["out_sharding"], region)
@@ -177,13 +122,13 @@ class _Collector:
                 self._reshards.append(reshard)
 
     def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
-        kind, axes_attribute = _KINDS[op.name]
+        kind = KINDS[op.name][0]
         after = self._read(op.attributes["out_sharding"])[0]
         source = op.operands[0]
         inside = self._dims_of(source)
-        local = self._local_bytes(source.type, after)
-        axes = _axes(op, axes_attribute, inside, after)
-        payload = max(local, self._local_bytes(source.type, inside)) if kind in ("reduce-scatter", "all-gather") else local
+        local = local_bytes(source.type, after, self._mesh)
+        axes = axes_of(op, inside, after)
+        payload = max(local, local_bytes(source.type, inside, self._mesh)) if kind in ("reduce-scatter", "all-gather") else local
         if kind == "reduce-scatter":
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         readings = [self._reading(use.owner) for use in op.results[0].uses]
@@ -241,11 +186,6 @@ class _Collector:
             return self._read(parent.attributes["sdy.sharding"])[number]
         return ((),) * rank
 
-    def _local_bytes(self, kind: ir.Type, dims: Dims) -> int:
-        ranked = ir.RankedTensorType(kind)
-        shape = local_shape(tuple(ranked.shape), dims, self._mesh)
-        return math.ceil(math.prod(shape) * _element_bytes(str(ranked.element_type)))
-
     def _local_flops(self, op: ir.Operation, index: int) -> int:
         """The share of a product one device computes: its part of the result times its part of the contraction."""
         record = self._structure.ops[index]
@@ -258,49 +198,3 @@ class _Collector:
         for dim in record.contracted:
             parts *= math.prod(axis_size(axis, self._mesh) for axis in inside[dim])
         return record.flops * out // whole // parts
-
-
-def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ...]:
-    """`ceil(size / parts)` in each dimension."""
-    if not any(dims):
-        return shape
-    return tuple(
-        -(-size // math.prod(axis_size(axis, mesh) for axis in axes)) if axes else size for size, axes in zip(shape, dims, strict=True)
-    )
-
-
-@functools.cache
-def _element_bytes(mlir_type: str) -> float:
-    return itemsize(
-        {"i1": "bool"}.get(mlir_type, mlir_type.replace("complex<f", "complex").replace(">", "0") if "complex" in mlir_type else mlir_type)
-    )
-
-
-def _parse(attribute: ir.Attribute) -> tuple[Dims, ...]:
-    if isinstance(attribute, sdy.TensorShardingPerValueAttr) or sdy.TensorShardingPerValueAttr.isinstance(attribute):
-        return tuple(_dims(sdy.TensorShardingAttr(each)) for each in sdy.TensorShardingPerValueAttr(attribute).shardings)
-    return (_dims(sdy.TensorShardingAttr(attribute)),)
-
-
-def _dims(sharding: Any) -> Dims:
-    return tuple(tuple(_axis(axis) for axis in sdy.DimensionShardingAttr(dim).axes) for dim in sharding.dimension_shardings)
-
-
-def _axis(attribute: Any) -> str:
-    reference = sdy.AxisRefAttr(attribute)
-    part = reference.sub_axis_info
-    return reference.name if part is None else f"{reference.name}:({sdy.SubAxisInfoAttr(part).pre_size}){sdy.SubAxisInfoAttr(part).size}"
-
-
-def _axes(op: ir.Operation, attribute: str, before: Dims, after: Dims) -> tuple[str, ...]:
-    """The mesh axes a collective runs over."""
-    if not attribute:  # a permutation: the axes that are not where they were
-        moved = [axis for old, new in zip(before, after, strict=True) if old != new for axis in (*old, *new)]
-        return tuple(dict.fromkeys(moved))
-    return tuple(dict.fromkeys(_axis_names(str(op.attributes[attribute]))))
-
-
-@functools.lru_cache(maxsize=1024)
-def _axis_names(text: str) -> tuple[str, ...]:
-    """Axes named in `[{"x"}, {"y":(1)2}]` or an all-to-all's parameters."""
-    return tuple(name + part for name, part in re.findall(r'"([^"]+)"(:\(\d+\)\d+)?', text))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
+from workbench.partition.attributes import dtype_name
 from workbench.partition.context import main_function, module_bytes, parse_module
 from workbench.partition.hlo_form import KIND
 from workbench.partition.inline import CALLER
@@ -18,8 +19,6 @@ from workbench.partition.prepare import prepare
 from workbench.partition.structure import Structure, read_structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
 from workbench.tensor import Tensor
-
-_DTYPES = {"i1": "bool", "bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}
 
 
 class Prepared(NamedTuple):
@@ -91,21 +90,9 @@ def _operation(op: ir.Operation, naming: Naming) -> Operation:
     if not len(op.results) or not isinstance(op.results[0].type, ir.RankedTensorType):
         return Operation(path, kind, (), "", (), source_of(location))
     value = naming.value(op.results[0])
-    return Operation(path, kind, naming.shapes[value], dtype_name(op.results[0].type), _value_dims(naming, value), source_of(location))
-
-
-def dtype_name(kind: ir.Type) -> str:
-    """NumPy's name of an MLIR element type: `f32` is `float32`, `ui8` is `uint8`."""
-    text = str(ir.RankedTensorType(kind).element_type)
-    if text in _DTYPES:
-        return _DTYPES[text]
-    if text.startswith("ui"):
-        return f"uint{text[2:]}"
-    if text.startswith("i"):
-        return f"int{text[1:]}"
-    if text.startswith("complex"):
-        return "complex128" if "f64" in text else "complex64"
-    return text.lower().replace("f8", "float8_").replace("f4", "float4_")
+    return Operation(
+        path, kind, naming.shapes[value], dtype_name(str(op.results[0].type.element_type)), _value_dims(naming, value), source_of(location)
+    )
 
 
 def _value_dims(naming: Naming, value: int) -> tuple[str, ...]:

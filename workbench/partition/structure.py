@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from jax.extend.mlir import ir
 
+from workbench.partition.attributes import dtype_name
 from workbench.partition.context import main_function
 from workbench.partition.hlo_form import ORDER
 from workbench.partition.loops import trip_count
@@ -112,7 +113,9 @@ class _Reader:
         if kind not in self._types:
             ranked = isinstance(kind, ir.RankedTensorType)
             self._types[kind] = (
-                (tuple(ir.RankedTensorType(kind).shape), str(ir.RankedTensorType(kind).element_type)) if ranked else ((), "i1")
+                (tuple(ir.RankedTensorType(kind).shape), dtype_name(str(ir.RankedTensorType(kind).element_type)))
+                if ranked
+                else ((), "bool")
             )
         return self._types[kind]
 
