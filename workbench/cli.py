@@ -7,7 +7,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -212,10 +213,24 @@ def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, P
     """In this process, which is one of several that a launcher started; only process 0 prints."""
     from workbench.engine import execute, start_distributed
 
-    speaks = start_distributed() == 0
-    plan = _plan(options)
-    measurement = execute(plan, steps=options.steps, on_event=_print_progress if speaks else _say_nothing, check=options.check)
+    with _libraries_off_stdout():
+        speaks = start_distributed() == 0
+        plan = _plan(options)
+        measurement = execute(plan, steps=options.steps, on_event=_print_progress if speaks else _say_nothing, check=options.check)
     return (measurement if speaks else None), plan
+
+
+@contextmanager
+def _libraries_off_stdout() -> Iterator[None]:
+    """Send what libraries print (gloo tells of its peers on stdout) to stderr, so that `--json` stays JSON."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _print_progress(event: Mapping[str, Any]) -> None:

@@ -14,6 +14,8 @@ import pytest
 from tests.engine.programs import plan
 from workbench.engine import execute, start_distributed
 from workbench.errors import EngineError
+from workbench.models import build
+from workbench.plan import Plan
 
 PROGRAM = """
 import json, sys
@@ -54,18 +56,32 @@ def free_port():
     raise AssertionError("no free port")
 
 
-def _start(rank, port):
-    command = [sys.executable, "-c", PROGRAM]
-    return subprocess.Popen(command, env=launched(rank, port), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def test_two_processes_train_as_one_does():
+def run_two(*command):
+    """What each of two launched processes printed."""
     port = free_port()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with ExitStack() as stack:
-        workers = [stack.enter_context(_start(rank, port)) for rank in range(2)]
+        workers = [
+            stack.enter_context(subprocess.Popen([sys.executable, *command], env=launched(rank, port), **pipes)) for rank in range(2)
+        ]
         stack.callback(lambda: [worker.kill() for worker in workers])
         ends = [(*worker.communicate(timeout=150), worker.returncode) for worker in workers]
     assert [code for *_, code in ends] == [0, 0], ends[0][1][-3000:]
+    return ends
+
+
+def test_the_command_line_runs_a_saved_plan_under_the_launcher(tmp_path):
+    path = tmp_path / "mnist.plan.json"
+    Plan(build("mnist"), "data:4 model:2", "batch:data; hidden:model").save(path)
+    first, second = run_two("-m", "workbench.cli", "run", str(path), "--steps", "3", "--check", "--json")
+    told = json.loads(first[0])
+    assert (told["processes"], told["devices"], told["shards_agree"], len(told["losses"])) == (2, 8, True, 3)
+    assert told["max_error"] < 1e-4
+    assert second[0] == ""  # process 0 speaks for all
+
+
+def test_two_processes_train_as_one_does():
+    ends = run_two("-c", PROGRAM)
     told = [json.loads(out.splitlines()[-1]) for out, *_ in ends]
     alone = execute(plan("batch:data; d_ff:model"), steps=4)
     assert [each.pop("process") for each in told] == [0, 1]
