@@ -75,7 +75,7 @@ def test_optimizer_state_is_folded_only_where_it_lies_as_its_parameter():
 
 
 def test_a_plan_that_sends_nothing_says_so():
-    assert "Nothing is sent between devices." in str(replace(mlp_report(), collectives=()))
+    assert "Shardy inserts no collective." in str(replace(mlp_report(), collectives=()))
 
 
 def test_the_bytes_of_the_arguments_are_all_accounted_for():

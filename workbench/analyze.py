@@ -61,7 +61,7 @@ def _local_bytes(plan: Plan, partitioned: Partitioned) -> list[int]:
 def _flops(plan: Plan, partitioned: Partitioned) -> Flops:
     structure = partitioned.structure
     times = [structure.regions[op.region].times for op in structure.ops]
-    unique = sum(structure.ops[index].flops * times[index] for index in partitioned.local_flops)
+    unique = sum(structure.ops[index].work.flops * times[index] for index in partitioned.local_flops)
     local = sum(count * times[index] for index, count in partitioned.local_flops.items())
     return Flops(unique, local, plan.mesh.size)
 

@@ -1,27 +1,36 @@
 """What to mind in a plan: data in the report, each with its arithmetic and edits that would mend it."""
 
+from collections import Counter
 from dataclasses import replace
 
 from workbench.edits import PlaceDim
 from workbench.partition import Partitioned
 from workbench.report import Diagnostic, Report
+from workbench.sharding import base_axis
 from workbench.units import format_bytes
 
 
 def diagnose(report: Report, partitioned: Partitioned) -> Report:
     """The report with its diagnostics."""
-    found = (*_duplicated_work(report), *_unused_axes(report), *_unknown_loops(report, partitioned), *_manual_regions(report))
+    found = (
+        *_duplicated_work(report),
+        *_unused_axes(report, partitioned),
+        *_unknown_loops(report, partitioned),
+        *_branches(report, partitioned),
+        *_shifts(report, partitioned),
+        *_manual_regions(report),
+    )
     return replace(report, diagnostics=found)
 
 
-def _unused_axes(report: Report) -> list[Diagnostic]:
-    used = {axis for placement in report.arguments for axis in placement.sharding.axes}
+def _unused_axes(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    used = {base_axis(axis) for dims in set(partitioned.dims) for axes in dims or () for axis in axes}
     peak = format_bytes(report.memory.peak)
     return [
         Diagnostic(
             "unused axis",
             name,
-            f"Mesh axis `{name}` ({size}) splits no argument: its {size} groups of devices hold the same {peak}.",
+            f"Mesh axis `{name}` ({size}) splits nothing: its {size} groups of devices hold the same {peak}.",
             _suggestions(report, name),
         )
         for name, size in report.mesh.axes
@@ -47,12 +56,48 @@ def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]
     return [
         Diagnostic(
             "unknown trip count",
-            report.plan.program.operations[index].path,
+            _subject(report, index),
             "The number of turns of this loop depends on data; what happens in it is counted once.",
         )
         for index, op in enumerate(partitioned.structure.ops)
         if not op.trips_known
     ]
+
+
+def _branches(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    counts = Counter(region.parent for region in partitioned.structure.regions)
+    return [
+        Diagnostic("branches", _subject(report, index), f"One of its {counts[index]} branches runs in a step; all of them are counted.")
+        for index, op in enumerate(partitioned.structure.ops)
+        if op.kind in ("stablehlo.case", "stablehlo.if")
+    ]
+
+
+def _shifts(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    """Operations that read across the cut of a sharded dimension, a kind at a time."""
+    found: dict[str, list[int]] = {}
+    for index, op in enumerate(partitioned.structure.ops):
+        if op.shifted and any(_is_sharded(partitioned, value, op.shifted) for value in (op.operands[0], op.results[0])):
+            found.setdefault(report.plan.program.operations[index].kind, []).append(index)
+    return [
+        Diagnostic(
+            "not counted",
+            _subject(report, indices[0]),
+            f"{len(indices)} `{kind}` of the program move data along a sharded dimension. Shardy leaves that to XLA, "
+            "which permutes borders between neighbours or gathers the dimension; it is not counted here.",
+        )
+        for kind, indices in found.items()
+    ]
+
+
+def _is_sharded(partitioned: Partitioned, value: int, dims: tuple[int, ...]) -> bool:
+    lies = partitioned.dims[value]
+    return lies is not None and any(lies[dim] for dim in dims if dim < len(lies))
+
+
+def _subject(report: Report, index: int) -> str:
+    operation = report.plan.program.operations[index]
+    return operation.path or operation.source or operation.kind
 
 
 def _manual_regions(report: Report) -> list[Diagnostic]:

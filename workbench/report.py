@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import ceil, prod
 from typing import TYPE_CHECKING
 
 from workbench.mesh import Mesh
@@ -32,10 +33,7 @@ class Placement:
     @property
     def local_bytes(self) -> int:
         """Bytes on one device, padding included."""
-        count = 1
-        for size in self.local_shape:
-            count *= size
-        return int(count * itemsize(self.tensor.dtype))
+        return ceil(prod(self.local_shape) * itemsize(self.tensor.dtype))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def itemsize(dtype: str) -> float:
     if dtype in _BITS:
         return _BITS[dtype] / 8
     if dtype.startswith("key<"):  # JAX's typed random keys: threefry holds two uint32
-        return 8.0
+        return 16.0 if "rbg" in dtype else 8.0
     digits = "".join(c for c in dtype.split("_", maxsplit=1)[0] if c.isdigit())
     return int(digits) / 8
 

@@ -174,7 +174,7 @@ def _split_followers(placements: Sequence[Placement]) -> tuple[list[Placement], 
 
 def _collectives(collectives: Sequence[Collective]) -> str:
     if not collectives:
-        return "Nothing is sent between devices."
+        return "Shardy inserts no collective."
     totals = []
     for group in _grouped(collectives, lambda each: (each.axes, each.kind)):
         counts = (sum(each.count for each in group), sum(each.total_payload for each in group), sum(each.total_sent for each in group))

@@ -51,7 +51,7 @@ def test_operations_stand_with_the_most_bytes_first(session):
 
 def test_silence_is_said():
     quiet = Report(Plan(program(parameter("w", d=8)), "data:4"), (), (), (), Memory({}), Flops(0, 0, 4), 0)
-    assert "Nothing is sent" in table_state(quiet, "communication")["blocks"][0]["note"]
+    assert "Shardy inserts no collective" in table_state(quiet, "communication")["blocks"][0]["note"]
     assert "Nothing to mind" in table_state(quiet, "notes")["blocks"][0]["note"]
 
 

@@ -61,7 +61,7 @@ class _Collector:
         found = []
         for rank, each in zip(ranks, attrs, strict=True):
             entries = ir.DictAttr(each)
-            found.append(self._read(entries["sdy.sharding"])[0] if "sdy.sharding" in entries else ((),) * rank)
+            found.append(self._read(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
         return found
 
     def _block(self, block: ir.Block, region: int) -> None:
@@ -82,7 +82,7 @@ class _Collector:
             shardings = self._read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
-            if record.flops:
+            if record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
                 self._enter(op, index, shardings)
@@ -129,6 +129,8 @@ class _Collector:
         local = local_bytes(source.type, after, self._mesh)
         axes = axes_of(op, inside, after)
         payload = max(local, local_bytes(source.type, inside, self._mesh)) if kind in ("reduce-scatter", "all-gather") else local
+        if kind == "all-reduce" and _is_variadic_reduce(producer(source)):
+            kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         if kind == "reduce-scatter":
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         readings = [self._reading(use.owner) for use in op.results[0].uses]
@@ -192,9 +194,11 @@ class _Collector:
         result = self._structure.values[record.results[0]]
         out = math.prod(local_shape(result.shape, self._dims[record.results[0]] or (), self._mesh))
         whole = math.prod(result.shape) or 1
-        left = op.operands[0 if record.kind == "stablehlo.dot_general" else 1]
-        parts = 1
-        inside = self._dims_of(left)
-        for dim in record.contracted:
-            parts *= math.prod(axis_size(axis, self._mesh) for axis in inside[dim])
-        return record.flops * out // whole // parts
+        inside = self._dims_of(op.operands[record.work.contracted_of])
+        parts = math.prod(axis_size(axis, self._mesh) for dim in record.work.contracted for axis in inside[dim])
+        return record.work.flops * out // whole // parts
+
+
+def _is_variadic_reduce(op: ir.Operation | None) -> bool:
+    """An argmax, say: XLA has no all-reduce of pairs, and gathers each device's candidates."""
+    return op is not None and op.name == "stablehlo.reduce" and len(op.results) > 1

@@ -9,29 +9,52 @@ from workbench.partition.context import producer
 
 def trip_count(op: ir.Operation) -> int | None:
     """How often a `while` runs, if it counts up from a constant to a constant in constant steps, as every scan and fori_loop does."""
-    compares = [each.operation for each in op.regions[0].blocks[0].operations if each.operation.name == "stablehlo.compare"]
-    if len(compares) != 1 or "LT" not in str(compares[0].attributes["comparison_direction"]):
+    condition, body = (region.blocks[0] for region in op.regions)
+    compare = producer(_last(condition).operands[0])
+    if compare is None or compare.name != "stablehlo.compare":
         return None
-    counter, limit = compares[0].operands
-    if not isinstance(counter.owner, ir.Block):
+    counter, limit = compare.operands
+    if producer(counter) is not None:
         return None
     place = ir.BlockArgument(counter).arg_number
-    if isinstance(limit.owner, ir.Block):
-        limit = op.operands[ir.BlockArgument(limit).arg_number]
-    first, last, step = _constant(op.operands[place]), _constant(limit), _increment(op.regions[1].blocks[0], place)
+    if producer(limit) is None:
+        carried = ir.BlockArgument(limit).arg_number
+        if _last(body).operands[carried] != body.arguments[carried]:
+            return None  # the limit moves
+        limit = op.operands[carried]
+    first, last, step = _constant(op.operands[place]), _constant(limit), _increment(body, place)
     if first is None or last is None or not step:
         return None
-    return max(-(-(last - first) // step), 0)
+    return _turns(str(compare.attributes["comparison_direction"]), first, last, step)
+
+
+def _turns(comparison: str, first: int, last: int, step: int) -> int | None:
+    """How often `first`, `first + step`, ... is less than (at most, ...) `last`; `None` if for ever."""
+    if any(direction in comparison for direction in ("GT", "GE")):  # counting down is counting up with all signs changed
+        first, last, step = -first, -last, -step
+    elif not any(direction in comparison for direction in ("LT", "LE")):
+        return None
+    end = last + any(direction in comparison for direction in ("LE", "GE"))
+    if first >= end:
+        return 0
+    return -(-(end - first) // step) if step > 0 else None
+
+
+def _last(block: ir.Block) -> ir.Operation:
+    return list(block.operations)[-1].operation
 
 
 def _increment(body: ir.Block, place: int) -> int | None:
-    """By how much the body raises its counter each time."""
-    last = list(body.operations)[-1].operation
-    owner = producer(last.operands[place])
-    if owner is None or owner.name != "stablehlo.add":
+    """By how much the body raises its counter each time, or lowers it, a negative number."""
+    owner = producer(_last(body).operands[place])
+    if owner is None or owner.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
-    steps = [_constant(operand) for operand in owner.operands]
-    return next((step for step in steps if step is not None), None)
+    counter = body.arguments[place]
+    left, right = owner.operands
+    if left == counter:
+        step = _constant(right)
+        return -step if step is not None and owner.name == "stablehlo.subtract" else step
+    return _constant(left) if right == counter and owner.name == "stablehlo.add" else None
 
 
 def _constant(value: ir.Value) -> int | None:

@@ -47,7 +47,7 @@ def prepare_program(
     verify_unique_dims(named)
     becomes = dict(carried)
     outputs = tuple(
-        replace(tensor, dims=named[becomes[i]].dims if i in becomes else _value_dims(naming, naming.returned[i]))
+        replace(tensor, dims=named[becomes[i]].dims if i in becomes else _value_dims(naming, naming.returned[i])[: len(tensor.shape)])
         for i, tensor in enumerate(results)
     )
     operations = tuple(_operation(op, naming) for op in _walk(main_function(module.operation)))

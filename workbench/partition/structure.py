@@ -13,7 +13,8 @@ from workbench.partition.attributes import dtype_name
 from workbench.partition.context import main_function
 from workbench.partition.hlo_form import ORDER
 from workbench.partition.loops import trip_count
-from workbench.partition.operations import CONTROL_FLOW, ELEMENTWISE
+from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
+from workbench.partition.work import Work, shifted_dims, work_of
 
 _CHEAP = frozenset(
     {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"}
@@ -29,6 +30,7 @@ _FUSIBLE = ELEMENTWISE | {
 _FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
 _ALIASING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
+_SCALARS = 256  # a constant of more elements is an array the function closed over, and takes memory
 
 
 @dataclass(slots=True)
@@ -57,15 +59,15 @@ class Region:
 
 @dataclass(slots=True)
 class Op:
-    """An operation's unchanging facts; `flops` are 2 x multiply-adds of the whole tensors, for one execution."""
+    """An operation's unchanging facts, for one execution."""
 
     kind: str
     region: int
     position: int
     operands: tuple[int, ...]
     results: tuple[int, ...]
-    flops: int = 0
-    contracted: tuple[int, ...] = ()  # contracting dimensions of the first operand
+    work: Work
+    shifted: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
     trips_known: bool = True
 
 
@@ -127,12 +129,11 @@ class _Reader:
             self.returned = operands
             if ORDER in op.attributes:  # else it was made beside the operation before it
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
-            record = Op(op.name, region, self._position, operands, ())
+            record = Op(op.name, region, self._position, operands, (), work_of(op), shifted_dims(op))
             self.structure.ops.append(record)
             for operand in set(operands):
                 self._use(operand, index)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
-            _count_flops(op, record, self.structure)
             if op.name in CONTROL_FLOW:
                 self._read_regions(op, index, record)
 
@@ -142,7 +143,7 @@ class _Reader:
         outer = self.structure.regions[record.region].times
         for i, region in enumerate(op.regions):
             number = len(self.structure.regions)
-            self.structure.regions.append(Region(index, outer * (trips or 1)))
+            self.structure.regions.append(Region(index, outer * (1 if trips is None else trips)))
             if op.name == "stablehlo.while" and i == 1:
                 self.structure.body_of[index] = number
             for block in region.blocks:
@@ -161,25 +162,6 @@ class _Reader:
         record.reads += 1
 
 
-def _count_flops(op: ir.Operation, record: Op, structure: Structure) -> None:
-    if op.name == "stablehlo.dot_general":
-        text = str(op.attributes["dot_dimension_numbers"])
-        inside = text.partition("lhs_contracting_dimensions = [")[2].partition("]")[0]
-        record.contracted = tuple(int(word) for word in inside.split(",") if word.strip())
-        left = structure.values[record.operands[0]].shape
-        record.flops = 2 * math.prod(structure.values[record.results[0]].shape) * math.prod(left[i] for i in record.contracted)
-    elif op.name == "stablehlo.convolution":
-        kernel = structure.values[record.operands[1]].shape
-        output_features = _kernel_output_features(op, kernel)
-        record.flops = 2 * math.prod(structure.values[record.results[0]].shape) * math.prod(kernel) // max(output_features, 1)
-
-
-def _kernel_output_features(op: ir.Operation, kernel: tuple[int, ...]) -> int:
-    """The kernel's `o` dimension, from `[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]`."""
-    middle = str(op.attributes["dimension_numbers"]).partition("x[")[2].partition("]")[0]
-    return kernel[[word.strip() for word in middle.split(",")].index("o")]
-
-
 def _mark_fusion(structure: Structure) -> None:
     """Which values are never stored, and how long what they read must live; from the last operation to the first."""
     users: dict[int, list[int]] = {}
@@ -196,7 +178,10 @@ def _mark_fusion(structure: Structure) -> None:
                 structure.values[op.operands[slot]].last_use = max(structure.values[op.operands[slot]].last_use, value.last_use)
             elif op.kind == "stablehlo.dynamic_update_slice":
                 value.alias = op.operands[0]
-            fused = op.kind in _CHEAP or (op.kind in _FUSIBLE and len(using) == 1 and structure.ops[using[0]].kind in _FUSING)
+            is_array = op.kind in CONSTANTS and math.prod(value.shape) > _SCALARS
+            fused = (op.kind in _CHEAP and not is_array) or (
+                op.kind in _FUSIBLE and len(using) == 1 and structure.ops[using[0]].kind in _FUSING
+            )
             if fused and all(structure.ops[user].region == op.region for user in using):
                 value.stored = False
                 for operand in op.operands:

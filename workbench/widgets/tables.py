@@ -106,7 +106,7 @@ def _tensor_row(group: list[Placement], paint: _Paint) -> Row:
 
 def _communication(report: Report, paint: _Paint) -> list[dict[str, Any]]:
     if not report.collectives:
-        return [block("", (), [], "Nothing is sent: no operation of the step needs another device.")]
+        return [block("", (), [], "Shardy inserts no collective: no operation of the step needs another device.")]
     return [_totals(report, paint), _operations(report, paint)]
 
 

@@ -1,0 +1,75 @@
+"""What one operation computes and moves, read off its attributes: multiply-adds, contracted dimensions, dimensions it shifts data along."""
+
+import math
+from typing import NamedTuple
+
+from jax.extend.mlir import ir
+
+
+class Work(NamedTuple):
+    """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`."""
+
+    flops: int = 0
+    contracted: tuple[int, ...] = ()
+    contracted_of: int = 0
+
+
+def work_of(op: ir.Operation) -> Work:
+    """The work of a product or a convolution; nothing for the others."""
+    if op.name == "stablehlo.dot_general":
+        text = str(op.attributes["dot_dimension_numbers"])
+        inside = text.partition("lhs_contracting_dimensions = [")[2].partition("]")[0]
+        contracted = tuple(int(word) for word in inside.split(",") if word.strip())
+        left = _shape(op.operands[0])
+        return Work(2 * math.prod(_shape(op.results[0])) * math.prod(left[i] for i in contracted), contracted)
+    if op.name == "stablehlo.convolution":
+        return _convolution(op)
+    return Work()
+
+
+def _convolution(op: ir.Operation) -> Work:
+    """Every output element sums over the kernel but its output features; zeros that `lhs_dilation` inserts are not multiplied."""
+    kernel = _shape(op.operands[1])
+    features = _dimension_numbers(op)[1].index("o")
+    summed = tuple(i for i in range(len(kernel)) if i != features)
+    dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
+    flops = 2 * math.prod(_shape(op.results[0])) * math.prod(kernel[i] for i in summed) // dilation
+    return Work(flops, summed, contracted_of=1)
+
+
+def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
+    """The dimensions of the first result along which elements come from another place: slices, pads, windows, halos.
+
+    Where such a dimension is sharded, Shardy calls the operation free of communication and leaves it to XLA to fetch what lies elsewhere.
+    """
+    match op.name.removeprefix("stablehlo."):
+        case "slice" | "pad" | "dynamic_slice" | "concatenate":
+            return _unequal(_shape(op.operands[0]), _shape(op.results[0]))
+        case "dynamic_update_slice":
+            return _unequal(_shape(op.operands[0]), _shape(op.operands[1]))
+        case "reverse":
+            return tuple(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+        case "reduce_window":
+            return tuple(i for i, size in enumerate(ir.DenseI64ArrayAttr(op.attributes["window_dimensions"])) if size > 1)
+        case "convolution":
+            _, kernel, result = _dimension_numbers(op)
+            sizes = _shape(op.operands[1])
+            return tuple(i for i, word in enumerate(result) if word.isdigit() and sizes[kernel.index(word)] > 1)
+        case "fft":
+            return tuple(range(len(_shape(op.results[0]))))  # XLA replicates an FFT, its batch too
+    return ()
+
+
+def _unequal(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+
+
+def _dimension_numbers(op: ir.Operation) -> tuple[list[str], ...]:
+    """`[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]` as three lists of words."""
+    text = str(op.attributes["dimension_numbers"])
+    parts = text[text.index("[") : text.rindex("]") + 1].replace("->", "x").split("x")
+    return tuple([word.strip() for word in part.strip("[]").split(",")] for part in parts)
+
+
+def _shape(value: ir.Value) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(value.type).shape)
