@@ -83,8 +83,8 @@ def _shifts(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
         Diagnostic(
             "not counted",
             _subject(report, indices[0]),
-            f"{len(indices)} `{kind}` of the program move data along a sharded dimension. Shardy leaves that to XLA, "
-            "which permutes borders between neighbours or gathers the dimension; it is not counted here.",
+            f"`{kind}` moves data along a sharded dimension, in {len(indices)} {'place' if len(indices) == 1 else 'places'}. Shardy leaves "
+            "that to XLA, which sends borders to neighbours or gathers the dimension; it is not counted here.",
         )
         for kind, indices in found.items()
     ]

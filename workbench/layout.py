@@ -47,7 +47,7 @@ class Layout:
             parsed = _parse(rules)
             pairs, overrides, constraints = parsed[0], parsed[1] + overrides, parsed[2] + constraints
         elif isinstance(rules, Mapping):
-            pairs = tuple((dim, (axes,) if isinstance(axes, str) else tuple(axes)) for dim, axes in rules.items())
+            pairs = tuple((dim, tuple(axes.split("+")) if isinstance(axes, str) else tuple(axes)) for dim, axes in rules.items())
         else:
             pairs = rules
         for dim, axes in pairs:

@@ -70,7 +70,11 @@ def _pointless_patterns(program: Program, layout: Layout) -> Iterator[LayoutErro
     for pattern, sharding in layout.constraints:
         values = [each for each in program.operations if matches(pattern, each.path)]
         if not values:
-            yield LayoutError(*unknown_name("intermediate value", pattern, dict.fromkeys(each.path for each in program.operations)))
+            yield LayoutError(
+                *unknown_name(
+                    "intermediate value", pattern, dict.fromkeys(each.path for each in program.operations if each.path and each.shape)
+                )
+            )
         elif not any(len(each.shape) == len(sharding.dims) for each in values):
             yield _wrong_rank(f"`{pattern}`", len(values[0].shape), sharding)
 

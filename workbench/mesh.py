@@ -1,9 +1,11 @@
 """The device mesh: named axes with sizes, a naming abstraction and not yet a physical topology (Mesh-TensorFlow, M2)."""
 
 import math
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from workbench.errors import MeshError, unknown_name
 
@@ -33,9 +35,9 @@ class Mesh:
         if isinstance(axes, str):
             pairs = _parse(axes)
         elif isinstance(axes, Mapping):
-            pairs = tuple(axes.items())
+            pairs = tuple((name, _whole(size)) for name, size in axes.items())
         else:
-            pairs = tuple((name, size) for name, size in axes)
+            pairs = tuple((name, _whole(size)) for name, size in axes)
         _verify(pairs)
         object.__setattr__(self, "axes", pairs)
 
@@ -77,6 +79,11 @@ class Mesh:
 
     def __repr__(self) -> str:
         return f'Mesh("{self}")'
+
+
+def _whole(size: Any) -> Any:
+    """A NumPy integer is a whole number too."""
+    return operator.index(size) if hasattr(size, "__index__") and not isinstance(size, bool) else size
 
 
 def _parse(text: str) -> tuple[tuple[str, int], ...]:

@@ -34,8 +34,8 @@ class Plan:
 
     def __init__(self, program: Program, mesh: Mesh | str, layout: Layout | str = "", name: str = "") -> None:
         object.__setattr__(self, "program", program)
-        object.__setattr__(self, "mesh", Mesh(mesh) if isinstance(mesh, str) else mesh)
-        object.__setattr__(self, "layout", Layout(layout) if isinstance(layout, str) else layout)
+        object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
+        object.__setattr__(self, "layout", layout if isinstance(layout, Layout) else Layout(layout))
         object.__setattr__(self, "name", name or program.name)
         verify_layout(self.program, self.mesh, self.layout)
 

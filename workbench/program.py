@@ -134,8 +134,11 @@ class Program:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
+        if self is other:
+            return True
         mine, theirs = ((each.fingerprint, each.arguments, each.results, each.carried) for each in (self, other))
-        return mine == theirs
+        # Paths count, for constraints name them; source lines do not, for they depend on who traced.
+        return mine == theirs and [each.path for each in self.operations] == [each.path for each in other.operations]
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)

@@ -17,7 +17,10 @@ def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float
     the results of the same role; or `None` and why one device cannot hold the unsharded step. Donates `arguments`."""
     device = step.mesh.local_devices[0]
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=jax.sharding.SingleDeviceSharding(device)) for array in arguments]
-    unsharded = jax.jit(step.program.step.call, keep_unused=True).lower(*specs).compile()
+    try:
+        unsharded = jax.jit(step.program.step.call, keep_unused=True).lower(*specs).compile()
+    except ValueError as error:  # the function names devices or a mesh of its own
+        return None, f"the step cannot be compiled for one device: {str(error).splitlines()[0]}"
     memory = unsharded.memory_analysis()
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
     if needed > (free := _free_bytes(device)):

@@ -137,7 +137,9 @@ class _Collector:
         first = min((at for at, _ in readings), default=self._structure.ops[before].position)
         last = max((until for _, until in readings), default=first)
         frees_source = len(list(source.uses)) == 1
-        return Reshard(kind, axes, local, payload, before, region, self._producer(source), frees_source, first, last)
+        # XLA moves the collective of a loop-invariant value out of the loop.
+        made_in = self._region_of(source, region)
+        return Reshard(kind, axes, local, payload, before, made_in, self._producer(source), frees_source, first, last)
 
     def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
@@ -162,6 +164,14 @@ class _Collector:
         record = self._structure.ops[op.operation.attributes[ID].value]
         fused = [self._structure.values[result].last_use for result in record.results if not self._structure.values[result].stored]
         return record.position, max((record.position, *fused))
+
+    def _region_of(self, value: ir.Value, region: int) -> int:
+        """The region a value is made in, seen from `region`: further out if the loop captures it."""
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return 0 if owner.owner.operation.name == "func.func" else region
+        made_by = self._producer(value)
+        return region if made_by is None else self._structure.ops[made_by].region
 
     def _producer(self, value: ir.Value) -> int | None:
         """The operation of the program that made a value, looking through collectives."""

@@ -11,7 +11,7 @@ Three things can go without changing where anything lies or what is sent:
 from jax.extend.mlir import ir
 
 from workbench.partition.context import producer
-from workbench.partition.location import scope_of
+from workbench.partition.location import readable_path, scope_of
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
 
 
@@ -24,7 +24,7 @@ def prune(main: ir.Operation) -> None:
             op = each.operation
             if op.name in ELEMENTWISE and len(op.operands) > 1:
                 _read_the_other_operand(op, scalars)
-            if op.name in ELEMENTWISE and "optimizer" in scope_of(op.location):
+            if op.name in ELEMENTWISE and _in_the_optimizer(op):
                 _skip_single_links(op)
     for block in _blocks(main):
         _erase_unused(block)
@@ -79,7 +79,12 @@ def _skip_single_links(op: ir.Operation) -> None:
 def _is_single_link(link: ir.Operation, result: ir.Value) -> bool:
     if link.name not in ELEMENTWISE or link.operands[0].type != result.type or any(other != link.operands[0] for other in link.operands):
         return False
-    return len({use.owner for use in result.uses}) == 1 and "optimizer" in scope_of(link.location)
+    return len({use.owner for use in result.uses}) == 1 and _in_the_optimizer(link)
+
+
+def _in_the_optimizer(op: ir.Operation) -> bool:
+    """In the scope `trace_training` puts round the optimiser's update."""
+    return readable_path(scope_of(op.location)).startswith("optimizer/")
 
 
 def _shape(value: ir.Value) -> list[int]:

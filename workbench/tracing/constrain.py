@@ -68,9 +68,9 @@ def _inner_scope(stack: str, eqn: Any) -> str:
 
 
 def _laid_out(value: Any, path: str, constraints: Constraints, mesh: Any) -> Any:
-    for pattern, sharding in constraints:
+    for pattern, sharding in reversed(constraints):  # the last one that matches holds
         if len(sharding.dims) == getattr(value, "ndim", -1) and matches(pattern, path):
-            value = jax.lax.with_sharding_constraint(value, NamedSharding(mesh, partition_spec(sharding)))
+            return jax.lax.with_sharding_constraint(value, NamedSharding(mesh, partition_spec(sharding)))
     return value
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from workbench.errors import DimensionError, unknown_name
 from workbench.paths import matches
+from workbench.tensor import verify_dim_name
 
 Names = tuple[str | None, ...]  # None: to be inferred
 
@@ -27,10 +28,16 @@ def user_names(dims: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, .
     given: dict[str, Names] = {}
     for path, shape in shapes.items():
         fitting = [pattern for pattern in patterns if matches(pattern, path)]
-        if fitting:
-            pattern = max(fitting, key=len)
-            given[path] = _parse(patterns[pattern], path, shape)
+        if fitting and not (path.startswith("opt_state/") and _rank(patterns[max(fitting, key=len)]) not in (None, len(shape))):
+            given[path] = _parse(patterns[max(fitting, key=len)], path, shape)
     return given
+
+
+def _rank(text: str) -> int | None:
+    """How many dimensions a string names; `None` if any number. A factored optimiser keeps a matrix's state in vectors, which its
+    pattern names by their path alone: their names are inferred."""
+    words = text.replace(",", " ").split()
+    return None if "..." in words else len(words)
 
 
 def _flattened(prefix: str, dims: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -40,6 +47,8 @@ def _flattened(prefix: str, dims: Mapping[str, Any]) -> Iterable[tuple[str, str]
             yield from _flattened(pattern, value)
         elif isinstance(value, str):
             yield pattern, value
+        elif not isinstance(value, Iterable):
+            raise DimensionError(f"`{pattern}` is named {value!r}.", ['write a string such as "batch seq"'])
         else:
             yield pattern, " ".join("_" if name is None else str(name) for name in value)
 
@@ -48,6 +57,8 @@ def _parse(text: str, path: str, shape: tuple[int, ...]) -> Names:
     words = text.replace(",", " ").split()
     named = [word for word in words if word != "..."]
     for word in named:
+        if word != "_":
+            verify_dim_name(word)
         if word != "_" and named.count(word) > 1:
             raise DimensionError(f"`{text}` names two dimensions of `{path}` `{word}`.", [f"name the second one `{word}_out`, say"])
     free = len(shape) - len(named)

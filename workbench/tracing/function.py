@@ -112,10 +112,10 @@ def build_program(
     reference: Reference | None,
 ) -> Program:
     """Lower the step, prepare it for the partitioner and name its dimensions."""
+    _verify_paths(paths)
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
     traced = guarded(lambda: jax.jit(step.call, keep_unused=True).trace(*specs), name)
-    # TPU's lowering is the plainest StableHLO: no custom calls into one vendor's libraries.
-    module = guarded(lambda: traced.lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo"), name)
+    module = guarded(lambda: _lowered(traced, name), name)
     arguments = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
         for path, spec, role in zip(paths, specs, roles, strict=True)
@@ -125,6 +125,25 @@ def build_program(
         for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
     ]
     return prepare_program(name, module, arguments, outputs, carried, names, step, reference)
+
+
+def _lowered(traced: Any, name: str) -> Any:
+    """StableHLO as for TPUs, the plainest there is: no custom calls into one vendor's libraries. What prints from the device (a
+    `jax.debug.print`) can only be lowered for the backend at hand."""
+    try:
+        return traced.lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo")
+    except ValueError as error:
+        if "lowering platform" not in str(error):
+            raise
+    if any(call in str(traced.jaxpr) for call in ("pure_callback[", "io_callback[")):
+        raise TraceError(f"`{name}` calls back to the host (jax.pure_callback, io_callback).", ["take the call out for planning"])
+    return traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
+
+
+def _verify_paths(paths: list[str]) -> None:
+    for path in paths:
+        if paths.count(path) > 1:
+            raise TraceError(f"Two leaves of the arguments have the path `{path}`.", ["rename a key, so that a rule can tell them apart"])
 
 
 def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[Role]) -> dict[str, Any]:
@@ -153,12 +172,14 @@ def host_array(value: Any) -> Any:
 
 
 class Synthetic:
-    """A host array made up when it is first needed: seeded noise for floats, zeros and ones for whole numbers."""
+    """A host array made up when it is first needed: seeded noise for floats, zeros and ones for whole numbers, keys for keys."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape, self.dtype = shape, dtype
 
-    def __call__(self) -> np.ndarray:
+    def __call__(self) -> Any:
+        if jax.dtypes.issubdtype(self.dtype, jax.dtypes.prng_key):
+            return jax.random.split(jax.random.key(0), self.shape)
         rng = np.random.default_rng(math.prod(self.shape))
         if jax.numpy.issubdtype(self.dtype, jax.numpy.inexact):
             return rng.standard_normal(self.shape, dtype=np.float32).astype(self.dtype)
@@ -171,6 +192,8 @@ def synthetic(spec: jax.ShapeDtypeStruct) -> Synthetic:
 
 def random_like(key: Any, spec: jax.ShapeDtypeStruct) -> Any:
     """A parameter of this shape for a run without given values: normal, scaled by the fan-in so that deep products stay finite."""
+    if jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key):
+        return jax.random.split(key, spec.shape)
     if not jax.numpy.issubdtype(spec.dtype, jax.numpy.floating):
         return jax.numpy.zeros(spec.shape, spec.dtype)
     fan_in = max(math.prod(spec.shape[:-1]), 1)
