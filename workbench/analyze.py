@@ -31,7 +31,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
         memory=memory(program, partitioned, _lifetimes(program), local_bytes),
         flops=flops,
         traffic=_traffic(partitioned, local_bytes),
-        kernels=_kernels(partitioned),
+        kernels=partitioned.structure.kernels,
         list_values=functools.partial(_values, plan, partitioned),
     )
     timed = replace(report, step_time=step_time(report, hardware)) if hardware else report
@@ -74,17 +74,6 @@ def _traffic(partitioned: Partitioned, local_bytes: list[int]) -> int:
         if value.stored and value.alias is None:
             total += count * (max(value.reads, 0) + (value.born >= 0)) * regions[value.region].times
     return total
-
-
-def _kernels(partitioned: Partitioned) -> int:
-    """Operations that store their results: the others are fused into them."""
-    structure = partitioned.structure
-    stored = (
-        op
-        for op in structure.ops
-        if any(structure.values[result].stored and structure.values[result].alias is None for result in op.results)
-    )
-    return sum(structure.regions[op.region].times for op in stored)
 
 
 def _values(plan: Plan, partitioned: Partitioned) -> tuple[Value, ...]:

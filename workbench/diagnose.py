@@ -59,8 +59,8 @@ def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]
             _subject(report, index),
             "The number of turns of this loop depends on data; what happens in it is counted once.",
         )
-        for index, op in enumerate(partitioned.structure.ops)
-        if not op.trips_known
+        for index in partitioned.structure.control_flow
+        if not partitioned.structure.ops[index].trips_known
     ]
 
 
@@ -68,16 +68,17 @@ def _branches(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     counts = Counter(region.parent for region in partitioned.structure.regions)
     return [
         Diagnostic("branches", _subject(report, index), f"One of its {counts[index]} branches runs in a step; all of them are counted.")
-        for index, op in enumerate(partitioned.structure.ops)
-        if op.kind in ("stablehlo.case", "stablehlo.if")
+        for index in partitioned.structure.control_flow
+        if partitioned.structure.ops[index].kind in ("stablehlo.case", "stablehlo.if")
     ]
 
 
 def _shifts(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     """Operations that read across the cut of a sharded dimension, a kind at a time."""
     found: dict[str, list[int]] = {}
-    for index, op in enumerate(partitioned.structure.ops):
-        if op.shifted and any(_is_sharded(partitioned, value, op.shifted) for value in (op.operands[0], op.results[0])):
+    for index in partitioned.structure.shifting:
+        op = partitioned.structure.ops[index]
+        if any(_is_sharded(partitioned, value, op.shifted) for value in (op.operands[0], op.results[0])):
             found.setdefault(report.plan.program.operations[index].kind, []).append(index)
     return [
         Diagnostic(

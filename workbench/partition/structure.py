@@ -81,6 +81,9 @@ class Structure:
     arguments: tuple[int, ...] = ()
     returned: tuple[int, ...] = ()
     body_of: dict[int, int] = field(default_factory=dict)  # while operation -> its body's region
+    control_flow: list[int] = field(default_factory=list)  # ids of loops and branches
+    shifting: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
+    kernels: int = 0  # operations that store their results, in a step: the others are fused into them
 
 
 def read_structure(module: ir.Module) -> Structure:
@@ -93,6 +96,7 @@ def read_structure(module: ir.Module) -> Structure:
     reader.read_block(block, 0)
     reader.structure.returned = reader.returned
     _mark_fusion(reader.structure)
+    reader.structure.kernels = _count_kernels(reader.structure)
     return reader.structure
 
 
@@ -134,7 +138,10 @@ class _Reader:
             for operand in set(operands):
                 self._use(operand, index)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
+            if record.shifted:
+                self.structure.shifting.append(index)
             if op.name in CONTROL_FLOW:
+                self.structure.control_flow.append(index)
                 self._read_regions(op, index, record)
 
     def _read_regions(self, op: ir.Operation, index: int, record: Op) -> None:
@@ -160,6 +167,12 @@ class _Reader:
             region = self.structure.ops[user].region
         record.last_use = max(record.last_use, self.structure.ops[user].position)
         record.reads += 1
+
+
+def _count_kernels(structure: Structure) -> int:
+    values = structure.values
+    stored = (op for op in structure.ops if any(values[result].stored and values[result].alias is None for result in op.results))
+    return sum(structure.regions[op.region].times for op in stored)
 
 
 def _mark_fusion(structure: Structure) -> None:
