@@ -16,6 +16,7 @@ from jax.extend.mlir import ir
 
 from workbench.partition.context import producer
 from workbench.partition.inline import CALLER
+from workbench.partition.numbering import number_operations
 from workbench.partition.operations import CONTROL_FLOW
 
 KIND = "wb_kind"  # what a replaced operation was
@@ -24,21 +25,8 @@ ORDER = "wb_order"  # an operation's place as traced, which is about the order a
 
 def to_hlo_form(main: ir.Operation) -> None:
     """Rewrite main and its loops, in place, each operation marked with its place as traced."""
-    _mark_order(main, 0)
+    number_operations(main, ORDER)
     _rewrite(main)
-
-
-def _mark_order(parent: ir.Operation, place: int) -> int:
-    integer = ir.IntegerType.get_signless(32)
-    for region in parent.regions:
-        for block in region.blocks:
-            for each in block.operations:
-                op = each.operation
-                op.attributes[ORDER] = ir.IntegerAttr.get(integer, place)
-                place += 1
-                if op.name in CONTROL_FLOW:
-                    place = _mark_order(op, place)
-    return place
 
 
 def _rewrite(main: ir.Operation) -> None:

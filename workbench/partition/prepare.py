@@ -12,7 +12,7 @@ from workbench.partition.capture import capture_invariants
 from workbench.partition.context import main_function, run_passes
 from workbench.partition.hlo_form import to_hlo_form
 from workbench.partition.inline import inline_calls
-from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.numbering import number_operations
 from workbench.partition.own_meshes import merge_meshes
 from workbench.partition.prune import prune
 
@@ -29,18 +29,4 @@ def prepare(module: ir.Module) -> None:
         run_passes(module.operation, "sdy-constant-or-scalar-splitter")
         prune(main_function(module.operation))
         run_passes(module.operation, "sdy-add-data-flow-edges,func.func(sdy-populate-op-sharding-rules)")
-        _number(main_function(module.operation), 0)
-
-
-def _number(parent: ir.Operation, next_id: int) -> int:
-    """Give each operation of the program its id, in program order."""
-    integer = ir.IntegerType.get_signless(32)
-    for region in parent.regions:
-        for block in region.blocks:
-            for each in block.operations:
-                op = each.operation
-                op.attributes[ID] = ir.IntegerAttr.get(integer, next_id)
-                next_id += 1
-                if op.name in CONTROL_FLOW:
-                    next_id = _number(op, next_id)
-    return next_id
+        number_operations(main_function(module.operation), ID)
