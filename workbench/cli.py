@@ -178,7 +178,11 @@ def _serve(options: argparse.Namespace) -> None:
         from workbench.app import serve
     except ModuleNotFoundError as error:
         raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
-    serve(plan, port=options.port, open_browser=not options.no_open)
+    try:
+        serve(plan, port=options.port, open_browser=not options.no_open)
+    except OSError as error:
+        ways_out = [f"give another one, --port {options.port + 1}", "open the page that is already served there"]
+        raise WorkbenchError(f"Port {options.port} cannot be used: {error.strerror or error}.", ways_out) from None
 
 
 def _report(options: argparse.Namespace) -> None:
