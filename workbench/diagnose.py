@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from workbench.edits import PlaceDim
+from workbench.legality import why_illegal
 from workbench.partition import Partitioned
 from workbench.report import Diagnostic, Report
 from workbench.sharding import base_axis
@@ -18,7 +19,7 @@ def diagnose(report: Report, partitioned: Partitioned) -> Report:
         *_unknown_loops(report, partitioned),
         *_branches(report, partitioned),
         *_shifts(report, partitioned),
-        *_manual_regions(report),
+        *_manual_regions(report, partitioned),
     )
     return replace(report, diagnostics=found)
 
@@ -101,18 +102,16 @@ def _subject(report: Report, index: int) -> str:
     return operation.path or operation.source or operation.kind
 
 
-def _manual_regions(report: Report) -> list[Diagnostic]:
+def _manual_regions(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     return [
         Diagnostic("shard_map", each.path, "What it sends by itself is not counted; what brings values in and out is.")
-        for each in report.plan.program.operations
+        for each in (report.plan.program.operations[index] for index in partitioned.structure.control_flow)
         if each.kind == "manual_computation"
     ]
 
 
 def _suggestions(report: Report, axis: str) -> tuple[PlaceDim, ...]:
     """The largest dimensions that may go there."""
-    from workbench.legality import why_illegal
-
     plan = report.plan
     free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
     legal = (dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)

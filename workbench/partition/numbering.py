@@ -2,18 +2,11 @@
 
 from jax.extend.mlir import ir
 
-from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.operations import operations_below
 
 
-def number_operations(parent: ir.Operation, attribute: str, first: int = 0) -> int:
-    """Give each operation below `parent` its number, a loop before what is in it; returns the next free one."""
+def number_operations(parent: ir.Operation, attribute: str) -> None:
+    """Give each operation below `parent` its number, from 0."""
     integer = ir.IntegerType.get_signless(32)
-    for region in parent.regions:
-        for block in region.blocks:
-            for each in block.operations:
-                op = each.operation
-                op.attributes[attribute] = ir.IntegerAttr.get(integer, first)
-                first += 1
-                if op.name in CONTROL_FLOW:
-                    first = number_operations(op, attribute, first)
-    return first
+    for number, op in enumerate(operations_below(parent)):
+        op.attributes[attribute] = ir.IntegerAttr.get(integer, number)

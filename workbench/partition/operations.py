@@ -1,5 +1,9 @@
 """Kinds of StableHLO operations, as far as the planner tells them apart."""
 
+from collections.abc import Iterator
+
+from jax.extend.mlir import ir
+
 CONSTANTS = ("stablehlo.constant", "sdy.constant")
 # Operations whose regions are part of the program; other regions (a reduce's, a sort's) hold scalar arithmetic.
 CONTROL_FLOW = ("stablehlo.while", "stablehlo.case", "stablehlo.if", "sdy.manual_computation")
@@ -53,3 +57,13 @@ ELEMENTWISE = frozenset(
         "xor",
     )
 )
+
+
+def operations_below(parent: ir.Operation) -> Iterator[ir.Operation]:
+    """The operations of the program below `parent` as they stand, a loop before what is in it: the order of their ids."""
+    for region in parent.regions:
+        for block in region.blocks:
+            for each in block.operations:
+                yield each.operation
+                if each.operation.name in CONTROL_FLOW:
+                    yield from operations_below(each.operation)

@@ -14,7 +14,7 @@ from workbench.partition.hlo_form import KIND
 from workbench.partition.inline import CALLER
 from workbench.partition.location import readable_path, scope_of, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
-from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.operations import operations_below
 from workbench.partition.prepare import prepare
 from workbench.partition.structure import Structure, read_structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
@@ -50,7 +50,7 @@ def prepare_program(
         replace(tensor, dims=named[becomes[i]].dims if i in becomes else _value_dims(naming, naming.returned[i])[: len(tensor.shape)])
         for i, tensor in enumerate(results)
     )
-    operations = tuple(_operation(op, naming) for op in _walk(main_function(module.operation)))
+    operations = tuple(_operation(op, naming) for op in operations_below(main_function(module.operation)))
     return Program(name, named, outputs, carried, operations, module_bytes(module), fingerprint, step, reference)
 
 
@@ -68,18 +68,6 @@ def prepared(program: Program) -> Prepared:
 def structure_of(program: Program) -> Structure:
     """What Shardy's answer is read against."""
     return prepared(program).structure
-
-
-def _walk(parent: ir.Operation) -> list[ir.Operation]:
-    """The operations in the order of their ids."""
-    found: list[ir.Operation] = []
-    for region in parent.regions:
-        for block in region.blocks:
-            for each in block.operations:
-                found.append(each.operation)
-                if each.operation.name in CONTROL_FLOW:
-                    found += _walk(each.operation)
-    return found
 
 
 def _operation(op: ir.Operation, naming: Naming) -> Operation:

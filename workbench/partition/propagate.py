@@ -12,10 +12,11 @@ from jax.extend.mlir import ir
 from workbench.errors import PartitionError
 from workbench.mesh import Mesh
 from workbench.partition.context import declare_mesh, main_function, run_passes
-from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.operations import operations_below
 from workbench.partition.own_meshes import verify_own_axes
 from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
+from workbench.partition.structure import Structure
 from workbench.paths import matches
 from workbench.plan import Plan
 from workbench.program import Program
@@ -39,17 +40,16 @@ _PASSES = (
 
 def propagate(plan: Plan) -> ir.Operation:
     """The plan's module with a sharding on every value and explicit collectives. Raises `PartitionError` with Shardy's words."""
-    source = prepared(plan.program).module
+    source, structure = prepared(plan.program)
     with source.context, ir.Location.unknown():
-        is_manual = any(operation.kind == "manual_computation" for operation in plan.program.operations)
-        verify_own_axes(source.operation, plan.mesh, is_manual=is_manual)
+        verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
         module = source.operation.clone()
         declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         main = main_function(module)
         _annotate(main, plan)
         _insert_constraints(main, plan)
         try:
-            run_passes(module, ",".join(_passes(plan)))
+            run_passes(module, ",".join(_passes(plan, structure)))
         except ir.MLIRError as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error)[:200])
             raise PartitionError(
@@ -58,9 +58,9 @@ def propagate(plan: Plan) -> ir.Operation:
     return module
 
 
-def _passes(plan: Plan) -> tuple[str, ...]:
+def _passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
     """All passes, or those with anything to do: the rest walk the whole program to find nothing."""
-    constrained = plan.layout.constraints or any(operation.kind == "sharding_constraint" for operation in plan.program.operations)
+    constrained = plan.layout.constraints or "sdy.sharding_constraint" in structure.kinds
     return _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
 
 
@@ -116,7 +116,7 @@ def _insert_constraints(main: ir.Operation, plan: Plan) -> None:
     }
     if not wanted:
         return
-    for op in list(_operations(main)):
+    for op in list(operations_below(main)):
         sharding = wanted.get(ir.IntegerAttr(op.attributes[ID]).value)
         if sharding is not None:
             _constrain(op, sharding_attribute(sharding, plan.mesh, len(sharding.dims)))
@@ -127,15 +127,6 @@ def _last_of_each(program: Program, ids: frozenset[int]) -> Iterator[int]:
     for index in ids:
         if index + 1 not in ids or program.operations[index + 1].path != program.operations[index].path:
             yield index
-
-
-def _operations(parent: ir.Operation) -> Iterator[ir.Operation]:
-    for region in parent.regions:
-        for block in region.blocks:
-            for each in block.operations:
-                yield each.operation
-                if each.operation.name in CONTROL_FLOW:
-                    yield from _operations(each.operation)
 
 
 def _constrain(op: ir.Operation, sharding: ir.Attribute) -> None:

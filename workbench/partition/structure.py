@@ -83,6 +83,7 @@ class Structure:
     body_of: dict[int, int] = field(default_factory=dict)  # while operation -> its body's region
     control_flow: list[int] = field(default_factory=list)  # ids of loops and branches
     shifting: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
+    kinds: frozenset[str] = frozenset()  # of the operations
     kernels: int = 0  # operations that store their results, in a step: the others are fused into them
 
 
@@ -96,6 +97,7 @@ def read_structure(module: ir.Module) -> Structure:
     reader.read_block(block, 0)
     reader.structure.returned = reader.returned
     _mark_fusion(reader.structure)
+    reader.structure.kinds = frozenset(op.kind for op in reader.structure.ops)
     reader.structure.kernels = _count_kernels(reader.structure)
     return reader.structure
 

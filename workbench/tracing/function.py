@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -141,8 +142,8 @@ def _lowered(traced: Any, name: str) -> Any:
 
 
 def _verify_paths(paths: list[str]) -> None:
-    for path in paths:
-        if paths.count(path) > 1:
+    for path, count in Counter(paths).items():
+        if count > 1:
             raise TraceError(f"Two leaves of the arguments have the path `{path}`.", ["rename a key, so that a rule can tell them apart"])
 
 
