@@ -69,7 +69,7 @@ def mlp_report(layout: str = "batch:data; d_ff:model") -> Report:
         memory=Memory({Role.PARAMETER: 2048, Role.OPTIMIZER_STATE: 2052, Role.GRADIENT: 0, Role.ACTIVATION: 1536}),
         flops=Flops(unique=98_304, per_device=12_288, devices=8),
         traffic=8_192,
-        step_time=StepTime(1e-6, 2e-6, 3e-5, "8 × CPU"),
+        step_time=StepTime("8 × CPU", arithmetic=1e-6, memory=2e-6, launch=0.0, exposed=3e-5, hidden=0.0),
         diagnostics=(
             Diagnostic("idle-axis", "params/layers/*/w1", "`data` is unused by this tensor, so 4 devices hold the same part of it.", ()),
         ),

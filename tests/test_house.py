@@ -18,7 +18,7 @@ HOUSE = ROOT / "workbench"
 # its like, call rooms above: those imports stand in the function and are made when it is called.)
 NOUNS = (
     *("errors", "units", "paths", "mesh", "sharding", "tensor", "layout", "hardware", "program"),
-    *("legality", "measurement", "plan", "edits", "report", "comparison"),
+    *("legality", "compiled", "measurement", "plan", "edits", "report", "comparison"),
 )
 ROOMS = (
     *NOUNS,

@@ -2,14 +2,14 @@
 
 import pytest
 
+from tests.machines import flat
 from workbench.edits import AddAxis, PlaceDim, RenameDim, ResizeAxis
 from workbench.errors import LayoutError, MeshError
-from workbench.hardware import Hardware
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.session import Session
 
-HARDWARE = Hardware("test", flops_per_second=1e12, memory_bandwidth=1e11, link_bandwidth=1e10, latency=1e-6, memory=1 << 34)
+HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from workbench.tensor import itemsize
 
 def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
     """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known."""
+    hardware = hardware or plan.hardware
     partitioned = partition(plan)
     program, mesh = plan.program, plan.mesh
     local_bytes = _local_bytes(plan, partitioned)

@@ -1,42 +1,124 @@
-"""What one device can do, in SI units: all that a first-order estimate of a step's time needs."""
+"""What a plan runs on: a kind of device, how many of it, and how they are joined. SI units throughout: bytes, seconds, FLOP/s."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from workbench.errors import WorkbenchError
 
 
+class Shape(StrEnum):
+    """How the devices of one physical axis are joined."""
+
+    RING = "ring"  # each to two neighbours, the last to the first
+    LINE = "line"  # a ring without its last link
+    SWITCH = "switch"  # each to all, through a switch
+
+
 @dataclass(frozen=True, slots=True)
-class Hardware:
-    """The rates of one device while all its neighbours are as busy as it is.
+class Link:
+    """One kind of connection of a device.
 
-    - `flops_per_second`: floating-point operations a second in large matrix products, a multiply-add counting as 2;
-    - `memory_bandwidth`: bytes a second read from and written to the device's memory, together;
-    - `link_bandwidth`: bytes a second that leave one device in a ring collective;
-    - `latency`: seconds a collective takes that moves next to nothing;
-    - `memory`: bytes of the device's memory, 0 if unknown;
-    - `launch`: seconds it takes to start one kernel, however small.
-
-    >>> cpu = Hardware("cpu", flops_per_second=1e10, memory_bandwidth=1e10, link_bandwidth=1e9, latency=1e-4, memory=2**30)
-    >>> 33_554_432 / cpu.flops_per_second  # seconds of a 256 x 256 x 256 product
-    0.0033554432
-
-    **Invariants**
-
-    - Rates are positive, latency, memory and launch not negative.
+    - `bandwidth`: bytes a second that leave one device in one direction, over one link of a ring or line, or its port of a switch;
+    - `latency`: seconds a message takes to the next device (alpha), software included.
     """
 
     name: str
-    flops_per_second: float
-    memory_bandwidth: float
-    link_bandwidth: float
+    bandwidth: float
     latency: float
-    memory: int
-    launch: float = 0.0
 
     def __post_init__(self) -> None:
-        for rate in ("flops_per_second", "memory_bandwidth", "link_bandwidth"):
-            if not getattr(self, rate) > 0:
-                raise WorkbenchError(f"Hardware `{self.name}`: `{rate}` is {getattr(self, rate)}; a rate is more than 0.")
-        for name in ("latency", "memory", "launch"):
-            if getattr(self, name) < 0:
-                raise WorkbenchError(f"Hardware `{self.name}`: `{name}` is {getattr(self, name)}; it cannot be negative.")
+        _verify_rates(self, ("bandwidth",), ("latency",))
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalAxis:
+    """One direction in which devices lie: a dimension of a torus, the devices of a node, the nodes of a cluster."""
+
+    name: str
+    size: int
+    link: Link
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One kind of device, as JAX counts devices (a core of a TPU v3, a whole TPU v5p, one GPU).
+
+    - `flops`: peak FLOP/s of matrix products by dtype, a multiply-add counting as 2; `default` is for any other dtype;
+    - `vector_flops`: FLOP/s of element-wise operations;
+    - `memory`, `memory_bandwidth`: of its own memory (HBM); `host_memory`, `host_bandwidth`: of its share of the host's, and to it;
+    - `launch`: seconds from one kernel to the next, however small;
+    - `matmul_tile`: sides of the tile its matrix unit works in: a product's sizes are rounded up to it;
+    - `array_tile`: to what the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
+    - `efficiency`: the share of the peak that is reached, by class of work (`matmul`, `memory`, `link`); 1 where none is given;
+    - `target`: what the compile tier calls it (`tpu:v5e`), empty where there is no compiler for it here;
+    - `sources`: where each number is from.
+    """
+
+    name: str
+    flops: Mapping[str, float]
+    memory: int
+    memory_bandwidth: float
+    vector_flops: float = math.inf
+    launch: float = 0.0
+    host_memory: int = 0
+    host_bandwidth: float = math.inf
+    matmul_tile: tuple[int, ...] = ()
+    array_tile: tuple[int, ...] = ()
+    efficiency: Mapping[str, float] = field(default_factory=dict)
+    target: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _verify_rates(self, ("memory_bandwidth", "vector_flops", "host_bandwidth"), ("memory", "launch", "host_memory"))
+        if not self.flops or min(self.flops.values()) <= 0:
+            raise WorkbenchError(f"Chip `{self.name}`: `flops` needs a rate above 0 for one dtype at least.")
+
+    def peak(self, dtype: str) -> float:
+        """FLOP/s of matrix products in this dtype."""
+        return self.flops.get(dtype, self.flops.get("default", max(self.flops.values())))
+
+    def reached(self, work: str) -> float:
+        """The share of the peak that this class of work reaches."""
+        return self.efficiency.get(work, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """So many chips, joined along physical axes, the slowest links first (`slice`, then `x`, `y`, `z`; or `node`, then `device`).
+
+    **Invariants**
+
+    - Physical axes have unique names; there is at least one.
+    """
+
+    chip: Chip
+    axes: tuple[PhysicalAxis, ...]
+    name: str = ""  # as a person writes it, `TPU v5p 8x8x16`
+
+    def __post_init__(self) -> None:
+        names = [axis.name for axis in self.axes]
+        if not names or len(set(names)) < len(names):
+            raise WorkbenchError(f"Hardware `{self.name}`: its physical axes are {names}; they need a name each, and there must be one.")
+
+    @property
+    def size(self) -> int:
+        """Devices in all."""
+        return math.prod(axis.size for axis in self.axes)
+
+    def renamed(self, name: str) -> "Hardware":
+        return replace(self, name=name)
+
+    def __str__(self) -> str:
+        return self.name or f"{self.size} x {self.chip.name}"
+
+
+def _verify_rates(owner: "Chip | Link", rates: tuple[str, ...], amounts: tuple[str, ...]) -> None:
+    for name in rates:
+        if not getattr(owner, name) > 0:
+            raise WorkbenchError(f"`{owner.name}`: `{name}` is {getattr(owner, name)}; a rate is more than 0.")
+    for name in amounts:
+        if getattr(owner, name) < 0:
+            raise WorkbenchError(f"`{owner.name}`: `{name}` is {getattr(owner, name)}; it cannot be negative.")

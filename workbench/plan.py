@@ -1,11 +1,12 @@
 """A plan: this program, over this mesh, laid out like this."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.legality import verify_layout
 from workbench.mesh import Mesh
@@ -31,12 +32,16 @@ class Plan:
     mesh: Mesh
     layout: Layout
     name: str
+    hardware: Hardware | None
 
-    def __init__(self, program: Program, mesh: Mesh | str, layout: Layout | str = "", name: str = "") -> None:
+    def __init__(
+        self, program: Program, mesh: Mesh | str, layout: Layout | str = "", name: str = "", hardware: Hardware | None = None
+    ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
         object.__setattr__(self, "layout", layout if isinstance(layout, Layout) else Layout(layout))
         object.__setattr__(self, "name", name or program.name)
+        object.__setattr__(self, "hardware", hardware)
         verify_layout(self.program, self.mesh, self.layout)
 
     @cached_property
@@ -45,8 +50,8 @@ class Plan:
         return tuple(self.layout.sharding(tensor) for tensor in self.program.arguments)
 
     def updated(self, **changes: Any) -> "Plan":
-        """A new plan with some of `program`, `mesh`, `layout`, `name` changed."""
-        return Plan(**{"program": self.program, "mesh": self.mesh, "layout": self.layout, "name": self.name, **changes})
+        """A new plan with some of its fields changed."""
+        return Plan(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
 
     def apply(self, edit: "Edit") -> "Plan":
         """The plan after one edit; raises a `WorkbenchError` and leaves this plan as it is if the result would be illegal."""

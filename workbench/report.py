@@ -110,18 +110,37 @@ class Flops:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of one step on `hardware`; `launch` is what starting its kernels takes: a first-order estimate, nothing overlapped."""
+    """Seconds of one step on `hardware`, on one device.
 
-    compute: float
-    memory: float
-    communication: float
+    - `arithmetic`, `memory`: time in kernels that are bound by arithmetic, and by memory traffic (roofline);
+    - `launch`: time between kernels;
+    - `exposed`: communication during which the device computes nothing; `hidden`: communication behind computation;
+    - `mfu`: model FLOPs utilisation, what the program needs computed once over what the devices could have done in `total`
+      (PaLM, appendix B); `hfu` counts recomputation and duplication too.
+    """
+
     hardware: str
-    launch: float = 0.0
+    arithmetic: float
+    memory: float
+    launch: float
+    exposed: float
+    hidden: float
+    mfu: float = 0.0
+    hfu: float = 0.0
+
+    @property
+    def compute(self) -> float:
+        """Seconds in kernels."""
+        return self.arithmetic + self.memory
+
+    @property
+    def communication(self) -> float:
+        """Seconds of communication, hidden or not."""
+        return self.exposed + self.hidden
 
     @property
     def total(self) -> float:
-        """One after the other: arithmetic, memory traffic, communication, and starting kernels."""
-        return self.compute + self.memory + self.communication + self.launch
+        return self.arithmetic + self.memory + self.launch + self.exposed
 
 
 @dataclass(frozen=True, slots=True)

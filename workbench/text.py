@@ -120,7 +120,7 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     yield "duplication", f"{flops.duplication:.2f} ×", _duplication_text(flops.duplication)
     if time is not None:
         parts = {
-            "arithmetic": time.compute,
+            "arithmetic": time.arithmetic,
             "memory traffic": time.memory,
             "communication": time.communication,
             "starting kernels": time.launch,

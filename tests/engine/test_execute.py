@@ -146,12 +146,12 @@ def test_a_run_of_no_steps_is_refused():
 def test_the_devices_are_calibrated_together():
     hardware = calibrate(tuple(jax.devices()))
     assert hardware.name == "cpu x 8, as measured"
-    assert 1e8 < hardware.flops_per_second < 1e13
-    assert 1e7 < hardware.memory_bandwidth < 1e12
-    assert 0 < hardware.latency < 1
-    assert hardware.memory > 1 << 20
+    assert 1e8 < hardware.chip.peak("float32") < 1e13
+    assert 1e7 < hardware.chip.memory_bandwidth < 1e12
+    assert 0 < hardware.axes[0].link.latency < 1
+    assert hardware.chip.memory > 1 << 20
 
 
 def test_one_device_alone_has_no_links_to_wait_for():
     hardware = calibrate(tuple(jax.devices()[:1]))
-    assert (hardware.latency, hardware.link_bandwidth) == (0, float("inf"))
+    assert (hardware.axes[0].link.latency, hardware.axes[0].link.bandwidth) == (0, float("inf"))

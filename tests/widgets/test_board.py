@@ -1,8 +1,8 @@
 """A board answers gestures over a real session, without a browser."""
 
+from tests.machines import flat
 from tests.widgets.scripted import HeldRunner, measurement
 from workbench.edits import PlaceDim
-from workbench.hardware import Hardware
 from workbench.widgets.board import Board
 
 
@@ -114,7 +114,7 @@ def test_a_run_that_calibrated_the_devices_predicts_step_times_from_then_on(sess
     runner = HeldRunner()
     screen = Screen(session, runner=runner)
     screen.send("run", steps="3")
-    cpu = Hardware("cpu", flops_per_second=1e10, memory_bandwidth=1e10, link_bandwidth=1e9, latency=1e-4, memory=0)
+    cpu = flat("cpu", flops=1e10, memory_bandwidth=1e10, sent_bandwidth=1e9, latency=1e-4, memory=0)
     runner.tell({"event": "done", "measurement": measurement(session.plan, hardware=cpu)})
     before = {each["key"]: each["text"] for each in screen.shown["board"]["figures"]}
     after = {each["key"]: each["text"] for each in screen.send("drop", dim="hidden", source="", target="model")["figures"]}

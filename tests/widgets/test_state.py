@@ -107,7 +107,12 @@ def test_the_memory_bar_adds_up_to_the_peak(session):
 
 def test_a_predicted_step_time_is_shown_where_the_report_has_one(session):
     class Timed:
-        memory, flops, sent, step_time = session.report.memory, session.report.flops, 0, StepTime(0.002, 0.001, 0.001, "TPU v5e")
+        memory, flops, sent, step_time = (
+            session.report.memory,
+            session.report.flops,
+            0,
+            StepTime("TPU v5e", arithmetic=0.002, memory=0.001, launch=0.0, exposed=0.001, hidden=0.0),
+        )
 
     shown = {each["key"]: each["text"] for each in figure_states(figures(Timed()))}
     assert shown["predicted"] == "4.00 ms"

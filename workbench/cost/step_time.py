@@ -9,10 +9,12 @@ def step_time(report: Report, hardware: Hardware) -> StepTime:
 
     Communication is alpha-beta: each execution of a collective waits `latency` once and sends its ring volume at `link_bandwidth`.
     """
+    chip, link = hardware.chip, hardware.axes[-1].link
     return StepTime(
-        compute=report.flops.per_device / hardware.flops_per_second,
-        memory=report.traffic / hardware.memory_bandwidth,
-        communication=sum(each.count * (hardware.latency + each.sent / hardware.link_bandwidth) for each in report.collectives),
-        hardware=hardware.name,
-        launch=report.kernels * hardware.launch,
+        hardware=str(hardware),
+        arithmetic=report.flops.per_device / chip.peak("float32"),
+        memory=report.traffic / chip.memory_bandwidth,
+        launch=report.kernels * chip.launch,
+        exposed=sum(each.count * (link.latency + each.sent / (2 * link.bandwidth)) for each in report.collectives),
+        hidden=0.0,
     )

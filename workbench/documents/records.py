@@ -27,10 +27,13 @@ def report_record(report: Report) -> dict[str, Any]:
         "step_time": time
         and {
             "total": time.total,
-            "compute": time.compute,
+            "arithmetic": time.arithmetic,
             "memory": time.memory,
-            "communication": time.communication,
             "launch": time.launch,
+            "exposed": time.exposed,
+            "hidden": time.hidden,
+            "mfu": time.mfu,
+            "hfu": time.hfu,
             "hardware": time.hardware,
         },
         "arguments": [_placement_record(each) for each in report.arguments],

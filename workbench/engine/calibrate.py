@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from workbench.hardware import Hardware
+from workbench.hardware import Chip, Hardware, Link, PhysicalAxis, Shape
 
 _REPEATS = 5
 _TURNS = (2, 12)
@@ -43,15 +43,17 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
     sizes = _CPU if devices[0].platform == "cpu" else _ACCELERATOR
     mesh = Mesh(np.array(devices), ("all",), axis_types=(AxisType.Auto,))
     latency, link_bandwidth = _communication(mesh, sizes)
-    return Hardware(
-        name=f"{devices[0].device_kind} x {len(devices)}, as measured",
-        flops_per_second=2 * sizes.side**3 / _seconds(_product, mesh, (sizes.side, sizes.side)),
-        memory_bandwidth=2 * 4 * sizes.elements / _seconds(_pass, mesh, (sizes.elements,)),
-        link_bandwidth=link_bandwidth,
-        latency=latency,
+    chip = Chip(
+        name=devices[0].device_kind,
+        flops={"default": 2 * sizes.side**3 / _seconds(_product, mesh, (sizes.side, sizes.side))},
         memory=_memory(devices),
+        memory_bandwidth=2 * 4 * sizes.elements / _seconds(_pass, mesh, (sizes.elements,)),
         launch=_seconds(_tiny_products, mesh, (8, 8)) / _TINY,
     )
+    # What a device sends in a ring collective is counted in both directions together; a link's bandwidth is of one.
+    link = Link("measured", link_bandwidth / 2, latency)
+    axis = PhysicalAxis("device", len(devices), link, Shape.RING)
+    return Hardware(chip, (axis,), f"{devices[0].device_kind} x {len(devices)}, as measured")
 
 
 def _product(x: Any) -> Any:

@@ -2,30 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from workbench.compiled import CompiledCollective
 from workbench.engine.groups import axes_of, parse_groups
 from workbench.engine.hlo import Computation, Instruction, parse_hlo, shape_bytes
 from workbench.mesh import Mesh
 from workbench.report import KINDS
 
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledCollective:
-    """One collective of the compiled program; `payload` in bytes and `count` as in `report.Collective`, `path` as XLA names it."""
-
-    kind: str
-    axes: tuple[str, ...]
-    payload: int
-    count: int
-    path: str
-
-    @property
-    def total_payload(self) -> int:
-        """Payload bytes a device and step."""
-        return self.payload * self.count
 
 
 def read_collectives(hlo_text: str, mesh: Mesh) -> tuple[CompiledCollective, ...]:

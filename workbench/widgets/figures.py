@@ -56,7 +56,7 @@ def figures(report: Report, measurement: Measurement | None = None, *, stale: bo
     ]
     if (step := report.step_time) is not None:
         title = (
-            f"on {step.hardware}, to first order: arithmetic {format_seconds(step.compute)}, memory {format_seconds(step.memory)}, "
+            f"on {step.hardware}, to first order: arithmetic {format_seconds(step.arithmetic)}, memory {format_seconds(step.memory)}, "
             f"communication {format_seconds(step.communication)}, starting kernels {format_seconds(step.launch)}"
         )
         found.append(Figure("predicted", "Step, predicted", step.total, format_seconds, title, note=step.hardware))

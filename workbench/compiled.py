@@ -1,0 +1,99 @@
+"""What the compiler of the target says of a plan: the scheduled program's collectives, kernels, memory. The engine fills it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCollective:
+    """One collective of the compiled program.
+
+    - `payload` in bytes and `count` as in `report.Collective`; `path` and `source` as the planner writes them, empty if unknown;
+    - `name`: the instruction's; `part_of`: the kind of collective it is a piece of, where the compiler took one apart (a windowed
+      einsum's permutes are part of an all-gather or a reduce-scatter), else its own kind;
+    - `overlaps`: it is started and awaited apart, so that other work can run in between.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    payload: int
+    count: int
+    path: str
+    source: str = ""
+    name: str = ""
+    part_of: str = ""
+    overlaps: bool = False
+
+    @property
+    def total_payload(self) -> int:
+        """Payload bytes a device and step."""
+        return self.payload * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """One fusion, product, copy or other operation that takes time: `seconds` of one execution by the compiler's own estimate, `None`
+    where it gives none; `flops` of the products in it; `bytes` of what it reads and writes."""
+
+    name: str
+    kind: str
+    count: int
+    path: str
+    source: str
+    seconds: float | None
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledMemory:
+    """Bytes on one device, by the compiler's account: `aliased` are outputs that lie where arguments did; `temporary` its peak besides."""
+
+    arguments: int
+    outputs: int
+    aliased: int
+    temporary: int
+    code: int = 0
+    host: int = 0  # bytes of the host's memory: what was offloaded
+
+    @property
+    def peak(self) -> int:
+        return self.arguments + self.outputs - self.aliased + self.temporary
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A plan compiled for a target, attached or not.
+
+    - `target`: the hardware as a person writes it, `TPU v5e 4x4`; `devices` of it;
+    - `from_cache`: it was compiled before, and read from disk;
+    - `alive`: bytes of temporaries over the scheduled program's instructions, loop bodies at their loop's place, as (instruction name,
+      bytes); `alive_at_peak`: the largest buffers there as (path, bytes).
+    """
+
+    target: str
+    devices: int
+    compile_seconds: float
+    memory: CompiledMemory
+    collectives: tuple[CompiledCollective, ...]
+    kernels: tuple[CompiledKernel, ...] = ()
+    alive: tuple[tuple[str, int], ...] = ()
+    alive_at_peak: tuple[tuple[str, int], ...] = ()
+    from_cache: bool = False
+    compiler: str = ""  # name and version
+
+    @cached_property
+    def compute_seconds(self) -> float | None:
+        """Seconds of all kernels by the compiler's estimate; `None` if it gave none."""
+        timed = [each.seconds * each.count for each in self.kernels if each.seconds is not None]
+        return sum(timed) if timed else None
+
+    @cached_property
+    def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:
+        """Payload bytes per device and step by (mesh axes, kind), pieces counted as what they are a part of."""
+        sums: dict[tuple[tuple[str, ...], str], int] = {}
+        for each in self.collectives:
+            key = each.axes, each.part_of or each.kind
+            sums[key] = sums.get(key, 0) + each.total_payload
+        return sums
