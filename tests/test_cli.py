@@ -51,12 +51,62 @@ def test_a_plan_document_can_be_tried_on_another_mesh_and_layout(plan_file, caps
     assert json.loads(capsys.readouterr().out)["layout"] == "d_ff:model"
 
 
+def test_remat_and_precision_can_be_tried(capsys):
+    model = ["--model", "tests.layered:stack", "--mesh", "data:4"]
+    assert cli.main(["report", *model, "--remat", "save:mixed", "--precision", "bfloat16", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["remat"], record["precision"]) == ("save:mixed", "bfloat16")
+    assert cli.main(["report", *model, "--remat", "save:mixd"]) == 1
+    assert "did you mean `mixed`?" in capsys.readouterr().err
+    assert cli.main(["export", *model, "--remat", "full"]) == 0
+    assert 'program.variant(remat=Remat.parse("full"))' in capsys.readouterr().out
+
+
 def test_export_writes_the_script(plan_file, tmp_path, capsys):
     script = load_plan(plan_file).export()
     assert cli.main(["export", plan_file]) == 0
     assert capsys.readouterr().out == script
     assert cli.main(["export", plan_file, "-o", str(tmp_path / "out.py")]) == 0
     assert (tmp_path / "out.py").read_text(encoding="utf-8") == script
+
+
+def test_a_report_is_for_the_hardware_and_the_wiring_that_are_given(plan_file, capsys):
+    assert cli.main(["report", plan_file, "--hardware", "TPU v5e 4x4", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["hardware"], record["wiring"]) == ("TPU v5e 4x4", "data:y; model:x")
+    assert record["step_time"]["hardware"] == "TPU v5e 4x4"
+    assert cli.main(["report", plan_file, "--hardware", "tpu v5e 4x4", "--wiring", "data:x; model:y"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "data over x (4, a line) · model over y (2, a line)" in printed
+    assert "on TPU v5e 4x4" in printed
+
+
+def test_hardware_lists_the_catalogue_and_tells_all_of_one_kind(capsys):
+    from workbench.catalogue import load_catalogue
+
+    assert cli.main(["hardware"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f" {name} " in printed for name in load_catalogue().entries)
+    assert cli.main(["hardware", "TPU v5p 8x8x16"]) == 0
+    printed = capsys.readouterr().out
+    assert "1,024 devices" in printed
+    assert "a ring" in printed
+    assert "cloud.google.com/tpu/docs/v5p: 459 TFLOP/s bf16" in printed
+    assert cli.main(["hardware", "TPU v5"]) == 0  # as JAX names a v5p
+    assert capsys.readouterr().out.startswith("TPU v5p, one device")
+
+
+def test_a_file_of_ones_own_hardware_counts(plan_file, tmp_path, capsys, monkeypatch):
+    from workbench.catalogue import OWN_FILE, SHIPPED
+
+    monkeypatch.setenv(OWN_FILE, "")  # so that what the command sets is taken back
+    own = tmp_path / "own.toml"
+    own.write_text(SHIPPED.read_text(encoding="utf-8").replace('["B200"', '["B2000"'), encoding="utf-8")
+    assert cli.main(["report", plan_file, "--hardware", "8 B2000", "--hardware-file", str(own), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hardware"] == "8 B2000"
+    monkeypatch.setenv(OWN_FILE, "")
+    assert cli.main(["report", plan_file, "--hardware", "8 B2000"]) == 1
+    assert "did you mean `B200`?" in capsys.readouterr().err
 
 
 def test_models_lists_the_zoo(capsys):
@@ -74,6 +124,11 @@ def test_models_lists_the_zoo(capsys):
         ["report", *MODEL, "--mesh", "data"],
         ["report", *MODEL, "--layout", "d_f:model"],
         ["report", "no such file.json"],
+        ["report", *MODEL, "--hardware", "TPU v5p 8x8"],
+        ["report", *MODEL, "--wiring", "data:x"],
+        ["report", *MODEL, "--hardware", "8 H100", "--wiring", "data:x"],
+        ["report", *MODEL, "--hardware-file", "no such file.toml"],
+        ["hardware", "TPU v9"],
         ["export", *MODEL, "-o", "no such folder/x.py"],
         ["run", "no such file.json"],
     ],

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.programs import mlp
+from workbench.catalogue import parse_hardware
 from workbench.edits import (
     ALL_EDITS,
     AddAxis,
@@ -12,15 +13,23 @@ from workbench.edits import (
     RenameDim,
     ReorderAxes,
     ResizeAxis,
+    SetHardware,
     SetLayout,
     SetMesh,
+    SetPrecision,
+    SetRemat,
+    SetWiring,
 )
-from workbench.errors import DimensionError, LayoutError, MeshError, WorkbenchError
+from workbench.errors import DimensionError, HardwareError, LayoutError, MeshError, TraceError, WorkbenchError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
 from workbench.plan import Plan
+from workbench.precision import Precision
+from workbench.remat import Remat
 from workbench.sharding import Sharding
+from workbench.topology import parse_wiring
 
+V5E = parse_hardware("TPU v5e 4x2")
 LAYOUT = "batch:data; d_ff:model"
 W1 = "params/layers/*/w1"
 
@@ -51,6 +60,13 @@ CASES = [
     (ReorderAxes(("model", "data")), "axes model data", "model:2 data:4", LAYOUT),
     (RenameDim("d_ff", "hidden"), "dimension d_ff → hidden", "data:4 model:2", "batch:data; hidden:model"),
     (RenameDim("d_ff", "d_model"), "dimension d_ff → d_model", None, None),
+    (SetHardware(V5E), "hardware TPU v5e 4x2", "data:4 model:2", LAYOUT),
+    (SetHardware(None), "hardware none", "data:4 model:2", LAYOUT),
+    (SetWiring(None), "wiring by itself", "data:4 model:2", LAYOUT),
+    (SetWiring(parse_wiring("data:x; model:y")), "wiring data:x; model:y", None, None),  # refused: the plan names no hardware
+    (SetRemat(Remat()), "remat as traced", "data:4 model:2", LAYOUT),
+    (SetRemat(Remat("full")), "remat full", None, None),  # refused: the program's function is not here
+    (SetPrecision(Precision("bfloat16")), "precision bfloat16", None, None),
 ]
 
 
@@ -84,6 +100,7 @@ def test_every_edit_of_the_family_is_tried_here():
         (ReorderAxes(("data",)), MeshError),
         (RenameDim("d_f", "d"), DimensionError),
         (RenameDim("d_ff", "d ff"), DimensionError),
+        (SetRemat(Remat("full")), TraceError),
     ],
     ids=str,
 )
@@ -103,3 +120,32 @@ def test_a_renamed_dimension_is_renamed_everywhere_and_its_first_name_is_kept():
 def test_a_dimension_renamed_there_and_back_is_the_same_plan():
     plan = Plan(mlp(), "data:4 model:2", LAYOUT)
     assert plan.apply(RenameDim("d_ff", "hidden")).apply(RenameDim("hidden", "d_ff")) == plan
+
+
+def test_a_wiring_is_chosen_for_the_hardware_of_the_plan():
+    plan = Plan(mlp(), "data:4 model:2", LAYOUT, hardware="TPU v5e 4x2")
+    wired = plan.apply(SetWiring(parse_wiring("data:x; model:y")))
+    assert (str(wired.hardware), str(wired.wiring)) == ("TPU v5e 4x2", "data:x; model:y")
+    with pytest.raises(HardwareError, match="`y` of TPU v5e 4x2 has 2"):
+        plan.apply(SetWiring(parse_wiring("data:y; model:x")))
+    assert wired.apply(SetWiring(None)) == plan
+
+
+@pytest.mark.parametrize(
+    ("edit", "wiring"),
+    [
+        (RenameAxis("model", "tensor"), "data:x; tensor:y"),
+        (RemoveAxis("model"), "data:x"),
+        (SetMesh(Mesh("model:2")), "model:y"),
+        (AddAxis("pipe", 1), "data:x; model:y"),
+        (ReorderAxes(("model", "data")), "data:x; model:y"),
+        (SetHardware(parse_hardware("TPU v5e 8x2")), "data:x; model:y"),
+        (SetHardware(parse_hardware("8 H100")), None),
+        (SetHardware(None), None),
+    ],
+    ids=str,
+)
+def test_a_wiring_follows_its_mesh_axes_and_is_dropped_with_its_links(edit, wiring):
+    plan = Plan(mlp(), "data:4 model:2", LAYOUT, hardware="TPU v5e 4x2", wiring="data:x; model:y")
+    after = plan.apply(edit).wiring
+    assert (after and str(after)) == wiring

@@ -17,12 +17,41 @@ HOUSE = ROOT / "workbench"
 # Bottom to top. A room may import, when it is imported itself, only rooms that stand before it. (A plan's verbs, `plan.report()` and
 # its like, call rooms above: those imports stand in the function and are made when it is called.)
 NOUNS = (
-    *("errors", "units", "paths", "mesh", "sharding", "tensor", "layout", "hardware", "program"),
-    *("legality", "compiled", "measurement", "plan", "edits", "report", "comparison"),
+    *(
+        "errors",
+        "units",
+        "paths",
+        "mesh",
+        "sharding",
+        "tensor",
+        "layout",
+        "hardware",
+        "catalogue",
+        "topology",
+        "remat",
+        "precision",
+        "program",
+    ),
+    *("legality", "compiled", "timeline", "device_trace", "measurement", "plan", "edits", "report", "differences", "comparison"),
 )
 ROOMS = (
     *NOUNS,
-    *("partition", "tracing", "cost", "diagnose", "analyze", "session", "text", "models", "documents"),
+    *(
+        "partition",
+        "tracing",
+        "cost",
+        "diagnose",
+        "analyze",
+        "session",
+        "tables",
+        "compiled_text",
+        "comparison_text",
+        "hardware_text",
+        "run_text",
+        "text",
+        "models",
+        "documents",
+    ),
     *("engine", "visualize", "widgets", "app", "cli"),
 )
 
@@ -37,7 +66,7 @@ DOORS = {
     "optax": {"tracing", "models"},
     "cloudpickle": {"engine"},
     "jsonschema": {"documents"},
-    "rich": {"text"},
+    "rich": {"tables"},
     "bokeh": {"visualize", "app"},
     "graphviz": {"visualize"},
     "panel": {"app"},
@@ -127,7 +156,7 @@ def test_each_foreign_library_has_its_doors():
 
 def test_the_planner_and_the_cost_model_know_no_room_above_them():
     for room in ("analyze", "session"):
-        assert not loaded_after(f"import workbench.{room}") & {f"workbench.{above}" for above in ROOMS[ROOMS.index("text") :]}
+        assert not loaded_after(f"import workbench.{room}") & {f"workbench.{above}" for above in ROOMS[ROOMS.index("tables") :]}
 
 
 def test_importing_the_package_loads_no_user_interface_and_no_engine():

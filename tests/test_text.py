@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tests.programs import batch, mlp_report, parameter, program
+from tests.traces import measured_trace, timed_report
 from workbench.measurement import Measurement, ShardCheck
 from workbench.plan import Plan
 from workbench.report import Flops, Memory, Placement, Report
@@ -22,6 +23,7 @@ MEASUREMENT = Measurement(
     device_peak=6000,
     predicted_seconds=0.008,
     max_error=1e-6,
+    trace=measured_trace(),
 )
 
 
@@ -30,7 +32,7 @@ def test_a_report_is_a_table_worth_reading(golden):
 
 
 def test_a_measurement_stands_beside_its_report(golden):
-    golden("measurement.txt", measurement_text(MEASUREMENT, mlp_report()))
+    golden("measurement.txt", measurement_text(MEASUREMENT, timed_report()))
 
 
 def test_a_measurement_alone_says_what_was_measured():

@@ -18,11 +18,15 @@ from workbench.layout import Layout as Layout
 from workbench.measurement import Measurement as Measurement
 from workbench.mesh import Mesh as Mesh
 from workbench.plan import Plan as Plan
+from workbench.precision import Precision as Precision
 from workbench.program import Program as Program
 from workbench.program import Reference as Reference
+from workbench.remat import Remat as Remat
 from workbench.report import Report as Report
 from workbench.session import Session as Session
 from workbench.sharding import Sharding as Sharding
+from workbench.tracing import checkpoint_name as checkpoint_name
+from workbench.tracing import layer as layer
 from workbench.tracing import trace as trace
 from workbench.tracing import trace_training as trace_training
 

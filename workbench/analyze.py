@@ -1,80 +1,97 @@
 """`analyze`: a plan to a report. Pure: same plan, same report; nothing executes, nothing is traced again."""
 
 import functools
-import math
 from collections import Counter
 from dataclasses import replace
+from typing import NamedTuple
 
-from workbench.cost.memory import Lifetimes, lifetimes_of, memory
-from workbench.cost.step_time import step_time
+from workbench.cost.compute import kernel_times, moved_bytes
+from workbench.cost.events import timeline
+from workbench.cost.flops import flops_of, products_of
+from workbench.cost.host import host_memory, with_transfers
+from workbench.cost.memory import Lifetimes, MemoryOverStep, lifetimes_of
+from workbench.cost.step_time import collective_costs, step_time
+from workbench.cost.tiles import laid_out_bytes
+from workbench.cost.timeline import Region, regions_of, simulate_step
 from workbench.diagnose import diagnose
 from workbench.hardware import Hardware
-from workbench.partition import Dims, Partitioned, collectives, local_shape, partition, structure_of
+from workbench.partition import Dims, Kernels, Partitioned, collectives, kernels_of, local_shape, partition, structure_of
 from workbench.plan import Plan
 from workbench.program import Operation, Program
-from workbench.report import Flops, Placement, Report, Value
+from workbench.report import Placement, Report, Value
 from workbench.sharding import Sharding
-from workbench.tensor import itemsize
 
 
 def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
     """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known."""
     hardware = hardware or plan.hardware
-    partitioned = partition(plan)
+    partitioned = partition(plan, hardware)
     program, mesh = plan.program, plan.mesh
-    local_bytes = _local_bytes(plan, partitioned)
-    flops = _flops(plan, partitioned)
+    fixed = _fixed(program, recomputes=_recomputes(hardware))
+    tile, on_chip, capacity = (hardware.chip.array_tile, hardware.chip.on_chip, hardware.chip.memory) if hardware else ((), 0, 0)
+    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed.types, tile)
+    memory = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, on_chip)
+    products, (held, moved) = products_of(partitioned), host_memory(partitioned, local_bytes)
+    costs = collective_costs(partitioned.reshards, plan, hardware) if hardware else []
     report = Report(
         plan=plan,
         arguments=tuple(Placement(tensor, each, mesh) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)),
         results=tuple(Placement(tensor, Sharding(dims), mesh) for tensor, dims in zip(program.results, partitioned.results, strict=True)),
-        collectives=collectives(program, mesh, partitioned.structure, partitioned.reshards),
-        memory=memory(program, partitioned, _lifetimes(program), local_bytes),
-        flops=flops,
-        traffic=_traffic(partitioned, local_bytes),
-        kernels=partitioned.structure.kernels,
+        collectives=collectives(program, mesh, partitioned.structure, partitioned.reshards, [each.seconds for each in costs]),
+        memory=replace(memory.memory(), host=held, capacity=capacity),
+        flops=flops_of(program, products, mesh.size),
+        traffic=moved_bytes(fixed.kernels, local_bytes),
+        kernels=int(fixed.kernels.times.sum()),
+        host_traffic=moved,
         list_values=functools.partial(_values, plan, partitioned),
+        make_memory_curve=memory.curve,
+        list_alive=memory.alive,
     )
-    timed = replace(report, step_time=step_time(report, hardware)) if hardware else report
-    return diagnose(timed, partitioned)
+    if hardware:
+        times = kernel_times(fixed.kernels, partitioned, local_bytes, mesh, hardware.chip)
+        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, (times.busy + times.launch).tolist(), costs)
+        report = replace(
+            report,
+            step_time=with_transfers(step_time(hardware, fixed.kernels, times, simulated, products, mesh.size), moved, hardware.chip),
+            make_timeline=functools.partial(timeline, program, partitioned, fixed.kernels, simulated),
+        )
+    return diagnose(report, partitioned)
+
+
+class _Fixed(NamedTuple):
+    """What no layout changes."""
+
+    lifetimes: Lifetimes
+    kernels: Kernels
+    regions: tuple[Region, ...]
+    types: tuple[int, ...]  # of each value: a number that values of its shape and type have
 
 
 @functools.lru_cache(maxsize=16)
-def _lifetimes(program: Program) -> Lifetimes:
-    return lifetimes_of(program, structure_of(program))
+def _fixed(program: Program, *, recomputes: bool) -> _Fixed:
+    structure = structure_of(program)
+    kernels = kernels_of(structure, recomputes=recomputes)
+    numbers: dict[tuple[tuple[int, ...], str], int] = {}
+    types = tuple(numbers.setdefault((value.shape, value.dtype), len(numbers)) for value in structure.values)
+    return _Fixed(lifetimes_of(program, structure, kernels.kept if recomputes else None), kernels, regions_of(structure, kernels), types)
 
 
-def _local_bytes(plan: Plan, partitioned: Partitioned) -> list[int]:
-    """Bytes of each value on one device; 0 where Shardy dropped the operation as dead."""
-    known: dict[tuple[object, ...], int] = {}
+def _recomputes(hardware: Hardware | None) -> bool:
+    """XLA:TPU fuses elementwise operations into whatever reads them."""
+    return hardware is not None and hardware.chip.target.startswith("tpu")
+
+
+def _local_bytes(plan: Plan, partitioned: Partitioned, types: tuple[int, ...], tile: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """Bytes of each value on one device, plain and padded to tiles; 0 where Shardy dropped the operation as dead."""
+    known: dict[tuple[int, int], tuple[int, int]] = {}
     found = []
-    for value, dims in zip(partitioned.structure.values, partitioned.dims, strict=True):
-        if dims is None:
-            found.append(0)
-            continue
-        key = (value.shape, value.dtype, dims)
+    for number, dims, value in zip(types, partitioned.dims, partitioned.structure.values, strict=True):
+        key = number, id(dims)  # equal placements are one object for the most part, and hashing them is slow
         if key not in known:
-            known[key] = math.ceil(math.prod(local_shape(value.shape, dims, plan.mesh)) * itemsize(value.dtype))
+            shape = () if dims is None else local_shape(value.shape, dims, plan.mesh)
+            known[key] = (0, 0) if dims is None else (laid_out_bytes(shape, value.dtype), laid_out_bytes(shape, value.dtype, tile))
         found.append(known[key])
-    return found
-
-
-def _flops(plan: Plan, partitioned: Partitioned) -> Flops:
-    structure = partitioned.structure
-    times = [structure.regions[op.region].times for op in structure.ops]
-    unique = sum(structure.ops[index].work.flops * times[index] for index in partitioned.local_flops)
-    local = sum(count * times[index] for index, count in partitioned.local_flops.items())
-    return Flops(unique, local, plan.mesh.size)
-
-
-def _traffic(partitioned: Partitioned, local_bytes: list[int]) -> int:
-    """Each stored value is written once and read by each of its readers."""
-    total = 0
-    regions = partitioned.structure.regions
-    for value, count in zip(partitioned.structure.values, local_bytes, strict=True):
-        if value.stored and value.alias is None:
-            total += count * (max(value.reads, 0) + (value.born >= 0)) * regions[value.region].times
-    return total
+    return [plain for plain, _ in found], [padded for _, padded in found]
 
 
 def _values(plan: Plan, partitioned: Partitioned) -> tuple[Value, ...]:

@@ -1,4 +1,4 @@
-"""The command line: `workbench serve`, `report`, `run`, `export`, `models`.
+"""The command line: `workbench serve`, `report`, `run`, `compile`, `export`, `models`, `hardware`, `calibrate`.
 
 Exit codes: 0 done, 1 something a person can mend (said on stderr, with the ways out), 2 wrong usage, 130 stopped with Ctrl-C.
 """
@@ -88,15 +88,56 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--steps", type=_positive, default=20, help="steps to measure, after warm-up (default: %(default)s)")
     run.add_argument("--check", action="store_true", help="also check the result against the unsharded step")
     run.add_argument(
+        "--profile",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="watch one more step, and tell what the devices did in it (default: yes; it takes about half a second)",
+    )
+    run.add_argument(
         "--distributed", action="store_true", help="this is one of several processes (known by itself under Slurm and Open MPI)"
     )
     run.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
 
+    compile_ = _command(
+        commands,
+        "compile",
+        _compile,
+        "compile a plan for hardware that may be absent, and print what its compiler makes of it",
+        'workbench compile my.plan.json --hardware "TPU v5e 4x4"',
+    )
+    compile_.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    compile_.add_argument("--hlo", metavar="FILE", help="also write the scheduled HLO text there")
+    compile_.add_argument("--no-cache", action="store_true", help="compile anew, and keep nothing on disk")
+    compile_.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+
     export = _command(commands, "export", _export, "write a plan as a JAX script", "workbench export my.plan.json -o my_plan.py")
     export.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
+    calibrate = commands.add_parser(
+        "calibrate",
+        help="measure the attached devices, for a hardware file",
+        description="Measure how fast the attached devices are, all busy at once, and print an entry for a hardware file "
+        "(WORKBENCH_HARDWARE names it). It takes a few seconds.",
+    )
+    calibrate.add_argument("--name", default="This machine", help='what to call it, for --hardware "8 NAME" (default: %(default)s)')
+    calibrate.add_argument(
+        "--devices", type=_positive, default=8, help="virtual devices to share a machine without accelerators (default: %(default)s)"
+    )
+    calibrate.set_defaults(command=_calibrate)
+
     models = commands.add_parser("models", help="list the models of the zoo", description="List the models of the zoo, for --model.")
     models.set_defaults(command=_models)
+
+    hardware = commands.add_parser(
+        "hardware",
+        help="list the hardware catalogue, for --hardware",
+        description="List the hardware catalogue, or tell all of one kind: its rates and links, and where each number is from.",
+        epilog='example:\n  workbench hardware "TPU v5p"\n',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    hardware.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or so many of it, "TPU v5p 8x8x16"')
+    hardware.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    hardware.set_defaults(command=_hardware)
     return parser
 
 
@@ -121,17 +162,29 @@ def _command(commands: Any, name: str, function: Callable[[argparse.Namespace], 
     )
     parser.add_argument("--mesh", metavar="AXES", help=f'mesh axes and sizes (default for a model: "{DEFAULT_MESH}")')
     parser.add_argument("--layout", metavar="RULES", help="what is split over which axis (default for a model: everything replicated)")
+    parser.add_argument("--remat", metavar="POLICY", help="what a layer keeps for its backward pass: none, full, dots, save:NAME+NAME, ...")
+    parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
+    parser.add_argument("--hardware", metavar="NAME", help='what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"')
+    parser.add_argument(
+        "--wiring", metavar="ROUTES", help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)'
+    )
+    parser.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
     parser.set_defaults(command=function, parser=parser, serves=name == "serve")
     return parser
 
 
 def _plan(options: argparse.Namespace) -> Plan:
     """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
+    from workbench.catalogue import parse_hardware
     from workbench.documents import load_plan, program_from_reference
-    from workbench.edits import SetLayout, SetMesh
+    from workbench.edits import SetHardware, SetLayout, SetMesh, SetPrecision, SetRemat, SetWiring
     from workbench.layout import Layout
     from workbench.mesh import Mesh
+    from workbench.precision import Precision
+    from workbench.remat import Remat
+    from workbench.topology import parse_wiring
 
+    _use_hardware_file(options)
     if options.plan and (options.model or options.argument):
         options.parser.error("give a PLAN.json or a --model with its arguments, not both")
     if not options.plan and not options.model and not options.serves:
@@ -143,8 +196,21 @@ def _plan(options: argparse.Namespace) -> Plan:
         reference = Reference(options.model or DEFAULT_MODEL, dict(_argument(text, options.parser) for text in options.argument))
         plan = Plan(program_from_reference(reference), "")
         mesh, layout = options.mesh or DEFAULT_MESH, options.layout
+    plan = plan if options.remat is None else plan.apply(SetRemat(Remat.parse(options.remat)))
+    plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
     plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
-    return plan if layout is None else plan.apply(SetLayout(Layout(layout)))
+    plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
+    plan = plan if options.hardware is None else plan.apply(SetHardware(parse_hardware(options.hardware)))
+    return plan if options.wiring is None else plan.apply(SetWiring(parse_wiring(options.wiring)))
+
+
+def _use_hardware_file(options: argparse.Namespace) -> None:
+    """In this process and in its workers, as if the environment named it."""
+    from workbench.catalogue import OWN_FILE, load_catalogue
+
+    if options.hardware_file:
+        load_catalogue(options.hardware_file)  # says what is wrong with it
+        os.environ[OWN_FILE] = options.hardware_file
 
 
 def _argument(text: str, parser: argparse.ArgumentParser) -> tuple[str, Any]:
@@ -162,6 +228,16 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds
 
 
 def _plan_on_the_cpu(options: argparse.Namespace) -> Plan:
@@ -201,8 +277,8 @@ def _run(options: argparse.Namespace) -> None:
     measurement, plan = _run_distributed(options) if distributed else _run_here(options)
     if measurement is None:
         return  # process 0 speaks for all
-    text = json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, plan.report())
-    print(text)
+    here = plan.updated(hardware=measurement.hardware, wiring=None)  # what was measured stands beside what this machine should do
+    print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, here.report()))
 
 
 def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
@@ -210,7 +286,8 @@ def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
     from workbench.engine import run_plan
 
     plan = _plan_on_the_cpu(options)
-    return run_plan(plan, steps=options.steps, on_progress=_print_progress, check=options.check), plan
+    measurement = run_plan(plan, steps=options.steps, on_progress=_print_progress, check=options.check, profile=options.profile)
+    return measurement, plan
 
 
 def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, Plan]:
@@ -220,7 +297,8 @@ def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, P
     with _libraries_off_stdout():
         speaks = start_distributed() == 0
         plan = _plan(options)
-        measurement = execute(plan, steps=options.steps, on_event=_print_progress if speaks else _say_nothing, check=options.check)
+        tell = _print_progress if speaks else _say_nothing
+        measurement = execute(plan, steps=options.steps, on_event=tell, check=options.check, profile=options.profile)
     return (measurement if speaks else None), plan
 
 
@@ -252,6 +330,23 @@ def _say_nothing(event: Mapping[str, Any]) -> None:
     """Progress of a process that does not speak."""
 
 
+def _compile(options: argparse.Namespace) -> None:
+    from workbench.documents import compiled_record
+
+    stages: set[str] = set()
+
+    def tell(event: Mapping[str, Any]) -> None:
+        """A line a stage; the terminal needs no heartbeat."""
+        if event["event"] == "progress" and event["stage"] not in stages:
+            stages.add(event["stage"])
+            _print_progress(event)
+
+    plan = _plan_on_the_cpu(options)
+    hlo_file = None if options.hlo is None else str(Path(options.hlo).absolute())
+    compiled = plan.compile(on_progress=tell, time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
+    print(json.dumps(compiled_record(compiled), indent=1) if options.json else compiled)
+
+
 def _export(options: argparse.Namespace) -> None:
     script = _plan_on_the_cpu(options).export()
     if options.output is None:
@@ -263,12 +358,28 @@ def _export(options: argparse.Namespace) -> None:
         raise DocumentError(f"`{options.output}` cannot be written: {error.strerror or error}.", ["choose another folder"]) from None
 
 
+def _calibrate(options: argparse.Namespace) -> None:
+    from workbench.documents import hardware_entry
+    from workbench.engine import calibrate_here
+
+    print(hardware_entry(calibrate_here(options.devices), options.name), end="")
+
+
 def _models(_options: argparse.Namespace) -> None:
     from workbench.models import ALL_MODELS
     from workbench.text import table_text
 
     rows = [(model.name, model.about, " ".join(_shown(*each) for each in model.arguments.items())) for model in ALL_MODELS]
     print(table_text(["model", "what it is~", "arguments (--argument NAME=VALUE)~"], rows))
+
+
+def _hardware(options: argparse.Namespace) -> None:
+    from workbench.catalogue import default_catalogue
+    from workbench.hardware_text import catalogue_text, hardware_text
+
+    _use_hardware_file(options)
+    catalogue = default_catalogue()
+    print(catalogue_text(catalogue) if options.name is None else hardware_text(options.name, catalogue))
 
 
 def _shown(name: str, default: object) -> str:

@@ -10,9 +10,11 @@ class CompiledCollective:
     """One collective of the compiled program.
 
     - `payload` in bytes and `count` as in `report.Collective`; `path` and `source` as the planner writes them, empty if unknown;
-    - `name`: the instruction's; `part_of`: the kind of collective it is a piece of, where the compiler took one apart (a windowed
-      einsum's permutes are part of an all-gather or a reduce-scatter), else its own kind;
-    - `overlaps`: it is started and awaited apart, so that other work can run in between.
+    - `name`: the instruction's; `part_of`: the kind of collective the compiler took apart, where it did: the `pieces` permutes of a
+      windowed einsum stand for one all-gather or reduce-scatter, and `payload` and `count` are those of that;
+    - `overlaps`: it is started and awaited apart, so that other work can run in between;
+    - `parts`: payloads of the arrays it moves together, where the compiler combined several; their sum is `payload`;
+      `part_paths`: where each is from.
     """
 
     kind: str
@@ -23,7 +25,10 @@ class CompiledCollective:
     source: str = ""
     name: str = ""
     part_of: str = ""
+    pieces: int = 1
     overlaps: bool = False
+    parts: tuple[int, ...] = ()
+    part_paths: tuple[str, ...] = ()
 
     @property
     def total_payload(self) -> int:
@@ -34,7 +39,8 @@ class CompiledCollective:
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
     """One fusion, product, copy or other operation that takes time: `seconds` of one execution by the compiler's own estimate, `None`
-    where it gives none; `flops` of the products in it; `bytes` of what it reads and writes."""
+    where it gives none; `flops` of the products in it; `bytes` of what it reads and writes in the device's main memory. A copy that runs
+    beside other work is of kind `prefetch` and has no time."""
 
     name: str
     kind: str
@@ -48,7 +54,12 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class CompiledMemory:
-    """Bytes on one device, by the compiler's account: `aliased` are outputs that lie where arguments did; `temporary` its peak besides."""
+    """Bytes on one device, by the compiler's account.
+
+    - `aliased`: outputs that lie where arguments did; `temporary`: what the rest of the step needs at most, as the compiler packs it;
+    - `live`: temporaries that are alive at once at the worst moment. `temporary` is more by what packing wastes (on a TPU up to a third);
+      0 if it is not known.
+    """
 
     arguments: int
     outputs: int
@@ -56,6 +67,7 @@ class CompiledMemory:
     temporary: int
     code: int = 0
     host: int = 0  # bytes of the host's memory: what was offloaded
+    live: int = 0
 
     @property
     def peak(self) -> int:
@@ -91,9 +103,14 @@ class Compiled:
 
     @cached_property
     def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:
-        """Payload bytes per device and step by (mesh axes, kind), pieces counted as what they are a part of."""
+        """Payload bytes per device and step by (mesh axes, kind), windowed einsums as what they stand for."""
         sums: dict[tuple[tuple[str, ...], str], int] = {}
         for each in self.collectives:
             key = each.axes, each.part_of or each.kind
             sums[key] = sums.get(key, 0) + each.total_payload
         return sums
+
+    def __str__(self) -> str:
+        from workbench.compiled_text import compiled_text
+
+        return compiled_text(self)

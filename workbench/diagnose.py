@@ -3,17 +3,24 @@
 from collections import Counter
 from dataclasses import replace
 
-from workbench.edits import PlaceDim
+from workbench.edits import PlaceDim, SetRemat, SetWiring
 from workbench.legality import why_illegal
 from workbench.partition import Partitioned
+from workbench.remat import Remat
 from workbench.report import Diagnostic, Report
 from workbench.sharding import base_axis
+from workbench.tensor import Role
+from workbench.topology import wiring_problem
 from workbench.units import format_bytes
+
+_LARGEST = 3  # things named in a message
 
 
 def diagnose(report: Report, partitioned: Partitioned) -> Report:
     """The report with its diagnostics."""
     found = (
+        *_hardware_misfit(report),
+        *_too_much_memory(report, partitioned),
         *_duplicated_work(report),
         *_unused_axes(report, partitioned),
         *_unknown_loops(report, partitioned),
@@ -22,6 +29,49 @@ def diagnose(report: Report, partitioned: Partitioned) -> Report:
         *_manual_regions(report, partitioned),
     )
     return replace(report, diagnostics=found)
+
+
+def _hardware_misfit(report: Report) -> list[Diagnostic]:
+    """The mesh is larger than the hardware, or the wiring is not one of it; times are as if it were not so."""
+    plan = report.plan
+    if plan.hardware is None or not (problem := wiring_problem(plan.mesh, plan.hardware, plan.wiring)):
+        return []
+    fits_by_itself = plan.wiring is not None and wiring_problem(plan.mesh, plan.hardware) is None
+    ways_out = "".join(f" Way out: {each}." for each in problem.ways_out[:1])
+    return [Diagnostic("hardware too small", "mesh", problem.message + ways_out, (SetWiring(None),) if fits_by_itself else ())]
+
+
+def _too_much_memory(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    """What one device would hold at the peak, against what it has; edits that hold less, the most telling first."""
+    memory = report.memory
+    if memory.fits:
+        return []
+    roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
+    largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_LARGEST])
+    message = (
+        f"One device would hold {format_bytes(memory.peak)} at the peak ({roles}) and has {format_bytes(memory.capacity)}: "
+        f"{memory.peak / memory.capacity:.2f} times as much. The largest then: {largest}."
+    )
+    return [Diagnostic("does not fit", "memory", message, (*_remats(report, partitioned), *_splits(report)))]
+
+
+def _remats(report: Report, partitioned: Partitioned) -> tuple[SetRemat, ...]:
+    """Keep less for the backward pass, if activations are what there is most of and scanned layers are there to be traced so."""
+    program, by_role = report.plan.program, report.memory.by_role
+    most = max(by_role, key=lambda role: by_role[role])
+    has_layers = bool(program.carried and partitioned.structure.body_of)
+    can = program.retrace is not None and has_layers and most is Role.ACTIVATION and program.remat.policy != "full"
+    return (SetRemat(Remat("full")),) if can else ()
+
+
+def _splits(report: Report) -> tuple[PlaceDim, ...]:
+    """Split the largest dimensions that lie whole, over the largest axis where that is legal."""
+    axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
+    found: dict[str, PlaceDim] = {}
+    for axis in axes:
+        for edit in _suggestions(report, axis) if len(found) < _LARGEST - 1 else ():
+            found.setdefault(edit.dim, edit)
+    return tuple(found.values())[:_LARGEST]
 
 
 def _unused_axes(report: Report, partitioned: Partitioned) -> list[Diagnostic]:

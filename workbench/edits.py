@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from workbench.errors import LayoutError, MeshError, unknown_name
+from workbench.errors import HardwareError, LayoutError, MeshError, unknown_name
+from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.mesh import Mesh
 from workbench.plan import Plan
+from workbench.precision import Precision
+from workbench.remat import Remat
 from workbench.sharding import Sharding
+from workbench.topology import Wiring, wiring_problem
 
 
 class Edit(Protocol):
@@ -83,7 +87,8 @@ class SetMesh:
 
     def apply(self, plan: Plan) -> Plan:
         gone = {name: None for name in plan.mesh.names if name not in self.mesh}
-        return plan.updated(mesh=self.mesh, layout=plan.layout.map_axes(gone))
+        wiring = plan.wiring and plan.wiring.restricted(self.mesh)
+        return plan.updated(mesh=self.mesh, layout=plan.layout.map_axes(gone), wiring=wiring)
 
     def __str__(self) -> str:
         return f"mesh {self.mesh}"
@@ -128,7 +133,8 @@ class RemoveAxis:
     def apply(self, plan: Plan) -> Plan:
         _ = plan.mesh[self.axis]
         mesh = Mesh(tuple((name, size) for name, size in plan.mesh.axes if name != self.axis))
-        return plan.updated(mesh=mesh, layout=plan.layout.map_axes({self.axis: None}))
+        wiring = plan.wiring and plan.wiring.restricted(mesh)
+        return plan.updated(mesh=mesh, layout=plan.layout.map_axes({self.axis: None}), wiring=wiring)
 
     def __str__(self) -> str:
         return f"- {self.axis}"
@@ -144,7 +150,8 @@ class RenameAxis:
     def apply(self, plan: Plan) -> Plan:
         _ = plan.mesh[self.axis]
         mesh = Mesh(tuple((self.name if name == self.axis else name, size) for name, size in plan.mesh.axes))
-        return plan.updated(mesh=mesh, layout=plan.layout.map_axes({self.axis: self.name}))
+        wiring = plan.wiring and plan.wiring.renamed(self.axis, self.name)
+        return plan.updated(mesh=mesh, layout=plan.layout.map_axes({self.axis: self.name}), wiring=wiring)
 
     def __str__(self) -> str:
         return f"axis {self.axis} → {self.name}"
@@ -180,4 +187,65 @@ class RenameDim:
         return f"dimension {self.dim} → {self.name}"
 
 
-ALL_EDITS = (PlaceDim, Override, Constrain, SetLayout, SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim)
+@dataclass(frozen=True, slots=True)
+class SetRemat:
+    """What the layers keep for the backward pass; the program is traced again, once for each policy."""
+
+    remat: Remat
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(program=plan.program.variant(remat=self.remat))
+
+    def __str__(self) -> str:
+        return f"remat {self.remat}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetPrecision:
+    """In which types the step is computed and kept; the program is traced again, once for each precision."""
+
+    precision: Precision
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(program=plan.program.variant(precision=self.precision))
+
+    def __str__(self) -> str:
+        return f"precision {self.precision}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetHardware:
+    """Plan for other hardware, or for none; a wiring that does not fit it is dropped."""
+
+    hardware: Hardware | None
+
+    def apply(self, plan: Plan) -> Plan:
+        fits = self.hardware is not None and wiring_problem(plan.mesh, self.hardware, plan.wiring) is None
+        return plan.updated(hardware=self.hardware, wiring=plan.wiring if fits else None)
+
+    def __str__(self) -> str:
+        return f"hardware {self.hardware or 'none'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetWiring:
+    """Choose which mesh axes run over which links of the hardware; `None` leaves it to the default."""
+
+    wiring: Wiring | None
+
+    def apply(self, plan: Plan) -> Plan:
+        if self.wiring is not None:
+            if plan.hardware is None:
+                raise HardwareError("A wiring needs hardware; this plan names none.", ['choose some, such as "TPU v5e 16x16"'])
+            if problem := wiring_problem(plan.mesh, plan.hardware, self.wiring):
+                raise problem
+        return plan.updated(wiring=self.wiring)
+
+    def __str__(self) -> str:
+        return f"wiring {self.wiring or 'by itself'}"
+
+
+ALL_EDITS = (
+    *(PlaceDim, Override, Constrain, SetLayout, SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
+    *(SetRemat, SetPrecision, SetHardware, SetWiring),
+)

@@ -42,8 +42,20 @@ class TraceError(WorkbenchError):
     """A function that JAX cannot trace with these arguments."""
 
 
+class RematError(WorkbenchError):
+    """A remat policy that does not exist, or that this program has no layers or names for."""
+
+
+class PrecisionError(WorkbenchError):
+    """A precision that does not exist, or that has no meaning for this program."""
+
+
 class PartitionError(WorkbenchError):
     """A plan that Shardy refuses."""
+
+
+class HardwareError(WorkbenchError):
+    """Hardware that does not exist, is not in the catalogue, or that a mesh cannot be laid over."""
 
 
 class DocumentError(WorkbenchError):

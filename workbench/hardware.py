@@ -50,9 +50,12 @@ class Chip:
     - `vector_flops`: FLOP/s of element-wise operations;
     - `memory`, `memory_bandwidth`: of its own memory (HBM); `host_memory`, `host_bandwidth`: of its share of the host's, and to it;
     - `launch`: seconds from one kernel to the next, however small;
-    - `matmul_tile`: sides of the tile its matrix unit works in: a product's sizes are rounded up to it;
+    - `matmul_tile`: sides of the tile its matrix unit works in, to which a product's sizes are rounded up: two of a systolic array, or the
+      rows, columns and summed elements of a block;
+    - `on_chip`: how much of a step's activations the compiler keeps in memory on the chip, beside `memory`;
     - `array_tile`: to what the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
-    - `efficiency`: the share of the peak that is reached, by class of work (`matmul`, `memory`, `link`); 1 where none is given;
+    - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.
+      `operands` is that of `memory_bandwidth` for what products read, above 1 where it is read ahead into memory on the chip;
     - `target`: what the compile tier calls it (`tpu:v5e`), empty where there is no compiler for it here;
     - `sources`: where each number is from.
     """
@@ -67,6 +70,7 @@ class Chip:
     host_bandwidth: float = math.inf
     matmul_tile: tuple[int, ...] = ()
     array_tile: tuple[int, ...] = ()
+    on_chip: int = 0
     efficiency: Mapping[str, float] = field(default_factory=dict)
     target: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -75,6 +79,9 @@ class Chip:
         _verify_rates(self, ("memory_bandwidth", "vector_flops", "host_bandwidth"), ("memory", "launch", "host_memory"))
         if not self.flops or min(self.flops.values()) <= 0:
             raise WorkbenchError(f"Chip `{self.name}`: `flops` needs a rate above 0 for one dtype at least.")
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # the mappings cannot be hashed; chips that are equal have one name
 
     def peak(self, dtype: str) -> float:
         """FLOP/s of matrix products in this dtype."""

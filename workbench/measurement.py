@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import NamedTuple
 
+from workbench.device_trace import Trace
 from workbench.hardware import Hardware
 
 
@@ -25,11 +26,12 @@ class Measurement:
     """A run of a plan.
 
     - `step_seconds`: wall time of each step after warm-up; `losses` one a step (empty without a loss);
-    - `predicted_seconds`: step time on `hardware`, the devices as calibrated just before the run;
+    - `predicted_seconds`: step time on `hardware`, the devices as calibrated just after the run;
     - `compiled`: the compiled program's payload bytes per device and step by (mesh axes, kind);
     - `compiled_peak`: XLA's own bytes per device (arguments + outputs + temporaries - aliases);
     - `device_peak`: peak bytes in use as the device reports it, `None` where it does not (CPU);
-    - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if it was checked.
+    - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if it was checked;
+    - `trace`: one more step, watched by the profiler, on the devices of this process; `why_untraced` if that was tried and failed.
     """
 
     device_kind: str
@@ -45,6 +47,8 @@ class Measurement:
     predicted_seconds: float | None = None
     hardware: Hardware | None = None
     max_error: float | None = None
+    trace: Trace | None = None
+    why_untraced: str = ""
 
     @property
     def median_seconds(self) -> float:

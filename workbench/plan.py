@@ -6,14 +6,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.catalogue import parse_hardware
 from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.legality import verify_layout
 from workbench.mesh import Mesh
 from workbench.program import Program
 from workbench.sharding import Sharding
+from workbench.topology import Wiring, parse_wiring
 
 if TYPE_CHECKING:
+    from workbench.compiled import Compiled
     from workbench.edits import Edit
     from workbench.measurement import Measurement
     from workbench.report import Report
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, init=False)
 class Plan:
     """What to run and how it lies. A change is a new plan; nothing here executes.
+
+    `hardware` is what it is planned for, if anything (`"TPU v5p 8x8x16"`), and `wiring` which mesh axis runs over which of its links;
+    without one the axes go as `topology.default_wiring` says. A mesh that does not fit the hardware is a diagnostic of the report.
 
     **Invariants**
 
@@ -33,15 +39,23 @@ class Plan:
     layout: Layout
     name: str
     hardware: Hardware | None
+    wiring: Wiring | None
 
     def __init__(
-        self, program: Program, mesh: Mesh | str, layout: Layout | str = "", name: str = "", hardware: Hardware | None = None
+        self,
+        program: Program,
+        mesh: Mesh | str,
+        layout: Layout | str = "",
+        name: str = "",
+        hardware: Hardware | str | None = None,
+        wiring: Wiring | str | None = None,
     ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
         object.__setattr__(self, "layout", layout if isinstance(layout, Layout) else Layout(layout))
         object.__setattr__(self, "name", name or program.name)
-        object.__setattr__(self, "hardware", hardware)
+        object.__setattr__(self, "hardware", parse_hardware(hardware) if isinstance(hardware, str) else hardware)
+        object.__setattr__(self, "wiring", parse_wiring(wiring) if isinstance(wiring, str) else wiring)
         verify_layout(self.program, self.mesh, self.layout)
 
     @cached_property
@@ -71,6 +85,18 @@ class Plan:
 
         return run_plan(self, steps=steps, on_progress=on_progress, **options)
 
+    def compile(
+        self, hardware: Hardware | str | None = None, on_progress: "Callable[[Any], None] | None" = None, **options: Any
+    ) -> "Compiled":
+        """Compile in a worker process, for hardware that may be absent: this one, else the plan's own, else the attached devices.
+
+        Options are those of `engine.compile_plan`. `print` what comes back.
+        """
+        from workbench.engine import compile_plan
+
+        hardware = parse_hardware(hardware) if isinstance(hardware, str) else hardware
+        return compile_plan(self, hardware, on_progress=on_progress, **options)
+
     def save(self, path: str | Path) -> None:
         """Write the plan document (`*.plan.json`)."""
         from workbench.documents import save_plan
@@ -84,7 +110,8 @@ class Plan:
         return export_script(self)
 
     def __str__(self) -> str:
-        return f"{self.name} on {self.mesh}: {str(self.layout) or 'replicated'}"
+        traced_with = f", {self.program.traced_with}" if self.program.traced_with else ""
+        return f"{self.name} on {self.mesh}: {str(self.layout) or 'replicated'}{traced_with}"
 
     def __repr__(self) -> str:
         return f"Plan({self.program.name!r}, mesh={str(self.mesh)!r}, layout={str(self.layout)!r})"

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from workbench.errors import DimensionError, unknown_name
+from workbench.errors import DimensionError, TraceError, unknown_name
+from workbench.precision import AS_WRITTEN, Precision
+from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role, Tensor, verify_dim_name
 
 STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE)
@@ -70,7 +72,8 @@ class Program:
     - `carried` pairs a result with the argument it becomes in the next step; both lie alike, and the argument's memory is donated.
     - Dimension names are unique within an argument.
     - `renamed` maps every dimension name of the trace to that of now; it is empty until the first renaming.
-    - Two programs are equal if their StableHLO and their names are; `step` does not count.
+    - Two programs are equal if their StableHLO, names, remat and precision are; `step` does not count.
+    - `retrace` makes the same program under another remat policy and precision, each once; it stays behind when a program is pickled.
     """
 
     name: str
@@ -83,6 +86,9 @@ class Program:
     step: Step
     reference: Reference | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+    remat: Remat = AS_TRACED
+    precision: Precision = AS_WRITTEN
+    retrace: "Callable[[Remat, Precision], Program] | None" = None
 
     @cached_property
     def dims(self) -> Mapping[str, tuple[int, ...]]:
@@ -131,12 +137,37 @@ class Program:
             renamed={traced: names.get(now, now) for traced, now in (self.renamed or {dim: dim for dim in self.dims}).items()},
         )
 
+    @property
+    def traced_with(self) -> str:
+        """`remat full, precision bfloat16`; empty for a program as its function says."""
+        parts = {"remat": self.remat, "precision": self.precision}
+        return ", ".join(f"{name} {each}" for name, each in parts.items() if each not in (AS_TRACED, AS_WRITTEN))
+
+    def variant(self, *, remat: Remat | None = None, precision: Precision | None = None) -> "Program":
+        """The program traced again with another remat policy or precision; its names are those of this one.
+
+        Raises `RematError`, `PrecisionError` where they do not fit the function, `TraceError` if it is not at hand to be traced.
+        """
+        wanted = remat or self.remat, precision or self.precision
+        if wanted == (self.remat, self.precision):
+            return self
+        if self.retrace is None:
+            raise TraceError(f"`{self.name}` cannot be traced again: its function is not here.", ["build the program in this process"])
+        found = replace(self.retrace(*wanted), reference=self.reference)
+        renamed = {traced: now for traced, now in self.renamed.items() if traced != now}
+        return found.rename(renamed) if renamed else found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "retrace": None}
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
         if self is other:
             return True
-        mine, theirs = ((each.fingerprint, each.arguments, each.results, each.carried) for each in (self, other))
+        mine, theirs = (
+            (each.fingerprint, each.arguments, each.results, each.carried, each.remat, each.precision) for each in (self, other)
+        )
         # Paths count, for constraints name them; source lines do not, for they depend on who traced.
         return mine == theirs and [each.path for each in self.operations] == [each.path for each in other.operations]
 

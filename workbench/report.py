@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 from workbench.mesh import Mesh
 from workbench.sharding import Sharding
 from workbench.tensor import Role, Tensor, itemsize
+from workbench.timeline import Timeline
 
 if TYPE_CHECKING:
     from workbench.edits import Edit
     from workbench.plan import Plan
 
 KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute")
+
+
+def collective_class(kind: str) -> str:
+    """All-reduce and reduce-scatter are one class, `reduce`: a compiler that forms no reduce-scatter all-reduces as much and slices."""
+    return "reduce" if kind in ("all-reduce", "reduce-scatter") else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,8 @@ class Collective:
     - `payload`: bytes of the larger of operand and result on one device, for one execution;
     - `sent`: bytes that leave each device for one execution on a ring (all-reduce `2V(n-1)/n`,
       all-gather and reduce-scatter `V(n-1)/n`, all-to-all `V(n-1)/n`, permute `V`; V the payload);
-    - `count`: executions a step, loops multiplied by their trip counts.
+    - `count`: executions a step, loops multiplied by their trip counts;
+    - `seconds`: of one execution on the hardware of the report, 0 without any.
     """
 
     kind: str
@@ -68,6 +75,7 @@ class Collective:
     count: int
     path: str
     source: str
+    seconds: float = 0.0
 
     @property
     def total_payload(self) -> int:
@@ -82,9 +90,19 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on one device at the peak of the step, by role; their sum is the peak."""
+    """Bytes on one device at the peak of the step, by role; their sum is the peak.
+
+    `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any.
+    """
 
     by_role: Mapping[Role, int]
+    host: int = 0
+    capacity: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether a device has as much; without hardware, any has."""
+        return not self.capacity or self.peak <= self.capacity
 
     @property
     def peak(self) -> int:
@@ -92,15 +110,41 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Alive:
+    """Values of one named scope that are alive at the peak: `count` of them, `bytes` together, on one device."""
+
+    path: str
+    role: Role
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCurve:
+    """Bytes on one device over the step.
+
+    - `paths`: the operation at each place of main, a loop at its own with the worst moment inside it;
+    - `by_role`: bytes at each place; the largest sum over the roles is `Memory.peak`.
+    """
+
+    paths: tuple[str, ...]
+    by_role: Mapping[Role, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Flops:
     """Floating-point operations of matrix products and convolutions in one step (2 for a multiply-add), loops multiplied out.
 
-    `unique` is what the program needs; `per_device` what one device computes. Mesh-TensorFlow's `einsum_unique` and `einsum` counters.
+    - `unique`: what the program computes, `per_device` what one device does: Mesh-TensorFlow's `einsum_unique` and `einsum` counters;
+    - `model`: `unique` without what rematerialisation computes again;
+    - `six_nd`: the convention of 6 x parameters x tokens for a training step, 2 x for a forward pass; 0 where no tokens are read.
     """
 
     unique: int
     per_device: int
     devices: int
+    model: int = 0
+    six_nd: int = 0
 
     @property
     def duplication(self) -> float:
@@ -115,8 +159,8 @@ class StepTime:
     - `arithmetic`, `memory`: time in kernels that are bound by arithmetic, and by memory traffic (roofline);
     - `launch`: time between kernels;
     - `exposed`: communication during which the device computes nothing; `hidden`: communication behind computation;
-    - `mfu`: model FLOPs utilisation, what the program needs computed once over what the devices could have done in `total`
-      (PaLM, appendix B); `hfu` counts recomputation and duplication too.
+    - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each product at the peak of its own
+      type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts what is computed again and what is duplicated too.
     """
 
     hardware: str
@@ -165,9 +209,13 @@ class Report:
     flops: Flops
     traffic: int  # bytes one device reads and writes in its memory in a step
     kernels: int = 0  # fused operations one device runs in a step
+    host_traffic: int = 0  # bytes one device sends to the host's memory and fetches back in a step
     diagnostics: tuple[Diagnostic, ...] = ()
     step_time: StepTime | None = None
     list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)
+    make_memory_curve: Callable[[], MemoryCurve] = field(default=lambda: MemoryCurve((), {}), compare=False, repr=False)
+    list_alive: Callable[[], tuple[Alive, ...]] = field(default=tuple, compare=False, repr=False)
+    make_timeline: Callable[[], Timeline | None] = field(default=lambda: None, compare=False, repr=False)
 
     @property
     def mesh(self) -> Mesh:
@@ -177,6 +225,21 @@ class Report:
     def values(self) -> tuple[Value, ...]:
         """The intermediate values, alike ones together; made when first asked for."""
         return self.list_values()
+
+    @cached_property
+    def memory_curve(self) -> MemoryCurve:
+        """Memory over the step; made when first asked for."""
+        return self.make_memory_curve()
+
+    @cached_property
+    def alive(self) -> tuple[Alive, ...]:
+        """What is in memory at the peak, by named scope, the largest first; made when first asked for."""
+        return self.list_alive()
+
+    @cached_property
+    def timeline(self) -> Timeline | None:
+        """The simulated step as events; `None` without hardware."""
+        return self.make_timeline()
 
     @cached_property
     def sent(self) -> int:

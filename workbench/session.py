@@ -19,7 +19,7 @@ class Session:
         self._plans = [plan]
         self._edits: list[Edit] = []
         self._now = 0
-        self._report = analyze(plan, hardware)
+        self._report = self._analyze(plan)
         self._listeners: list[Listener] = []
 
     @property
@@ -46,7 +46,7 @@ class Session:
     def apply(self, edit: Edit) -> Report:
         """Make an edit; raises its `WorkbenchError` and stays where it was if the plan would be illegal."""
         plan = edit.apply(self.plan)
-        report = analyze(plan, self._hardware)
+        report = self._analyze(plan)
         del self._plans[self._now + 1 :], self._edits[self._now :]
         self._plans.append(plan)
         self._edits.append(edit)
@@ -61,7 +61,7 @@ class Session:
         return self._move(self._now + 1) if self.can_redo else self._report
 
     def use_hardware(self, hardware: Hardware) -> Report:
-        """Predict step times for this hardware from now on, a machine just calibrated, say."""
+        """Predict step times for this hardware from now on, a machine just calibrated, say, where the plan names none."""
         self._hardware = hardware
         return self._move(self._now)
 
@@ -71,7 +71,10 @@ class Session:
         return lambda: self._listeners.remove(listener)
 
     def _move(self, place: int, report: Report | None = None) -> Report:
-        self._now, self._report = place, report or analyze(self._plans[place], self._hardware)
+        self._now, self._report = place, report or self._analyze(self._plans[place])
         for listener in tuple(self._listeners):
             listener(self.plan, self._report)
         return self._report
+
+    def _analyze(self, plan: Plan) -> Report:
+        return analyze(plan, plan.hardware or self._hardware)

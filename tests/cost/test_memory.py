@@ -71,3 +71,52 @@ def test_what_a_loop_holds_is_counted_while_it_runs():
     peak = Plan(trace(loop, S((256, 256), "float32")), "x:1").report().memory.peak
     one = 256 * 256 * 4
     assert 3 * one <= peak <= 5 * one  # the argument, the loop's own buffer, one or two products
+
+
+def test_the_curve_has_its_peak_where_the_report_says_and_names_all_that_is_alive():
+    for arguments in ({}, {"scan": False}, {"remat": True}):
+        report = Plan(build("gpt", **arguments), "data:4 model:2", "batch:data; d_ff:model; heads:model").report()
+        curve = report.memory_curve
+        assert max(map(sum, zip(*curve.by_role.values(), strict=True))) == report.memory.peak
+        assert sum(each.bytes for each in report.alive) == pytest.approx(report.memory.peak, rel=0.01)
+        assert {each.path for each in report.alive} & {tensor.path for tensor in report.plan.program.arguments}
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "places"),
+    [
+        (lambda x: jnp.abs(jnp.fft.fft(x)), (64, 4096), 1),
+        (lambda x: jax.lax.top_k(x, 8), (64, 8192), 1),
+        (lambda x: jnp.cumsum(x @ x, 0), (1024, 1024), 1),
+        (lambda x: jnp.cumsum(x, 1) * 2, (512, 2048), 1),
+        (lambda x: x[jnp.array([3, 5])], (4096, 512), 1),
+    ],
+)
+def test_what_xla_runs_on_whole_arrays_is_counted_whole(function, shape, places):
+    program = trace(function, S(shape, "float32"))
+    plan = Plan(program, "all:8", f"{program.arguments[0].dims[0]}:all")
+    assert plan.report().memory.peak == pytest.approx(compiled_peak(plan), rel=0.15)
+    assert len(plan.layout.rules) == places
+
+
+@pytest.mark.parametrize("layout", ["", "batch:rows; hidden:cols", "batch:rows; io:cols"])
+def test_results_have_room_from_the_start(layout):
+    plan = Plan(build("two_layer"), "rows:2 cols:4", layout)
+    assert plan.report().memory.peak == pytest.approx(compiled_peak(plan), rel=0.12)
+
+
+def test_what_does_not_fit_is_told_with_its_arithmetic_and_ways_out():
+    plan = Plan(build("gpt", preset="gpt2-small", batch=512), "data:4 model:2", "batch:data", hardware="TPU v5e 2x4")
+    report = plan.report()
+    told = next(each for each in report.diagnostics if each.kind == "does not fit")
+    assert not report.memory.fits
+    assert "times as much" in told.message
+    after = [edit.apply(plan).report().memory.peak for edit in told.edits]
+    assert after
+    assert min(after) < report.memory.peak
+
+
+def test_what_fits_is_not_told():
+    report = Plan(build("gpt"), "data:4 model:2", "batch:data", hardware="TPU v5e 2x4").report()
+    assert report.memory.fits
+    assert not [each for each in report.diagnostics if each.kind == "does not fit"]

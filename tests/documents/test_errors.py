@@ -86,7 +86,7 @@ TEXTS = [
     ),
     (
         named("gtp"),
-        "There is no model `gtp`; there are `two_layer`, `mnist`, `gpt`.\n  Ways out: did you mean `gpt`?",
+        "There is no model `gtp`; there are `two_layer`, `mnist`, `decoder`, `gpt`.\n  Ways out: did you mean `gpt`?",
     ),
 ]
 

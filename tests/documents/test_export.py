@@ -12,7 +12,9 @@ import pytest
 
 from workbench.documents import export_script, program_from_reference
 from workbench.plan import Plan
+from workbench.precision import Precision
 from workbench.program import Program, Reference
+from workbench.remat import Remat
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"layers": 2, "seq": 16, "batch": 8}
@@ -60,6 +62,16 @@ def test_the_exported_script_trains_as_the_unsharded_step_does(reference, mesh, 
     printed = [float(loss) for loss in re.findall(r"loss (\S+)", run(export_script(plan, steps=3), tmp_path))]
     np.testing.assert_allclose(printed, unsharded_losses(plan.program, 3), rtol=2e-4)
     assert printed[-1] < printed[0]
+
+
+def test_the_exported_script_has_the_remat_and_the_precision_of_the_plan(tmp_path):
+    program = program_from_reference(Reference("tests.layered:stack", {}))
+    program = program.variant(remat=Remat.parse("save:mixed"), precision=Precision.parse("moments=bfloat16"))
+    plan = Plan(program, "data:4", "batch:data")
+    script = export_script(plan, steps=3)
+    assert 'program.variant(remat=Remat.parse("save:mixed"), precision=Precision.parse("moments=bfloat16"))' in script
+    printed = [float(loss) for loss in re.findall(r"loss (\S+)", run(script, tmp_path))]
+    np.testing.assert_allclose(printed, unsharded_losses(program, 3), rtol=2e-4)
 
 
 def test_a_function_without_state_and_loss_is_exported_too(tmp_path):

@@ -1,4 +1,5 @@
 import json
+from functools import reduce
 from itertools import permutations
 
 import pytest
@@ -7,10 +8,14 @@ from hypothesis import strategies as st
 
 from tests.importable import regression
 from tests.programs import mlp
+from workbench.catalogue import OWN_FILE, SHIPPED, every_hardware
 from workbench.documents import dump_plan, load_plan, parse_plan, program_from_reference, save_plan
-from workbench.edits import RenameDim
+from workbench.edits import RenameDim, SetPrecision, SetRemat
+from workbench.errors import DocumentError
 from workbench.plan import Plan
+from workbench.precision import Precision
 from workbench.program import Reference
+from workbench.remat import Remat
 
 LAYOUTS = (
     "",
@@ -49,6 +54,43 @@ def test_a_plan_with_renamed_dimensions_read_back_is_the_plan(renames):
 def test_dimensions_can_change_names_among_themselves(swap):
     program = mlp().rename(dict(zip(("batch", "d_ff", "d_model"), swap, strict=True)))
     plan = Plan(program, "data:4")
+    assert parse_plan(dump_plan(plan)) == plan
+
+
+@pytest.mark.parametrize("wiring", [None, "data:y; model:x", "model:x; data:x+y(2)"])
+@pytest.mark.parametrize("hardware", every_hardware(), ids=str)
+def test_hardware_and_wiring_are_saved_by_name(hardware, wiring):
+    plan = Plan(mlp(), "data:4 model:2", "batch:data", hardware=hardware, wiring=wiring)
+    document = json.loads(dump_plan(plan))
+    assert document["hardware"] == hardware.name
+    assert document.get("wiring") == wiring
+    assert parse_plan(dump_plan(plan)) == plan
+    assert "hardware" not in dump_plan(Plan(mlp(), "data:4"))
+
+
+def test_hardware_that_is_not_in_the_catalogue_is_a_document_error(tmp_path, monkeypatch):
+    plan = Plan(mlp(), "data:4", hardware="8 H100")
+    text = dump_plan(plan)
+    with pytest.raises(DocumentError, match=r"names hardware that cannot be used\. There is no hardware `H1000`"):
+        parse_plan(text.replace("8 H100", "8 H1000"))
+    with pytest.raises(DocumentError, match="is not a part of a wiring"):
+        parse_plan(text.replace('"8 H100"', '"8 H100", "wiring": "data"'))
+    measured = plan.hardware.renamed("cpu x 8, as measured")
+    with pytest.raises(DocumentError, match="the catalogue does not know this one"):
+        dump_plan(plan.updated(hardware=measured))
+    own = SHIPPED.read_text(encoding="utf-8").replace('["H100"', '["H1000"')
+    (tmp_path / "own.toml").write_text(own, encoding="utf-8")
+    monkeypatch.setenv(OWN_FILE, str(tmp_path / "own.toml"))
+    assert parse_plan(text.replace("8 H100", "8 H1000")).hardware.size == 8
+
+
+@pytest.mark.parametrize(("remat", "precision"), [("full", ""), ("save:mixed+hidden", "bfloat16"), ("", "params=bfloat16,moments=float32")])
+def test_remat_and_precision_are_saved_as_text(remat, precision):
+    program = program_from_reference(Reference("tests.layered:stack")).rename({"d_in": "width"})
+    edits = [SetRemat(Remat.parse(remat)), SetPrecision(Precision.parse(precision))]
+    plan = reduce(Plan.apply, edits, Plan(program, "data:4", "batch:data"))
+    document = json.loads(dump_plan(plan))
+    assert (document.get("remat", ""), document.get("precision", "")) == (remat, precision)
     assert parse_plan(dump_plan(plan)) == plan
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.engine.programs import LAYOUT, MESH, batch_of, mlp, plan, weights
-from workbench.engine import against_unsharded, calibrate, execute
+from workbench.engine import against_unsharded, execute
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import attach, real_shard_shape
 from workbench.errors import EngineError
@@ -141,17 +141,3 @@ def test_a_user_function_that_raises_is_named_with_its_line():
 def test_a_run_of_no_steps_is_refused():
     with pytest.raises(EngineError, match="measures nothing"):
         execute(plan(), steps=0)
-
-
-def test_the_devices_are_calibrated_together():
-    hardware = calibrate(tuple(jax.devices()))
-    assert hardware.name == "cpu x 8, as measured"
-    assert 1e8 < hardware.chip.peak("float32") < 1e13
-    assert 1e7 < hardware.chip.memory_bandwidth < 1e12
-    assert 0 < hardware.axes[0].link.latency < 1
-    assert hardware.chip.memory > 1 << 20
-
-
-def test_one_device_alone_has_no_links_to_wait_for():
-    hardware = calibrate(tuple(jax.devices()[:1]))
-    assert (hardware.axes[0].link.latency, hardware.axes[0].link.bandwidth) == (0, float("inf"))

@@ -46,7 +46,12 @@ def test_a_run_tells_its_stages_and_steps_and_then_its_measurement(capfd):
     assert measured.devices == 8
     assert measured.shards_agree
     assert measured.max_error < 1e-5
-    assert [each["event"] for each in events][-4:] == ["step", "step", "step", "done"]
+    assert [each["step"] for each in events if each["event"] == "step"] == [1, 2, 3]
+    assert [each["stage"] for each in events if each["event"] == "progress"][-3:] == [
+        "profiling",
+        "checking against one device",
+        "calibrating",
+    ]
     assert events[-1] == {"event": "done", "measurement": measured}
     assert "tracing" in capfd.readouterr().out
 

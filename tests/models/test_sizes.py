@@ -6,7 +6,7 @@ from dataclasses import replace
 import jax
 import pytest
 
-from workbench.models import gpt
+from workbench.models import decoder_config, decoder_weights, gpt
 from workbench.models.gpt_config import PADDED_VOCAB, PRESETS, GPTConfig
 
 GPT2_VOCAB = 50257
@@ -61,3 +61,19 @@ def test_every_weight_has_a_name_for_each_dimension_and_the_size_of_that_name(pr
         words = ["*" if isinstance(key, jax.tree_util.SequenceKey) else key.key for key in path]
         names = program_dims["/".join(words)].split()
         assert leaf.shape == tuple(getattr(config, name) for name in names)
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("preset", decoder_config.PRESETS)
+def test_the_formula_counts_the_decoders_parameters_too(preset, scan):
+    config = decoder_config.PRESETS[preset]
+    made = jax.eval_shape(lambda key: decoder_weights.init(key, config, scan=scan), jax.random.key(0))
+    assert count(made) == config.parameters
+
+
+@pytest.mark.parametrize(
+    ("preset", "billions"), [("llama3-70b", 70.6), ("llama3-405b", 405.9), ("megatron-22b", 22.1), ("megatron-1t", 1008.0)]
+)
+def test_the_decoders_presets_have_the_parameters_of_their_papers(preset, billions):
+    """Grattafiori et al. 2024 (70B, 405B); Korthikanti et al. 2022, table 3 (22B, 1T)."""
+    assert round(decoder_config.PRESETS[preset].parameters / 1e9, 1) == billions

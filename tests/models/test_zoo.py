@@ -20,8 +20,8 @@ def programs():
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_there_are_at_least_six_different_legal_layouts_on_eight_devices(model, programs):
-    assert len(set(model.layouts)) == len(model.layouts) >= 6
+def test_there_are_at_least_four_different_legal_layouts_on_eight_devices(model, programs):
+    assert len(set(model.layouts)) == len(model.layouts) >= 4
     for mesh, layout in model.layouts:
         assert Mesh(mesh).size == 8
         Plan(programs[model.name], mesh, layout)
@@ -68,7 +68,7 @@ def test_the_large_presets_become_programs_without_being_allocated(preset):
 
 
 WRONG = [
-    (("transformer", {}), "There is no model `transformer`; there are `two_layer`, `mnist`, `gpt`."),
+    (("transformer", {}), "There is no model `transformer`; there are `two_layer`, `mnist`, `decoder`, `gpt`."),
     (("mnist", {"hiden": 8}), "Model `mnist`: There is no argument `hiden`; there are `batch`, `hidden`, `learning_rate`."),
     (("gpt", {"preset": "gpt3"}), "There is no preset `gpt3`; there are `tiny`, `gpt2-small`, `gpt3-175b`, `gspmd-64b`."),
     (("gpt", {"layers": 0}), "Model `gpt`: `layers` is '0'; it should be a whole number from 1."),

@@ -205,8 +205,8 @@ def test_a_run_shows_progress_and_then_the_result(board, stage):
     expect(board.locator('[data-curve="loss"] polyline')).to_have_attribute("points", re.compile(r"\d+,\d+ "))
     expect(board.get_by_role("button", name="Run", exact=True)).to_be_disabled()
     board.locator(".run[data-phase=done]").wait_for()
-    expect(board.locator(".facts")).to_contain_text("3 of 3")
-    expect(board.locator(".facts")).to_contain_text("predicted step")
+    expect(board.locator(".run .facts")).to_contain_text("3 of 3")
+    expect(board.locator(".run .facts")).to_contain_text("predicted step")
     expect(board.locator(".results")).to_contain_text("equal")
     expect(figure(board, "measured")).to_be_visible()
     assert [steps for _, steps in stage.runner.started] == [30]
@@ -224,7 +224,7 @@ def test_a_board_can_be_edited_while_a_plan_runs(board, stage):
 def test_a_run_is_cancelled(board, stage):
     stage.runner = ScriptedRunner(pause=0.2)
     board.get_by_role("button", name="Run", exact=True).click()
-    board.get_by_role("button", name="Cancel").click()
+    board.get_by_role("button", name="Cancel", exact=True).click()
     expect(board.locator(".run .message")).to_have_text("Cancelled.")
     expect(board.get_by_role("button", name="Run", exact=True)).to_be_enabled()
 
@@ -239,7 +239,7 @@ def test_disagreements_are_listed(board, stage):
     stage.runner = ScriptedRunner(wrong=1)
     board.get_by_role("button", name="Run", exact=True).click()
     expect(board.locator(".results")).to_contain_text("Shard shapes that disagree")
-    expect(board.locator(".facts .bad")).to_have_text("2 of 3")
+    expect(board.locator(".run .facts .bad")).to_have_text("2 of 3")
 
 
 def test_two_visitors_do_not_disturb_each_other(board, server, context):

@@ -9,25 +9,55 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from bokeh.models import Quad, Range1d, Text
+from bokeh.models import Patches, Quad, Range1d, Text
 from hypothesis import given
 
 from tests.programs import mlp_report
 from tests.visualize.placements import image_batch, placed, placements
 from workbench import visualize
-from workbench.report import KINDS, Collective, Memory
+from workbench.compiled import Compiled, CompiledMemory
+from workbench.report import KINDS, Alive, Collective, Memory, MemoryCurve
+from workbench.tensor import Role
 from workbench.text import WIDTH
-from workbench.visualize import bars, communication, device_grid, device_grid_text, memory, palette
+from workbench.visualize import bars, communication, device_grid, device_grid_text, memory, memory_over_step, palette
 from workbench.widgets import state
 
 STYLE = Path(state.__file__).parent / "static" / "style.css"
 LARGE = placed((50304, 12288), "vocab d_model", "[model, data]", "data:64 model:32", "params/embedding/tokens")
+KIB = 1024
+STEP = replace(  # forward, backward, optimizer: activations pile up and go away again
+    mlp_report(),
+    memory=Memory({Role.PARAMETER: 2 * KIB, Role.ACTIVATION: 6 * KIB}),
+    make_memory_curve=lambda: MemoryCurve(
+        ("layers/0/mlp", "layers/1/mlp", "loss", "grad/loss", "grad/layers/1/mlp", "grad/layers/0/mlp", "optimizer/add"),
+        {
+            Role.PARAMETER: (2 * KIB,) * 7,
+            Role.GRADIENT: (0, 0, 0, 0, KIB, 2 * KIB, 0),
+            Role.ACTIVATION: (2048, 4096, 6144, 5120, 2048, 0, 0),
+        },
+    ),
+    list_alive=lambda: (
+        Alive("layers/1/mlp/dot_general", Role.ACTIVATION, 4 * KIB, 2),
+        Alive("params/layers/0/w1", Role.PARAMETER, 2 * KIB, 1),
+        Alive("loss/exp", Role.ACTIVATION, 2 * KIB, 1),
+    ),
+)
+MADE = Compiled(
+    "TPU v5e 2x4",
+    8,
+    1.0,
+    CompiledMemory(arguments=2 * KIB, outputs=2 * KIB, aliased=2 * KIB, temporary=6 * KIB),
+    (),
+    alive=(("fusion.1", 2 * KIB), ("fusion.2", 5 * KIB), ("fusion.3", KIB)),
+    alive_at_peak=(("layers/1/mlp/dot_general", 4 * KIB),),
+)
 PICTURES = {
     "device_grid": device_grid(image_batch("[processor_cols, -, -, -]")),
     "device_grid_large": device_grid(LARGE),
     "device_grid_row": device_grid(placed((512, 1024), "batch io", "[all, -]", "all:8", "x")),
     "communication": communication(mlp_report()),
     "memory": memory(mlp_report()),
+    "memory_over_step": memory_over_step(STEP, MADE),
 }
 
 
@@ -43,7 +73,7 @@ def test_the_text_twin_is_worth_reading(name, golden):
 
 def test_the_text_twin_is_what_the_text_function_says():
     report, placement = mlp_report(), image_batch("[-, processor_rows, processor_cols, -]")
-    for kind, value in (("device_grid", placement), ("communication", report), ("memory", report)):
+    for kind, value in (("device_grid", placement), ("communication", report), ("memory", report), ("memory_over_step", STEP)):
         made = getattr(visualize, kind)(value)
         assert str(made) == getattr(visualize, f"{kind}_text")(value)
 
@@ -61,7 +91,8 @@ def test_the_svg_holds_every_mark_and_needs_nothing_from_elsewhere(picture):
     tags = [element.tag.partition("}")[2] for element in root.iter()]
     assert tags.count("text") == len(picture.drawing.labels)
     assert tags.count("rect") == len(picture.drawing.rectangles) + sum(each.hatched for each in picture.drawing.rectangles)
-    assert set(tags) <= {"svg", "defs", "pattern", "path", "rect", "title", "text"}
+    assert tags.count("polygon") == len(picture.drawing.areas)
+    assert set(tags) <= {"svg", "polygon", "defs", "pattern", "path", "rect", "title", "text"}
     assert re.findall(r"https?://[^\"]+", picture.svg) == ["http://www.w3.org/2000/svg"]
     assert len(picture.svg) < 20_000
 
@@ -73,17 +104,19 @@ def test_no_mark_lies_outside_its_drawing(picture):
         assert mark.x + mark.width <= drawing.width
         assert mark.y + mark.height <= drawing.height
     assert all(0 <= label.x <= drawing.width and 0 <= label.y <= drawing.height for label in drawing.labels)
+    assert all(0 <= x <= drawing.width and 0 <= y <= drawing.height for area in drawing.areas for x, y in area.points)
 
 
 def test_the_figure_holds_the_same_marks_on_a_transparent_ground(picture):
     figure = picture.figure
     glyphs = [(type(renderer.glyph), len(next(iter(renderer.data_source.data.values())))) for renderer in figure.renderers]
     titled = sum(bool(each.title) for each in picture.drawing.rectangles)
-    assert glyphs == [(Quad, len(picture.drawing.rectangles) - titled), (Quad, titled), (Text, len(picture.drawing.labels))]
+    areas = [(Patches, len(picture.drawing.areas))] if picture.drawing.areas else []
+    assert glyphs == [*areas, (Quad, len(picture.drawing.rectangles) - titled), (Quad, titled), (Text, len(picture.drawing.labels))]
     assert isinstance(figure.x_range, Range1d)
     assert figure.y_range.start > figure.y_range.end
     assert (figure.background_fill_color, figure.border_fill_color) == (None, None)
-    assert figure.renderers[2].data_source.data["text"] == [label.text for label in picture.drawing.labels]
+    assert figure.renderers[-1].data_source.data["text"] == [label.text for label in picture.drawing.labels]
 
 
 def test_a_picture_gives_a_new_figure_each_time(picture):
@@ -152,10 +185,60 @@ def test_a_report_without_communication_or_memory_is_one_line():
     assert memory(nothing).drawing.rectangles == ()
 
 
+def surface(points) -> float:
+    """Of a polygon, by the shoelace formula."""
+    pairs = zip(points, (*points[1:], points[0]), strict=True)
+    return abs(sum(x * v - u * y for (x, y), (u, v) in pairs)) / 2
+
+
+def test_the_areas_of_the_step_are_as_large_as_what_is_held():
+    curve = STEP.memory_curve.by_role
+    areas = memory_over_step(STEP).drawing.areas
+    assert [each.title.split(":")[0] for each in areas] == [role.value for role in curve]
+    sizes = [surface(each.points) / sum(counts) for each, counts in zip(areas, curve.values(), strict=True)]
+    assert sizes == pytest.approx([sizes[0]] * 3)
+
+
+def test_the_peak_of_the_step_is_marked_where_it_is():
+    drawing = memory_over_step(STEP).drawing
+    mark = next(each for each in drawing.rectangles if each.title)
+    assert "8.00 KiB alive at the peak, at loss" in mark.title
+    ground = max(y for area in drawing.areas for _, y in area.points)
+    highest = min((y, x) for area in drawing.areas for x, y in area.points)
+    assert ground - highest[0] == pytest.approx(mark.height - 5)
+    assert highest[1] <= mark.x <= highest[1] + 740 / 7
+
+
+def test_the_memory_of_a_device_is_a_line_where_the_step_comes_near_it():
+    for capacity, shown in ((0, False), (6 * KIB, True), (10 * KIB, True), (1 << 30, False)):
+        made = memory_over_step(replace(STEP, memory=replace(STEP.memory, capacity=capacity)))
+        assert (palette.WARNING in made.svg) == shown
+        assert ("One device has" in made.text) == shown
+
+
+def test_what_is_alive_is_listed_as_far_as_one_wants():
+    assert "params/layers/0/w1, parameter" in memory_over_step(STEP).svg
+    assert "and 2 more, 4.00 KiB" in memory_over_step(STEP, listed=1).text
+    assert "alive there" not in memory_over_step(STEP, listed=0).text
+
+
+def test_a_real_step_peaks_where_the_report_says():
+    from workbench.models import build
+    from workbench.plan import Plan
+
+    report = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model").report()
+    curve = [sum(counts) for counts in zip(*report.memory_curve.by_role.values(), strict=True)]
+    assert max(curve) == report.memory.peak
+    made = memory_over_step(report)
+    assert len(made.svg) < 20_000
+    assert report.alive[0].path in made.text
+
+
 def test_the_board_and_the_pictures_have_one_palette():
     css = re.findall(r'\[data-c="\d"\]\{--c:(#\w+)\}', STYLE.read_text(encoding="utf-8"))
     assert tuple(colour.upper() for colour in css) == palette.AXES
     assert len(palette.AXES) == state.COLOURS
+    assert len(palette.ROLES) == len(Role)
 
 
 def test_bokeh_is_loaded_when_a_figure_is_asked_for_and_not_before():

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from workbench.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 from workbench.measurement import Measurement, ShardCheck
 from workbench.plan import Plan
 from workbench.widgets.runner import Event
@@ -32,6 +33,24 @@ def measurement(plan: Plan, steps: int = 3, *, wrong: int = 0, **changes) -> Mea
     return Measurement(**fields)
 
 
+def compiled(plan: Plan, *, widened: int = 1, target: str = "8 attached cpu") -> Compiled:
+    """What a compiler might make of `plan`: half as much memory again, all as it was planned but for `widened` times the bytes sent."""
+    report = plan.report()
+    held = sum(placed.local_bytes for placed in report.arguments)
+    return Compiled(
+        target,
+        plan.mesh.size,
+        2.5,
+        CompiledMemory(arguments=held, outputs=0, aliased=0, temporary=report.memory.peak * 3 // 2 - held),
+        tuple(
+            CompiledCollective(each.kind, each.axes, each.payload * widened, each.count, each.path, each.source)
+            for each in report.collectives
+        ),
+        (CompiledKernel("fusion", "fusion", 1, "", "", 0.002, report.flops.per_device, 0),),
+        compiler="XLA of a script",
+    )
+
+
 class ScriptedRunner:
     """Steps every `pause` seconds from a thread, as the engine does; `wrong` shards disagree; `message` is an error instead of an end."""
 
@@ -46,8 +65,22 @@ class ScriptedRunner:
         threading.Thread(target=self._tell, args=(plan, steps, on_event), daemon=True).start()
         return self
 
+    def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> "ScriptedRunner":
+        self.cancelled.clear()
+        threading.Thread(target=self._compile, args=(plan, on_event), daemon=True).start()
+        return self
+
     def cancel(self) -> None:
         self.cancelled.set()
+
+    def _compile(self, plan: Plan, on_event: Callable[[Event], None]) -> None:
+        for stage in ("lowering", "compiling", "reading"):
+            on_event({"event": "progress", "stage": stage, "fraction": 0.5, "elapsed": 0.0})
+            time.sleep(self.pause * 10)
+            if self.cancelled.is_set():
+                on_event({"event": "cancelled"})
+                return
+        on_event({"event": "error", "message": self.message} if self.message else {"event": "done", "compiled": compiled(plan, widened=2)})
 
     def _tell(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> None:
         on_event({"event": "progress", "stage": "compiling", "fraction": 0.5})
@@ -70,6 +103,10 @@ class HeldRunner:
 
     def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "HeldRunner":
         self.plan, self.steps, self.tell, self.cancels = plan, steps, on_event, 0
+        return self
+
+    def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> "HeldRunner":
+        self.plan, self.tell, self.cancels = plan, on_event, 0
         return self
 
     def cancel(self) -> None:

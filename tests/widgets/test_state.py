@@ -1,9 +1,11 @@
 """The board's state is a pure function of a session: what is drawn, what may be dropped where, and why not."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from tests.machines import flat
 from workbench.edits import AddAxis, PlaceDim, ResizeAxis
 from workbench.errors import LayoutError
 from workbench.report import StepTime
@@ -106,16 +108,33 @@ def test_the_memory_bar_adds_up_to_the_peak(session):
 
 
 def test_a_predicted_step_time_is_shown_where_the_report_has_one(session):
-    class Timed:
-        memory, flops, sent, step_time = (
-            session.report.memory,
-            session.report.flops,
-            0,
-            StepTime("TPU v5e", arithmetic=0.002, memory=0.001, launch=0.0, exposed=0.001, hidden=0.0),
-        )
+    step = StepTime("TPU v5e 2x4", arithmetic=0.002, memory=0.001, launch=0.0, exposed=0.001, hidden=0.002, mfu=0.5, hfu=0.6)
+    shown = {each["key"]: each for each in figure_states(figures(replace(session.report, step_time=step)))}
+    assert shown["predicted"]["text"] == "4.00 ms"
+    assert [(part["role"], part["share"]) for part in shown["predicted"]["parts"]] == [
+        ("arithmetic", 0.5),
+        ("memory traffic", 0.25),
+        ("exposed communication", 0.25),
+    ]
+    assert (shown["predicted"]["apart"]["role"], shown["predicted"]["apart"]["text"]) == ("hidden communication", "2.00 ms")
+    assert (shown["mfu"]["text"], shown["mfu"]["note"]) == ("50.0%", "HFU 60.0%")
 
-    shown = {each["key"]: each["text"] for each in figure_states(figures(Timed()))}
-    assert shown["predicted"] == "4.00 ms"
+
+def test_a_higher_utilisation_is_good(session):
+    slow, quick = (replace(session.report, step_time=StepTime("TPU v5e", 0.002, 0, 0, 0, 0, mfu=mfu, hfu=mfu)) for mfu in (0.4, 0.5))
+    moved = {each["key"]: each["delta"] for each in figure_states(figures(quick), figures(slow))}
+    assert moved["mfu"] == {"text": "+10.0%", "tone": "good"}
+
+
+def test_memory_is_set_against_that_of_the_chip(session):
+    peak = session.report.memory.peak
+    for room, tone, limit in ((2 * peak, "", None), (peak // 2, "bad", 0.5)):
+        plan = session.plan.updated(hardware=flat("small", memory=room))
+        memory = next(each for each in figure_states(figures(plan.report())) if each["key"] == "memory")
+        assert memory["tone"] == tone
+        assert ("does not fit" in memory["note"]) == bool(tone)
+        assert (memory["limit"] and memory["limit"]["share"]) == pytest.approx(limit, abs=1e-4)
+        assert sum(part["share"] for part in memory["parts"]) == pytest.approx(peak / max(peak, room), abs=1e-4)
 
 
 def test_undo_names_the_edit_it_takes_back(session):

@@ -11,7 +11,7 @@ from workbench.plan import Plan
 from workbench.report import Flops, Memory, Placement, Report, Value
 from workbench.sharding import Sharding
 from workbench.widgets.state import TABS
-from workbench.widgets.tables import MOST_VALUES, table_state
+from workbench.widgets.tables import MOST_VALUES, Facts, table_state
 
 
 def texts(block):
@@ -20,14 +20,14 @@ def texts(block):
 
 @pytest.mark.parametrize("tab", [key for key, _ in TABS])
 def test_every_tab_is_json_with_as_many_cells_as_columns(tab):
-    state = json.loads(json.dumps(table_state(mlp_report(), tab), allow_nan=False))
+    state = json.loads(json.dumps(table_state(Facts(mlp_report()), tab), allow_nan=False))
     assert state["tab"] == tab
     for block in state["blocks"]:
         assert all(len(row["cells"]) == len(block["columns"]) for row in block["rows"])
 
 
 def test_alike_layers_are_one_row_with_a_count():
-    first = table_state(mlp_report(), "tensors", colours={"data": 0, "model": 1})["blocks"][0]["rows"][0]["cells"]
+    first = table_state(Facts(mlp_report(), colours={"data": 0, "model": 1}), "tensors")["blocks"][0]["rows"][0]["cells"]
     assert first[0] == {"path": "params/layers/*/w1", "count": "×2", "title": "params/layers/0/w1"}
     assert [dim["colours"] for dim in first[1]["dims"]] == [[], [1]]
     assert first[2]["text"] == "8×16"
@@ -36,13 +36,13 @@ def test_alike_layers_are_one_row_with_a_count():
 
 
 def test_layers_that_lie_differently_are_told_apart():
-    rows = texts(table_state(mlp_report("layers/0/w1=[-, model]"), "tensors")["blocks"][0])
+    rows = texts(table_state(Facts(mlp_report("layers/0/w1=[-, model]")), "tensors")["blocks"][0])
     assert [row[0] for row in rows[:2]] == ["params/layers/0/w1", "params/layers/*/w2"]
 
 
 def test_operations_stand_with_the_most_bytes_first(session):
     session.apply(PlaceDim("hidden", ("model",)))
-    totals, operations = table_state(session.report, "communication")["blocks"]
+    totals, operations = table_state(Facts(session.report), "communication")["blocks"]
     sent = [int(row["cells"][4]["title"].split()[0].replace(",", "")) for row in operations["rows"]]
     assert sent == sorted(sent, reverse=True)
     assert sum(sent) == session.report.sent
@@ -51,8 +51,8 @@ def test_operations_stand_with_the_most_bytes_first(session):
 
 def test_silence_is_said():
     quiet = Report(Plan(program(parameter("w", d=8)), "data:4"), (), (), (), Memory({}), Flops(0, 0, 4), 0)
-    assert "Shardy inserts no collective" in table_state(quiet, "communication")["blocks"][0]["note"]
-    assert "Nothing to mind" in table_state(quiet, "notes")["blocks"][0]["note"]
+    assert "Shardy inserts no collective" in table_state(Facts(quiet), "communication")["blocks"][0]["note"]
+    assert "Nothing to mind" in table_state(Facts(quiet), "notes")["blocks"][0]["note"]
 
 
 def test_values_are_only_computed_when_their_tab_is_open():
@@ -84,20 +84,20 @@ def test_values_are_only_computed_when_their_tab_is_open():
         0,
         list_values=values,
     )
-    table_state(report, "tensors")
+    table_state(Facts(report), "tensors")
     assert asked == []
-    block = table_state(report, "values")["blocks"][0]
+    block = table_state(Facts(report), "values")["blocks"][0]
     assert (len(block["rows"]), block["note"]) == (MOST_VALUES, f"The first {MOST_VALUES} of 300. Search to see others.")
-    assert [row[0] for row in texts(table_state(report, "values", "layer_299 D_FF")["blocks"][0])] == ["layer_299/dot_general"]
-    assert "nowhere" in table_state(report, "values", "nowhere")["blocks"][0]["note"]
+    assert [row[0] for row in texts(table_state(Facts(report), "values", "layer_299 D_FF")["blocks"][0])] == ["layer_299/dot_general"]
+    assert "nowhere" in table_state(Facts(report), "values", "nowhere")["blocks"][0]["note"]
     assert asked == [1]
 
 
 def test_notes_offer_their_edits_as_buttons():
     report = mlp_report()
-    rows = table_state(report, "notes")["blocks"][0]["rows"]
+    rows = table_state(Facts(report), "notes")["blocks"][0]["rows"]
     assert [row["cells"][2]["edits"] for row in rows] == [[str(edit) for edit in note.edits] for note in report.diagnostics]
 
 
 def test_an_unknown_tab_shows_the_tensors():
-    assert table_state(mlp_report(), "nonsense")["tab"] == "tensors"
+    assert table_state(Facts(mlp_report()), "nonsense")["tab"] == "tensors"

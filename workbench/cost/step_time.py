@@ -1,20 +1,70 @@
-"""Step time to first order: arithmetic, memory traffic, communication and starting kernels, nothing overlapped."""
+"""Step time: the kernels of one device by the roofline, and what of the communication they do not hide."""
 
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from workbench.cost.communication import collective_seconds
+from workbench.cost.compute import KernelTimes
+from workbench.cost.flops import Products, utilisation
+from workbench.cost.timeline import Cost, SimulatedStep, overlaps, windowed
+from workbench.errors import HardwareError
 from workbench.hardware import Hardware
-from workbench.report import Report, StepTime
+from workbench.mesh import Mesh
+from workbench.partition import Kernels
+from workbench.partition.reshards import Reshard
+from workbench.plan import Plan
+from workbench.report import StepTime
+from workbench.sharding import axis_size, base_axis
+from workbench.topology import stretches
 
 
-def step_time(report: Report, hardware: Hardware) -> StepTime:
-    """Seconds of one step of the plan on devices like `hardware`.
+def collective_costs(reshards: Sequence[Reshard], plan: Plan, hardware: Hardware) -> list[Cost]:
+    """What one execution of each takes; alike ones are computed once."""
+    links = _links(plan, hardware)
+    known: dict[tuple[str, tuple[str, ...], int], Cost] = {}
+    found = []
+    for each in reshards:
+        key = each.kind, each.axes, each.payload
+        if key not in known:
+            axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
+            seconds = collective_seconds(each.kind, axes, each.payload, plan.mesh, hardware, plan.wiring, _group(each.axes, plan.mesh))
+            wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
+            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), windowed(each.kind, hardware.chip))
+        found.append(known[key])
+    return found
 
-    Communication is alpha-beta: each execution of a collective waits `latency` once and sends its ring volume at `link_bandwidth`.
-    """
-    chip, link = hardware.chip, hardware.axes[-1].link
+
+def _group(axes: tuple[str, ...], mesh: Mesh) -> int | None:
+    """The size of a group where it is less than the axes together."""
+    if all(axis == base_axis(axis) for axis in axes):
+        return None
+    return int(np.prod([axis_size(axis, mesh) for axis in axes]))
+
+
+def _links(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ...]]:
+    """The physical axes each mesh axis runs over."""
+    try:
+        found = stretches(plan.mesh, hardware, plan.wiring)
+    except HardwareError:  # it does not fit, which is a diagnostic: then each axis has links of its own
+        return {}
+    return {axis: tuple(each.physical.name for each in parts) for axis, parts in found.items()}
+
+
+def step_time(
+    hardware: Hardware, kernels: Kernels, times: KernelTimes, simulated: SimulatedStep, products: Mapping[str, Products], devices: int
+) -> StepTime:
+    """The parts of a step; they sum to the simulated makespan."""
+    by_memory = times.bound_by_memory
+    total = simulated.seconds
+    mfu, hfu = utilisation(products, hardware.chip, devices, total)
     return StepTime(
         hardware=str(hardware),
-        arithmetic=report.flops.per_device / chip.peak("float32"),
-        memory=report.traffic / chip.memory_bandwidth,
-        launch=report.kernels * chip.launch,
-        exposed=sum(each.count * (link.latency + each.sent / (2 * link.bandwidth)) for each in report.collectives),
-        hidden=0.0,
+        arithmetic=float((times.arithmetic * kernels.times)[~by_memory].sum()),
+        memory=float((times.memory * kernels.times)[by_memory].sum()),
+        launch=float(times.launch * kernels.times.sum()),
+        exposed=simulated.exposed,
+        hidden=max(simulated.sent - simulated.exposed, 0.0),
+        mfu=mfu,
+        hfu=hfu,
     )

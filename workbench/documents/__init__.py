@@ -5,7 +5,9 @@ plan = load_plan("gpt.plan.json")
 print(export_script(plan))
 """
 
+from workbench.documents.compiled_record import compiled_record as compiled_record
 from workbench.documents.export import export_script as export_script
+from workbench.documents.hardware_entry import hardware_entry as hardware_entry
 from workbench.documents.plans import dump_plan as dump_plan
 from workbench.documents.plans import load_plan as load_plan
 from workbench.documents.plans import parse_plan as parse_plan

@@ -12,7 +12,9 @@ from typing import Any
 from workbench.errors import DocumentError
 from workbench.paths import template
 from workbench.plan import Plan
+from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Reference
+from workbench.remat import AS_TRACED, Remat
 from workbench.sharding import Sharding
 
 MAX_VIRTUAL_DEVICES = 64  # more virtual CPU devices than this is no way to try a script
@@ -40,8 +42,9 @@ def _head(plan: Plan) -> str:
 def _imports(plan: Plan, reference: Reference) -> str:
     module, colon, function = reference.target.partition(":")
     constrained = bool(plan.layout.constraints)
+    nouns = [type(each).__name__ for each in _variant(plan).values()] + ["Sharding"] * constrained
     house = [
-        *(["from workbench import Sharding"] if constrained else []),
+        *([f"from workbench import {', '.join(sorted(nouns))}"] if nouns else []),
         *([] if colon else ["from workbench.models import build"]),
         "from workbench.paths import template",
         *(["from workbench.tracing import constrain"] if constrained else []),
@@ -62,9 +65,20 @@ def _setup(plan: Plan, reference: Reference) -> str:
             else []
         ),
         f"program = {function if colon else 'build'}({arguments})",
+        *([f"program = program.variant({_parsed(_variant(plan))})"] if _variant(plan) else []),
         f"mesh = jax.make_mesh({_literal(plan.mesh.sizes)}, {_literal(plan.mesh.names)}, axis_types={_auto_axes(len(plan.mesh.axes))})",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _variant(plan: Plan) -> dict[str, Remat | Precision]:
+    """What the program was traced with, where that is not what it says itself."""
+    traced: dict[str, Remat | Precision] = {"remat": plan.program.remat, "precision": plan.program.precision}
+    return {name: each for name, each in traced.items() if each not in (AS_TRACED, AS_WRITTEN)}
+
+
+def _parsed(nouns: Mapping[str, Remat | Precision]) -> str:
+    return ", ".join(f"{name}={type(each).__name__}.parse({_literal(str(each))})" for name, each in nouns.items())
 
 
 def _auto_axes(count: int) -> str:

@@ -6,13 +6,18 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from workbench.catalogue import OWN_FILE, parse_hardware
 from workbench.documents.programs import program_from_reference
-from workbench.errors import DocumentError
+from workbench.errors import DocumentError, HardwareError
+from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.mesh import Mesh
 from workbench.plan import Plan
+from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Reference
+from workbench.remat import AS_TRACED, Remat
 from workbench.sharding import Sharding
+from workbench.topology import Wiring, parse_wiring
 
 FORMAT = "sharding-workbench.plan"
 VERSION = 1
@@ -29,8 +34,12 @@ def dump_plan(plan: Plan) -> str:
         "name": plan.name,
         "program": {"target": reference.target, "arguments": dict(reference.arguments)},
         **({"dims": renamed} if renamed else {}),
+        **({"remat": str(plan.program.remat)} if plan.program.remat != AS_TRACED else {}),
+        **({"precision": str(plan.program.precision)} if plan.program.precision != AS_WRITTEN else {}),
         "mesh": [list(axis) for axis in plan.mesh.axes],
         "layout": _layout_record(plan.layout),
+        **({"hardware": _hardware_name(plan.hardware)} if plan.hardware else {}),
+        **({"wiring": str(plan.wiring)} if plan.wiring and plan.wiring.routes else {}),
     }
     return _pretty(document) + "\n"
 
@@ -39,10 +48,11 @@ def parse_plan(text: str, name: str = "The text") -> Plan:
     """The plan of a document; `name` is what errors call it.
 
     Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that cannot be built,
-    and `MeshError` or `LayoutError` if the plan is illegal.
+    `RematError` or `PrecisionError` if it does not fit its remat or precision, and `MeshError` or `LayoutError` if the plan is illegal.
     """
     document = _verified(text, name)
     program = program_from_reference(Reference(document["program"]["target"], document["program"].get("arguments", {})))
+    program = program.variant(remat=Remat.parse(document.get("remat", "")), precision=Precision.parse(document.get("precision", "")))
     if renamed := document.get("dims"):
         program = program.rename(renamed)
     layout = document["layout"]
@@ -55,6 +65,7 @@ def parse_plan(text: str, name: str = "The text") -> Plan:
             _shardings(layout.get("constraints", {})),
         ),
         document["name"],
+        *_placed(document, name),
     )
 
 
@@ -100,6 +111,29 @@ def _reference(plan: Plan) -> Reference:
             ["give the function numbers, texts, booleans and lists of them"],
         ) from None
     return reference
+
+
+def _hardware_name(hardware: Hardware) -> str:
+    """As the catalogue reads it; hardware that was measured, or is of a file that is not read by itself, has no such name."""
+    try:
+        known = parse_hardware(hardware.name) == hardware
+    except HardwareError:
+        known = False
+    if not known:
+        raise DocumentError(
+            f"A plan for `{hardware}` cannot be saved: a plan document names its hardware, and the catalogue does not know this one.",
+            [f"set {OWN_FILE} to the file that describes it", "plan for hardware of the catalogue (`workbench hardware` lists it)"],
+        )
+    return hardware.name
+
+
+def _placed(document: Mapping[str, Any], name: str) -> tuple[Hardware | None, Wiring | None]:
+    """The hardware and the wiring of a document."""
+    hardware, wiring = document.get("hardware"), document.get("wiring")
+    try:
+        return hardware and parse_hardware(hardware), wiring and parse_wiring(wiring)
+    except HardwareError as error:
+        raise DocumentError(f"{name} names hardware that cannot be used. {error.message}", error.ways_out) from None
 
 
 def _layout_record(layout: Layout) -> dict[str, dict[str, str]]:

@@ -3,8 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
+from workbench.device_trace import Trace
 from workbench.measurement import Measurement
 from workbench.report import Placement, Report
+from workbench.topology import default_wiring, wiring_problem
 
 
 def report_record(report: Report) -> dict[str, Any]:
@@ -16,7 +18,16 @@ def report_record(report: Report) -> dict[str, Any]:
         "mesh": [list(axis) for axis in report.mesh.axes],
         "devices": report.mesh.size,
         "layout": str(report.plan.layout),
-        "memory": {"peak": report.memory.peak, "by_role": {str(role): count for role, count in report.memory.by_role.items()}},
+        "hardware": report.plan.hardware and str(report.plan.hardware),
+        "wiring": _wiring(report),
+        "remat": str(report.plan.program.remat),
+        "precision": str(report.plan.program.precision),
+        "memory": {
+            "peak": report.memory.peak,
+            "by_role": {str(role): count for role, count in report.memory.by_role.items()},
+            "host": report.memory.host,
+        },
+        "host_traffic": report.host_traffic,
         "sent": report.sent,
         "traffic": report.traffic,
         "flops": {
@@ -65,7 +76,27 @@ def measurement_record(measurement: Measurement) -> dict[str, Any]:
         "compiled_peak": measurement.compiled_peak,
         "device_peak": measurement.device_peak,
         "max_error": measurement.max_error,
+        "trace": measurement.trace and _trace_record(measurement.trace),
+        "why_untraced": measurement.why_untraced,
     }
+
+
+def _trace_record(trace: Trace) -> dict[str, Any]:
+    """Sums by device and by instruction; single events are for pictures."""
+    return {
+        "seconds": trace.seconds,
+        "devices": [asdict(each) for each in trace.devices],
+        "operations": [asdict(each) for each in trace.operations],
+        "events": len(trace.events) + trace.cut,
+    }
+
+
+def _wiring(report: Report) -> str | None:
+    """As chosen, or as it goes by itself; none where there is no hardware or the mesh does not fit it."""
+    plan = report.plan
+    if plan.hardware is None or wiring_problem(plan.mesh, plan.hardware, plan.wiring):
+        return None
+    return str(plan.wiring or default_wiring(plan.mesh, plan.hardware))
 
 
 def _placement_record(placement: Placement) -> dict[str, Any]:

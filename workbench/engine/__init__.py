@@ -1,8 +1,12 @@
-"""Run plans on attached devices."""
+"""Run plans on attached devices, and compile them for devices that may be absent."""
 
 from workbench.engine.calibrate import calibrate as calibrate
+from workbench.engine.calibrate import calibrate_here as calibrate_here
+from workbench.engine.compilation import compile_here as compile_here
 from workbench.engine.distributed import start_distributed as start_distributed
 from workbench.engine.execute import execute as execute
+from workbench.engine.launch import compile_plan as compile_plan
+from workbench.engine.launch import run_plan as run_plan
+from workbench.engine.launch import start_compile as start_compile
+from workbench.engine.launch import start_run as start_run
 from workbench.engine.supervisor import Handle as Handle
-from workbench.engine.supervisor import run_plan as run_plan
-from workbench.engine.supervisor import start_run as start_run

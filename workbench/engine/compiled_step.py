@@ -77,11 +77,12 @@ def compile_step(plan: Plan) -> CompiledStep:
     shardings = tuple(named_sharding(each, mesh) for each in plan.argument_shardings)
     birth = _birth(program, shardings)
     start = time.perf_counter()
-    compiled = _jitted(plan, mesh, shardings).lower(*_argument_specs(program)).compile()
+    compiled = jitted(plan, mesh, shardings).lower(*argument_specs(program)).compile()
     return CompiledStep(plan, mesh, shardings, compiled, birth, time.perf_counter() - start)
 
 
-def _jitted(plan: Plan, mesh: jax.sharding.Mesh, shardings: tuple[NamedSharding, ...]) -> Any:
+def jitted(plan: Plan, mesh: jax.sharding.Mesh, shardings: tuple[NamedSharding, ...]) -> Any:
+    """The step under `jit`, its arguments in these shardings, its constraints applied, its state donated."""
     program, call = plan.program, plan.program.step.call
     if plan.layout.constraints:
         from workbench.tracing import constrain
@@ -134,7 +135,8 @@ def _verify_input(tensor: Tensor, array: jax.Array, step: int) -> None:
         )
 
 
-def _argument_specs(program: Program) -> list[jax.ShapeDtypeStruct]:
+def argument_specs(program: Program) -> list[jax.ShapeDtypeStruct]:
+    """Shapes and types of all arguments, for lowering; nothing is allocated."""
     specs: list[Any] = [None] * len(program.arguments)
     step = program.step
     state = jax.eval_shape(lambda given: step.initialize(jax.random.key(0), given), step.given) if program.state else ()

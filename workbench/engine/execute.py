@@ -7,14 +7,16 @@ from typing import Any
 import jax
 
 from workbench.analyze import analyze
-from workbench.cost.step_time import step_time
+from workbench.device_trace import Trace
 from workbench.engine.against_unsharded import largest_error
 from workbench.engine.calibrate import calibrate
 from workbench.engine.compiled_step import CompiledStep, compile_step
 from workbench.engine.failures import in_user_terms
 from workbench.engine.placement import real_shard_shape
+from workbench.engine.profile import profile as profiled
 from workbench.engine.readback import read_collectives, totals
 from workbench.errors import EngineError
+from workbench.hardware import Hardware
 from workbench.measurement import Measurement, ShardCheck
 from workbench.plan import Plan
 from workbench.report import Placement, Report
@@ -22,18 +24,21 @@ from workbench.report import Placement, Report
 Listener = Callable[[Mapping[str, Any]], None]
 
 
-def execute(plan: Plan, steps: int = 20, on_event: Listener | None = None, check: bool = False, warmup: int = 2) -> Measurement:
+def execute(
+    plan: Plan, steps: int = 20, on_event: Listener | None = None, check: bool = False, warmup: int = 2, profile: bool = True
+) -> Measurement:
     """Run `steps` steps of the plan on the attached devices, after `warmup` steps from the same start that do not count.
 
     `on_event` hears of every stage and step as the worker tells it (`worker.py`). `check` compares the first step with the
-    unsharded one, where one device can hold that. With several processes each calls this alike and gets the same losses.
+    unsharded one, where one device can hold that; `profile` watches one more step. With several processes each calls this alike
+    and gets the same losses, and the trace of its own devices.
     Raises `EngineError`: too few devices, not enough memory, a user function that fails.
     """
     if steps < 1 or warmup < 0:
         raise EngineError(f"A run of {steps} steps after {warmup} of warm-up measures nothing.", ["run 1 step or more"])
     stage = _Stage(on_event or (lambda _: None))
     try:
-        return _run(plan, steps, stage, check=check, warmup=warmup)
+        return _run(plan, steps, stage, check=check, warmup=warmup, watch=profile)
     except Exception as error:  # whatever a user's function or XLA raises
         raise in_user_terms(error, plan, stage.name) from error
 
@@ -50,29 +55,27 @@ class _Stage:
         self.tell({"event": "progress", "stage": name, "fraction": fraction})
 
 
-def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int) -> Measurement:
+def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, watch: bool) -> Measurement:
+    """What takes memory besides the step, the check and the calibration, comes after the device's peak was read: it cannot be reset."""
     stage.enter("planning", 0.0)
     report = analyze(plan)
     stage.enter("compiling", 0.05)
     step = compile_step(plan)
-    stage.enter("calibrating", 0.4)
-    hardware = calibrate(tuple(step.mesh.devices.flat))
-    stage.enter("placing the state", 0.5)
+    stage.enter("placing the state", 0.4)
     arguments = step.arguments(0)
     shards = _check_arguments(report, arguments)
-    max_error = None
-    if check:
-        stage.enter("checking against one device", 0.55)
-        max_error, why_not = largest_error(step, arguments)
-        if why_not:
-            stage.enter(f"not checked: {why_not}", 0.6)
-        arguments = step.arguments(0)
-    stage.enter("warming up", 0.6)
+    stage.enter("warming up", 0.45)
     shards += _check_results(report, _warm_up(step, arguments, max(warmup, 1)))
     del arguments
-    stage.enter("running", 0.7)
-    seconds, losses = _timed(step, steps, stage.tell)
-    memory = step.compiled.memory_analysis()
+    stage.enter("running", 0.5)
+    arguments = step.arguments(0)
+    seconds, losses = _timed(step, arguments, steps, stage.tell)
+    device_peak = _device_peak(step.mesh)
+    trace, why_untraced = _watched(step, arguments, stage) if watch else (None, "")
+    del arguments
+    max_error = _checked(step, stage) if check else None
+    stage.enter("calibrating", 0.9)
+    hardware = calibrate(tuple(step.mesh.devices.flat))
     return Measurement(
         device_kind=jax.devices()[0].device_kind,
         devices=plan.mesh.size,
@@ -82,12 +85,35 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int) -> 
         losses=losses,
         shards=shards,
         compiled=totals(read_collectives(step.compiled.as_text(), plan.mesh)),
-        compiled_peak=_peak(memory),
-        device_peak=_device_peak(step.mesh),
-        predicted_seconds=step_time(report, hardware).total,
+        compiled_peak=_peak(step.compiled.memory_analysis()),
+        device_peak=device_peak,
+        predicted_seconds=_predicted(plan, hardware),
         hardware=hardware,
         max_error=max_error,
+        trace=trace,
+        why_untraced=why_untraced,
     )
+
+
+def _predicted(plan: Plan, hardware: Hardware) -> float | None:
+    time = analyze(plan.updated(hardware=hardware, wiring=None)).step_time
+    return None if time is None else time.total
+
+
+def _watched(step: CompiledStep, arguments: list[jax.Array], stage: _Stage) -> tuple[Trace | None, str]:
+    stage.enter("profiling", 0.8)
+    trace, why_not = profiled(step, arguments)
+    if why_not:
+        stage.enter(f"not profiled: {why_not}", 0.85)
+    return trace, why_not
+
+
+def _checked(step: CompiledStep, stage: _Stage) -> float | None:
+    stage.enter("checking against one device", 0.85)
+    max_error, why_not = largest_error(step, step.arguments(0))
+    if why_not:
+        stage.enter(f"not checked: {why_not}", 0.9)
+    return max_error
 
 
 def _warm_up(step: CompiledStep, arguments: list[jax.Array], count: int) -> tuple[jax.Array, ...]:
@@ -98,15 +124,14 @@ def _warm_up(step: CompiledStep, arguments: list[jax.Array], count: int) -> tupl
     return results
 
 
-def _timed(step: CompiledStep, steps: int, tell: Listener) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds and losses of each step from the start of training.
+def _timed(step: CompiledStep, arguments: list[jax.Array], steps: int, tell: Listener) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds and losses of each step from the start of training, whose `arguments` become those of its end.
 
     The clock of a step stops when every result is there; by then the next batch has been fed.
     """
     loss_at = step.program.step.loss
     seconds: list[float] = []
     losses: list[float] = []
-    arguments = step.arguments(0)
     jax.block_until_ready(arguments)
     for i in range(steps):
         start = time.perf_counter()

@@ -1,18 +1,35 @@
-"""What went wrong in a run, in the user's terms: what happened, at which stage, what to try. Never a traceback."""
+"""What went wrong in a run or a compilation, in the user's terms: what happened, at which stage, what to try. Never a traceback."""
 
+import re
 import signal
 import traceback
 
+from workbench.engine.parcel import Job
 from workbench.errors import EngineError, WorkbenchError
 from workbench.plan import Plan
 from workbench.units import format_bytes, format_seconds
 
 _OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+_SMALLER = (
+    "split a large dimension over one more mesh axis",
+    "recompute layers in the backward pass (`jax.checkpoint`)",
+    "make the batch smaller",
+    "choose more devices, or devices with more memory",
+)
+_QUICKER = {
+    "run": ("run fewer steps", "run a smaller model"),
+    "compile": ("scan the layers: one is compiled then", "compile a smaller model"),
+}
 _LESS_MEMORY = ("split a large dimension over one more mesh axis", "make the batch smaller", "run on devices with more memory")
 
 
+_TOO_LARGE = ("RESOURCE_EXHAUSTED", "Ran out of memory")
+_PREAMBLE = re.compile(r"^(?:RESOURCE_EXHAUSTED|XLA:TPU compile permanent error)[:.]\s*")
+_TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage")  # what the compiler lists after its sum
+
+
 class CancelledError(EngineError):
-    """The run was ended on request."""
+    """The job was ended on request."""
 
 
 def in_user_terms(error: BaseException, plan: Plan, stage: str) -> WorkbenchError:
@@ -25,6 +42,29 @@ def in_user_terms(error: BaseException, plan: Plan, stage: str) -> WorkbenchErro
     where = _user_line(error)
     said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
     return EngineError(f"The run of {plan.name} stopped while {stage}{where}: {said}", ["mend the function and run again"] if where else ())
+
+
+def compilation_failed(error: BaseException, plan: Plan, target: str, stage: str) -> WorkbenchError:
+    """The `WorkbenchError` to raise for whatever stopped a compilation."""
+    if isinstance(error, WorkbenchError):
+        return error
+    text = str(error).strip()
+    if stage == "compiling" and any(sign in text for sign in _TOO_LARGE):
+        return EngineError(f"{plan.name} does not fit on {target}: {_arithmetic(text)}.", _SMALLER)
+    where = _user_line(error)
+    said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
+    return EngineError(
+        f"The compilation of {plan.name} for {target} stopped while {stage}{where}: {said}",
+        ["mend the function and compile again"] if where else ["try a simpler layout", "compile for another target"],
+    )
+
+
+def _arithmetic(text: str) -> str:
+    """The compiler's own sum, `Used 20.1G of 15.5G hbm. Exceeded hbm capacity by 4.6G`, without its lists of buffers."""
+    while found := _PREAMBLE.match(text):
+        text = text[found.end() :]
+    first = " ".join(_TABLE.split(text, maxsplit=1)[0].split())[:300].removesuffix(".")
+    return first[:1].lower() + first[1:]
 
 
 def out_of_memory(plan: Plan, stage: str, said: str = "") -> EngineError:
@@ -40,28 +80,33 @@ def out_of_memory(plan: Plan, stage: str, said: str = "") -> EngineError:
     )
 
 
-def death(plan: Plan, stage: str, return_code: int, last_words: str) -> EngineError:
+def death(job: Job, stage: str, return_code: int, last_words: str) -> EngineError:
     """The worker process ended without a result; `last_words` is what it wrote to its standard error."""
+    plan = job.plan
     if any(sign in last_words for sign in _OUT_OF_MEMORY):
         return out_of_memory(plan, stage)
     if return_code == -signal.SIGKILL:
         return EngineError(
-            f"The system killed the run of {plan.name} while {stage}, as Linux does when memory runs out "
-            f"({plan.mesh.size} devices of {plan.mesh} share it if they are virtual).",
-            _LESS_MEMORY,
+            f"The system killed the {job.noun} of {plan.name} while {stage}, as Linux does when memory runs out"
+            + (f" ({plan.mesh.size} devices of {plan.mesh} share it if they are virtual)." if job.kind == "run" else "."),
+            _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers: one is compiled then"),
         )
     how = f"by {signal.Signals(-return_code).name}" if return_code < 0 else f"with exit code {return_code}"
     said = f" Its last words: {words}" if (words := _last_line(last_words)) else ""
     return EngineError(
         f"The worker process of {plan.name} died while {stage}, {how}.{said}",
-        ["run again", "try a simpler layout: the compiler may have crashed on this one", "run `execute(plan)` here to see it die"],
+        [
+            f"{job.kind} again",
+            "try a simpler layout: the compiler may have crashed on this one",
+            "run `execute(plan)` here to see it die" if job.kind == "run" else "compile for another target",
+        ],
     )
 
 
-def too_slow(plan: Plan, stage: str, time_limit: float) -> EngineError:
+def too_slow(job: Job, stage: str, time_limit: float) -> EngineError:
     return EngineError(
-        f"The run of {plan.name} passed its time limit of {format_seconds(time_limit)} while {stage}.",
-        ["give it a longer time limit", "run fewer steps", "run a smaller model"],
+        f"The {job.noun} of {job.plan.name} passed its time limit of {format_seconds(time_limit)} while {stage}.",
+        ["give it a longer time limit", *_QUICKER[job.kind]],
     )
 
 

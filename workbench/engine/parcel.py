@@ -1,10 +1,13 @@
-"""What a worker process is given: the plan with its functions, JAX's settings, and an environment with enough devices."""
+"""What a worker process is given: a job with the plan and its functions, JAX's settings, and an environment with enough devices."""
 
+import importlib.util
 import os
 import pickle
 import re
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -17,6 +20,11 @@ from workbench.plan import Plan
 MAX_VIRTUAL_DEVICES = 64
 """Virtual CPU devices a worker is given at most: each costs threads, and a copy of whatever is replicated."""
 
+NO_TPU = {  # libtpu asks Google's metadata server where it is, unless it is told
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-16",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
 _CONFIG = (  # settings that change what a traced program means or which of its values are random
     "jax_enable_x64",
     "jax_default_prng_impl",
@@ -28,20 +36,38 @@ _CONFIG = (  # settings that change what a traced program means or which of its 
 _FORCED_DEVICES = "--xla_force_host_platform_device_count"
 
 
-def pack(plan: Plan, steps: int, *, check: bool) -> bytes:
-    """A pickle of plain values around a cloudpickle of the plan; raises `EngineError` if a function of the plan cannot be sent."""
+@dataclass(frozen=True)
+class Job:
+    """What a worker does with a plan.
+
+    - `kind`: `run` or `compile`, one of `worker.WORK`; `noun`: what a person calls it, in messages;
+    - `options`: keyword arguments of the function that does it; `result`: what its result is called in the last event;
+    - `environment`: variables set besides this process's own.
+    """
+
+    kind: str
+    noun: str
+    plan: Plan
+    options: Mapping[str, Any]
+    result: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def pack(job: Job) -> bytes:
+    """A pickle of plain values around a cloudpickle of plan and options; raises `EngineError` if a function of the plan cannot be sent."""
+    plan = job.plan
     config = {name: getattr(jax.config, name) for name in _CONFIG}
     try:
-        body = cloudpickle.dumps(_on_host(plan))
+        body = cloudpickle.dumps((_on_host(plan), dict(job.options)))
     except Exception as error:  # cloudpickle raises whatever the object does
         raise EngineError(
             f"{plan.name} cannot be sent to a worker process: {type(error).__name__}: {error}",
             [
                 "let its functions refer to arrays and plain values only, not to open files, locks or devices",
-                "run `execute(plan)` in this process",
+                f"call `{'execute' if job.kind == 'run' else 'compile_here'}(plan)` in this process",
             ],
         ) from error
-    return pickle.dumps({"plan": body, "steps": steps, "check": check, "jax_config": config})
+    return pickle.dumps({"kind": job.kind, "jax_config": config, "body": body})
 
 
 def _on_host(plan: Plan) -> Plan:
@@ -54,19 +80,30 @@ def _on_host(plan: Plan) -> Plan:
     return plan.updated(program=replace(plan.program, step=replace(step, given=given)))
 
 
-def environment(devices: int) -> dict[str, Any]:
-    """This process's environment, with virtual CPU devices for a mesh of `devices`, or more of them if it asks for more.
+def environment(job: Job) -> dict[str, Any]:
+    """This process's environment, with virtual CPU devices for the plan's mesh, or more of them if it asks for more, and what the job adds.
 
-    Where there is an accelerator JAX prefers that.
+    Where there is an accelerator JAX prefers that, unless the job's own variables say otherwise.
     """
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(_FORCED_DEVICES)]
     return {
         **os.environ,
         "XLA_FLAGS": " ".join(flags),
         "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),  # the notebook may hold part of a GPU
-        "JAX_NUM_CPU_DEVICES": str(max(min(devices, MAX_VIRTUAL_DEVICES), _asked_for())),
+        "JAX_NUM_CPU_DEVICES": str(max(min(job.plan.mesh.size, MAX_VIRTUAL_DEVICES), _asked_for())),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - what an empty entry means to Python
+        **_quiet_tpu(),
+        **job.environment,
     }
+
+
+def _quiet_tpu() -> Mapping[str, str]:
+    """Where libtpu is installed without a TPU, JAX looks for one before it turns to other devices, and libtpu complains at length on
+    standard error, where a worker's last words are read; told where it is, it says nothing."""
+    has_tpu = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
+    if has_tpu or "TPU_ACCELERATOR_TYPE" in os.environ or importlib.util.find_spec("libtpu") is None:
+        return {}
+    return NO_TPU
 
 
 def _asked_for() -> int:

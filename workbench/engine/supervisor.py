@@ -1,4 +1,4 @@
-"""Runs a plan in a process of its own, so that a crash, a runaway compile or a lack of memory there is a message here."""
+"""Does a job in a process of its own, so that a crash, a runaway compile or a lack of memory there is a message here."""
 
 import base64
 import json
@@ -10,54 +10,32 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any, Generic, TextIO, TypeVar
 
 from workbench.engine.failures import CancelledError, death, too_slow
-from workbench.engine.parcel import environment, pack
+from workbench.engine.parcel import Job, environment, pack
 from workbench.errors import EngineError, WorkbenchError
-from workbench.measurement import Measurement
-from workbench.plan import Plan
 
 Listener = Callable[[Mapping[str, Any]], None]
+Result = TypeVar("Result")
 
 
-def run_plan(
-    plan: Plan, steps: int = 20, on_progress: Listener | None = None, check: bool = False, time_limit: float | None = None
-) -> Measurement:
-    """Run a plan in a worker process and wait for it; an interrupt cancels it. Raises `EngineError`."""
-    handle = start_run(plan, steps, on_progress, check=check, time_limit=time_limit)
-    try:
-        return handle.wait()
-    except KeyboardInterrupt:
-        handle.cancel()
-        raise
+class Handle(Generic[Result]):
+    """A job under way in a worker process. A thread of its own listens to it.
 
-
-def start_run(
-    plan: Plan, steps: int = 20, on_event: Listener | None = None, check: bool = False, time_limit: float | None = None
-) -> "Handle":
-    """Start a plan in a worker process, on the accelerators if there are any, else on as many virtual CPU devices as the mesh needs.
-
-    `on_event` is called from a thread, with
-
-    - `{"event": "progress", "stage": str, "fraction": float}`,
-    - `{"event": "step", "step": int, "of": int, "seconds": float, "loss": float | None}`,
-
-    and at last, once, with `{"event": "done", "measurement": Measurement}`, `{"event": "error", "message": str}` or
-    `{"event": "cancelled"}`. `time_limit` is in seconds, compilation included. Raises `EngineError` if the plan's functions cannot be sent.
+    `tell` is called from that thread with every event the worker tells, and at last, once, with `{"event": "done", job.result: Result}`,
+    `{"event": "error", "message": str}` or `{"event": "cancelled"}`. `time_limit` is in seconds. Raises `EngineError` if the plan's
+    functions cannot be sent.
     """
-    return Handle(plan, pack(plan, steps, check=check), on_event or (lambda _: None), time_limit)
 
-
-class Handle:
-    """A run under way in a worker process. A thread of its own listens to it."""
-
-    def __init__(self, plan: Plan, parcel: bytes, tell: Listener, time_limit: float | None) -> None:
-        self._plan = plan
-        self._tell = tell
+    def __init__(self, job: Job, tell: Listener | None = None, time_limit: float | None = None) -> None:
+        self._job = job
+        self._tell = tell or (lambda _: None)
         self._stage = "starting"
         self._reason: WorkbenchError | None = None  # why we killed it, if we did
-        self._outcome: Measurement | WorkbenchError | None = None
+        self._result: Result | None = None
+        self._error: WorkbenchError | None = None
+        parcel = pack(job)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - the listening thread closes it
         read_end, write_end = os.pipe()
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
@@ -65,22 +43,28 @@ class Handle:
             stdin=subprocess.PIPE,
             stderr=self._stderr,
             pass_fds=(write_end,),
-            env=environment(plan.mesh.size),
+            env=environment(job),
         )
         os.close(write_end)
         self._thread = threading.Thread(target=self._follow, args=(parcel, os.fdopen(read_end), time_limit), daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
-        """End the run now, in whatever stage it is. Nothing happens if it has ended."""
-        self._stop(CancelledError(f"The run of {self._plan.name} was cancelled."))
+        """End the job now, in whatever stage it is. Nothing happens if it has ended."""
+        self._stop(CancelledError(f"The {self._job.noun} of {self._job.plan.name} was cancelled."))
 
-    def wait(self) -> Measurement:
-        """The measurement, once the run has ended; raises its `EngineError`, also when it was cancelled."""
-        self._thread.join()
-        if isinstance(self._outcome, Measurement):
-            return self._outcome
-        raise self._outcome or EngineError("The run was abandoned: the function that listens to its events raised an exception.")
+    def wait(self) -> Result:
+        """The result, once the job has ended; raises its `EngineError`, also when it was cancelled. An interrupt cancels it."""
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        if self._result is not None:
+            return self._result
+        raise self._error or EngineError(
+            f"The {self._job.noun} was abandoned: the function that listens to its events raised an exception."
+        )
 
     def _stop(self, reason: WorkbenchError) -> None:
         if self._reason is None:
@@ -88,16 +72,17 @@ class Handle:
         self._process.kill()
 
     def _follow(self, parcel: bytes, pipe: TextIO, time_limit: float | None) -> None:
-        """The listening thread: send the plan, pass events on, tell the ending once."""
-        timer = threading.Timer(time_limit or 0, lambda: self._stop(too_slow(self._plan, self._stage, time_limit or 0)))
+        """The listening thread: send the job, pass events on, tell the ending once."""
+        timer = threading.Timer(time_limit or 0, lambda: self._stop(too_slow(self._job, self._stage, time_limit or 0)))
         timer.daemon = True
         if time_limit:
             timer.start()
         try:
             with pipe, self._stderr:
                 self._send(parcel)
-                outcome = self._listen(pipe)
-                self._outcome = outcome or self._reason or self._death()
+                self._listen(pipe)
+                if self._result is None and self._error is None:
+                    self._error = self._reason or self._death()
         finally:  # also when the listener to our events raises: nobody would read the pipe then
             timer.cancel()
             self._process.kill()
@@ -113,29 +98,29 @@ class Handle:
                 self._process.stdin.write(len(parcel).to_bytes(8, "big") + parcel)
                 self._process.stdin.flush()
 
-    def _listen(self, pipe: TextIO) -> Measurement | WorkbenchError | None:
-        """Pass events on until the worker closes its pipe; how it ended, if it told."""
+    def _listen(self, pipe: TextIO) -> None:
+        """Pass events on until the worker closes its pipe, and keep how it ended, if it told."""
         for line in pipe:
             if not line.endswith("\n"):  # cut off in mid-sentence
-                break
+                return
             event = json.loads(line)
             if event["event"] == "done":
-                measurement: Measurement = pickle.loads(base64.b64decode(event["measurement"]))  # noqa: S301 - our own worker wrote it
-                return measurement
+                self._result = pickle.loads(base64.b64decode(event["result"]))  # noqa: S301 - our own worker wrote it
+                return
             if event["event"] == "error":
-                return EngineError(event["message"], event["ways_out"])
+                self._error = EngineError(event["message"], event["ways_out"])
+                return
             self._stage = event.get("stage", self._stage)
             self._tell(event)
-        return None
 
     def _death(self) -> WorkbenchError:
         return_code = self._process.wait()
         self._stderr.seek(0)
-        return death(self._plan, self._stage, return_code, self._stderr.read().decode(errors="replace"))
+        return death(self._job, self._stage, return_code, self._stderr.read().decode(errors="replace"))
 
     def _ending(self) -> Mapping[str, Any]:
-        if isinstance(self._outcome, Measurement):
-            return {"event": "done", "measurement": self._outcome}
-        if isinstance(self._outcome, CancelledError):
+        if self._result is not None:
+            return {"event": "done", self._job.result: self._result}
+        if isinstance(self._error, CancelledError):
             return {"event": "cancelled"}
-        return {"event": "error", "message": str(self._outcome)}
+        return {"event": "error", "message": str(self._error)}

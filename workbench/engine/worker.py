@@ -1,11 +1,12 @@
-"""The worker process: `python -m workbench.engine.worker FD` runs the one plan it is sent and tells what happens on pipe FD.
+"""The worker process: `python -m workbench.engine.worker FD` does the one job it is sent and tells what happens on pipe FD.
 
-A plan arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open, and the worker
+A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open, and the worker
 ends when it closes, so that it does not outlive whoever started it. Events leave as one JSON object a line. Standard output stays the
 user's own; standard error is read for last words if the process dies.
 """
 
 import base64
+import importlib
 import json
 import os
 import pickle
@@ -16,45 +17,51 @@ from typing import Any, BinaryIO, TextIO
 
 from workbench.errors import WorkbenchError
 
+WORK = {"run": "workbench.engine.execute:execute", "compile": "workbench.engine.compilation:compile_here"}
+"""Each kind of job, and the function `(plan, on_event=, **options) -> result` that does it."""
+
+
+_SPEAKING = threading.Lock()
+
 
 def main(descriptor: int) -> None:
-    """Run the plan on standard input; every ending but a crash is an event."""
+    """Do the job on standard input; every ending but a crash is an event."""
     with os.fdopen(descriptor, "w", buffering=1) as pipe:
         try:
-            options = _receive(sys.stdin.buffer)
+            kind, plan, options = _receive(sys.stdin.buffer)
             threading.Thread(target=_end_with_parent, args=(sys.stdin.buffer,), daemon=True).start()
-            _tell(pipe, {"event": "done", "measurement": _run(options, pipe)})
+            result = _function(WORK[kind])(plan, on_event=lambda event: _tell(pipe, event), **options)
+            _tell(pipe, {"event": "done", "result": base64.b64encode(pickle.dumps(result)).decode()})
         except WorkbenchError as error:
             _tell(pipe, {"event": "error", "message": error.message, "ways_out": error.ways_out})
 
 
-def _receive(stream: BinaryIO) -> dict[str, Any]:
-    """The outer pickle holds plain values, and JAX's settings are set before the plan inside it makes arrays."""
+def _receive(stream: BinaryIO) -> tuple[str, Any, dict[str, Any]]:
+    """Kind, plan, options. The outer pickle holds plain values, and JAX's settings are set before the plan inside it makes arrays."""
     size = int.from_bytes(stream.read(8), "big")
-    options: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
+    parcel: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
     import jax
 
-    for name, value in options.pop("jax_config").items():
+    for name, value in parcel["jax_config"].items():
         jax.config.update(name, value)
     try:
-        options["plan"] = pickle.loads(options["plan"])  # noqa: S301
+        plan, options = pickle.loads(parcel["body"])  # noqa: S301
     except Exception as error:  # a user's module runs when it is imported here
         raise WorkbenchError(
             f"The worker process could not load the plan's functions: {type(error).__name__}: {error}",
             ["keep them in a module it can import", "define them in the notebook or script itself"],
         ) from error
-    return options
+    return parcel["kind"], plan, options
 
 
-def _run(options: dict[str, Any], pipe: TextIO) -> str:
-    from workbench.engine.execute import execute
-
-    measurement = execute(options["plan"], options["steps"], lambda event: _tell(pipe, event), check=options["check"])
-    return base64.b64encode(pickle.dumps(measurement)).decode()
+def _function(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _tell(pipe: TextIO, event: Mapping[str, Any]) -> None:
-    pipe.write(json.dumps(event) + "\n")
+    with _SPEAKING:  # a heartbeat has a thread of its own
+        pipe.write(json.dumps(event) + "\n")
 
 
 def _end_with_parent(stream: BinaryIO) -> None:

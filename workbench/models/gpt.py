@@ -29,7 +29,7 @@ from workbench.errors import DocumentError, unknown_name
 from workbench.models import text
 from workbench.models.gpt_config import PRESETS, GPTConfig
 from workbench.program import Program
-from workbench.tracing import trace_training
+from workbench.tracing import checkpoint_name, layer, trace_training
 
 Params = dict[str, Any]
 
@@ -164,23 +164,23 @@ def _attention(weights: Params, x: Any, mask: Any) -> Any:
     """[batch, seq, d_model] from the same."""
     weights = _cast(weights, x.dtype)
     with jax.named_scope("query_key_value"):
-        query, key, value = _query_key_value(weights, x)
+        query, key, value = (checkpoint_name(each, "query_key_value") for each in _query_key_value(weights, x))
     with jax.named_scope("scores"):
         scores = jnp.einsum("bshk,bthk->bhst", query * query.shape[-1] ** -0.5, key, preferred_element_type=jnp.float32)
         shares = jax.nn.softmax(scores + mask, axis=-1).astype(x.dtype)
     with jax.named_scope("mix"):
-        mixed = jnp.einsum("bhst,bthk->bshk", shares, value)
+        mixed = checkpoint_name(jnp.einsum("bhst,bthk->bshk", shares, value), "mixed")
     with jax.named_scope("output"):
-        return _plus_bias(jnp.einsum("bshk,hkd->bsd", mixed, weights["wo"]), weights, "bo")
+        return checkpoint_name(_plus_bias(jnp.einsum("bshk,hkd->bsd", mixed, weights["wo"]), weights, "bo"), "attention_out")
 
 
 def _mlp(weights: Params, x: Any) -> Any:
     """[batch, seq, d_model] from the same, through d_ff."""
     weights = _cast(weights, x.dtype)
     with jax.named_scope("up"):
-        hidden = jax.nn.gelu(_plus_bias(jnp.einsum("bsd,df->bsf", x, weights["w1"]), weights, "b1"))
+        hidden = jax.nn.gelu(checkpoint_name(_plus_bias(jnp.einsum("bsd,df->bsf", x, weights["w1"]), weights, "b1"), "mlp_hidden"))
     with jax.named_scope("down"):
-        return _plus_bias(jnp.einsum("bsf,fd->bsd", hidden, weights["w2"]), weights, "b2")
+        return checkpoint_name(_plus_bias(jnp.einsum("bsf,fd->bsd", hidden, weights["w2"]), weights, "b2"), "mlp_out")
 
 
 def _layer(weights: Params, x: Any, mask: Any) -> Any:
@@ -194,9 +194,9 @@ def _layer(weights: Params, x: Any, mask: Any) -> Any:
         return x + _mlp(weights["mlp"], normal)
 
 
-def _embed(table: Params, tokens: Any, compute: str) -> Any:
+def _embed(table: Params, tokens: Any, compute: str | None) -> Any:
     """[batch, seq, d_model] from int32[batch, seq]."""
-    vocab = table["tokens"].shape[0]
+    vocab, compute = table["tokens"].shape[0], compute or table["tokens"].dtype
     one_hot = jax.nn.one_hot(tokens, vocab, dtype=compute)
     return jnp.einsum("bsv,vd->bsd", one_hot, table["tokens"].astype(compute)) + table["positions"].astype(compute)
 
@@ -211,20 +211,21 @@ def _cross_entropy(logits: Any, targets: Any) -> Any:
 def apply(params: Params, tokens: Any, config: GPTConfig, *, remat: bool = False) -> Any:
     """float32[batch, seq, vocab] of logits from int32[batch, seq]; layers are scanned if they are stacked.
 
-    With `remat` a layer keeps its input alone and computes the rest again in the backward pass (`jax.checkpoint`).
+    Each is marked as a layer, so that a plan can say what it keeps; with `remat` it says so itself: its input alone, the rest is computed
+    again in the backward pass (`jax.checkpoint`).
     """
-    layer = jax.checkpoint(_layer) if remat else _layer
+    one_layer = jax.checkpoint(_layer) if remat else layer(_layer)
     with jax.named_scope("embedding"):
         x = _embed(params["embedding"], tokens, config.compute)
     with jax.named_scope("mask"):
         mask = _causal_mask(tokens.shape[1])
     with jax.named_scope("layers"):
         if isinstance(params["layers"], dict):
-            x, _ = jax.lax.scan(lambda x, weights: (layer(weights, x, mask), None), x, params["layers"])
+            x, _ = jax.lax.scan(lambda x, weights: (one_layer(weights, x, mask), None), x, params["layers"])
         else:
             for number, weights in enumerate(params["layers"]):
                 with jax.named_scope(str(number)):
-                    x = layer(weights, x, mask)
+                    x = one_layer(weights, x, mask)
     with jax.named_scope("norm"):
         x = _normalize(params["norm"], x)
     with jax.named_scope("head"):

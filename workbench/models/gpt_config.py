@@ -9,7 +9,8 @@ class GPTConfig:
 
     - `biases`: on every projection and normalisation, as GPT-2 has them. The other models here leave them out (as PaLM and GSPMD's
       do): they are 0.01% of the parameters, and half of the tensors.
-    - `compute`: the type of activations, to which weights are cast where they are used. Parameters and optimiser state are float32.
+    - `compute`: the type of activations, to which weights are cast where they are used; `None` is that of the parameters, so that a plan's
+      precision decides. Parameters and optimiser state are float32.
     - `optimizer`: `adamw` or `adam`, both with two float32 moments a parameter.
     """
 
@@ -22,7 +23,7 @@ class GPTConfig:
     seq: int
     batch: int
     biases: bool = False
-    compute: str = "float32"
+    compute: str | None = None
     optimizer: str = "adamw"
     learning_rate: float = 3e-4
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import gpt, mnist, two_layer
+from workbench.models import decoder, decoder_layouts, gpt, mnist, two_layer
 from workbench.program import Program, Reference
 
 
@@ -34,6 +34,12 @@ class Model:
 ALL_MODELS = (
     Model("two_layer", "Mesh-TensorFlow's example of two matrices: output and weight gradients", two_layer.build, two_layer.LAYOUTS),
     Model("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on drawn digits", mnist.build, mnist.LAYOUTS),
+    Model(
+        "decoder",
+        "a decoder Transformer of today; presets of Llama 3, Megatron and MaxText",
+        decoder.build,
+        decoder_layouts.LAYOUTS,
+    ),
     Model("gpt", "a decoder Transformer from bytes of English to 175 billion parameters, trained with Adam", gpt.build, gpt.LAYOUTS),
 )
 

@@ -4,7 +4,10 @@ from workbench.partition.attributes import Dims as Dims
 from workbench.partition.attributes import local_shape as local_shape
 from workbench.partition.collect import Partitioned as Partitioned
 from workbench.partition.collect import partition as partition
+from workbench.partition.fusion import kernels_of as kernels_of
+from workbench.partition.kernels import Kernels as Kernels
 from workbench.partition.location import readable_path as readable_path
+from workbench.partition.marks import kernel_scope as kernel_scope
 from workbench.partition.program import prepare_program as prepare_program
 from workbench.partition.program import structure_of as structure_of
 from workbench.partition.reshards import collectives as collectives

@@ -6,7 +6,9 @@ from typing import Any
 
 from jax.extend.mlir import ir
 
+from workbench.hardware import Hardware
 from workbench.partition.attributes import Dims, local_bytes, local_shape, read_shardings
+from workbench.partition.backend import Backend, backend_of
 from workbench.partition.context import main_function, producer
 from workbench.partition.factors import rule_of
 from workbench.partition.operations import CONTROL_FLOW
@@ -17,6 +19,8 @@ from workbench.partition.reshards import KINDS, Reshard, axes_of
 from workbench.partition.structure import Structure
 from workbench.plan import Plan
 from workbench.sharding import axis_size
+
+_UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
 
 @dataclass(slots=True)
@@ -30,15 +34,15 @@ class Partitioned:
     local_flops: dict[int, int]  # of each product, one execution
 
 
-def partition(plan: Plan) -> Partitioned:
-    """Propagate the plan and read the answer."""
+def partition(plan: Plan, hardware: Hardware | None = None) -> Partitioned:
+    """Propagate the plan and read the answer as the compiler of `hardware` would take it."""
     structure = prepared(plan.program).structure
-    return _Collector(plan, structure).collect(propagate(plan))
+    return _Collector(plan, structure, backend_of(hardware)).collect(propagate(plan))
 
 
 class _Collector:
-    def __init__(self, plan: Plan, structure: Structure) -> None:
-        self._plan, self._structure, self._mesh = plan, structure, plan.mesh
+    def __init__(self, plan: Plan, structure: Structure, backend: Backend) -> None:
+        self._plan, self._structure, self._mesh, self._backend = plan, structure, plan.mesh, backend
         self._dims: list[Dims | None] = [None] * len(structure.values)
         self._reshards: list[Reshard] = []
         self._first: dict[tuple[Any, ...], Reshard] = {}
@@ -113,13 +117,21 @@ class _Collector:
             if op.name not in KINDS:
                 continue
             reshard = self._reshard(op, before, region)
-            key = (op.operands[0], op.name, op.attributes["out_sharding"], region)
-            if (first := self._first.setdefault(key, reshard)) is not reshard:
+            key = (_origin(op.operands[0]), op.name, op.attributes["out_sharding"], region)
+            first = self._first.setdefault(key, reshard)
+            if first is not reshard and self._is_kept(first, reshard):
                 first.last_use = max(first.last_use, reshard.last_use)
             elif reshard.kind == "all-reduce":
                 self._reshards += (replace(reshard, axes=axes) for axes in self._reduced_together(op, reshard.axes))
             else:
                 self._reshards.append(reshard)
+
+    def _is_kept(self, first: Reshard, again: Reshard) -> bool:
+        """Whether a value that was gathered is still there when it is needed again; what products read is given up if that is far off."""
+        span = self._backend.keeps_gathered
+        if span is None or first.kind != "all-gather" or self._structure.ops[again.before].kind != "stablehlo.dot_general":
+            return True
+        return min(first.user_heights) <= max(again.user_heights) + 1 + span
 
     def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
         kind = KINDS[op.name][0]
@@ -134,17 +146,18 @@ class _Collector:
         if kind == "reduce-scatter":
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         readings = [self._reading(use.owner) for use in op.results[0].uses]
+        heights = tuple(self._structure.heights[at] for use in op.results[0].uses if (at := self._reader(use.owner)) is not None)
         first = min((at for at, _ in readings), default=self._structure.ops[before].position)
         last = max((until for _, until in readings), default=first)
         frees_source = len(list(source.uses)) == 1
         # XLA moves the collective of a loop-invariant value out of the loop.
         made_in = self._region_of(source, region)
-        return Reshard(kind, axes, local, payload, before, made_in, self._producer(source), frees_source, first, last)
+        return Reshard(kind, axes, local, payload, before, made_in, self._producer(source), frees_source, first, last, heights or (0,))
 
     def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
         source = producer(op.operands[0])
-        if source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
+        if self._backend.folds_reductions or source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
             return [axes]
         groups: dict[tuple[str, ...], None] = {}
         for operand, mapping in zip(source.operands, rule.operands, strict=True):
@@ -156,14 +169,21 @@ class _Collector:
 
     def _reading(self, op: Any) -> tuple[int, int]:
         """Where an operation reads, and until when it keeps what it reads: till its last reader's place if it is fused into that."""
-        while ID not in op.operation.attributes:  # a collective of a collective
-            users = list(op.operation.results[0].uses)
-            if not users:
-                return (self._structure.ops[-1].position,) * 2
-            op = users[0].owner
-        record = self._structure.ops[op.operation.attributes[ID].value]
+        reader = self._reader(op)
+        if reader is None:
+            return (self._structure.ops[-1].position,) * 2
+        record = self._structure.ops[reader]
         fused = [self._structure.values[result].last_use for result in record.results if not self._structure.values[result].stored]
         return record.position, max((record.position, *fused))
+
+    def _reader(self, op: Any) -> int | None:
+        """The operation of the program that reads here, looking through collectives."""
+        while ID not in op.operation.attributes:
+            users = list(op.operation.results[0].uses)
+            if not users:
+                return None
+            op = users[0].owner
+        return int(op.operation.attributes[ID].value)
 
     def _region_of(self, value: ir.Value, region: int) -> int:
         """The region a value is made in, seen from `region`: further out if the loop captures it."""
@@ -207,6 +227,18 @@ class _Collector:
         inside = self._dims_of(op.operands[record.work.contracted_of])
         parts = math.prod(axis_size(axis, self._mesh) for dim in record.work.contracted for axis in inside[dim])
         return record.work.flops * out // whole // parts
+
+
+def _origin(value: ir.Value) -> tuple[Any, ...]:
+    """A name for a value that alike values share: one that is cast or reshaped twice in the same way is one value to XLA."""
+    steps = []
+    owner = producer(value)
+    while owner is not None and owner.name in _UNARY:
+        sharding = [owner.attributes[name] for name in ("sdy.sharding",) if name in owner.attributes]
+        steps.append((owner.name, owner.results[0].type, *sharding))
+        value = owner.operands[0]
+        owner = producer(value)
+    return (value, *steps)
 
 
 def _is_variadic_reduce(op: ir.Operation | None) -> bool:

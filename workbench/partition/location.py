@@ -8,6 +8,8 @@ from pathlib import Path
 import jax
 from jax.extend.mlir import ir
 
+from workbench.partition.marks import without_marks
+
 # What JAX's own machinery adds to a name stack, as opposed to the user's named scopes.
 _MACHINERY = re.compile(
     r"while|body|cond|closed_call|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
@@ -43,7 +45,7 @@ def readable_path(raw: str) -> str:
     """
     backward = False
     words: list[str] = []
-    for index, word in enumerate(_split(raw)):
+    for index, word in enumerate(_split(without_marks(raw))):
         inner, transforms = _unwrap(word)
         backward |= "transpose" in transforms
         if index == 0 and transforms and transforms[0] in ("jit", "pjit"):
@@ -73,7 +75,7 @@ def _unwrap(word: str) -> tuple[str, tuple[str, ...]]:
 
 def source_of(location: ir.Location) -> str:
     """The innermost line that is the user's and no library's: `gpt.py:42`; empty if there is none."""
-    return next((f"{Path(name).name}:{line}" for name, line in _frames(location) if not _is_library(name)), "")
+    return next((f"{Path(name).name}:{line}" for name, line in _frames(location) if not is_library(name)), "")
 
 
 def _frames(location: ir.Location) -> list[tuple[str, int]]:
@@ -94,5 +96,5 @@ def _frames(location: ir.Location) -> list[tuple[str, int]]:
 
 
 @functools.cache
-def _is_library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
     return filename.startswith((*_LIBRARIES, "<frozen")) and not filename.startswith(_ZOO)

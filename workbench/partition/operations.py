@@ -40,6 +40,7 @@ ELEMENTWISE = frozenset(
         "popcnt",
         "power",
         "real",
+        "reduce_precision",
         "remainder",
         "round_nearest_afz",
         "round_nearest_even",

@@ -37,6 +37,7 @@ class Reshard:
     frees_source: bool
     first_use: int  # the position from which its result lives
     last_use: int  # the position up to which it lives
+    user_heights: tuple[int, ...]  # see `Structure.heights`
 
 
 def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:
@@ -48,16 +49,29 @@ def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:
     return tuple(dict.fromkeys(moved))
 
 
-def collectives(program: Program, mesh: Mesh, structure: Structure, reshards: Sequence[Reshard]) -> tuple[Collective, ...]:
-    """The collectives of a report: alike ones of one place together."""
+def collectives(
+    program: Program, mesh: Mesh, structure: Structure, reshards: Sequence[Reshard], seconds: Sequence[float] = ()
+) -> tuple[Collective, ...]:
+    """The collectives of a report: alike ones of one place together; `seconds` are those of each reshard, if hardware is known."""
     counts: dict[tuple[Any, ...], int] = {}
-    for each in reshards:
+    lasting: dict[tuple[Any, ...], float] = {}
+    for number, each in enumerate(reshards):
         operation = program.operations[each.source if each.source is not None else each.before]
         key = (each.kind, each.axes, each.payload, operation.path, operation.source)
         counts[key] = counts.get(key, 0) + structure.regions[each.region].times
+        lasting[key] = seconds[number] if seconds else 0.0
     sized = {axes: math.prod(axis_size(axis, mesh) for axis in axes) for _, axes, *_ in counts}
     found = [
-        Collective(kind, tuple(dict.fromkeys(map(base_axis, axes))), payload, sent_bytes(kind, payload, sized[axes]), count, path, source)
+        Collective(
+            kind,
+            tuple(dict.fromkeys(map(base_axis, axes))),
+            payload,
+            sent_bytes(kind, payload, sized[axes]),
+            count,
+            path,
+            source,
+            lasting[kind, axes, payload, path, source],
+        )
         for (kind, axes, payload, path, source), count in counts.items()
     ]
     return tuple(sorted(found, key=lambda each: (-each.total_payload, each.path, each.kind)))

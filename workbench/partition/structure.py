@@ -12,7 +12,11 @@ from jax.extend.mlir import ir
 from workbench.partition.attributes import dtype_name
 from workbench.partition.context import main_function
 from workbench.partition.hlo_form import ORDER
+from workbench.partition.host import mark_host_values, placement_of
+from workbench.partition.inline import CALLER
+from workbench.partition.location import readable_path, scope_of
 from workbench.partition.loops import trip_count
+from workbench.partition.marks import marked_kernel
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
 from workbench.partition.work import Work, shifted_dims, work_of
 
@@ -28,7 +32,7 @@ _FUSIBLE = ELEMENTWISE | {
     "stablehlo.pad",
 }
 _FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
-_ALIASING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
+_ALIASING = frozenset({"stablehlo.optimization_barrier", "stablehlo.reduce_precision", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
 _SCALARS = 256  # a constant of more elements is an array the function closed over, and takes memory
 
@@ -46,6 +50,7 @@ class Value:
     reads: int = 0
     stored: bool = True
     alias: int | None = None  # the value whose memory it takes over
+    on_host: bool = False  # see `host`
 
 
 @dataclass(slots=True)
@@ -69,6 +74,9 @@ class Op:
     work: Work
     shifted: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
     trips_known: bool = True
+    again: bool = False  # a product that rematerialisation computes again
+    placement: str = ""  # the memory it moves its operand to (see `host`)
+    kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
 
 
 @dataclass(slots=True)
@@ -84,6 +92,8 @@ class Structure:
     control_flow: list[int] = field(default_factory=list)  # ids of loops and branches
     shifting: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
     kinds: frozenset[str] = frozenset()  # of the operations
+    updates: set[int] = field(default_factory=set)  # ids of the optimiser's additions
+    heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
     kernels: int = 0  # operations that store their results, in a step: the others are fused into them
 
 
@@ -96,8 +106,10 @@ def read_structure(module: ir.Module) -> Structure:
     reader.structure.arguments = tuple(reader.new_value(value, -1, i, 0) for i, value in enumerate(block.arguments))
     reader.read_block(block, 0)
     reader.structure.returned = reader.returned
+    mark_host_values(reader.structure)
     _mark_fusion(reader.structure)
     reader.structure.kinds = frozenset(op.kind for op in reader.structure.ops)
+    reader.structure.heights = _heights(reader.structure)
     reader.structure.kernels = _count_kernels(reader.structure)
     return reader.structure
 
@@ -108,6 +120,8 @@ class _Reader:
         self.returned: tuple[int, ...] = ()
         self._position = 0
         self._ids: dict[ir.Value, int] = {}
+        self._products_outside = 0
+        self._read_by: set[tuple[int, str]] = set()  # a value, and a kernel that reads it
         self._types: dict[ir.Type, tuple[tuple[int, ...], str]] = {}
 
     def new_value(self, value: ir.Value, born: int, result: int, region: int) -> int:
@@ -135,8 +149,13 @@ class _Reader:
             self.returned = operands
             if ORDER in op.attributes:  # else it was made beside the operation before it
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
-            record = Op(op.name, region, self._position, operands, (), work_of(op), shifted_dims(op))
+            work, kernel = self._in_kernel(op)
+            record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), kernel=kernel)
+            record.placement = placement_of(op)
+            record.again = work.flops > 0 and "rematted_computation" in scope_of(op.location)
             self.structure.ops.append(record)
+            if op.name == "stablehlo.add" and readable_path(scope_of(op.location)).startswith("optimizer/"):
+                self.structure.updates.add(index)
             for operand in set(operands):
                 self._use(operand, index)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
@@ -168,7 +187,51 @@ class _Reader:
             user = self.structure.regions[region].parent
             region = self.structure.ops[user].region
         record.last_use = max(record.last_use, self.structure.ops[user].position)
-        record.reads += 1
+        kernel = self.structure.ops[user].kernel
+        if not kernel or (value, kernel) not in self._read_by:  # a kernel reads what it needs once
+            self._read_by.add((value, kernel))
+            record.reads += 1
+
+    def _in_kernel(self, op: ir.Operation) -> tuple[Work, str]:
+        """The work of an operation, and the hand-written kernel it is a part of, which may do less of it. A product outside ends a kernel:
+        the same scope afterwards is another one."""
+        caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
+        path = "/".join(word for word in (caller, scope_of(op.location)) if word)
+        found, work = marked_kernel(path), work_of(op)
+        if found is None:
+            self._products_outside += work.flops > 0
+            return work, ""
+        name, share = found
+        scope = readable_path(path).partition(f"{name}/")[0] + name
+        return work._replace(flops=int(work.flops * share)), f"{scope}#{self._products_outside}"
+
+
+def _heights(structure: Structure) -> list[int]:
+    """A use inside a loop is a use by the loop."""
+    heights = [0] * len(structure.ops)
+    made_by = {result: index for index, op in enumerate(structure.ops) for result in op.results}
+    for index in range(len(structure.ops) - 1, -1, -1):
+        op = structure.ops[index]
+        for source in {made_by[operand] for operand in op.operands if operand in made_by}:
+            user = index
+            while structure.ops[user].region != structure.ops[source].region:
+                user = structure.regions[structure.ops[user].region].parent
+            heights[source] = max(heights[source], heights[user] + 1)
+    return heights
+
+
+def _adds_to_argument(structure: Structure, value: int, users: dict[int, list[int]]) -> bool:
+    """Whether a product is only turned, converted and added to an argument of main: a sum over micro-batches, made in the product's own
+    kernel, where the argument lies."""
+    while len(using := users.get(value, [])) == 1:
+        op = structure.ops[using[0]]
+        if op.kind == "stablehlo.add" and using[0] not in structure.updates:
+            other = structure.values[op.operands[op.operands[0] == value]]
+            return other.born < 0 and other.region == 0
+        if op.kind not in ("stablehlo.transpose", "stablehlo.convert", "stablehlo.reshape"):
+            return False
+        value = op.results[0]
+    return False
 
 
 def _count_kernels(structure: Structure) -> int:
@@ -185,6 +248,9 @@ def _mark_fusion(structure: Structure) -> None:
             users.setdefault(operand, []).append(index)
     for index in range(len(structure.ops) - 1, -1, -1):
         op = structure.ops[index]
+        if op.kind == "stablehlo.reduce_precision":  # a mark: who reads it reads what it marks
+            users[op.operands[0]].remove(index)
+            users[op.operands[0]] += users.get(op.results[0], [])
         for slot, result in enumerate(op.results):
             value = structure.values[result]
             using = users.get(result, [])
@@ -194,10 +260,13 @@ def _mark_fusion(structure: Structure) -> None:
             elif op.kind == "stablehlo.dynamic_update_slice":
                 value.alias = op.operands[0]
             is_array = op.kind in CONSTANTS and math.prod(value.shape) > _SCALARS
-            fused = (op.kind in _CHEAP and not is_array) or (
-                op.kind in _FUSIBLE and len(using) == 1 and structure.ops[using[0]].kind in _FUSING
-            )
-            if fused and all(structure.ops[user].region == op.region for user in using):
+            into_one = len(using) == 1 and structure.ops[using[0]].kind in _FUSING
+            into_products = bool(using) and all(structure.ops[user].kind == "stablehlo.dot_general" for user in using)
+            folded = op.kind == "stablehlo.transpose" and into_products
+            fused = (op.kind in _CHEAP and not is_array) or (op.kind in _FUSIBLE and (into_one or folded))
+            inside = bool(op.kernel) and bool(using) and all(structure.ops[user].kernel == op.kernel for user in using)
+            adds_up = op.kind == "stablehlo.dot_general" and _adds_to_argument(structure, result, users)
+            if (fused or inside or adds_up) and all(structure.ops[user].region == op.region for user in using):
                 value.stored = False
                 for operand in op.operands:
                     source = structure.values[operand]
@@ -209,3 +278,37 @@ def _mark_fusion(structure: Structure) -> None:
         for index in structure.regions[body].values:
             if structure.values[index].born < 0:
                 structure.values[index].stored = False  # lives in the loop's own buffers
+    _write_over_operands(structure)
+
+
+def _write_over_operands(structure: Structure) -> None:
+    """A hand-written kernel's result takes the place of an operand of its shape and type that no one reads afterwards: the gradient of a
+    fused loss lies where the logits did."""
+    read: dict[tuple[str, int], dict[int, None]] = {}
+    values = structure.values
+    for op in structure.ops:
+        if not op.kernel:
+            continue
+        mine = read.setdefault((op.kernel, op.region), {})
+        mine.update(dict.fromkeys(_buffer_of(values, operand) for operand in op.operands))
+        for value in (values[result] for result in op.results):
+            if not value.stored or value.alias is not None:
+                continue
+            free = (operand for operand in mine if _can_be_overwritten(structure, operand, op))
+            alike = (operand for operand in free if (values[operand].shape, values[operand].dtype) == (value.shape, value.dtype))
+            if (place := next(alike, None)) is not None:
+                value.alias = place
+                values[place].last_use = max(values[place].last_use, value.last_use)
+
+
+def _buffer_of(values: list[Value], index: int) -> int:
+    while (alias := values[index].alias) is not None:
+        index = alias
+    return index
+
+
+def _can_be_overwritten(structure: Structure, operand: int, op: Op) -> bool:
+    """Whether a kernel's operand is a buffer that another kernel made and that dies here."""
+    value = structure.values[operand]
+    is_buffer = value.born >= 0 and value.stored and value.region == op.region
+    return is_buffer and value.last_use <= op.position and structure.ops[value.born].kernel != op.kernel

@@ -1,5 +1,11 @@
 """From JAX functions to programs: `trace` any function, `trace_training` a loss and an optimiser, `constrain` intermediate values."""
 
+from jax.ad_checkpoint import checkpoint_name as checkpoint_name
+
+from workbench.tracing.accumulation import trace_micro_batch as trace_micro_batch
+from workbench.tracing.accumulation import trace_update as trace_update
 from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.function import trace as trace
+from workbench.tracing.kernel import fused_kernel as fused_kernel
+from workbench.tracing.layers import layer as layer
 from workbench.tracing.training import trace_training as trace_training

@@ -6,7 +6,6 @@ custom derivatives keep their structure, only the jaxprs inside them are rebuilt
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -52,14 +51,18 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], scope: str
     for eqn in jaxpr.eqns:
         stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
         params = _rebuilt(eqn.params, _inner_scope(stack, eqn), constraints, mesh)
-        bind_params = eqn.primitive.get_bind_params(params)
-        own = str(eqn.source_info.name_stack)
-        with jax.named_scope(own) if own else nullcontext(), eqn.ctx.manager:
-            outputs = eqn.primitive.bind(*map(read, eqn.invars), **bind_params)
-        outputs = outputs if eqn.primitive.multiple_results else [outputs]
+        outputs = _bound(jaxpr, eqn.replace(params=params), read)
         path = readable_path(f"jit(step)/{stack}/{eqn.primitive.name}" if stack else f"jit(step)/{eqn.primitive.name}")
         values.update(zip(eqn.outvars, (_laid_out(each, path, constraints, mesh) for each in outputs), strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _bound(jaxpr: Any, eqn: Any, read: Callable[[Any], Any]) -> list[Any]:
+    """The results of one equation, which keep its named scope and the user's source line: JAX evaluates it as a jaxpr of its own."""
+    variables = list(dict.fromkeys(atom for atom in eqn.invars if not isinstance(atom, jex_core.Literal)))
+    alone = jaxpr.replace(constvars=[], invars=variables, outvars=eqn.outvars, eqns=[eqn], debug_info=jaxpr.debug_info.with_unknown_names())
+    results: list[Any] = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(alone, ()))(*map(read, variables))
+    return results
 
 
 def _inner_scope(stack: str, eqn: Any) -> str:

@@ -4,20 +4,25 @@ import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from workbench.errors import TraceError
+from workbench.errors import PrecisionError, RematError, TraceError, WorkbenchError
 from workbench.partition import prepare_program
+from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Program, Reference, Step
+from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role, Tensor
+from workbench.tracing.cast import cast, cast_like, computed_in
 from workbench.tracing.dims import user_names
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 
 Dims = Mapping[str, Any] | None
+VARIANTS = 8  # of a program under other remat policies and precisions, kept so that going back to one is instant
 _PARAMETER_NAMES = ("params", "parameters", "weights", "variables", "model")
 
 
@@ -40,6 +45,7 @@ def trace(
     >>> print(program.arguments[0], "->", program.results[0].dims)
     x: float32[batch=8, feature=4] -> ('feature',)
     """
+    title = name or _name_of(fn)
     roots = argument_names(fn, len(args))
     roles = [Role.PARAMETER if root in _PARAMETER_NAMES else Role.INPUT for root in roots]
     flat = [named_leaves(root, arg) for root, arg in zip(roots, args, strict=True)]
@@ -47,14 +53,34 @@ def trace(
     leaves = [leaf for _, each in flat for leaf in each]
     leaf_roles = [role for role, (each, _) in zip(roles, flat, strict=True) for _ in each]
     structure = jax.tree.structure(args)
+    plain = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
 
-    def call(*values: Any) -> tuple[Any, ...]:
-        return tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
+    @lru_cache(maxsize=VARIANTS)
+    def traced(remat: Remat, precision: Precision) -> Program:
+        _verify_forward(title, remat, precision)
+        specs = [cast(spec, precision.params) if role is Role.PARAMETER else spec for spec, role in zip(plain, leaf_roles, strict=True)]
+        result = guarded(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
+        call = _on_leaves(computed_in(fn, precision.compute, result), structure)
+        step = Step(call, **_sources(leaves, specs, leaf_roles))
+        program = build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
+        return replace(program, precision=precision, retrace=traced)
 
-    specs = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
-    outputs = result_paths(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, specs)), name or _name_of(fn))
-    step = Step(call, **_sources(leaves, specs, leaf_roles))
-    return build_program(name or _name_of(fn), step, paths, specs, leaf_roles, outputs, (), dims, reference)
+    return traced(AS_TRACED, AS_WRITTEN)
+
+
+def _on_leaves(fn: Callable[..., Any], structure: Any) -> Callable[..., tuple[Any, ...]]:
+    """`fn` on the leaves of its arguments, a flat tuple of results."""
+    return lambda *values: tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
+
+
+def _verify_forward(name: str, remat: Remat, precision: Precision) -> None:
+    if remat != AS_TRACED:
+        raise RematError(
+            f"`{name}` is traced as it is; remat is about what is kept for a backward pass.",
+            ["trace its loss with `wb.trace_training`", "use `jax.checkpoint` in it"],
+        )
+    if precision.moments is not None:
+        raise PrecisionError(f"`{name}` has no optimiser whose moments could be {precision.moments}.", ["leave `moments` out"])
 
 
 def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
@@ -72,9 +98,8 @@ def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     return positional[:count]
 
 
-def result_paths(evaluate: Callable[[], Any], name: str) -> list[tuple[str, Role]]:
-    """Paths of the results, `result` at the root; raises `TraceError` in the user's terms if the function cannot be traced."""
-    result = guarded(evaluate, name)
+def _result_paths(result: Any) -> list[tuple[str, Role]]:
+    """Paths of the results, `result` at the root."""
     return [(path_of("result", keys), Role.OUTPUT) for keys, _ in jax.tree_util.tree_flatten_with_path(result)[0]]
 
 
@@ -82,7 +107,7 @@ def guarded(evaluate: Callable[[], Any], name: str) -> Any:
     """Run a piece of tracing; what the user's function raises becomes one readable `TraceError`."""
     try:
         return evaluate()
-    except TraceError:
+    except WorkbenchError:
         raise
     except jax.errors.JAXTypeError as error:
         first = str(error).strip().splitlines()[0]
@@ -157,7 +182,7 @@ def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[R
 
     def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
         known = dict(zip(given, values, strict=True))
-        return tuple(known[i] if i in known else random_like(jax.random.fold_in(key, i), specs[i]) for i in state)
+        return tuple(cast_like(known[i], specs[i]) if i in known else random_like(jax.random.fold_in(key, i), specs[i]) for i in state)
 
     return {
         "initialize": initialize,

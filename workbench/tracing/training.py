@@ -1,16 +1,22 @@
 """A training step from a loss and an optimiser: parameters and optimiser state in, updated ones and the loss out."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import jax
 import optax
 
 from workbench.errors import TraceError
+from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Program, Reference, Step
+from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role
-from workbench.tracing.function import Dims, Synthetic, build_program, guarded, host_array, random_like, synthetic
+from workbench.tracing.cast import cast, computed_in
+from workbench.tracing.function import VARIANTS, Dims, Synthetic, build_program, guarded, host_array, random_like, synthetic
 from workbench.tracing.leaves import named_leaves, spec_of
+from workbench.tracing.rematerialize import layers_in, rematerialized, verify_remat
 
 
 def trace_training(
@@ -30,74 +36,145 @@ def trace_training(
     **Arguments:** `params` and `batch` are pytrees of arrays or `jax.ShapeDtypeStruct`s. For a live run, `init(key)` makes parameters where
     only shapes were given, and `data(step)` the batch of a step as host arrays; without `data`, the example batch is used each step.
     Paths are `params/...`, `opt_state/...`, `batch/...`. A loss may return `(value, auxiliary)`; the auxiliary part is dropped.
+    What the backward pass keeps of its layers, and in which types it computes, are edits of a plan (`layer`, `Program.variant`).
 
     Raises `TraceError` if the loss cannot be traced or is not a scalar, `DimensionError` if names do not fit.
     """
     title = name or str(getattr(loss, "__name__", "loss"))
-    param_paths, param_leaves = named_leaves("params", params)
-    batch_paths, batch_leaves = named_leaves("batch", batch)
-    param_specs = [spec_of(path, leaf) for path, leaf in zip(param_paths, param_leaves, strict=True)]
-    batch_specs = [spec_of(path, leaf) for path, leaf in zip(batch_paths, batch_leaves, strict=True)]
-    param_tree, batch_tree = jax.tree.structure(params), jax.tree.structure(batch)
-    scalar_loss = _verified(loss, jax.tree.unflatten(param_tree, param_specs), jax.tree.unflatten(batch_tree, batch_specs), title)
-    state = guarded(lambda: jax.eval_shape(optimizer.init, jax.tree.unflatten(param_tree, param_specs)), "optimizer.init")
-    state_paths, state_specs = named_leaves("opt_state", state)
-    state_tree = jax.tree.structure(state)
-    carried_count = len(param_paths) + len(state_paths)
+    recipe = _Recipe(title, loss, _Leaves.of("params", params), _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
+
+    @lru_cache(maxsize=VARIANTS)
+    def traced(remat: Remat, precision: Precision) -> Program:
+        return replace(recipe.program(remat, precision), remat=remat, precision=precision, retrace=traced)
+
+    return traced(AS_TRACED, AS_WRITTEN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaves:
+    """A pytree taken apart: the path, the example and the shape and type of each leaf."""
+
+    paths: list[str]
+    examples: list[Any]
+    specs: list[jax.ShapeDtypeStruct]
+    structure: Any
+
+    @classmethod
+    def of(cls, root: str, tree: Any) -> "_Leaves":
+        paths, examples = named_leaves(root, tree)
+        return cls(paths, examples, [spec_of(path, leaf) for path, leaf in zip(paths, examples, strict=True)], jax.tree.structure(tree))
+
+    def tree(self, leaves: Any = None) -> Any:
+        """The pytree of these leaves, or of the specs."""
+        return jax.tree.unflatten(self.structure, self.specs if leaves is None else leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """What `trace_training` was given; a program for each remat policy and precision."""
+
+    title: str
+    loss: Callable[..., Any]
+    params: _Leaves
+    batch: _Leaves
+    optimizer: optax.GradientTransformation
+    dims: Dims
+    init: Callable[[Any], Any] | None
+    data: Callable[[int], Any] | None
+    reference: Reference | None
+
+    def program(self, remat: Remat, precision: Precision) -> Program:
+        params = replace(self.params, specs=cast(self.params.specs, precision.params))
+        loss = self._loss(params, remat, precision)
+        begun = guarded(
+            lambda: jax.eval_shape(lambda each: self.optimizer.init(cast(each, precision.moments)), params.tree()), "optimizer.init"
+        )
+        state = _Leaves.of("opt_state", begun)
+        carried = len(params.paths) + len(state.paths)
+        trees = (params.structure, state.structure, self.batch.structure)
+        step = Step(
+            _call(loss, self.optimizer, trees, precision.moments),
+            self._initialize(params, precision),
+            _feed(self.data, self.batch.examples, self.batch.specs),
+            given_indices=self._given,
+            given=tuple(self.params.examples[i] for i in self._given),
+            loss=carried,
+        )
+        roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths)
+        paths = params.paths + state.paths
+        return build_program(
+            self.title,
+            step,
+            paths + self.batch.paths,
+            params.specs + state.specs + self.batch.specs,
+            roles + [Role.INPUT] * len(self.batch.paths),
+            [*zip(paths, roles, strict=True), ("loss", Role.OUTPUT)],
+            tuple((i, i) for i in range(carried)),
+            self.dims,
+            self.reference,
+        )
+
+    def _loss(self, params: _Leaves, remat: Remat, precision: Precision) -> Callable[..., Any]:
+        """The loss as a scalar function that computes and keeps what it is asked to; `TraceError` if it is none."""
+        trace = jax.make_jaxpr(self.loss, return_shape=True)
+        closed, result = guarded(lambda: trace(params.tree(), self.batch.tree()), self.title)
+        scalar, value = _scalar(self.loss, result, self.title)
+        layers = layers_in(closed)
+        verify_remat(remat, layers, self.title)
+        loss = computed_in(scalar, precision.compute, value)
+        return rematerialized(loss, remat) if layers.marked or remat != AS_TRACED else loss
+
+    @property
+    def _given(self) -> tuple[int, ...]:
+        """The indices of the parameters that came as arrays."""
+        return tuple(i for i, leaf in enumerate(self.params.examples) if self.init is None and not isinstance(leaf, jax.ShapeDtypeStruct))
+
+    def _initialize(self, params: _Leaves, precision: Precision) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
+        init, given, optimizer = self.init, self._given, self.optimizer
+
+        def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+            known = dict(zip(given, values, strict=True))
+            leaves = (
+                jax.tree.leaves(init(key))
+                if init is not None
+                else [known[i] if i in known else random_like(jax.random.fold_in(key, i), spec) for i, spec in enumerate(params.specs)]
+            )
+            leaves = cast(leaves, precision.params)
+            return (*leaves, *jax.tree.leaves(optimizer.init(cast(params.tree(leaves), precision.moments))))
+
+        return initialize
+
+
+def _call(
+    loss: Callable[..., Any],
+    optimizer: optax.GradientTransformation,
+    trees: tuple[Any, Any, Any],
+    moments_type: str | None,
+) -> Callable[..., tuple[Any, ...]]:
+    """The step on flat leaves: those of the parameters, of the optimiser's state and of the batch, whose pytrees `trees` are."""
+    param_tree, state_tree, batch_tree = trees
+    count, carried = param_tree.num_leaves, param_tree.num_leaves + state_tree.num_leaves
 
     def call(*leaves: Any) -> tuple[Any, ...]:
-        weights = jax.tree.unflatten(param_tree, leaves[: len(param_paths)])
-        moments = jax.tree.unflatten(state_tree, leaves[len(param_paths) : carried_count])
-        value, gradient = jax.value_and_grad(scalar_loss)(weights, jax.tree.unflatten(batch_tree, leaves[carried_count:]))
+        weights = jax.tree.unflatten(param_tree, leaves[:count])
+        moments = jax.tree.unflatten(state_tree, leaves[count:carried])
+        value, gradient = jax.value_and_grad(loss)(weights, jax.tree.unflatten(batch_tree, leaves[carried:]))
         with jax.named_scope("optimizer"):
-            updates, moments = optimizer.update(gradient, moments, weights)
+            updates, moments = optimizer.update(cast(gradient, moments_type), moments, cast(weights, moments_type))
             weights = optax.apply_updates(weights, updates)
         return (*jax.tree.leaves(weights), *jax.tree.leaves(moments), value)
 
-    given = tuple(i for i, leaf in enumerate(param_leaves) if init is None and not isinstance(leaf, jax.ShapeDtypeStruct))
-
-    def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        known = dict(zip(given, values, strict=True))
-        leaves = (
-            jax.tree.leaves(init(key))
-            if init is not None
-            else [known[i] if i in known else random_like(jax.random.fold_in(key, i), spec) for i, spec in enumerate(param_specs)]
-        )
-        return (*leaves, *jax.tree.leaves(optimizer.init(jax.tree.unflatten(param_tree, leaves))))
-
-    step = Step(
-        call,
-        initialize,
-        _feed(data, batch_leaves, batch_specs),
-        given_indices=given,
-        given=tuple(param_leaves[i] for i in given),
-        loss=carried_count,
-    )
-    state_roles = [Role.OPTIMIZER_STATE] * len(state_paths)
-    roles = [Role.PARAMETER] * len(param_paths) + state_roles
-    results = [(path, role) for path, role in zip(param_paths + state_paths, roles, strict=True)] + [("loss", Role.OUTPUT)]
-    return build_program(
-        title,
-        step,
-        param_paths + state_paths + batch_paths,
-        param_specs + state_specs + batch_specs,
-        roles + [Role.INPUT] * len(batch_paths),
-        results,
-        tuple((i, i) for i in range(carried_count)),
-        dims,
-        reference,
-    )
+    return call
 
 
-def _verified(loss: Callable[..., Any], params: Any, batch: Any, name: str) -> Callable[..., Any]:
-    """The loss as a scalar function, or a `TraceError` that says what it returns instead."""
-    result = guarded(lambda: jax.eval_shape(loss, params, batch), name)
+def _scalar(loss: Callable[..., Any], result: Any, name: str) -> tuple[Callable[..., Any], Any]:
+    """The loss as a scalar function and what that returns, or a `TraceError` that says what it returns instead."""
     has_auxiliary = isinstance(result, tuple) and len(result) == 2
     value = result[0] if has_auxiliary else result
     if not hasattr(value, "shape") or value.shape != () or not jax.numpy.issubdtype(value.dtype, jax.numpy.floating):
         found = f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
         raise TraceError(f"`{name}` returns {found}; a loss is one floating-point number.", ["take the mean", "return (loss, auxiliary)"])
-    return (lambda weights, data: loss(weights, data)[0]) if has_auxiliary else loss
+    return ((lambda weights, data: loss(weights, data)[0]) if has_auxiliary else loss), value
 
 
 def _feed(data: Callable[[int], Any] | None, leaves: list[Any], specs: list[Any]) -> Callable[[int], tuple[Any, ...]]:

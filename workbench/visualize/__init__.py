@@ -14,4 +14,8 @@ from workbench.visualize.device_grid import device_grid as device_grid
 from workbench.visualize.device_grid import device_grid_text as device_grid_text
 from workbench.visualize.memory import memory as memory
 from workbench.visualize.memory import memory_text as memory_text
+from workbench.visualize.memory_over_step import memory_over_step as memory_over_step
+from workbench.visualize.memory_over_step import memory_over_step_text as memory_over_step_text
 from workbench.visualize.picture import Picture as Picture
+from workbench.visualize.timeline import timeline as timeline
+from workbench.visualize.timeline import timeline_text as timeline_text

@@ -1,4 +1,4 @@
-"""A drawing before it is SVG or Bokeh: rectangles and lines of text, in pixels from the left top corner."""
+"""A drawing before it is SVG or Bokeh: rectangles, areas and lines of text, in pixels from the left top corner."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -36,7 +36,17 @@ class Label:
     bold: bool = False
 
 
-Mark = Rectangle | Label
+@dataclass(frozen=True, slots=True)
+class Area:
+    """What a closed line through `points` (x, y) goes around; `title` is what the pointer shows over it."""
+
+    points: tuple[tuple[float, float], ...]
+    fill: str
+    alpha: float = 1.0
+    title: str = ""
+
+
+Mark = Rectangle | Area | Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,10 @@ class Drawing:
         return tuple(mark for mark in self.marks if isinstance(mark, Rectangle))
 
     @property
+    def areas(self) -> tuple[Area, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Area))
+
+    @property
     def labels(self) -> tuple[Label, ...]:
         return tuple(mark for mark in self.marks if isinstance(mark, Label))
 
@@ -63,9 +77,17 @@ def text_width(text: str) -> float:
 
 def fitted(marks: tuple[Mark, ...], margin: float = 8) -> Drawing:
     """A drawing just large enough for marks that begin at 0, 0."""
-    right = max(mark.x + (mark.width if isinstance(mark, Rectangle) else _reach(mark)) for mark in marks)
-    bottom = max(mark.y + (mark.height if isinstance(mark, Rectangle) else 4) for mark in marks)
-    return Drawing(round(right + margin), round(bottom + margin), marks)
+    corners = [_corner(mark) for mark in marks]
+    return Drawing(round(max(x for x, _ in corners) + margin), round(max(y for _, y in corners) + margin), marks)
+
+
+def _corner(mark: Mark) -> tuple[float, float]:
+    """The farthest point to the right and down."""
+    if isinstance(mark, Rectangle):
+        return mark.x + mark.width, mark.y + mark.height
+    if isinstance(mark, Area):
+        return max(x for x, _ in mark.points), max(y for _, y in mark.points)
+    return mark.x + _reach(mark), mark.y + 4
 
 
 def _reach(label: Label) -> float:

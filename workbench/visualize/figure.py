@@ -1,4 +1,4 @@
-"""A drawing as a Bokeh figure: two sources of rectangles and one of text, one pixel a unit, the ranges explicit."""
+"""A drawing as a Bokeh figure: a source for areas, two for rectangles and one for text, one pixel a unit, the ranges explicit."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.plotting import figure
 
-from workbench.visualize.drawing import FONT, Drawing, Label, Rectangle
+from workbench.visualize.drawing import FONT, Area, Drawing, Label, Rectangle
 from workbench.visualize.palette import TEXT
 
 
@@ -27,11 +27,19 @@ def bokeh_figure(drawing: Drawing) -> Any:
     )
     plot.axis.visible = False
     plot.grid.visible = False
+    areas = _areas(plot, drawing.areas) if drawing.areas else None
     _rectangles(plot, (each for each in drawing.rectangles if not each.title))
     titled = _rectangles(plot, (each for each in drawing.rectangles if each.title))
-    plot.add_tools(HoverTool(renderers=[titled], tooltips="@title"))
+    plot.add_tools(HoverTool(renderers=[titled, *([areas] if areas else [])], tooltips="@title"))
     _labels(plot, drawing.labels)
     return plot
+
+
+def _areas(plot: Any, marks: Iterable[Area]) -> Any:
+    columns = ("xs", "ys", "fill_color", "fill_alpha", "title")
+    rows = [([x for x, _ in each.points], [y for _, y in each.points], each.fill, each.alpha, each.title) for each in marks]
+    names = {name: name for name in columns if name != "title"}
+    return plot.patches(source=_source(columns, rows), line_color=None, **names)
 
 
 def _rectangles(plot: Any, marks: Iterable[Rectangle]) -> Any:

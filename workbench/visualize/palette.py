@@ -13,6 +13,13 @@ TEXT = "#737C86"
 """About 4.2:1 on white and 4.5:1 on #0D1117: readable where a picture cannot know its background."""
 
 
+ROLES = ("#3B5A8C", "#6F8BB8", "#A3B4CE", "#B8901C", "#D3B24A", "#E0CC8A")
+"""Taken by the roles of tensors in order: what stays from step to step in blue, what comes and goes in gold, lighter and lighter."""
+
+WARNING = "#D1383F"
+"""What is too much: 4.6:1 on #FFFFFF and 4.0:1 on #0D1117."""
+
+
 def axis_colour(axis: str, mesh: Mesh) -> str:
     """The colour of a mesh axis or Shardy sub-axis: by its place in the mesh, never by its size.
 

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from workbench.visualize.drawing import FONT, Drawing, Label, Mark, Rectangle
+from workbench.visualize.drawing import FONT, Area, Drawing, Label, Mark, Rectangle
 from workbench.visualize.palette import TEXT
 
 _FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace"
@@ -23,7 +23,16 @@ def svg_text(drawing: Drawing, about: str) -> str:
 
 
 def _mark(mark: Mark) -> str:
+    if isinstance(mark, Area):
+        return _area(mark)
     return _label(mark) if isinstance(mark, Label) else _rectangle(mark)
+
+
+def _area(mark: Area) -> str:
+    points = " ".join(f"{_number(x)},{_number(y)}" for x, y in mark.points)
+    alpha = f' fill-opacity="{mark.alpha}"' if mark.alpha < 1 else ""
+    title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
+    return f'<polygon points="{points}" fill="{mark.fill}"{alpha}>{title}</polygon>'
 
 
 def _rectangle(mark: Rectangle) -> str:

@@ -2,29 +2,28 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from workbench.edits import Edit, PlaceDim, ResizeAxis
+from workbench.compiled import Compiled
+from workbench.edits import Edit, PlaceDim, ResizeAxis, SetHardware, SetWiring
 from workbench.errors import WorkbenchError
 from workbench.measurement import Measurement
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.session import Session
+from workbench.widgets.evidence import Evidence, evidence, same_step
 from workbench.widgets.figures import Figure, figures
-from workbench.widgets.gestures import Gesture, edit_of, whole_number, zone_of
-from workbench.widgets.live import ENDINGS, MOST_STEPS, Live, live_state
-from workbench.widgets.runner import Event, Handle, Runner
+from workbench.widgets.gestures import Gesture, asked_hardware, edit_of, zone_of
+from workbench.widgets.jobs import Defer, Ended, Jobs
+from workbench.widgets.runner import Runner
 from workbench.widgets.state import Refusal, axis_colours, board_state
-from workbench.widgets.tables import table_state
+from workbench.widgets.tables import Facts, table_state
 
 Part = Literal["board", "table", "live"]
 Publish = Callable[[Part, dict[str, Any]], None]
-Defer = Callable[[Callable[[], None]], None]
 
 _log = logging.getLogger(__name__)
-_EVERY_SECONDS = 0.1  # how often a run in progress is painted
 
 
 def at_once(work: Callable[[], None]) -> None:
@@ -41,22 +40,29 @@ class Board:
 
     def __init__(self, session: Session, publish: Publish, *, runner: Runner | None = None, defer: Defer = at_once) -> None:
         self.session = session
-        self._publish, self._runner, self._defer = publish, runner, defer
+        self._publish = publish
         self._tab, self._search = "tensors", ""
         self._refusal: Refusal | None = None
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
-        self._live, self._painted = Live(), 0.0
-        self._handle: Handle | None = None
-        self._now: tuple[Figure, ...] = self._figures()
-        self._before: tuple[Figure, ...] = ()
         self._lock, self._answering = threading.RLock(), False
+        self._jobs = Jobs(runner, lambda work: defer(lambda: self._locked(work)), self._working)
+        self._evidence: Evidence | None = None
+        self._now: tuple[Figure, ...] = ()
+        self._before: tuple[Figure, ...] = ()
+        self._know()
         self._stop_listening = session.listen(self._moved)
         self._show("board", "table", "live")
 
     @property
     def measurement(self) -> Measurement | None:
         """What the last finished run measured."""
-        return self._live.measurement
+        return self._jobs.live.measurement
+
+    @property
+    def compiled(self) -> Compiled | None:
+        """What the last finished compilation found."""
+        found = self._jobs.compiling.found
+        return found[0].compiled if found else None
 
     def answer(self, gesture: Gesture) -> None:
         """Do what a hand asked for, or say why not."""
@@ -66,21 +72,23 @@ class Board:
             try:
                 self._obey(gesture)
             except WorkbenchError as error:
-                self._refusal = Refusal(error, zone_of(gesture))
+                self._refusal = Refusal(error, zone_of(gesture), asked_hardware(gesture))
             except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
                 _log.exception("The gesture %r failed", dict(gesture))
-                self._refusal = Refusal(WorkbenchError(f"The workbench itself failed: {type(error).__name__}: {error}"), zone_of(gesture))
+                failure = WorkbenchError(f"The workbench itself failed: {type(error).__name__}: {error}")
+                self._refusal = Refusal(failure, zone_of(gesture), asked_hardware(gesture))
             self._answering = False
             self._show("board")
 
     def close(self) -> None:
-        """Stop listening, and the run if there is one: nobody watches any more."""
+        """Stop listening, and what runs or is compiled: nobody watches any more."""
         self._stop_listening()
-        self._cancel()
+        self._jobs.cancel_run()
+        self._jobs.cancel_compilation()
 
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
-        shown = board_state(self.session, now=self._now, before=self._before, refusal=self._refusal, tab=self._tab)
+        shown = board_state(self.session, now=self._now, before=self._before, refusal=self._refusal, tab=self._tab, evidence=self._evidence)
         return {**shown, "answer": self._answer}
 
     def _obey(self, gesture: Gesture) -> None:
@@ -92,9 +100,13 @@ class Board:
         elif verb == "open":
             self._open(str(gesture.get("tab", "tensors")), str(gesture.get("search", ""))[:200])
         elif verb == "run":
-            self._run(str(gesture.get("steps", "")))
+            self._jobs.run(self.session.report, str(gesture.get("steps", "")), axis_colours(self.session.plan))
         elif verb == "cancel":
-            self._cancel()
+            self._jobs.cancel_run()
+        elif verb == "compile":
+            self._jobs.compile(self.session.report)
+        elif verb == "cancel_compilation":
+            self._jobs.cancel_compilation()
         elif verb != "dismiss":
             self._apply(edit_of(gesture, self.session.plan, self.session.report))
 
@@ -103,71 +115,44 @@ class Board:
         plan = self.session.plan
         placed = isinstance(edit, PlaceDim) and edit.axes == plan.layout.rule(edit.dim)
         sized = isinstance(edit, ResizeAxis) and (edit.axis, edit.size) in plan.mesh.axes
-        if not placed and not sized:
+        equipped = isinstance(edit, SetHardware) and edit.hardware == plan.hardware
+        wired = isinstance(edit, SetWiring) and edit.wiring == plan.wiring
+        if not (placed or sized or equipped or wired):
             self.session.apply(edit)
 
     def _open(self, tab: str, search: str) -> None:
         self._tab, self._search = tab, search
         self._show("table")
 
-    def _run(self, steps: str) -> None:
-        if self._live.running or self._runner is None:
-            return
-        try:
-            count = whole_number(steps, "number of steps", most=MOST_STEPS)
-        except WorkbenchError as error:
-            self._paint(Live(phase="error", steps=self._live.steps, message=str(error)))
-            return
-        report = self.session.report
-        self._paint(Live("running", count, stage="starting", report=report, colours=tuple(axis_colours(report.plan).items())))
-        self._handle = self._start(report.plan, count)
-
-    def _start(self, plan: Plan, steps: int) -> Handle | None:
-        assert self._runner is not None
-        try:
-            return self._runner.start(plan, steps, lambda event: self._defer(lambda: self._heard(event)))
-        except WorkbenchError as error:
-            self._heard({"event": "error", "message": str(error)})
-            return None
-
-    def _cancel(self) -> None:
-        if self._handle is not None and self._live.running:
-            self._handle.cancel()
-
-    def _heard(self, event: Event) -> None:
-        """An event of the run. Steps come faster than eyes: they are painted ten times a second, endings at once."""
+    def _locked(self, work: Callable[[], None]) -> None:
         with self._lock:
-            if not self._live.running:
-                return
-            self._live = self._live.after(event)
-            ended = self._live.phase in ENDINGS
-            if not ended and time.monotonic() - self._painted < _EVERY_SECONDS:
-                return
-            self._paint(self._live)
-            if ended:
-                self._handle = None
-                self._learn(self._live.measurement)
+            work()
 
-    def _learn(self, measured: Measurement | None) -> None:
-        """A run calibrates the devices first: from then on step times are predicted for them."""
-        self._now = self._figures()
-        if measured and measured.hardware:
-            self.session.use_hardware(measured.hardware)
-        else:
-            self._show("board")
-
-    def _paint(self, live: Live) -> None:
-        self._live, self._painted = live, time.monotonic()
+    def _working(self, ended: Ended) -> None:
+        """Something is new of the run or the compilation."""
+        if ended:
+            self._know()
+            self._calibrate(self._jobs.live.measurement if ended == "run" else None)
+            self._show("board", "table")
         self._show("live")
 
-    def _figures(self) -> tuple[Figure, ...]:
-        stale = self._live.plan != self.session.plan
-        return figures(self.session.report, self._live.measurement, stale=stale)
+    def _calibrate(self, measured: Measurement | None) -> None:
+        """A run calibrates the devices: from then on step times are predicted for them, unless the plan names others."""
+        if measured and measured.hardware and self.session.plan.hardware is None:
+            self.session.use_hardware(measured.hardware)
+
+    def _know(self) -> None:
+        """Set the present report against what was compiled and measured."""
+        report, live = self.session.report, self._jobs.live
+        self._evidence = evidence(report, self._jobs.compiling, live, self._evidence)
+        stale = live.plan is None or not same_step(live.plan, report.plan)
+        self._now = figures(report, self._evidence, live.measurement, stale=stale)
 
     def _moved(self, _plan: Plan, _report: Report) -> None:
         with self._lock:
-            self._before, self._now = self._now, self._figures()
-            self._show("table")
+            self._before = self._now
+            self._know()
+            self._show("table", "live")
             if not self._answering:  # the answer shows the board once, at its end
                 self._show("board")
 
@@ -176,7 +161,11 @@ class Board:
             if part == "board":
                 self._publish("board", self.state())
             elif part == "table":
-                colours = axis_colours(self.session.plan)
-                self._publish("table", table_state(self.session.report, self._tab, self._search, colours))
+                self._publish("table", self._table())
             else:
-                self._publish("live", live_state(self._live, can_run=self._runner is not None))
+                self._publish("live", self._jobs.state(self.session.plan, self._evidence))
+
+    def _table(self) -> dict[str, Any]:
+        report, live = self.session.report, self._jobs.live
+        trace = live.measurement.trace if live.measurement and live.plan and same_step(live.plan, report.plan) else None
+        return table_state(Facts(report, self._evidence, trace, axis_colours(report.plan)), self._tab, self._search)

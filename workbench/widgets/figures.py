@@ -1,20 +1,29 @@
-"""The key figures over the board, and by how much the last edit moved them."""
+"""The key figures over the board: what they are made of, by how much the last edit moved them, and what the compiler and a run say."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+from workbench.comparison import Figure as Compared
 from workbench.measurement import Measurement
-from workbench.report import Report
+from workbench.report import Report, StepTime
 from workbench.tensor import Role
 from workbench.units import format_bytes, format_count, format_seconds
+from workbench.widgets.evidence import Evidence
 
 ROLES = tuple(Role)
+HIDDEN = "hidden"
+"""The shade of communication behind computation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of the head. Of every one of them, less is better."""
+    """One number of the head.
+
+    - `parts` of its bar, `apart` what is shown beside it and is no part of the figure, `limit` where the bar should end;
+    - `tiers`: the same number as compiled or measured;
+    - of every figure less is better, unless `more_is_better`.
+    """
 
     key: str
     label: str
@@ -22,59 +31,184 @@ class Figure:
     show: Callable[[float], str]
     title: str
     note: str = ""
+    tone: str = ""
     parts: tuple[dict[str, Any], ...] = ()
+    apart: dict[str, Any] | None = None
+    limit: dict[str, Any] | None = None
+    tiers: tuple[dict[str, str], ...] = ()
+    more_is_better: bool = False
 
 
-def figures(report: Report, measurement: Measurement | None = None, *, stale: bool = False) -> tuple[Figure, ...]:
-    """The figures of a report; with a measurement, its step time too (`stale`: the plan has changed since)."""
+def figures(
+    report: Report, evidence: Evidence | None = None, measurement: Measurement | None = None, *, stale: bool = False
+) -> tuple[Figure, ...]:
+    """The figures of a report, each with what `evidence` says of it; with a measurement, its step time too (`stale`: of a plan before)."""
     found = [
-        Figure(
-            "memory",
-            "Memory per device",
-            report.memory.peak,
-            format_bytes,
-            f"peak of the step: {report.memory.peak:,} bytes on one device",
-            parts=memory_parts(report),
-        ),
+        *_time(report.step_time),
+        _memory(report),
+        *_utilisation(report.step_time),
         Figure("sent", "Sent per device", report.sent, format_bytes, f"{report.sent:,} bytes leave each device in a step", "each step"),
-        Figure(
-            "flops",
-            "FLOP per device",
-            report.flops.per_device,
-            format_count,
-            f"the program needs {report.flops.unique:,} in all; {report.flops.devices} devices do {report.flops.per_device:,} each",
-            "each step",
-        ),
-        Figure(
-            "duplication",
-            "Duplication",
-            report.flops.duplication,
-            _times,
-            "how often the same work is done because a mesh axis is unused; 1 is none",
-            "of work; 1.00× is none",
-        ),
+        _flops(report),
+        _duplication(report),
     ]
-    if (step := report.step_time) is not None:
-        title = (
-            f"on {step.hardware}, to first order: arithmetic {format_seconds(step.arithmetic)}, memory {format_seconds(step.memory)}, "
-            f"communication {format_seconds(step.communication)}, starting kernels {format_seconds(step.launch)}"
-        )
-        found.append(Figure("predicted", "Step, predicted", step.total, format_seconds, title, note=step.hardware))
     if measurement is not None:
-        title = f"median of {len(measurement.step_seconds)} steps on {measurement.devices} × {measurement.device_kind}"
-        note = "before the last edit" if stale else f"{measurement.devices} × {measurement.device_kind}"
-        found.append(Figure("measured", "Step, measured", measurement.median_seconds, format_seconds, title, note=note))
-    return tuple(found)
+        found.append(_measured(measurement, stale=stale))
+    return tuple(replace(figure, tiers=tuple(_tiers(figure, evidence))) for figure in found)
 
 
-def memory_parts(report: Report) -> tuple[dict[str, Any], ...]:
-    """The stacked bar: a share of the peak for each role that takes any."""
-    peak = report.memory.peak or 1
+def _time(step: StepTime | None) -> Iterator[Figure]:
+    """The step as a bar of what the device does one after the other; what hides behind computation apart."""
+    if step is None:
+        return
+    parts = {
+        "arithmetic": (step.arithmetic, "in kernels bound by arithmetic"),
+        "memory traffic": (step.memory, "in kernels bound by their memory traffic"),
+        "launches": (step.launch, "between one kernel and the next"),
+        "exposed communication": (step.exposed, "the device waits for it and computes nothing"),
+    }
+    total = step.total or 1.0
+    yield Figure(
+        "predicted",
+        "Step, predicted",
+        step.total,
+        format_seconds,
+        f"seconds of one step on {step.hardware}: "
+        + ", ".join(f"{name} {format_seconds(each)} ({why})" for name, (each, why) in parts.items()),
+        f"on {step.hardware}",
+        parts=tuple(
+            _part(name, each, total, shade, format_seconds(each), why) for shade, (name, (each, why)) in enumerate(parts.items()) if each
+        ),
+        apart=_part("hidden communication", step.hidden, total, HIDDEN, format_seconds(step.hidden), "behind computation: it costs no time")
+        if step.hidden > 0.001 * total
+        else None,
+    )
+
+
+def _utilisation(step: StepTime | None) -> Iterator[Figure]:
+    if step is None or not step.mfu:
+        return
+    yield Figure(
+        "mfu",
+        "MFU",
+        step.mfu,
+        _percent,
+        "model FLOPs utilisation: what the model needs, over what all devices could compute in the step at their peak. "
+        f"HFU, with what is computed again and what is duplicated: {_percent(step.hfu)}",
+        f"HFU {_percent(step.hfu)}",
+        more_is_better=True,
+    )
+
+
+def _part(name: str, value: float, whole: float, shade: int | str, text: str, why: str = "") -> dict[str, Any]:
+    title = f"{name} {text}, {value / whole:.0%}" + (f": {why}" if why else "")
+    return {"role": name, "shade": shade, "share": round(min(value / whole, 1.0), 6), "text": text, "title": title}
+
+
+def _memory(report: Report) -> Figure:
+    """With hardware, the bar is its memory; one that is full to bursting shows where it ends."""
+    memory, peak, room = report.memory, report.memory.peak, report.memory.capacity
+    whole = max(peak, room)
+    figure = Figure(
+        "memory",
+        "Memory per device",
+        peak,
+        format_bytes,
+        f"peak of the step: {peak:,} bytes on one device",
+        parts=memory_parts(report, whole),
+    )
+    if not room:
+        return figure
+    spare = format_bytes(abs(room - peak))
+    return replace(
+        figure,
+        title=f"{figure.title}, of {room:,} that a program can have",
+        note=f"fits in {format_bytes(room)}, {spare} free" if memory.fits else f"does not fit: {spare} too much",
+        tone="" if memory.fits else "bad",
+        limit=None if memory.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"},
+    )
+
+
+def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
+    """The stacked bar: for each role that takes any, its share of `whole` bytes (the peak, if none are given)."""
+    whole = whole or report.memory.peak or 1
     return tuple(
-        {"role": role.value, "shade": place, "share": round(count / peak, 6), "text": format_bytes(count)}
+        _part(role.value, count, whole, place, format_bytes(count))
         for place, role in enumerate(ROLES)
         if (count := report.memory.by_role.get(role, 0))
     )
+
+
+def _flops(report: Report) -> Figure:
+    flops = report.flops
+    convention = f"; by the convention of 6 x parameters x tokens it would be {flops.six_nd:,}" if flops.six_nd else ""
+    return Figure(
+        "flops",
+        "FLOP per device",
+        flops.per_device,
+        format_count,
+        f"the program needs {flops.unique:,} in all; {flops.devices} devices do {flops.per_device:,} each{convention}",
+        "each step",
+    )
+
+
+def _duplication(report: Report) -> Figure:
+    title = "how often the same work is done because a mesh axis is unused; 1 is none"
+    return Figure("duplication", "Duplication", report.flops.duplication, _multiple, title, "1.00× is none")
+
+
+def _measured(measurement: Measurement, *, stale: bool) -> Figure:
+    where = f"{measurement.devices} × {measurement.device_kind}"
+    return Figure(
+        "measured",
+        "Step, measured",
+        measurement.median_seconds,
+        format_seconds,
+        f"median of {len(measurement.step_seconds)} steps on {where}",
+        "before the last edit" if stale else where,
+    )
+
+
+_COMPARED = {"memory": "peak memory", "flops": "products"}  # a figure here, and its name in a comparison
+
+
+def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, str]]:
+    """What the compiler and a run say of the same figure."""
+    if evidence is None:
+        return
+    for each in evidence.comparison.figures:
+        if each.name == _COMPARED.get(figure.key):
+            yield from _tiers_of(each, figure, stale=evidence.stale)
+        if each.name == "kernels" and figure.key == "predicted" and each.compiled is not None and each.predicted is not None:
+            note = f"predicted {format_seconds(each.predicted)}, {difference_text(each)}"
+            yield _tier("kernels, compiled", format_seconds(each.compiled), note, stale=evidence.stale)
+    if figure.key == "sent" and (rows := evidence.comparison.collectives):
+        predicted, compiled = sum(row.predicted for row in rows), sum(row.compiled for row in rows)
+        note = "as predicted" if predicted == compiled else f"predicted {format_bytes(predicted)}"
+        yield _tier("payload, compiled", format_bytes(compiled), note, stale=evidence.stale)
+    if figure.key == "duplication" and (unique := evidence.comparison.report.flops.unique):
+        products = next((each.compiled for each in evidence.comparison.figures if each.name == "products"), None)
+        if products is not None:
+            yield _tier("compiled", _multiple(products * evidence.comparison.report.flops.devices / unique), "", stale=evidence.stale)
+
+
+def _tiers_of(each: Compared, figure: Figure, *, stale: bool) -> Iterator[dict[str, str]]:
+    for name, value in (("compiled", each.compiled), ("measured", each.measured)):
+        if value is not None:
+            text = difference_text(each._replace(compiled=value, measured=None))
+            yield _tier(name, figure.show(value), f"predicted {figure.show(each.predicted or 0)}, {text}" if stale else text, stale=stale)
+
+
+def _tier(label: str, text: str, note: str, *, stale: bool) -> dict[str, str]:
+    return {"label": label, "text": text, "note": note, "stale": "before the last edit" if stale else ""}
+
+
+def difference_text(each: Compared) -> str:
+    """`3 % too much`: the prediction, against the truest figure there is."""
+    if each.error is None:
+        return ""
+    if abs(each.error) < 0.005:
+        return "as predicted"
+    return f"prediction {each.error:+.0%}".replace("-", "−") if abs(each.error) < 10 else f"prediction {each.error + 1:.0f}×"
 
 
 def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> list[dict[str, Any]]:
@@ -87,7 +221,11 @@ def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> l
             "text": figure.show(figure.value),
             "title": figure.title,
             "note": figure.note,
+            "tone": figure.tone,
             "parts": list(figure.parts),
+            "apart": figure.apart,
+            "limit": figure.limit,
+            "tiers": list(figure.tiers),
             "delta": _delta(figure, old.get(figure.key, figure.value)),
         }
         for figure in now
@@ -99,8 +237,12 @@ def _delta(figure: Figure, before: float) -> dict[str, str] | None:
     text = figure.show(abs(change))
     if not change or text == figure.show(0):
         return None
-    return {"text": f"{'−' if change < 0 else '+'}{text}", "tone": "good" if change < 0 else "bad"}
+    return {"text": f"{'−' if change < 0 else '+'}{text}", "tone": "good" if (change < 0) != figure.more_is_better else "bad"}
 
 
-def _times(value: float) -> str:
+def _multiple(value: float) -> str:
     return f"{value:.2f}×" if value < 100 else f"{value:,.0f}×"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.01 else f"{share:.2%}"

@@ -4,10 +4,23 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.edits import AddAxis, Edit, PlaceDim, RemoveAxis, RenameAxis, RenameDim, ReorderAxes, ResizeAxis
+from workbench.edits import (
+    AddAxis,
+    Edit,
+    PlaceDim,
+    RemoveAxis,
+    RenameAxis,
+    RenameDim,
+    ReorderAxes,
+    ResizeAxis,
+    SetHardware,
+    SetWiring,
+)
 from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
 from workbench.plan import Plan
 from workbench.report import Report
+from workbench.topology import parse_wiring
+from workbench.widgets.hardware import ZONE, hardware_of
 
 Gesture = Mapping[str, Any]
 _DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
@@ -41,9 +54,18 @@ def edit_of(gesture: Gesture, plan: Plan, report: Report) -> Edit:
 def zone_of(gesture: Gesture) -> str:
     """Where the hand was: the zone that shows the refusal of this gesture."""
     verb, fields = gesture.get("verb"), ("target",) if gesture.get("verb") == "drop" else ("axis", "zone")
+    if verb in ("hardware", "wiring"):
+        return ZONE
     if verb == "add_axis":
         return "+"
     return next((gesture[field] for field in fields if isinstance(gesture.get(field), str)), "")
+
+
+def asked_hardware(gesture: Gesture) -> tuple[str, str] | None:
+    """The chip and the shape that a gesture asks for; `None` if it is no such gesture."""
+    if gesture.get("verb") != "hardware":
+        return None
+    return str(gesture.get("chip", ""))[:80], str(gesture.get("shape", ""))[:200]
 
 
 def whole_number(text: str, what: str, least: int = 1, most: int = 1 << 20) -> int:
@@ -113,6 +135,15 @@ def _shift_axis(gesture: Gesture, plan: Plan, _: Report) -> Edit:
     return ReorderAxes(tuple(names))
 
 
+def _hardware(gesture: Gesture, plan: Plan, _: Report) -> Edit:
+    return SetHardware(hardware_of(_text(gesture, "chip"), _text(gesture, "shape")[:200], plan.mesh))
+
+
+def _wiring(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
+    text = _text(gesture, "name")[:400]
+    return SetWiring(parse_wiring(text) if text else None)
+
+
 def _mend(gesture: Gesture, _plan: Plan, report: Report) -> Edit:
     """An edit that a note of the present report suggests, named by its text: a note of an older report is not obeyed."""
     wanted = _text(gesture, "edit")
@@ -133,5 +164,7 @@ _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "remove_axis": _remove_axis,
     "rename_axis": _rename_axis,
     "shift_axis": _shift_axis,
+    "hardware": _hardware,
+    "wiring": _wiring,
     "mend": _mend,
 }

@@ -4,12 +4,14 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
+from workbench.comparison import Comparison
 from workbench.measurement import Measurement
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.units import format_bytes, format_seconds
+from workbench.widgets.blocks import Column, Paint, block, row
+from workbench.widgets.communication import collectives_block
 from workbench.widgets.runner import Event
-from workbench.widgets.tables import Column, block, collectives_block, row
 
 MOST_STEPS = 10_000
 MOST_POINTS = 200
@@ -17,7 +19,6 @@ MOST_DISAGREEMENTS = 100
 INVITATION = (
     "Compiles and runs this plan in a worker process, then sets real shard shapes, collectives and step time against the prediction."
 )
-ENDINGS = ("done", "error", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +130,8 @@ def _fact(label: str, text: str, note: str, tone: str = "") -> dict[str, str]:
 
 
 def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> list[dict[str, Any]]:
-    predicted, compiled = dict(report.by_axis_and_kind), dict(measured.compiled)
-    kinds = {kind for _, kind in compiled}
-    swapped = any(kind == "reduce-scatter" for _, kind in predicted) and "reduce-scatter" not in kinds
-    note = (
-        "XLA for CPU forms no reduce-scatter: it sends an all-reduce and slices."
-        if swapped and "cpu" in measured.device_kind.lower()
-        else ""
-    )
-    blocks = [collectives_block(predicted, compiled, colours, note)] if predicted or compiled else []
+    comparison = Comparison(report, None, measured)
+    blocks = [collectives_block(comparison, Paint(colours))] if comparison.collectives else []
     wrong = [check for check in measured.shards if not check.agrees]
     if wrong:
         columns = (Column("array"), Column("predicted"), Column("on the device"))

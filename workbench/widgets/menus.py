@@ -21,13 +21,13 @@ def dim_menu(
     items += [_item(f"Make {axis} the major axis", {"verb": "major", "dim": dim, "axis": axis}) for axis in axes[1:]]
     if axes:
         items.append(_item("Leave whole", {"verb": "whole", "dim": dim}))
-    return [*items, _item("Rename…", {"verb": "rename_dim", "dim": dim}, ask={"label": "New name", "value": dim})]
+    return [*items, _item("Rename…", {"verb": "rename_dim", "dim": dim}, ask={"label": "New name", "value": dim, "verb": "Rename"})]
 
 
 def axis_menu(mesh: tuple[str, ...], axis: str) -> list[dict[str, Any]]:
     """Rename, move among the axes (which devices are neighbours), remove."""
     place = mesh.index(axis)
-    items = [_item("Rename…", {"verb": "rename_axis", "axis": axis}, ask={"label": "New name", "value": axis})]
+    items = [_item("Rename…", {"verb": "rename_axis", "axis": axis}, ask={"label": "New name", "value": axis, "verb": "Rename"})]
     if place > 0:
         items.append(_item("Move left (more major)", {"verb": "shift_axis", "axis": axis, "by": -1}))
     if place < len(mesh) - 1:

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 _STATIC = Path(__file__).parent / "static"
-_SCRIPTS = ("dom.js", "cells.js", "board.js", "drag.js", "menus.js", "run.js", "main.js")
+_SCRIPTS = ("dom.js", "cells.js", "board.js", "drag.js", "menus.js", "hardware.js", "run.js", "main.js")
 
 
 @cache

@@ -5,6 +5,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from workbench.compiled import Compiled
 from workbench.measurement import Measurement
 from workbench.plan import Plan
 from workbench.report import Report
@@ -22,8 +23,9 @@ class Workbench(anywidget.AnyWidget):  # type: ignore[misc]
         bench                # drag dimensions onto mesh axes
         bench.plan           # the plan as it is now
         bench.measurement    # of the last run
+        bench.compiled       # of the last compilation
 
-    `runner` runs plans; by default the engine does, in a worker process. Where no kernel is, a static picture stays.
+    `runner` runs and compiles plans; by default the engine does, in a worker process. Where no kernel is, a static picture stays.
     """
 
     _esm = module_text()
@@ -51,6 +53,11 @@ class Workbench(anywidget.AnyWidget):  # type: ignore[misc]
     def measurement(self) -> Measurement | None:
         """What the last finished run measured."""
         return self._board.measurement
+
+    @property
+    def compiled(self) -> Compiled | None:
+        """What the last finished compilation found."""
+        return self._board.compiled
 
     def close(self) -> None:
         """Also stops the run, if there is one."""

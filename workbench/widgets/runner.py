@@ -1,4 +1,4 @@
-"""Who runs a plan for the board. The board knows this protocol only; the engine is imported when a person presses Run, never before."""
+"""Who runs and compiles a plan for the board. The board knows this protocol only; the engine is imported when a person asks for it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -6,20 +6,24 @@ from typing import Any, Protocol
 from workbench.plan import Plan
 
 Event = Mapping[str, Any]
-"""What a run tells of itself, as a plain dict:
+"""What a run or a compilation tells of itself, as a plain dict:
 
 - `{"event": "progress", "stage": str, "fraction": float}`
 - `{"event": "step", "step": int, "of": int, "seconds": float, "loss": float | None}`
-- `{"event": "done", "measurement": Measurement}`
+- `{"event": "done", "measurement": Measurement}`, or `"compiled": Compiled`
 - `{"event": "error", "message": str}`
 - `{"event": "cancelled"}`
 
-The last three end the run.
+The last three end it.
 """
+
+COMPILE_LIMIT = 1800.0  # seconds
+
+ENDINGS = ("done", "error", "cancelled")
 
 
 class Handle(Protocol):
-    """A run under way."""
+    """A run or a compilation under way."""
 
     def cancel(self) -> None:
         """Ask it to stop; an event says when it has."""
@@ -27,16 +31,28 @@ class Handle(Protocol):
 
 
 class Runner(Protocol):
-    """Starts runs; returns at once. Events may come from another thread."""
+    """Starts work and returns at once. Events may come from another thread."""
 
-    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle: ...
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
+        """Run a plan on the attached devices."""
+        ...
+
+    def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> Handle:
+        """Compile a plan for the hardware it names, or for the attached devices."""
+        ...
 
 
 class WorkerRunner:
-    """Runs on the attached devices in a worker process, through the engine."""
+    """Runs and compiles in worker processes, through the engine."""
 
     def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
         from workbench.engine import start_run
 
         handle: Handle = start_run(plan, steps, on_event)
+        return handle
+
+    def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> Handle:
+        from workbench.engine import start_compile
+
+        handle: Handle = start_compile(plan, plan.hardware, on_event, COMPILE_LIMIT)
         return handle

@@ -10,11 +10,17 @@ def snapshot_html(state: dict[str, Any]) -> str:
     """Name, mesh, key figures and what lies on each axis; inline styles only, in colours that hold on light and dark."""
     figures = "".join(_figure(figure) for figure in state["figures"])
     zones = "".join(_zone(zone) for zone in state["zones"])
-    head = f"<b>{escape(state['name'])}</b> on <code>{escape(state['mesh'])}</code> ({escape(state['devices'])})"
+    head = (
+        f"<b>{escape(state['name'])}</b> on <code>{escape(state['mesh'])}</code> ({escape(state['devices'])}){_hardware(state['hardware'])}"
+    )
     return (
         f'<div style="font:13px/1.5 system-ui,sans-serif;border:1px solid {NEUTRAL};border-radius:8px;padding:12px;max-width:900px">{head}'
         f'<div style="display:flex;flex-wrap:wrap;gap:24px;margin:8px 0">{figures}</div>{zones}</div>'
     )
+
+
+def _hardware(state: dict[str, Any]) -> str:
+    return f", planned for <b>{escape(state['name'])}</b>" if state["name"] else ""
 
 
 def _figure(figure: dict[str, Any]) -> str:

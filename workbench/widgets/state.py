@@ -15,14 +15,26 @@ from workbench.legality import why_illegal
 from workbench.mesh import Mesh
 from workbench.plan import Plan
 from workbench.program import Program
-from workbench.report import Report
+from workbench.report import Diagnostic, Report
 from workbench.tensor import Tensor
+from workbench.widgets.evidence import Evidence
 from workbench.widgets.figures import Figure, figure_states, figures
 from workbench.widgets.gestures import dropped_axes
+from workbench.widgets.hardware import hardware_state
 from workbench.widgets.menus import axis_menu, dim_menu, spare_axis_name
 
 COLOURS = 6  # the palette of style.css; axes take it in order
-TABS = (("tensors", "Tensors"), ("communication", "Communication"), ("memory", "Memory"), ("values", "Values"), ("notes", "Notes"))
+TABS = (
+    ("tensors", "Tensors"),
+    ("communication", "Communication"),
+    ("memory", "Memory"),
+    ("timeline", "Timeline"),
+    ("compared", "Compared"),
+    ("values", "Values"),
+    ("notes", "Notes"),
+)
+URGENT = ("does not fit",)
+"""Kinds of diagnostics that stand over the board, not in the notes alone."""
 
 
 class History(Protocol):
@@ -46,6 +58,7 @@ class Refusal:
 
     error: WorkbenchError
     zone: str
+    asked: tuple[str, str] | None = None  # chip and shape, if it was about hardware: they stay in their fields
 
 
 def board_state(
@@ -55,6 +68,7 @@ def board_state(
     before: tuple[Figure, ...] = (),
     refusal: Refusal | None = None,
     tab: str = "tensors",
+    evidence: Evidence | None = None,
 ) -> dict[str, Any]:
     """Head, figures, zones and tabs of a session; JSON only, no infinities."""
     plan, report = session.plan, session.report
@@ -65,12 +79,14 @@ def board_state(
         "layout": str(plan.layout) or "everything replicated",
         "undo": f"Undo {session.edits[-1]}" if session.can_undo else None,
         "redo": "Redo" if session.can_redo else None,
+        "hardware": hardware_state(plan, refusal.asked if refusal else None),
         "figures": figure_states(figures(report) if now is None else now, before),
+        "alarms": [_alarm(note) for note in report.diagnostics if note.kind in URGENT],
         "zones": list(_zones(plan)),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
         "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",
-        "tabs": [{"key": key, "label": label, "badge": _badge(key, report), "open": key == tab} for key, label in TABS],
+        "tabs": [{"key": key, "label": label, "badge": _badge(key, report, evidence), "open": key == tab} for key, label in TABS],
     }
 
 
@@ -174,7 +190,18 @@ def _thinned(plan: Plan) -> Program:
     return replace(plan.program, arguments=tuple(kinds.values()))
 
 
-def _badge(tab: str, report: Report) -> str:
+def _alarm(note: Diagnostic) -> dict[str, Any]:
+    return {
+        "key": f"{note.kind} {note.subject} {note.message}",
+        "kind": note.kind,
+        "message": note.message,
+        "edits": list(map(str, note.edits)),
+    }
+
+
+def _badge(tab: str, report: Report, evidence: Evidence | None) -> str:
+    if tab == "compared" and evidence:
+        return "stale" if evidence.stale else str(len(evidence.comparison.differences) or "")
     counts = {"tensors": len(report.arguments), "communication": len(report.collectives), "notes": len(report.diagnostics)}
     return str(counts[tab]) if counts.get(tab) else ""
 

@@ -1,40 +1,44 @@
-"""The tables under the board, one tab at a time, as JSON: columns, and rows of cells.
+"""The tables and pictures under the board, one tab at a time."""
 
-A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long),
-`{"dims": [...]}` (named dimensions coloured by the axes they lie on), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}`
-(a bar) and `{"edits": [...]}` (buttons that make an edit).
-"""
-
-import re
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.device_trace import Trace
 from workbench.paths import template
-from workbench.report import KINDS, Collective, Placement, Report, Value
-from workbench.sharding import Sharding, base_axis
+from workbench.report import Placement, Report, Value
 from workbench.units import format_bytes
-from workbench.widgets.figures import memory_parts
+from workbench.visualize import memory_over_step, timeline
+from workbench.widgets.blocks import Block, Column, Paint, Row, block, dtype_cell, note_block, picture_block, rest_text, row
+from workbench.widgets.communication import communication_blocks
+from workbench.widgets.compared import compared_blocks
+from workbench.widgets.evidence import Evidence
+from workbench.widgets.figures import ROLES, memory_parts
 
 MOST_ROWS = 300
 MOST_VALUES = 200
-Cell = Any
-Row = dict[str, Any]
+MOST_ALIVE = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    label: str
-    number: bool = False
+class Facts:
+    """What the tabs tell of: a report, what a compilation and a run say of it, and the colours of the mesh axes."""
+
+    report: Report
+    evidence: Evidence | None = None
+    trace: Trace | None = None
+    colours: dict[str, int] = field(default_factory=dict)
 
 
-def table_state(report: Report, tab: str, search: str = "", colours: dict[str, int] | None = None) -> dict[str, Any]:
-    """The blocks of one tab. `search` narrows the intermediate values, which are only computed when their tab is open."""
-    paint = _Paint(colours or {})
-    blocks = {
+def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
+    """The blocks of one tab. `search` narrows the intermediate values; what an unopened tab needs is not computed."""
+    paint, report = Paint(facts.colours), facts.report
+    blocks: dict[str, Callable[[], list[Block]]] = {
         "tensors": lambda: _tensors(report, paint),
-        "communication": lambda: _communication(report, paint),
-        "memory": lambda: _memory(report),
+        "communication": lambda: communication_blocks(report, paint),
+        "memory": lambda: _memory(facts),
+        "timeline": lambda: _timeline(facts),
+        "compared": lambda: compared_blocks(facts.evidence, paint),
         "values": lambda: _values(report, search, paint),
         "notes": lambda: _notes(report),
     }
@@ -42,39 +46,7 @@ def table_state(report: Report, tab: str, search: str = "", colours: dict[str, i
     return {"tab": open_tab, "search": search if open_tab == "values" else None, "blocks": blocks[open_tab]()}
 
 
-def block(title: str, columns: tuple[Column, ...], rows: list[Row], note: str = "") -> dict[str, Any]:
-    """One table."""
-    return {"title": title, "columns": [{"label": each.label, "number": each.number} for each in columns], "rows": rows, "note": note}
-
-
-def row(key: str, *cells: Cell) -> Row:
-    return {"key": key, "cells": list(cells)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Paint:
-    """Cells in the colours of the mesh axes."""
-
-    colours: dict[str, int]
-
-    def axes(self, axes: tuple[str, ...]) -> Cell:
-        return {"axes": [{"name": axis, "colour": self.colours.get(base_axis(axis))} for axis in axes]}
-
-    def dims(self, names: tuple[str, ...], shape: tuple[int, ...], sharding: Sharding) -> Cell:
-        entries = zip(names, shape, sharding.dims, strict=True)
-        return {
-            "dims": [
-                {
-                    "name": name or str(size),
-                    "title": f"{name or 'unnamed'} = {size}, " + (f"split over {' then '.join(axes)}" if axes else "whole on every device"),
-                    "colours": [self.colours.get(base_axis(axis)) for axis in axes or ()],
-                }
-                for name, size, axes in entries
-            ]
-        }
-
-
-def _tensors(report: Report, paint: _Paint) -> list[dict[str, Any]]:
+def _tensors(report: Report, paint: Paint) -> list[Block]:
     mine = (Column("argument"), Column("dimensions"), Column("per device"), Column("bytes", number=True))
     columns = (*mine, Column("global shape"), Column("role"), Column("dtype"))
     alike: dict[tuple[Any, ...], list[Placement]] = {}
@@ -83,10 +55,10 @@ def _tensors(report: Report, paint: _Paint) -> list[dict[str, Any]]:
         kind = (template(tensor.path), tensor.shape, tensor.dtype, tensor.dims, tensor.role, placed.sharding)
         alike.setdefault(kind, []).append(placed)
     rows = [_tensor_row(group, paint) for group in alike.values()]
-    return [block("", columns, rows[:MOST_ROWS], _rest(len(rows), MOST_ROWS))]
+    return [block("", columns, rows[:MOST_ROWS], rest_text(len(rows), MOST_ROWS))]
 
 
-def _tensor_row(group: list[Placement], paint: _Paint) -> Row:
+def _tensor_row(group: list[Placement], paint: Paint) -> Row:
     first, count = group[0], len(group)
     tensor = first.tensor
     path = template(tensor.path) if count > 1 else tensor.path
@@ -100,60 +72,37 @@ def _tensor_row(group: list[Placement], paint: _Paint) -> Row:
         {"text": format_bytes(total), "title": each},
         _shape(tensor.shape),
         {"text": tensor.role.value, "tone": "muted"},
-        _dtype(tensor.dtype),
+        dtype_cell(tensor.dtype),
     )
 
 
-def _communication(report: Report, paint: _Paint) -> list[dict[str, Any]]:
-    if not report.collectives:
-        return [block("", (), [], "Shardy inserts no collective: no operation of the step needs another device.")]
-    return [_totals(report, paint), _operations(report, paint)]
+def _memory(facts: Facts) -> list[Block]:
+    """The step as a picture, what is alive at its peak, and the peak by role."""
+    report, found = facts.report, facts.evidence
+    compiled = found.comparison.compiled if found and not found.stale else None
+    if not report.memory_curve.paths:
+        return [_roles(report)]
+    return [picture_block(memory_over_step(report, compiled, listed=0)), _alive(report), _roles(report)]
 
 
-def _totals(report: Report, paint: _Paint) -> dict[str, Any]:
-    """One row for each set of mesh axes, one column for each kind that occurs."""
-    totals = report.by_axis_and_kind
-    kinds = [kind for kind in KINDS if any(key[1] == kind for key in totals)]
-    rows = []
-    for axes in dict.fromkeys(axes for axes, _ in totals):
-        counts = [totals.get((axes, kind), 0) for kind in kinds]
-        cells = (*map(_payload, counts), format_bytes(sum(counts)))
-        rows.append((sum(counts), row("+".join(axes), paint.axes(axes), *cells)))
-    rows.sort(key=lambda pair: -pair[0])
-    columns = (Column("mesh axes"), *(Column(kind, number=True) for kind in kinds), Column("all kinds", number=True))
-    return block("Payload per device and step, by axis and kind", columns, [each for _, each in rows])
+def _alive(report: Report) -> Block:
+    alive, peak = report.alive, report.memory.peak or 1
+    columns = (Column("alive at the peak"), Column("role"), Column("share of the peak"), Column("per device", number=True))
+    places = {role: place for place, role in enumerate(ROLES)}
+    rows = [
+        row(
+            f"{each.path} {each.role}",
+            {"path": each.path, "count": f"×{each.count}" if each.count > 1 else ""},
+            {"text": each.role.value, "tone": "muted"},
+            {"share": round(min(each.bytes / peak, 1.0), 6), "shade": places[each.role], "text": f"{each.bytes / peak:.1%}"},
+            {"text": format_bytes(each.bytes), "title": f"{each.bytes:,} bytes"},
+        )
+        for each in alive[:MOST_ALIVE]
+    ]
+    return block("", columns, rows, rest_text(len(alive), MOST_ALIVE))
 
 
-def _operations(report: Report, paint: _Paint) -> dict[str, Any]:
-    columns = (
-        Column("collective"),
-        Column("mesh axes"),
-        Column("payload", number=True),
-        Column("times", number=True),
-        Column("sent a step", number=True),
-        Column("scope"),
-        Column("line"),
-    )
-    alike: Counter[Collective] = Counter(report.collectives)
-    ordered = sorted(alike, key=lambda each: -each.total_sent * alike[each])
-    rows = [_operation_row(each, alike[each], paint) for each in ordered[:MOST_ROWS]]
-    return block("Operations, most bytes first", columns, rows, _rest(len(ordered), MOST_ROWS))
-
-
-def _operation_row(each: Collective, times: int, paint: _Paint) -> Row:
-    return row(
-        f"{each}",
-        each.kind,
-        paint.axes(each.axes),
-        {"text": format_bytes(each.payload), "title": f"{each.payload:,} bytes on one device, one execution"},
-        f"{each.count * times:,}",
-        {"text": format_bytes(each.total_sent * times), "title": f"{each.total_sent * times:,} bytes leave each device in a step"},
-        {"path": each.path},
-        {"text": each.source, "tone": "muted"},
-    )
-
-
-def _memory(report: Report) -> list[dict[str, Any]]:
+def _roles(report: Report) -> Block:
     columns = (Column("role"), Column("share of the peak"), Column("per device", number=True), Column("bytes", number=True))
     counts = {role.value: count for role, count in report.memory.by_role.items()}
     rows = [
@@ -170,16 +119,27 @@ def _memory(report: Report) -> list[dict[str, Any]]:
         row("peak", {"text": "peak of the step", "tone": "strong"}, "", format_bytes(report.memory.peak), f"{report.memory.peak:,}")
     )
     traffic = f"One device reads and writes {format_bytes(report.traffic)} in its memory in a step."
-    return [block("", columns, rows, traffic)]
+    if report.memory.host:
+        there = format_bytes(report.memory.host)
+        traffic += f" It keeps {there} in the host's memory, and moves {format_bytes(report.host_traffic)} there and back."
+    return block("By role", columns, rows, traffic)
 
 
-def _values(report: Report, search: str, paint: _Paint) -> list[dict[str, Any]]:
+def _timeline(facts: Facts) -> list[Block]:
+    if facts.report.timeline is None and facts.trace is None:
+        return [note_block("Choose hardware to see when each kernel and collective of a step would run, or run the plan here.")]
+    return [picture_block(timeline(facts.report, facts.trace))]
+
+
+def _values(report: Report, search: str, paint: Paint) -> list[Block]:
     shapes = (Column("per device"), Column("global shape"))
     columns = (Column("value"), Column("dimensions"), *shapes, Column("times", number=True), Column("dtype"), Column("line"))
     words = search.lower().split()
     found = [value for value in report.values if all(word in _haystack(value) for word in words)]
     rows = [_value_row(place, value, paint) for place, value in enumerate(found[:MOST_VALUES])]
-    note = _rest(len(found), MOST_VALUES, " Search to see others.") or ("" if found else f"No intermediate value matches “{search[:80]}”.")
+    note = rest_text(len(found), MOST_VALUES, " Search to see others.") or (
+        "" if found else f"No intermediate value matches “{search[:80]}”."
+    )
     return [block("", columns, rows, note)]
 
 
@@ -187,7 +147,7 @@ def _haystack(value: Value) -> str:
     return f"{value.path} {value.kind} {' '.join(value.dims)} {value.source}".lower()
 
 
-def _value_row(place: int, value: Value, paint: _Paint) -> Row:
+def _value_row(place: int, value: Value, paint: Paint) -> Row:
     return row(
         f"{place} {value.path} {value.shape} {value.sharding}",
         {"path": value.path, "title": f"{value.kind} · {value.path}"},
@@ -195,14 +155,14 @@ def _value_row(place: int, value: Value, paint: _Paint) -> Row:
         {"text": _shape(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
         _shape(value.shape),
         f"{value.count:,}",
-        _dtype(value.dtype),
+        dtype_cell(value.dtype),
         {"text": value.source, "tone": "muted"},
     )
 
 
-def _notes(report: Report) -> list[dict[str, Any]]:
+def _notes(report: Report) -> list[Block]:
     if not report.diagnostics:
-        return [block("", (), [], "Nothing to mind in this plan.")]
+        return [note_block("Nothing to mind in this plan.")]
     rows = [
         row(
             f"{place} {note.subject}",
@@ -215,46 +175,5 @@ def _notes(report: Report) -> list[dict[str, Any]]:
     return [block("", (Column("kind"), Column("what to mind"), Column("what would mend it")), rows)]
 
 
-def collectives_block(
-    predicted: dict[tuple[tuple[str, ...], str], int],
-    compiled: dict[tuple[tuple[str, ...], str], int],
-    colours: dict[str, int],
-    note: str = "",
-) -> dict[str, Any]:
-    """Predicted against compiled payload bytes, by mesh axes and kind."""
-    paint = _Paint(colours)
-    columns = (
-        Column("mesh axes"),
-        Column("kind"),
-        Column("predicted", number=True),
-        Column("compiled", number=True),
-        Column("compiled ÷ predicted", number=True),
-    )
-    keys = sorted(dict.fromkeys((*predicted, *compiled)), key=lambda key: -max(predicted.get(key, 0), compiled.get(key, 0)))
-    rows = []
-    for axes, kind in keys:
-        ours, theirs = predicted.get((axes, kind), 0), compiled.get((axes, kind), 0)
-        ratio = (
-            {"text": "equal", "tone": "good"}
-            if ours == theirs
-            else {"text": f"{theirs / ours:.2f}×" if ours else "not predicted", "tone": "warn"}
-        )
-        rows.append(row(f"{axes} {kind}", paint.axes(axes), kind, _payload(ours), _payload(theirs), ratio))
-    return block("Collectives, payload per device and step", columns, rows, note)
-
-
-def _dtype(name: str) -> Cell:
-    """`float32` as `f32`, the way JAX prints it."""
-    return {"text": re.sub(r"^(b?)(float|int|uint|complex)", lambda found: found[1] + found[2][0], name), "title": name, "tone": "muted"}
-
-
-def _payload(count: int) -> Cell:
-    return {"text": format_bytes(count), "title": f"{count:,} bytes"} if count else {"text": "–", "tone": "muted"}
-
-
 def _shape(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "scalar"
-
-
-def _rest(count: int, most: int, advice: str = "") -> str:
-    return f"The first {most} of {count:,}.{advice}" if count > most else ""

@@ -1,19 +1,37 @@
 // Figures, tabs and tables: everything that only shows.
 
+function drawShare(part) {
+  const bit = h("i", { title: part.title, data: { shade: part.shade } });
+  bit.style.width = `${part.share * 100}%`;
+  return bit;
+}
+
+function drawBar(figure) {
+  const limit = figure.limit && h("i", { class: "limit", title: figure.limit.text });
+  if (limit) limit.style.left = `${figure.limit.share * 100}%`;
+  const all = figure.apart ? [...figure.parts, figure.apart] : figure.parts;
+  return [
+    h("div", { class: "bars", role: "img", ariaLabel: all.map((part) => part.title).join("; ") },
+      h("div", { class: `bar ${figure.tone}` }, ...figure.parts.map(drawShare)), limit,
+      figure.apart ? h("div", { class: "bar apart" }, drawShare(figure.apart)) : null),
+    h("div", { class: "legend" }, ...all.map((part) => h("span", { title: part.title }, h("i", { data: { shade: part.shade } }), `${part.role} `, h("b", {}, part.text)))),
+  ];
+}
+
 function drawFigure(figure) {
   const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
-  const shares = figure.parts.map((part) => {
-    const bit = h("i", { title: `${part.role} ${part.text}`, data: { shade: part.shade } });
-    bit.style.width = `${part.share * 100}%`;
-    return bit;
-  });
-  const legend = figure.parts.map((part) => h("span", {}, h("i", { data: { shade: part.shade } }), `${part.role} `, h("b", {}, part.text)));
-  return h("div", { class: shares.length ? "figure wide" : "figure", title: figure.title, data: { figure: figure.key } },
-    h("div", { class: "label" }, figure.label),
-    h("div", { class: "value" }, h("span", {}, figure.text), delta),
-    figure.note && h("div", { class: "sub" }, figure.note),
-    shares.length ? h("div", { class: "bar", role: "img", ariaLabel: figure.parts.map((p) => `${p.role} ${p.text}`).join(", ") }, ...shares) : null,
-    legend.length ? h("div", { class: "legend" }, ...legend) : null);
+  const wide = figure.parts.length > 0;
+  return h("div", { class: wide ? "figure wide" : "figure", title: wide ? "" : figure.title, data: { figure: figure.key } },
+    h("div", { class: "label", title: figure.title }, figure.label),
+    h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
+    wide ? null : h("div", { class: "sub" }, delta, delta && " ", figure.note),
+    ...(wide ? drawBar(figure) : []),
+    ...figure.tiers.map((tier) => h("div", { class: tier.stale ? "tier stale" : "tier", title: tier.stale }, `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
+}
+
+function drawAlarm(wb, alarm) {
+  return h("div", { class: "alarm", role: "alert" }, h("b", { class: "bad" }, `${alarm.kind} `), h("span", {}, ...withCode(alarm.message)), " ",
+    ...alarm.edits.map((edit) => h("button", { class: "btn small", type: "button", onclick: () => wb.send({ verb: "mend", edit }) }, edit)));
 }
 
 function drawHead(wb, parent, state) {
@@ -25,7 +43,8 @@ function drawHead(wb, parent, state) {
     h("div", { class: "names" },
       h("div", { class: "line" }, h("h1", {}, state.name), h("span", { class: "mono mesh" }, `${state.mesh}`), h("span", { class: "muted" }, state.devices)),
       h("div", { class: "mono layout" }, state.layout)),
-    h("div", { class: "tools" }, tool("undo", "↶", state.undo), tool("redo", "↷", state.redo)));
+    h("div", { class: "tools" }, tool("undo", "↶", state.undo), tool("redo", "↷", state.redo)),
+    drawHardware(wb, state.hardware, state.refusal));
 }
 
 function drawCell(wb, cell) {
@@ -51,20 +70,33 @@ function drawRow(wb, columns, row) {
   return h("tr", {}, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : ""].join(" ").trim() }, drawCell(wb, cell))));
 }
 
+// A picture keeps its size and scrolls where the page is narrow; its text twin can be opened under it.
+const paintPicture = (place, picture) => {
+  const text = JSON.stringify(picture);
+  if (place.drawn === text) return;
+  place.drawn = text;
+  const open = place.querySelector("details")?.open ?? false;
+  const image = h("div", { class: "image", tabIndex: 0, role: "group", ariaLabel: "Picture" });
+  image.innerHTML = picture.svg; // drawn and escaped by `visualize`
+  place.replaceChildren(image, h("details", { open }, h("summary", {}, "As text"), h("pre", {}, picture.text)));
+};
+
 // The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
 function patchBlocks(wb, parent, blocks) {
-  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns]));
+  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, Boolean(block.picture)]));
   if (JSON.stringify(parent.heads) !== JSON.stringify(heads)) {
     parent.heads = heads;
     parent.replaceChildren(...blocks.map((block) => h("div", { class: "block" },
       block.title && h("h3", {}, block.title),
-      block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c) => h("th", { class: c.number ? "n" : "", scope: "col" }, c.label)))), h("tbody")) : null,
+      block.picture ? h("div", { class: "picture" }) : null,
+      block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c) => h("th", { class: c.number ? "n" : "", scope: "col", title: c.title }, c.label)))), h("tbody")) : null,
       h("div", { class: "note" }))));
   }
   blocks.forEach((block, i) => {
     const place = parent.children[i];
     const body = place.querySelector("tbody");
     if (body) patch(body, block.rows, (row) => drawRow(wb, block.columns, row));
+    if (block.picture) paintPicture(place.querySelector(".picture"), block.picture);
     const note = place.querySelector(".note");
     note.textContent = block.note;
     note.hidden = !block.note;

@@ -19,22 +19,30 @@ function mount(model, el) {
   const head = h("header", { class: "head" });
   const figures = h("div", { class: "figures" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
-  card.append(head, figures, silent, board.section, h("div", { class: "lower" }, tables.section, run.section), run.results);
+  const alarms = h("div", { class: "alarms" });
+  const compile = compileSection(wb);
+  card.append(head, figures, alarms, silent, board.section,
+    h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, compile.section, run.section)), run.results);
   const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
   const paintFigures = painter((state) => patch(figures, state, drawFigure));
+  const paintAlarms = painter((state) => patch(alarms, state, (alarm) => drawAlarm(wb, alarm)));
 
   let said = "";
   wb.paint = () => {
     if (wb.dragging) return; // a repaint would end the pointer's capture; the drag paints when it ends
     const state = model.get("board");
-    const { name, mesh, devices, layout, undo, redo, zones, spare, refusal } = state;
-    paintHead({ name, mesh, devices, layout, undo, redo });
+    const { name, mesh, devices, layout, undo, redo, hardware, zones, spare, refusal } = state;
+    const seq = refusal ? state.answer.seq : 0;
+    const inHead = refusal?.zone === hardware.zone ? refusal : null;
+    paintHead({ name, mesh, devices, layout, undo, redo, hardware, refusal: inHead, seq: inHead ? seq : 0 });
     paintFigures(state.figures);
-    board.paint({ zones, spare, refusal, seq: refusal ? state.answer.seq : 0 }, wb.optimistic && root.dataset.busy !== "true");
+    paintAlarms(state.alarms);
+    board.paint({ zones, spare, refusal, seq }, wb.optimistic && root.dataset.busy !== "true");
     if (root.dataset.busy !== "true") wb.optimistic = false;
     tables.paintTabs(state.tabs);
     tables.paintTable(model.get("table"));
     run.paint(model.get("live"));
+    compile.paint(model.get("live"));
     silent.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
     said = state.said;
@@ -72,7 +80,7 @@ function mount(model, el) {
 // Undo and redo; and no plain key leaves the card, or JupyterLab would take it for a command of the cell.
 function onShortcut(wb, event) {
   const command = event.ctrlKey || event.metaKey;
-  const typing = event.target instanceof HTMLInputElement;
+  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
   if (command && event.key.toLowerCase() === "z" && !typing) {
     event.preventDefault();
     event.stopPropagation();

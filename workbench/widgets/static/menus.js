@@ -18,7 +18,7 @@ function openMenu(wb, anchor, items, fields = {}) {
   const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => h("button", {
     type: "button", role: "menuitem", class: item.reason ? "barred" : "",
     onclick: () => (item.ask ? askName(wb, element, item, choose) : choose(item.gesture)),
-  }, item.label, item.reason && h("small", {}, item.reason))));
+  }, item.label, item.note && h("small", { class: "note" }, item.note), item.reason && h("small", {}, item.reason))));
   element.addEventListener("keydown", (event) => walkMenu(wb, element, event));
   wb.card.append(element);
   placeMenu(wb.card, element, anchor);
@@ -44,9 +44,9 @@ function walkMenu(wb, element, event) {
 }
 
 function askName(wb, element, item, choose) {
-  const input = h("input", { class: "field", value: item.ask.value, ariaLabel: item.ask.label, maxLength: 64 });
+  const input = h("input", { class: "field", value: item.ask.value, ariaLabel: item.ask.label, maxLength: 400 });
   element.replaceChildren(h("form", { onsubmit: (event) => { event.preventDefault(); choose({ ...item.gesture, name: input.value }); } },
-    input, h("button", { class: "btn primary", type: "submit", style: "width:auto;display:inline-block" }, "Rename")));
+    input, h("button", { class: "btn primary", type: "submit", style: "width:auto;display:inline-block" }, item.ask.verb)));
   input.focus();
   input.select();
 }

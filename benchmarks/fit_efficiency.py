@@ -1,0 +1,78 @@
+"""Fits what a kind of device reaches of its peaks, on half of the published rows, and tests it on the other half.
+
+What is fitted: for each kind of device one share of the peak for each class of work in `CLASSES`, by least squares of the logarithm of
+predicted over measured time (Gauss-Newton). Every second row of a table is fitted on and the others tested, first the even ones, from the
+fifth on the odd ones, and so on in fours: so every kind of recomputation and every size is on both sides. The runs of SC'21 are all
+tested on: their software is a year older than that of the other A100 runs, and up to 10 % slower at the same work (530B). MaxText's too:
+what a TPU reaches is fitted to the compiler's estimates, not to them. The result belongs in `workbench/hardware.toml`.
+
+    python benchmarks/fit_efficiency.py [A100 | B200 ...] [--quick] [--json]
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.published import predict
+from benchmarks.published_rows import TABLES, Row
+
+CLASSES = {"A100": ("matmul", "memory", "transfer"), "B200": ("matmul", "memory")}
+ROUNDS = 3
+
+
+def halves(hardware: str) -> tuple[list[Row], list[Row]]:
+    """(fitted on, tested on)."""
+    rows = [[row for row in make() if row.hardware == hardware] for make in TABLES.values()]
+    fitted = [row for table in rows for i, row in enumerate(table) if (i + i // 4) % 2 == 0 and row.table != "sc21"]
+    return fitted, [row for table in rows for row in table if row not in fitted]
+
+
+def residuals(row: Row, classes: Sequence[str], points: Sequence[np.ndarray]) -> list[float]:
+    """log(predicted / measured) of a row for each of several points, a share for each class."""
+    seconds = [predict(row, dict(zip(classes, shares.tolist(), strict=True))).seconds for shares in points]
+    return [math.log(each / row.seconds) for each in seconds] if row.seconds else []
+
+
+def fit(rows: Sequence[Row], classes: Sequence[str], start: float = 0.7, step: float = 0.03) -> np.ndarray:
+    """The shares, each at most 1."""
+    shares = np.full(len(classes), start)
+    for _ in range(ROUNDS):
+        points = [shares, *(shares * np.where(np.arange(len(classes)) == i, 1 + step, 1) for i in range(len(classes)))]
+        table = np.array([residuals(row, classes, points) for row in rows])  # a row's programs are traced once
+        slopes = (table[:, 1:] - table[:, :1]) / step
+        shares = np.clip(shares * np.exp(np.linalg.lstsq(slopes, -table[:, 0])[0]), 0.2, 1.0)
+    return shares
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("hardware", nargs="*", default=[])
+    parser.add_argument("--quick", action="store_true", help="B200 alone")
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    options = parser.parse_args()
+    found = {hardware: _tried(hardware) for hardware in options.hardware or (["B200"] if options.quick else CLASSES)}
+    if options.json:
+        print(json.dumps(found))
+
+
+def _tried(hardware: str) -> dict[str, float]:
+    """The fitted shares and both errors, printed."""
+    fitted, tested = halves(hardware)
+    classes = CLASSES[hardware]
+    shares = fit(fitted, classes)
+    found = dict(zip(classes, shares.round(3).tolist(), strict=True))
+    print(hardware, found)
+    for title, rows in (("fitted", fitted), ("tested", tested)):
+        errors = np.expm1([residuals(row, classes, [shares])[0] for row in rows])
+        found[f"{title}_error"] = round(float(np.abs(errors).mean()), 4)
+        print(f"  {title} on {len(rows)} rows: {found[f'{title}_error']:.2%} mean, {np.abs(errors).max():.2%} max")
+        for row, error in zip(rows, errors, strict=True):
+            print(f"    {row.table:9} {row.name:50} {error:+.1%}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

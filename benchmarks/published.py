@@ -1,0 +1,229 @@
+"""Rows that others published, each built as real programs of the zoo, planned, and set beside the measurement.
+
+A row of a pipeline or of accumulated gradients is several programs: one micro-batch on the first, a middle and the last stage, and the
+update of each; `workbench.cost.pipeline` puts their reports together. A row without either is one training step.
+
+    python benchmarks/published.py [TABLE ...] [--quick] [--json]      prints every row: published, predicted, error
+"""
+
+import argparse
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import workbench as wb
+from benchmarks.published_rows import GIB, TABLES, Row
+from workbench.catalogue import parse_hardware
+from workbench.cost.communication import collective_seconds
+from workbench.cost.kept import kept_between_passes
+from workbench.cost.pipeline import pipeline_time, stage_memory
+from workbench.hardware import Hardware
+from workbench.models import decoder, decoder_stage
+from workbench.models.decoder_config import DecoderConfig
+from workbench.models.decoder_layouts import sequence_parallel
+from workbench.program import Program
+from workbench.report import Collective, Report
+from workbench.tensor import Role
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One device's part of a row: reports of its micro-batch and of its update."""
+
+    micro_batch: Report
+    update: Report
+    kept: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    row: Row
+    seconds: float
+    memory: float
+    parts: Mapping[str, float]
+
+    @property
+    def time_error(self) -> float:
+        """Signed, relative to what was measured."""
+        return self.seconds / self.row.seconds - 1 if self.row.seconds else math.nan
+
+    @property
+    def memory_error(self) -> float:
+        return self.memory / self.row.memory - 1 if self.row.memory else math.nan
+
+
+@cache
+def _micro_batch(config: DecoderConfig, first: bool, last: bool, accumulate: str) -> Program:
+    return decoder_stage.micro_batch(config, first=first, last=last, accumulate=accumulate)
+
+
+@cache
+def _update(config: DecoderConfig, first: bool, last: bool, replicas: int, accumulate: str) -> Program:
+    return decoder_stage.update(config, first=first, last=last, replicas=replicas, accumulate=accumulate)
+
+
+def _rules(program: Program) -> str:
+    return "; ".join(f"{dim}:model" for dim in ("kv_heads", "d_ff", "vocab") if dim in program.dims)
+
+
+def _stage_layout(row: Row, program: Program, *, first: bool, last: bool) -> str:
+    parts = [_rules(program), *(["seq:context"] if row.context > 1 else [])]
+    if row.splits_sequence and row.tensor * row.context > 1:
+        parts.append(sequence_parallel(context="context" if row.context > 1 else "-", first=first, last=last))
+    return "; ".join(parts)
+
+
+def _update_layout(row: Row, program: Program) -> str:
+    """The model's axis as in the stage; optimiser state split over the replicas along the first dimension that allows it."""
+    parts = [_rules(program), "replica:data"]
+    if row.shares_state and row.replicas * row.context > 1:
+        model = {"kv_heads", "d_ff", "vocab"}
+        for tensor in program.arguments:
+            if tensor.role is not Role.PARAMETER:
+                continue
+            dims = ["model" if dim in model else "-" for dim in tensor.dims]
+            free = next((i for i, dim in enumerate(dims) if dim == "-" and tensor.shape[i] % (row.replicas * row.context) == 0), None)
+            if free is not None:
+                dims[free] = "data"
+                parts.append(f"opt_state/**/{tensor.path.partition('/')[2]}=[{', '.join(dims)}]")
+    return "; ".join(parts)
+
+
+def _stage(row: Row, number: int, hardware: Hardware) -> Stage:
+    first, last = number == 0, number == row.pipe - 1
+    config = replace(row.config, layers=row.config.layers // row.pipe)
+    micro = _micro_batch(config, first, last, row.accumulate)
+    mesh = f"context:{row.context} model:{row.tensor}" if row.context > 1 else f"model:{row.tensor}"
+    plan = wb.Plan(micro, mesh, _stage_layout(row, micro, first=first, last=last), hardware=hardware)
+    replicas = row.replicas * row.context
+    update = _update(config, first, last, replicas, row.accumulate)
+    end = wb.Plan(update, f"data:{replicas} model:{row.tensor}", _update_layout(row, update), hardware=hardware)
+    return Stage(plan.report(), end.report(), kept_between_passes(plan))
+
+
+def _dummies(report: Report) -> int:
+    """Transformer Engine keeps one stand-in, of the parameters' type, for the gradient of each shape of weight that a product uses (its
+    `get_dummy_wgrad`): the true gradient is added to the float32 sum inside the product."""
+    matrices = [each for each in report.arguments if each.tensor.role is Role.PARAMETER and re.search(r"/w\w*$", each.tensor.path)]
+    return sum({each.local_shape: each.local_bytes for each in matrices}.values())
+
+
+def predict(row: Row, efficiency: Mapping[str, float] | None = None) -> Prediction:
+    """Seconds of a step and bytes on the fullest device; `efficiency` instead of the catalogue's."""
+    hardware = _hardware(row, efficiency or {})
+    if row.table == "maxtext":
+        return _predict_step(row, hardware)
+    numbers = sorted({0, min(1, row.pipe - 1), row.pipe - 1})  # all in between are alike
+    stages = {number: _stage(row, number, hardware) for number in numbers}
+    times = [_seconds(stages[min(number, 1) if number < row.pipe - 1 else number].micro_batch) for number in range(row.pipe)]
+    transfer = _transfer_seconds(row, hardware)
+    update = max(stage.update.step_time.total for stage in stages.values())
+    time = pipeline_time(row.schedule, times, transfer, update)
+    memory = max(_stage_bytes(row, stage, number) for number, stage in stages.items())
+    return Prediction(row, time.total, memory, {"work": time.work, "bubble": time.bubble, "transfer": time.transfer, "update": time.update})
+
+
+def _seconds(one: Report) -> float:
+    """Of a micro-batch, without the sums of gradients over `context`: Megatron-LM has these once a step, with the replicas, and so has the
+    update."""
+    return one.step_time.total - sum(each.seconds * each.count for each in one.collectives if _is_deferred(each))
+
+
+def _is_deferred(collective: Collective) -> bool:
+    return collective.kind == "all-reduce" and collective.axes == ("context",)
+
+
+def _stage_bytes(row: Row, stage: Stage, number: int) -> float:
+    one = stage.micro_batch
+    arguments = sum(each.local_bytes for each in one.arguments)
+    state = sum(each.local_bytes for each in stage.update.arguments if each.tensor.role is Role.OPTIMIZER_STATE)
+    held = arguments + state + (_dummies(one) if row.dummies else 0)
+    deferred = {f"{each.path} (all-reduce)" for each in one.collectives if _is_deferred(each)}
+    passing = one.memory.peak - arguments - stage.kept - sum(each.bytes for each in one.alive if each.path in deferred)
+    return stage_memory(held, stage.kept, passing, row.schedule.in_flight(number))
+
+
+def _transfer_seconds(row: Row, hardware: Hardware) -> float:
+    """Each device sends its share of the activations to the next stage; where a stage needs them whole, its devices gather them behind
+    (Narayanan et al. 2021b, section 4.1)."""
+    if row.pipe == 1:
+        return 0.0
+    config, shares = row.config, row.tensor * row.context
+    whole = config.batch * config.seq * config.d_model * 2
+    mesh = wb.Mesh(f"data:{row.replicas} pipe:{row.pipe} model:{shares}")
+    sent = collective_seconds("collective-permute", ("pipe",), whole // shares, mesh, hardware) / hardware.chip.reached("transfer")
+    return sent if row.splits_sequence else sent + collective_seconds("all-gather", ("model",), whole, mesh, hardware)
+
+
+def _hardware(row: Row, efficiency: Mapping[str, float]) -> Hardware:
+    """The catalogue's, in whole nodes or slices."""
+    nodes = math.ceil(row.devices / 8)
+    if row.hardware == "v5e":
+        text = f"{row.replicas} slices of TPU v5e 16x16" if row.replicas > 1 else "TPU v5e 16x16"
+    else:
+        text = f"{nodes} nodes of 8 {row.hardware}" if nodes > 1 else f"8 {row.hardware}"
+    hardware = parse_hardware(text)
+    return replace(hardware, chip=replace(hardware.chip, efficiency={**hardware.chip.efficiency, **efficiency}))
+
+
+def _predict_step(row: Row, hardware: Hardware) -> Prediction:
+    """One training step, parameters split over a slice."""
+    fsdp = 256 // row.tensor
+    mesh = f"slice:{row.replicas} fsdp:{fsdp} model:{row.tensor}"
+    config = replace(row.config, batch=row.config.batch * row.replicas)
+    layout = "batch:slice+fsdp; d_model:fsdp; @embedding/stream/reduce_precision=[slice+fsdp, ?, ?]"
+    if row.tensor > 1:
+        layout += "; kv_heads:model; d_ff:model; vocab:model; " + sequence_parallel(batch="slice+fsdp")
+    report = wb.Plan(_training(config), mesh, layout, hardware=hardware).report()
+    time = report.step_time
+    parts = {"compute": time.compute, "launch": time.launch, "exposed": time.exposed, "hidden": time.hidden}
+    return Prediction(row, time.total, report.memory.peak, parts)
+
+
+@cache
+def _training(config: DecoderConfig) -> Program:
+    return decoder.training_step(config)
+
+
+def predictions(tables: Iterable[str] = tuple(TABLES)) -> list[Prediction]:
+    return [predict(row) for table in tables for row in TABLES[table]()]
+
+
+def published_errors(found: Iterable[Prediction] | None = None) -> dict[str, float]:
+    """Mean absolute relative error of each table's times, and of `b200`'s memory."""
+    found = list(found or predictions())
+    errors = {table: [abs(each.time_error) for each in found if each.row.table == table] for table in TABLES}
+    errors["b200_memory"] = [abs(each.memory_error) for each in found if each.row.memory]
+    return {table: sum(each) / len(each) for table, each in errors.items() if each}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="*", default=[], help=", ".join(TABLES))
+    parser.add_argument("--quick", action="store_true", help="the tables that take seconds")
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    options = parser.parse_args()
+    found = predictions(options.tables or (["b200", "maxtext"] if options.quick else TABLES))
+    for each in found:
+        print(_line(each))
+    errors = published_errors(found)
+    for table, error in errors.items():
+        print(f"{table:12} {error:.2%}")
+    if options.json:
+        print(json.dumps({table: round(error, 4) for table, error in errors.items()}))
+
+
+def _line(each: Prediction) -> str:
+    row = each.row
+    parts = "  ".join(f"{name} {seconds:.3f}" for name, seconds in each.parts.items())
+    memory = (
+        f"{row.memory / GIB:7.2f} {each.memory / GIB:7.2f} GiB {each.memory_error:+6.1%}" if row.memory else f"{each.memory / GIB:7.2f} GiB"
+    )
+    return f"{row.table:9} {row.name:50} {row.seconds:8.3f} {each.seconds:8.3f} s {each.time_error:+6.1%}   {memory}   {parts}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Kernels and their time: closed forms of single products, what fuses, and flops by both conventions."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.machines import flat
+from workbench.analyze import analyze
+from workbench.cost.compute import padded_volume
+from workbench.models import build
+from workbench.partition import kernels_of, structure_of
+from workbench.plan import Plan
+from workbench.tracing import trace
+
+S = jax.ShapeDtypeStruct
+X = S((512, 512), "float32")
+BYTES = 4 * 512 * 512
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile", "volume"),
+    [
+        ((512, 256, 128), (), 512 * 256 * 128),
+        ((512, 256, 128), (128, 128), 512 * 256 * 128),
+        ((6, 64, 64), (128, 128), 8 * 128 * 128),
+        ((130, 100, 1), (128, 128, 16), 256 * 128 * 16),
+    ],
+)
+def test_sizes_are_rounded_up_to_the_tile_of_the_matrix_unit(sizes, tile, volume):
+    assert padded_volume(*sizes, tile) == volume
+
+
+def test_a_product_takes_its_flops_or_its_traffic_whichever_is_longer():
+    plan = Plan(trace(lambda x, y: x @ y, X, X), "x:1")
+    slow_unit = analyze(plan, flat("unit", flops=1e9, memory_bandwidth=1e15)).step_time
+    slow_memory = analyze(plan, flat("memory", flops=1e15, memory_bandwidth=1e9)).step_time
+    assert (slow_unit.total, slow_unit.memory) == (pytest.approx(2 * 512**3 / 1e9), 0.0)
+    assert (slow_memory.total, slow_memory.arithmetic) == (pytest.approx(3 * BYTES / 1e9), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "kernels", "on_tpu"),
+    [
+        (lambda x: jnp.tanh(jnp.exp(x) + 1) * 2, 1, 1),
+        (lambda x: jnp.tanh(x @ x), 1, 1),
+        (lambda x: jnp.exp(x).sum(0), 1, 1),
+        (lambda x: (jnp.exp(x) @ x) @ x, 2, 2),
+        (lambda x: ((h := jnp.tanh(x @ x)) @ x, h.sum()), 3, 3),
+    ],
+)
+def test_kernels_are_counted_as_the_compiler_fuses(function, kernels, on_tpu):
+    structure = structure_of(trace(function, X))
+    assert [kernels_of(structure, recomputes=each).count for each in (False, True)] == [kernels, on_tpu]
+
+
+def test_kernels_run_as_often_as_their_loop_turns():
+    def loop(x):
+        return jax.lax.fori_loop(0, 7, lambda _, h: h @ h, x)
+
+    kernels = kernels_of(structure_of(trace(loop, X)))
+    assert kernels.times[kernels.products[0].kernel] == 7
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+@pytest.mark.parametrize("arguments", [{}, {"scan": False}, {"remat": True}])
+def test_kernels_read_only_what_is_there(arguments, recomputes):
+    """Whatever a kernel reads is an argument, a part of one, or written by another kernel."""
+    structure = structure_of(build("gpt", **arguments))
+    kernels = kernels_of(structure, recomputes=recomputes)
+    for kernel, value in zip(kernels.readers, kernels.read, strict=True):
+        born = structure.values[value].born
+        assert born < 0 or kernels.of[born] != kernel
+    assert len({*kernels.of} - {-1}) == kernels.count
+
+
+def test_flops_of_a_training_step_are_six_nd_and_attention():
+    report = Plan(build("gpt", preset="gpt2-small", layers=2), "x:1").report()
+    flops, program = report.flops, report.plan.program
+    assert flops.six_nd == 6 * program.parameters * 8 * 1024
+    assert flops.model == flops.unique
+
+
+def test_what_is_computed_again_is_not_what_the_model_needs():
+    plain, again = (Plan(build("gpt", remat=remat), "x:1").report().flops for remat in (False, True))
+    assert again.model == plain.unique < again.unique
+
+
+def test_a_program_without_tokens_has_no_six_nd():
+    assert Plan(build("two_layer"), "all:8").report().flops.six_nd == 0
+
+
+def test_utilisation_is_flops_over_what_the_devices_could_do():
+    report = analyze(Plan(build("gpt", remat=True), "data:8", "batch:data"), flat("test"))
+    could = report.step_time.total * 1e12
+    assert report.step_time.mfu == pytest.approx(report.flops.model / 8 / could)
+    assert report.step_time.hfu == pytest.approx(report.flops.per_device / could)
+    assert report.step_time.hfu > report.step_time.mfu

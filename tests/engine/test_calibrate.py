@@ -1,0 +1,74 @@
+"""Rates of the attached devices: never absurd, whatever else the machine does."""
+
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from workbench.catalogue import load_catalogue, parse_hardware
+from workbench.documents import hardware_entry
+from workbench.engine import calibrate
+from workbench.engine.calibrate import _enough_turns, _per_turn
+
+
+def test_starting_the_program_is_left_out():
+    assert _per_turn((lambda turns: 0.5e-3 + turns * 1e-4), 64) == pytest.approx(1e-4)
+
+
+def test_a_difference_lost_in_noise_gives_the_whole_time():
+    assert _per_turn((lambda _: 2e-3), 64) == pytest.approx(2e-3 / 64)
+    assert _per_turn((lambda turns: 2e-3 if turns < 64 else 1e-3), 64) == pytest.approx(1e-3 / 64)
+
+
+def test_one_disturbed_run_does_not_count():
+    disturbed = iter([*[1.0] * 4, *[0.0] * 100])
+    assert _per_turn((lambda turns: turns * 1e-4 + next(disturbed)), 16) == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize("turn", [1e-7, 1e-5, 1e-2])
+def test_turns_grow_until_the_clock_can_tell(turn):
+    turns = _enough_turns(lambda turns: turns * turn)
+    assert turns * turn >= 4e-3 or turns == 4096
+    assert turns == 4 or turns / 4 * turn < 4e-3
+
+
+def test_the_devices_are_calibrated_together():
+    hardware = calibrate(tuple(jax.devices()))
+    chip, link = hardware.chip, hardware.axes[0].link
+    assert hardware.name == "cpu x 8, as measured"
+    assert 1e8 < chip.peak("float32") < 1e13
+    assert 1e6 < chip.vector_flops < 1e12
+    assert 1e7 < chip.memory_bandwidth < 1e12
+    assert 1e6 < link.bandwidth < 1e12
+    assert 0 < link.latency < 1
+    assert 0 < chip.launch < 1e-2
+    assert chip.memory > 1 << 20
+    assert chip.target == "cpu"
+
+
+def test_one_device_alone_has_no_links_to_wait_for():
+    hardware = calibrate(tuple(jax.devices()[:1]))
+    assert (hardware.axes[0].link.latency, hardware.axes[0].link.bandwidth) == (0, float("inf"))
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_what_was_measured_is_an_entry_of_a_hardware_file(tmp_path, count):
+    hardware = calibrate(tuple(jax.devices()[:count]))
+    path = tmp_path / "mine.toml"
+    path.write_text(hardware_entry(hardware, 'The "old" box'), encoding="utf-8")
+    read = parse_hardware('4 the "old" box', load_catalogue(path))
+    assert (read.size, read.chip.memory, read.chip.target) == (4, hardware.chip.memory, "cpu")
+    for rate in ("memory_bandwidth", "vector_flops", "launch"):
+        assert getattr(read.chip, rate) == pytest.approx(getattr(hardware.chip, rate), rel=1e-3)
+    assert read.chip.peak("bfloat16") == pytest.approx(hardware.chip.peak("bfloat16"), rel=1e-3)
+    assert read.axes[-1].link.latency == pytest.approx(hardware.axes[-1].link.latency, rel=1e-3)
+
+
+def test_the_command_prints_an_entry(tmp_path):
+    command = [sys.executable, "-m", "workbench.cli", "calibrate", "--devices", "2", "--name", "Box"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    path = tmp_path / "box.toml"
+    path.write_text(done.stdout, encoding="utf-8")
+    assert "2 × cpu busy at once" in done.stdout
+    assert str(parse_hardware("2 box", load_catalogue(path))) == "2 Box"

@@ -1,0 +1,96 @@
+"""A comparison finds what differs, and calls its cause by name."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.programs import mlp_report
+from workbench.comparison import Comparison
+from workbench.compiled import Compiled, CompiledCollective, CompiledMemory
+from workbench.differences import ALL_CAUSES
+from workbench.report import Collective
+
+
+def planned(kind, axes, payload, count=1, path="layers/dot_general"):
+    return Collective(kind, axes, payload, payload, count, path, "model.py:7")
+
+
+def found(kind, axes, payload, count=1, path="layers/dot_general", **more):
+    return CompiledCollective(kind, axes, payload, count, path, "model.py:7", **more)
+
+
+def compared(ours, theirs):
+    compiled = Compiled("TPU v5e 2x4", 8, 1.0, CompiledMemory(100, 50, 50, 30), tuple(theirs))
+    return Comparison(replace(mlp_report(), collectives=tuple(ours)), compiled)
+
+
+CASES = {
+    "widened": ([planned("all-reduce", ("data",), 100)], [found("all-reduce", ("data",), 200)]),
+    "gathered again": ([planned("all-gather", ("data",), 100)], [found("all-gather", ("data",), 100), found("all-gather", ("data",), 100)]),
+    "kept": ([planned("all-gather", ("data",), 100), planned("all-gather", ("data",), 100)], [found("all-gather", ("data",), 100)]),
+    "moved out of a loop": ([planned("all-gather", ("data",), 100, count=12)], [found("all-gather", ("data",), 100)]),
+    "folded": (
+        [planned("all-reduce", ("data",), 100), planned("all-reduce", ("model",), 100)],
+        [found("all-reduce", ("data", "model"), 100)],
+    ),
+    "reduced axis by axis": (
+        [planned("all-reduce", ("data", "model"), 100)],
+        [found("all-reduce", ("data",), 100), found("all-reduce", ("model",), 100)],
+    ),
+    "borders": ([], [found("collective-permute", ("data",), 8, path="images/conv_general_dilated")]),
+    "not partitioned": ([], [found("all-gather", ("data",), 800, path="head/top_k")]),
+    "resharded otherwise": ([planned("all-to-all", ("data",), 100)], [found("all-gather", ("data",), 300)]),
+    "not sent": ([planned("all-to-all", ("data",), 100)], []),
+    "unexplained": ([], [found("all-reduce", ("data",), 9)]),
+    "combined": (
+        [planned("all-reduce", ("data",), 60), planned("all-reduce", ("data",), 40)],
+        [found("all-reduce", ("data",), 100, parts=(60, 40))],
+    ),
+    "windowed einsum": (
+        [planned("all-gather", ("data",), 100)],
+        [found("collective-permute", ("data",), 100, part_of="all-gather")],
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", CASES)
+def test_a_difference_has_its_cause(cause):
+    assert [each.cause.name for each in compared(*CASES[cause]).differences] == [cause]
+
+
+def test_every_cause_has_its_case():
+    assert {cause.name for cause in ALL_CAUSES} == set(CASES)
+
+
+@pytest.mark.parametrize("cause", ["combined", "windowed einsum"])
+def test_another_form_is_no_other_volume(cause):
+    (row,) = compared(*CASES[cause]).collectives
+    assert row.agrees
+
+
+def test_what_is_equal_is_not_listed():
+    same = compared([planned("reduce-scatter", ("data",), 100, count=3)], [found("all-reduce", ("data",), 100, count=3)])
+    assert same.differences == ()
+    assert "sends what the plan says" in str(same)
+
+
+def test_the_bytes_of_all_differences_are_the_difference_of_the_bytes():
+    for ours, theirs in CASES.values():
+        comparison = compared(ours, theirs)
+        rows = sum(row.compiled - row.predicted for row in comparison.collectives)
+        assert sum(each.compiled - each.predicted for each in comparison.differences) == rows
+
+
+def test_a_figure_is_measured_against_the_truest_tier():
+    peak = next(each for each in compared([], []).figures if each.name == "peak memory")
+    assert (peak.compiled, peak.truest) == (130, 130)
+    assert peak.error == peak.predicted / 130 - 1
+
+
+def test_the_text_says_what_differs_where_and_why(golden):
+    comparison = compared(*CASES["gathered again"])
+    golden("comparison.txt", str(comparison))
+
+
+def test_a_report_alone_compares_nothing():
+    assert Comparison(mlp_report()).figures == ()

@@ -1,0 +1,94 @@
+"""The hardware picker: what is chosen or typed becomes hardware, what is offered fits, and nothing typed is lost."""
+
+import pytest
+
+from workbench.catalogue import default_catalogue, parse_hardware
+from workbench.errors import HardwareError
+from workbench.mesh import Mesh
+from workbench.plan import Plan
+from workbench.topology import wiring_problem
+from workbench.widgets.hardware import MOST_SHAPES, hardware_of, hardware_state, shape_of, shapes_for
+from workbench.widgets.wiring import MOST_WIRINGS, wiring_menu, wiring_state, wirings_for
+
+EIGHT = Mesh("data:4 model:2")
+CHOICES = [
+    ("TPU v5e", "2x4", "TPU v5e 2x4"),
+    ("TPU v5e", " 4  slices of 2x4 ", "4 slices of TPU v5e 2x4"),
+    ("H100", "8", "8 H100"),
+    ("H100", "4 nodes of 8", "4 nodes of 8 H100"),
+    ("H100", "4x8", "4 nodes of 8 H100"),
+    ("CPU", "1 node of 8", "8 CPU"),
+    ("TPU v5e", "TPU v5p 2x2x2", "TPU v5p 2x2x2"),
+    ("", "32 nodes of 8 H100", "32 nodes of 8 H100"),
+    ("TPU v5e", "", "TPU v5e 2x4"),
+]
+REFUSALS = [
+    ("TPU v5e", "4x4x4", "has 3 sides"),
+    ("TPU v5e", "big", "`big` is no shape of TPU v5e"),
+    ("H100", "9", "9 is not among these"),
+    ("", "TPU v9 4x4", "no hardware `TPU v9`"),
+    ("TPU v5e", "TPU v9 4x4", "no hardware `TPU v9`"),
+    ("TPU v9", "4x4", "no hardware `TPU v9`"),
+]
+MESHES = ["data:4 model:2", "data:7", "data:16 model:4", "data:32 model:64", "x:3 y:5 z:2", "one:1"]
+
+
+@pytest.mark.parametrize(("chip", "shape", "name"), CHOICES)
+def test_a_chip_and_a_shape_name_hardware(chip, shape, name):
+    assert str(hardware_of(chip, shape, EIGHT)) == name
+
+
+def test_nothing_chosen_is_no_hardware():
+    assert hardware_of("", "", EIGHT) is None
+
+
+@pytest.mark.parametrize(("chip", "shape", "words"), REFUSALS)
+def test_what_does_not_exist_is_refused_in_the_words_that_were_typed(chip, shape, words):
+    with pytest.raises(HardwareError, match=words) as refused:
+        hardware_of(chip, shape, EIGHT)
+    assert refused.value.ways_out
+
+
+@pytest.mark.parametrize("name", default_catalogue().entries)
+@pytest.mark.parametrize("mesh", MESHES)
+def test_every_shape_that_is_offered_exists_and_the_mesh_fits_it(name, mesh):
+    found = shapes_for(default_catalogue().entries[name], Mesh(mesh))
+    assert 1 <= len(found) <= MOST_SHAPES
+    for text in found:
+        hardware = parse_hardware(text)
+        assert hardware.size >= Mesh(mesh).size
+        assert wiring_problem(Mesh(mesh), hardware) is None
+
+
+@pytest.mark.parametrize("text", ["TPU v5e 2x4", "4 slices of TPU v5e 16x16", "8 H100", "32 nodes of 8 H100", "TPU v3 4x4"])
+def test_the_field_beside_the_chip_reads_back_as_the_same_hardware(text):
+    hardware = parse_hardware(text)
+    assert hardware_of(hardware.chip.name, shape_of(hardware), EIGHT) == hardware
+
+
+def test_a_mesh_that_outgrew_its_hardware_is_told_with_hardware_that_fits(two_layer):
+    state = hardware_state(Plan(two_layer, "data:16 model:2", hardware="TPU v5e 2x4"))
+    assert "`data` 16 x `model` 2 = 32 devices; TPU v5e 2x4 has 8" in state["problem"]
+    assert state["mends"][0]["gesture"] == {"verb": "hardware", "chip": "", "shape": "TPU v5e 4x8"}
+
+
+def test_wiring_tells_links_rings_and_strides(two_layer):
+    def wired(hardware, mesh="data:4 model:2", wiring=None):
+        return {each["axis"]: each["text"] for each in wiring_state(Plan(two_layer, mesh, hardware=hardware, wiring=wiring))}
+
+    assert wired("TPU v5e 2x4") == {"data": "y (line of 4)", "model": "x (line of 2)"}
+    assert wired("TPU v5e 16x16", "data:16 model:16") == {"data": "y (ring of 16)", "model": "x (ring of 16)"}
+    assert wired("2 nodes of 8 H100", "data:4 model:4") == {
+        "data": "node (2 on a switch) + device (2 on a switch, every 4th)",
+        "model": "device (4 on a switch)",
+    }
+
+
+@pytest.mark.parametrize("hardware", ["TPU v5p 2x2x2", "TPU v5p 2x4x1", "2 nodes of 4 H100"])
+def test_wirings_that_are_offered_fit_and_differ_to_the_eye(two_layer, hardware):
+    found = wirings_for(EIGHT, parse_hardware(hardware))
+    assert 1 <= len(found) <= MOST_WIRINGS
+    shown = {tuple(each["text"] for each in wiring_state(Plan(two_layer, EIGHT, hardware=hardware, wiring=text))) for text in found}
+    assert len(shown) == len(found)
+    menu = [item["gesture"] for item in wiring_menu(Plan(two_layer, EIGHT, hardware=hardware))]
+    assert [gesture.get("name") for gesture in menu] == [*found[1:], None]

@@ -1,0 +1,84 @@
+"""A comparison as text: the figures of each tier, collectives by mesh axis, and every difference with its cause."""
+
+from collections.abc import Callable, Iterator
+
+from workbench.comparison import Comparison, Figure
+from workbench.differences import ALL_CAUSES, Difference
+from workbench.tables import axes_text, grouped, table_text, tail_text, wrapped
+from workbench.units import format_bytes, format_count, format_seconds
+
+_MOST = 16  # differences in one table
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
+    "seconds": format_seconds,
+    "FLOP": lambda count: format_count(count, "FLOP"),
+}
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """What was predicted beside what the compiler and the devices say."""
+    sections = [wrapped(_head(comparison)), _figures(comparison), _collectives(comparison), _differences(comparison)]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _head(comparison: Comparison) -> str:
+    plan, compiled, measured = comparison.report.plan, comparison.compiled, comparison.measurement
+    tiers = ["predicted"]
+    if compiled is not None:
+        cached = ", from the cache" if compiled.from_cache else f" in {format_seconds(compiled.compile_seconds)}"
+        tiers.append(f"compiled for {compiled.target}{cached}")
+    if measured is not None:
+        tiers.append(f"measured on {measured.devices} × {measured.device_kind}")
+    return f"{plan} — {', '.join(tiers)}"
+
+
+def _figures(comparison: Comparison) -> str:
+    rows = []
+    for each in comparison.figures:
+        tiers = (each.predicted, each.compiled, each.measured)
+        rows.append((each.name, *(_cell(each, tier) for tier in tiers), _error(each)))
+    return table_text(["per device", "predicted>", "compiled>", "measured>", "prediction is>"], rows) if rows else ""
+
+
+def _cell(figure: Figure, value: float | None) -> str:
+    return "-" if value is None else _FORMATS[figure.unit](value)
+
+
+def _error(figure: Figure) -> str:
+    if figure.error is None:
+        return ""
+    if abs(figure.error) < 0.005:
+        return "the same"
+    return f"{abs(figure.error):.0%} {'more' if figure.error > 0 else 'less'}"
+
+
+def _collectives(comparison: Comparison) -> str:
+    rows = []
+    for row in comparison.collectives:
+        verdict = "same" if row.agrees else "close" if row.is_close else "differs"
+        rows.append((axes_text(row.axes), row.kind, format_bytes(row.predicted), format_bytes(row.compiled), verdict))
+    return table_text(["mesh axis", "class", "predicted payload>", "compiled payload>", ""], rows) if rows else ""
+
+
+def _differences(comparison: Comparison) -> str:
+    if comparison.compiled is None:
+        return ""
+    found = comparison.differences
+    if not found:
+        return "The compiled program sends what the plan says, collective by collective."
+    rows = [_difference(group) for group in grouped(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))]
+    more = f"\n  and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
+    table = table_text(["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"], rows[:_MOST])
+    return f"Where they differ, and why\n\n{table}{more}\n\n" + "\n".join(_legend(found))
+
+
+def _difference(group: list[Difference]) -> tuple[str, ...]:
+    first = group[0]
+    predicted, compiled = sum(each.predicted for each in group), sum(each.compiled for each in group)
+    where, line = tail_text(first.path, 40), tail_text(first.source, 20)
+    return (first.cause.name, axes_text(first.axes), first.kind, format_bytes(predicted), format_bytes(compiled), where, line)
+
+
+def _legend(found: tuple[Difference, ...]) -> Iterator[str]:
+    named = {each.cause for each in found}
+    return (wrapped(f"{cause.name}: {cause.text}.", first="  ", indent="    ") for cause in ALL_CAUSES if cause in named)

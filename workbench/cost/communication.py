@@ -1,0 +1,207 @@
+"""Seconds of a collective by the alpha-beta model: messages that wait (alpha, the latency of a link) and bytes that flow (beta).
+
+Letters: `n` devices of a group, `V` the payload in bytes (`Collective.payload`: the larger of
+operand and result on one device), `B` bytes a second of one link in one direction, `a` seconds of one hop, `t` the stride of a group: where
+devices stand `t` apart, `t` groups share every link.
+
+Sources: Austin et al., How to Scale Your Model (the scaling book), parts 3 (TPU) and 12 (GPU); Chan et al., Collective communication:
+theory, practice, and experience, 2007, for lines and tori; Thakur, Rabenseifner, Gropp, Optimization of Collective Communication Operations
+in MPICH, 2005, for log2(n) steps on a switch.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from workbench.errors import HardwareError
+from workbench.hardware import Hardware, Link, Shape
+from workbench.mesh import Mesh
+from workbench.topology import Stretch, Stretches, Wiring, stretches
+
+
+def collective_seconds(
+    kind: str,
+    axes: tuple[str, ...],
+    payload: int,
+    mesh: Mesh,
+    hardware: Hardware,
+    wiring: Wiring | None = None,
+    devices: int | None = None,
+) -> float:
+    """Seconds of one execution of a collective over these mesh axes.
+
+    `kind` is one of `report.KINDS`; `payload` the bytes of the larger of operand and result on one device; `devices` the size of a group,
+    if it is smaller than the axes together (Shardy's sub-axes). Never raises for a mesh that does not fit the hardware: where the wiring
+    does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says so.
+    """
+    alpha, beta = _rates(kind, axes, mesh, hardware, wiring, devices)
+    return alpha + beta * payload
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _rates(
+    kind: str, axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiring | None, devices: int | None
+) -> tuple[float, float]:
+    """Seconds that do not depend on the payload, and seconds a byte of it: every formula here is a line."""
+    group = group_of(axes, mesh, hardware, wiring, devices)
+    if not group:
+        return 0.0, 0.0
+    if kind == "all-reduce":
+        alpha, beta = _gather(group)
+        return 2 * alpha, 2 * beta
+    if kind in ("all-gather", "reduce-scatter"):
+        return _gather(group)
+    return _exchange(group) if kind == "all-to-all" else _permute(group)
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """The devices of a group along one physical axis: `n` of them, each `stride` from the next. `bandwidth` is what a link reaches."""
+
+    n: int
+    stride: int
+    shape: Shape
+    link: Link
+    bandwidth: float
+
+    @property
+    def latency(self) -> float:
+        """Seconds for the farthest device to hear: half a ring (both ways at once), a whole line, log2(n) steps through a switch."""
+        if self.shape is Shape.SWITCH:
+            return self.link.latency * math.ceil(math.log2(self.n))
+        return self.link.latency * self.stride * (self.n // 2 if self.shape is Shape.RING else self.n - 1)
+
+    @property
+    def gather(self) -> float:
+        """Seconds a byte of an all-gather's result (of a reduce-scatter's operand) along this dimension alone.
+
+        - ring, both directions at once: `floor(n/2)` hops of a shard, `floor(n/2) / (n B)`, for even n the book's `V / 2B` (part 3);
+        - line: the end must receive all others' shards over one link, `(n-1) / (n B)` (part 3, problem of the all-gather on v5e);
+        - switch: `(n-1) / (n B)` (part 12).
+        """
+        hops = self.n // 2 if self.shape is Shape.RING else self.n - 1
+        return hops / self.n / self._flow
+
+    @property
+    def exchange(self) -> float:
+        """Seconds a byte of an all-to-all's local array along this dimension alone.
+
+        - ring: a chunk of `V/n` travels n/4 hops in the mean: `floor(n^2/4) / (2 n B)`, the book's quarter of an all-gather of `n V` bytes;
+        - line: each half sends to the other over one link: `floor(n^2/4) / (n B)`;
+        - switch: `(n-1) / (n B)`.
+        """
+        if self.shape is Shape.SWITCH:
+            return (self.n - 1) / self.n / self._flow
+        return (self.n * self.n // 4) / self.n / self._flow / (2 if self.shape is Shape.RING else 1)
+
+    @property
+    def ports(self) -> float:
+        """Bytes a second that the worst placed device can receive: over both links of a ring, over one at a line's end."""
+        return self._flow * (2 if self.shape is Shape.RING else 1)
+
+    @property
+    def _flow(self) -> float:
+        """Bytes a second of a link for one group: groups that stand in between take their parts of it."""
+        return self.bandwidth / (1 if self.shape is Shape.SWITCH else self.stride)
+
+
+Group = tuple[tuple[Dimension, ...], ...]  # from the inside out: dimensions that work at once (a torus) stand together
+
+
+def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None, devices: int | None = None) -> Group:
+    """The devices that one collective over these mesh axes joins; empty if it joins one."""
+    wired = _wired(mesh, hardware, wiring)
+    taken = [stretch for name in dict.fromkeys(axes) if name in wired for stretch in wired[name] if stretch.size > 1]
+    levels: list[list[Dimension]] = []
+    for axis in reversed(hardware.axes):
+        here = [stretch for stretch in taken if stretch.physical.name == axis.name]
+        if not here:
+            continue
+        dimension = _dimension(here, hardware)
+        beside = levels[-1][-1] if levels else None
+        if beside and beside.shape is not Shape.SWITCH and axis.shape is not Shape.SWITCH and beside.link == axis.link:
+            levels[-1].append(dimension)
+        else:
+            levels.append([dimension])
+    whole = tuple(map(tuple, levels))
+    return whole if devices is None else _shrunk(whole, devices)
+
+
+def _wired(mesh: Mesh, hardware: Hardware, wiring: Wiring | None) -> Stretches:
+    for attempt in (wiring, None):
+        try:
+            return stretches(mesh, hardware, attempt)
+        except HardwareError:
+            continue
+    outermost = replace(hardware.axes[0], size=mesh.size)
+    return stretches(mesh, replace(hardware, axes=(outermost, *hardware.axes[1:])))
+
+
+def _dimension(here: Sequence[Stretch], hardware: Hardware) -> Dimension:
+    """The stretches of a group on one physical axis as one: so many devices, standing apart by what lies between them."""
+    axis = here[0].physical
+    n = math.prod(stretch.size for stretch in here)
+    span = max(stretch.size * stretch.stride for stretch in here)
+    closed = axis.shape is Shape.RING and span == axis.size
+    shape = axis.shape if closed or axis.shape is Shape.SWITCH else Shape.LINE
+    chip = hardware.chip
+    reached = chip.reached(axis.link.name) if axis.link.name in chip.efficiency else chip.reached("link")
+    return Dimension(n, max(span // n, 1), shape, axis.link, axis.link.bandwidth * reached)
+
+
+def _shrunk(group: Group, devices: int) -> Group:
+    """The innermost `devices` of a group: what is outside is left out, and a part of a ring is a line."""
+    kept: list[tuple[Dimension, ...]] = []
+    for level in group:
+        dimensions = []
+        for each in level:
+            n = min(each.n, devices)
+            devices = math.ceil(devices / n)
+            if n > 1:
+                dimensions.append(each if n == each.n else replace(each, n=n, shape=_part(each.shape)))
+        if dimensions:
+            kept.append(tuple(dimensions))
+    return tuple(kept)
+
+
+def _part(shape: Shape) -> Shape:
+    return Shape.LINE if shape is Shape.RING else shape
+
+
+def _gather(group: Group) -> tuple[float, float]:
+    """All-gather, and reduce-scatter backwards: outer levels move what is not yet gathered inside, `V` divided by the devices inside.
+
+    Levels that are switched pipeline, as in NCCL, and the slowest counts (part 12); over a torus inside slices, one follows the other.
+    Dimensions of a torus work at once, each on its part of the data (part 3: `V / (W axes)`), but no device receives more than its ports.
+    """
+    betas, inside = [], 1
+    for level in group:
+        n = math.prod(each.n for each in level)
+        at_once = 1 / sum(1 / each.gather for each in level)
+        received = (n - 1) / n / sum(each.ports for each in level)
+        betas.append(max(at_once, received) / inside)
+        inside *= n
+    return _latency(group), _together(group, betas)
+
+
+def _exchange(group: Group) -> tuple[float, float]:
+    """All-to-all: every byte crosses each dimension on its way, all dimensions of a torus at once; the busiest counts."""
+    return _latency(group), _together(group, [max(each.exchange for each in level) for level in group])
+
+
+def _permute(group: Group) -> tuple[float, float]:
+    """Each device sends its payload to the next one; the slowest link of the group counts."""
+    each = max((dimension for level in group for dimension in level), key=lambda dimension: dimension.stride / dimension.bandwidth)
+    hops = 1 if each.shape is Shape.SWITCH else each.stride
+    return max(dimension.link.latency for level in group for dimension in level) * hops, hops / each.bandwidth
+
+
+def _latency(group: Group) -> float:
+    return sum(each.latency for level in group for each in level)
+
+
+def _together(group: Group, betas: Sequence[float]) -> float:
+    """Seconds a byte of all levels: of switched ones the slowest, the others one after another."""
+    switched = [beta for level, beta in zip(group, betas, strict=True) if level[0].shape is Shape.SWITCH]
+    return max(switched, default=0.0) + sum(betas) - sum(switched)

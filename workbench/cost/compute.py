@@ -1,0 +1,146 @@
+"""Seconds of each kernel of a step on one device: a roofline over what it multiplies, what else it computes, and what it moves.
+
+M, N, K: rows, columns and summed elements of a product on one device. A matrix unit works in tiles, and sizes are rounded up to them: a
+product of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.hardware import Chip
+from workbench.mesh import Mesh
+from workbench.partition import Kernels, Partitioned, local_shape
+from workbench.partition.kernels import Product
+
+Seconds = NDArray[np.float64]
+_BLOCK = 3  # sides of a tile that is no systolic array
+_BLOCKS = 5  # and how many units work side by side, and what a block loses at its ends
+_SUBLANES = 8  # rows a systolic array takes at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelTimes:
+    """Of one execution of each kernel: seconds of its products, of its elementwise work and of its memory traffic, and in all."""
+
+    products: Seconds
+    vector: Seconds
+    memory: Seconds
+    launch: float
+
+    @property
+    def arithmetic(self) -> Seconds:
+        return self.products + self.vector
+
+    @property
+    def bound_by_memory(self) -> NDArray[np.bool_]:
+        return self.memory > self.arithmetic
+
+    @property
+    def busy(self) -> Seconds:
+        """Seconds at work: the longer of computing and moving."""
+        return np.maximum(self.arithmetic, self.memory)
+
+
+def kernel_times(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> KernelTimes:
+    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure."""
+    sizes = np.asarray(local_bytes, dtype=np.float64)
+    count = kernels.count
+    products = _products(kernels, partitioned, mesh, chip)
+    bandwidth = chip.memory_bandwidth * np.where(products > 0, chip.reached("operands"), chip.reached("memory"))
+    moved = np.bincount(kernels.readers, sizes[kernels.read], count) + np.bincount(kernels.writers, sizes[kernels.written], count)
+    elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
+    steps = np.bincount(kernels.workers, elements * kernels.steps, count)
+    return KernelTimes(
+        products,
+        steps / (chip.vector_flops * chip.reached("vector")),
+        moved / bandwidth,
+        chip.launch,
+    )
+
+
+def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
+    """Bytes one device reads and writes in its memory in a step."""
+    sizes = np.asarray(local_bytes, dtype=np.int64)
+    read = (sizes[kernels.read] * kernels.times[kernels.readers]).sum()
+    return int(read + (sizes[kernels.written] * kernels.times[kernels.writers]).sum())
+
+
+def _products(kernels: Kernels, partitioned: Partitioned, mesh: Mesh, chip: Chip) -> Seconds:
+    found = np.zeros(kernels.count)
+    known: dict[tuple[object, ...], float] = {}
+    values, ops = partitioned.structure.values, partitioned.structure.ops
+    for each in kernels.products:
+        flops = partitioned.local_flops.get(each.op, 0)
+        op = ops[each.op]
+        dims = partitioned.dims[op.results[0]]
+        if not flops or dims is None:  # dropped as dead
+            continue
+        value = values[op.results[0]]
+        dtype = values[op.operands[0]].dtype
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.kernel
+        if key not in known:
+            known[key] = _product_seconds(each, local_shape(value.shape, dims, mesh), flops, dtype, chip, is_inside=bool(op.kernel))
+        found[each.kernel] += known[key]
+    return found
+
+
+def _product_seconds(product: Product, shape: tuple[int, ...], flops: int, dtype: str, chip: Chip, *, is_inside: bool) -> float:
+    """Of one product; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
+    batch = prod(shape[dim] for dim in product.batch)
+    columns = prod(shape[dim] for dim in product.columns)
+    rows = prod(shape) // max(batch * columns, 1)
+    summed = flops / (2 * max(prod(shape), 1))
+    if len(chip.matmul_tile) == _BLOCKS and not is_inside:
+        busy = 2 * blocks_volume(batch, rows, columns, summed, chip.matmul_tile)
+    else:
+        busy = 2 * batch * padded_volume(rows, columns, summed, chip.matmul_tile[:_BLOCK])
+    return busy / (chip.peak(dtype) * chip.reached("matmul"))
+
+
+@lru_cache(maxsize=4096)
+def padded_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
+    """Multiply-adds a matrix unit is busy for.
+
+    - A tile of two sides is a systolic array: it holds summed x columns, or summed x rows, whichever wastes less, and the rest streams by;
+    - one of three is a block of rows x columns x summed.
+
+    >>> padded_volume(6, 64, 64, (128, 128)) == 8 * 128 * 128
+    True
+    >>> padded_volume(4096, 64, 128, (128, 128)) == 64 * 4096 * 128  # the 64 columns stream
+    True
+    """
+    if len(tile) == _BLOCK:
+        return _up(rows, tile[0]) * _up(columns, tile[1]) * _up(summed, tile[2])
+    if not tile:
+        return rows * columns * summed
+    depth, width = tile
+    return _up(summed, depth) * min(_up(rows, _SUBLANES) * _up(columns, width), _up(columns, _SUBLANES) * _up(rows, width))
+
+
+@lru_cache(maxsize=4096)
+def blocks_volume(batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
+    """Multiply-adds all units of a GPU are busy for: `tile` is rows x columns x summed of a step of a block, how many units do a block
+    each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
+
+    Blocks are done in waves of one a unit, the last as long as a full one. Of the shapes of block that a library has, the best is taken:
+    this one, turned, or half as large.
+
+    >>> blocks_volume(1, 128, 108 * 256, 1024, (128, 256, 32, 108, 8)) == 128 * 108 * 256 * (1024 + 8 * 32)
+    True
+    >>> blocks_volume(1, 128, 109 * 128, 1024, (128, 128, 32, 108, 0)) / blocks_volume(1, 128, 108 * 128, 1024, (128, 128, 32, 108, 0))
+    2.0
+    """
+    tall, wide, deep, units, ends = tile
+    depth = _up(summed, deep) + ends * deep
+    side = min(tall, wide)
+    shapes = {(tall, wide), (wide, tall), (side, side)}
+    return min(_up(batch * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in shapes) * depth
+
+
+def _up(size: float, tile: int) -> int:
+    return ceil(size / tile) * tile

@@ -1,0 +1,58 @@
+"""A simulated step as a picture's events."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from workbench.cost.timeline import Send, SimulatedStep
+from workbench.partition import Kernels, Partitioned
+from workbench.program import Program
+from workbench.sharding import base_axis
+from workbench.timeline import COMPUTE, Event, Timeline
+
+
+def timeline(program: Program, partitioned: Partitioned, kernels: Kernels, simulated: SimulatedStep) -> Timeline:
+    """Kernels and collectives of main and of each loop's first turn, at the place of the loop; one event for a loop's other turns."""
+    events = sorted(_events(0, 0.0, program, partitioned, kernels, simulated), key=lambda each: (each.start, each.stream))
+    return Timeline(simulated.seconds, tuple(events))
+
+
+def _events(
+    number: int, offset: float, program: Program, partitioned: Partitioned, kernels: Kernels, simulated: SimulatedStep
+) -> Iterator[Event]:
+    region, turn, sends = simulated.regions[number], simulated.turns[number], simulated.sends[number]
+    for send, start, wait, place in zip(sends, turn.starts, turn.waits, simulated.reshards[number], strict=True):
+        each = partitioned.reshards[place]
+        operation = program.operations[each.source if each.source is not None else each.before]
+        stream = "+".join(dict.fromkeys(map(base_axis, each.axes)))
+        yield Event(stream, offset + start, send.seconds, operation.path, each.kind, region.times, wait)
+    starts = _starts(simulated.busy[number], sends, turn.waits)
+    loops = dict(region.loops)
+    for place, (kernel, start, seconds) in enumerate(zip(region.kernels, starts, simulated.busy[number], strict=True)):
+        if kernel >= 0:
+            operation = program.operations[kernels.ops[kernel]]
+            yield Event(COMPUTE, offset + start, seconds, operation.path, operation.kind, region.times)
+        else:
+            yield from _loop(loops[place], offset + start, region.times, program, partitioned, kernels, simulated)
+
+
+def _loop(
+    op: int, start: float, times: int, program: Program, partitioned: Partitioned, kernels: Kernels, simulated: SimulatedStep
+) -> Iterator[Event]:
+    """The regions of one loop or branch one after the other, each with its first turn."""
+    for number, region in enumerate(partitioned.structure.regions):
+        if region.parent != op:
+            continue
+        yield from _events(number, start, program, partitioned, kernels, simulated)
+        first, trips = simulated.turns[number].seconds, simulated.regions[number].trips
+        if trips > 1 and first:
+            operation = program.operations[op]
+            yield Event(COMPUTE, start + first, first * (trips - 1), operation.path, "loop", times)
+        start += first * trips
+
+
+def _starts(busy: Sequence[float], sends: Sequence[Send], waits: Sequence[float]) -> list[float]:
+    """When each item starts: what came before it, and what was waited for up to it."""
+    waited = [0.0] * (len(busy) + 1)
+    for send, wait in zip(sends, waits, strict=True):
+        waited[max(send.after, send.before)] += wait
+    return [done + so_far for done, so_far in zip([0.0, *accumulate(busy)][:-1], list(accumulate(waited))[:-1], strict=True)]

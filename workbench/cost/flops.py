@@ -1,0 +1,64 @@
+"""Floating-point operations of a step, by the count of what is computed and by the convention of 6 N D."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workbench.hardware import Chip
+from workbench.partition import Partitioned
+from workbench.program import Program
+from workbench.report import Flops
+from workbench.tensor import Role
+
+_TOKENS = 2  # a batch of token ids has two dimensions at least: batch and sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Flops in a step of the products of one dtype: what the program needs, with what it computes again, and on one device."""
+
+    model: int
+    unique: int
+    per_device: int
+
+
+def products_of(partitioned: Partitioned) -> dict[str, Products]:
+    """By the dtype of their operands, loops multiplied out."""
+    structure = partitioned.structure
+    found: dict[str, list[int]] = {}
+    for index, local in partitioned.local_flops.items():
+        op = structure.ops[index]
+        times = structure.regions[op.region].times
+        sums = found.setdefault(structure.values[op.operands[0]].dtype, [0, 0, 0])
+        sums[0] += 0 if op.again else op.work.flops * times
+        sums[1] += op.work.flops * times
+        sums[2] += local * times
+    return {dtype: Products(*sums) for dtype, sums in found.items()}
+
+
+def flops_of(program: Program, products: Mapping[str, Products], devices: int) -> Flops:
+    """The counts of a report."""
+    model, unique, local = (sum(getattr(each, name) for each in products.values()) for name in ("model", "unique", "per_device"))
+    return Flops(unique, local, devices, model, six_nd(program))
+
+
+def six_nd(program: Program) -> int:
+    """6 x parameters x tokens for a training step, 2 x for a forward pass (Kaplan et al. 2020, section 2.1): attention's own products left
+    out, embeddings counted. 0 for a program that reads no batch of token ids.
+
+    Tokens are the elements of the largest integer input of two dimensions or more.
+    """
+    ids = [each for each in program.arguments if each.role is Role.INPUT and "int" in each.dtype and len(each.shape) >= _TOKENS]
+    if not ids or not program.parameters:
+        return 0
+    tokens = max(each.elements for each in ids)
+    is_training = any(program.arguments[argument].role is Role.PARAMETER for _, argument in program.carried)
+    return (6 if is_training else 2) * program.parameters * tokens
+
+
+def utilisation(products: Mapping[str, Products], chip: Chip, devices: int, seconds: float) -> tuple[float, float]:
+    """MFU and HFU: the time all devices would need at their peak for what the program needs, and for what they compute, over `seconds`."""
+    if not seconds:
+        return 0.0, 0.0
+    model = sum(each.model / chip.peak(dtype) for dtype, each in products.items()) / devices
+    local = sum(each.per_device / chip.peak(dtype) for dtype, each in products.items())
+    return model / seconds, local / seconds

@@ -1,0 +1,47 @@
+"""What a plan offloads: bytes in the host's memory, and bytes over the link to it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from workbench.hardware import Chip
+from workbench.partition import Partitioned
+from workbench.partition.structure import Structure, Value
+from workbench.report import StepTime
+
+
+def host_memory(partitioned: Partitioned, local_bytes: Sequence[int]) -> tuple[int, int]:
+    """Bytes one device keeps on the host, and bytes it sends there and fetches back in a step.
+
+    All of it is there at the end of the forward pass, when the backward pass has fetched nothing yet.
+    """
+    structure = partitioned.structure
+    held = sum(
+        local_bytes[index]
+        for index, value in enumerate(structure.values)
+        if value.on_host and value.born >= 0 and value.region == 0 and _makes(structure, value)
+    )
+    moved = sum(local_bytes[op.results[0]] * structure.regions[op.region].times for op in structure.ops if op.placement)
+    return held, moved
+
+
+def _makes(structure: Structure, value: Value) -> bool:
+    """Whether a value on the host is new there: a copy, or what a loop stacks copies in, not what it only reads."""
+    op = structure.ops[value.born]
+    if value.born not in structure.body_of:
+        return bool(op.placement)
+    body = structure.body_of[value.born]
+    argument = next(
+        each for each in structure.regions[body].values if structure.values[each].born < 0 and structure.values[each].result == value.result
+    )
+    returned = next(each for each in reversed(structure.ops) if each.region == body).operands
+    return returned[value.result] != argument
+
+
+def with_transfers(time: StepTime, moved: int, chip: Chip) -> StepTime:
+    """The step with `moved` bytes over the host link. Copies go on beside it, as XLA starts and awaits them apart: what the link takes
+    longer than the rest of the step is waited for."""
+    seconds = moved / chip.host_bandwidth
+    waited = max(0.0, seconds - time.total)
+    share = time.total / (time.total + waited) if waited else 1.0
+    exposed, hidden = time.exposed + waited, time.hidden + seconds - waited
+    return replace(time, exposed=exposed, hidden=hidden, mfu=time.mfu * share, hfu=time.hfu * share)

@@ -1,0 +1,46 @@
+"""Measured hardware as an entry of a hardware file, which `WORKBENCH_HARDWARE` names or `--hardware-file` is given."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+
+from workbench.hardware import Hardware
+
+_NETWORK = "{ bandwidth = 1.25e9, latency = 50e-6 }"
+_LARGEST_NODE = 4096  # virtual devices, at most
+
+
+def hardware_entry(hardware: Hardware, name: str = "This machine") -> str:
+    """The TOML of one entry, of what `engine.calibrate` measured: a node of as many such devices as one likes.
+
+    `parse_hardware("8 This machine")` reads it back.
+    """
+    return "\n".join(_lines(hardware, json.dumps(name, ensure_ascii=False))) + "\n"
+
+
+def _lines(hardware: Hardware, quoted: str) -> Iterator[str]:
+    chip, link = hardware.chip, hardware.axes[-1].link
+    yield f"[{quoted}]"
+    yield f"target = {json.dumps(chip.target)}"
+    yield f"flops = {_table(chip.flops)}"
+    if math.isfinite(chip.vector_flops):
+        yield f"vector = {chip.vector_flops:.4g}"
+    yield f"memory = {chip.memory}"
+    yield f"memory_bandwidth = {chip.memory_bandwidth:.4g}"
+    yield f"launch = {chip.launch:.4g}"
+    if chip.efficiency:
+        yield f"efficiency = {_table(chip.efficiency)}"
+    yield f'node = {{ size = {max(_LARGEST_NODE, hardware.size)}, link = "measured", network = "ethernet" }}'
+    yield f"links.measured = {{ bandwidth = {link.bandwidth:.4g}, latency = {link.latency:.4g} }}"
+    yield f"links.ethernet = {_NETWORK}"
+    yield ""
+    yield f"[{quoted}.sources]"
+    measured = f"measured by `workbench calibrate`, {hardware.size} × {chip.name} busy at once"
+    for key in ("flops", *(["vector"] if math.isfinite(chip.vector_flops) else []), "memory_bandwidth", "launch", "measured"):
+        yield f"{key} = {json.dumps(measured, ensure_ascii=False)}"
+    yield f"memory = {json.dumps('as the device or the operating system reports it')}"
+    yield f"ethernet = {json.dumps('assumed: 10 Gbit/s')}"
+
+
+def _table(values: Mapping[str, float]) -> str:
+    return "{ " + ", ".join(f"{json.dumps(key)} = {value:.4g}" for key, value in values.items()) + " }"

@@ -1,0 +1,127 @@
+"""Compile a plan in this process and read what came out. The worker process calls it; a compiler that aborts takes its process along."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from workbench.compiled import Compiled
+from workbench.engine import compiled_store
+from workbench.engine.compiled_step import argument_specs, jitted
+from workbench.engine.failures import compilation_failed
+from workbench.engine.hlo_report import READER, read_compiled
+from workbench.engine.placement import named_sharding
+from workbench.engine.targets import Target, open_target, versions
+from workbench.errors import EngineError
+from workbench.hardware import Hardware
+from workbench.plan import Plan
+
+Listener = Callable[[Mapping[str, Any]], None]
+
+_FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
+_HEARTBEAT = 1.0  # seconds
+
+
+def compile_here(
+    plan: Plan,
+    on_event: Listener | None = None,
+    hardware: Hardware | None = None,
+    *,
+    keep: bool = True,
+    compiler_options: Mapping[str, str | bool | int | float] | None = None,
+    hlo_file: str | None = None,
+) -> Compiled:
+    """The plan compiled for this hardware (`None`: the attached devices); this process must be prepared for it (`environment_for`).
+
+    `keep` reads the answer from disk where the same program was compiled before, and writes it there. `hlo_file` takes the scheduled
+    HLO text. Raises `EngineError`.
+    """
+    stages = _Stages(on_event or (lambda _: None))
+    try:
+        compiled, hlo_text = _compile(plan, hardware, stages, compiler_options or {}, keep=keep)
+    except Exception as error:  # whatever a user's function or a compiler raises
+        raise compilation_failed(error, plan, str(hardware or "the attached devices"), stages.name) from error
+    if hlo_file is not None:
+        _write(hlo_file, hlo_text)
+    return compiled
+
+
+class _Stages:
+    """Where the work is, said aloud when it starts and every second of it."""
+
+    def __init__(self, tell: Listener) -> None:
+        self._tell = tell
+        self.name = "starting"
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self.name = name
+        done, start = threading.Event(), time.monotonic()
+
+        def beat() -> None:
+            while True:
+                self._tell({"event": "progress", "stage": name, "fraction": _FRACTIONS[name], "elapsed": time.monotonic() - start})
+                if done.wait(_HEARTBEAT):
+                    return
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def _compile(
+    plan: Plan, hardware: Hardware | None, stages: _Stages, options: Mapping[str, str | bool | int | float], *, keep: bool
+) -> tuple[Compiled, str]:
+    with stages.stage("starting"):
+        target = open_target(plan, hardware)
+    with stages.stage("lowering"):
+        shardings = tuple(named_sharding(each, target.mesh) for each in plan.argument_shardings)
+        lowered = jitted(plan, target.mesh, shardings).lower(*argument_specs(plan.program))
+        key = _key(plan, target, lowered, options) if keep else ""
+    if keep and (known := compiled_store.load(key)):
+        return replace(known[0], target=target.name), known[1]
+    with stages.stage("compiling"):
+        start = time.perf_counter()
+        executable = lowered.compile(compiler_options=dict(options) or None)
+        seconds = time.perf_counter() - start
+    with stages.stage("reading"):
+        hlo_text = executable.as_text()
+        compiled = read_compiled(
+            hlo_text,
+            plan.mesh,
+            executable.memory_analysis(),
+            target=target.name,
+            clock=target.clock,
+            compile_seconds=seconds,
+            compiler=target.compiler,
+        )
+        if keep:
+            compiled_store.store(key, compiled, hlo_text)
+    return compiled, hlo_text
+
+
+def _key(plan: Plan, target: Target, lowered: Any, options: Mapping[str, Any]) -> str:
+    """Of everything the answer depends on. The program's text has its shardings, scopes and source lines; devices stand in mesh order."""
+    devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
+    settings = " ".join(f"{name}={value}" for name, value in sorted({**_flags(), **options}.items()))
+    program = lowered.as_text(debug_info=True)
+    return compiled_store.key_of(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, str(READER))
+
+
+def _flags() -> Mapping[str, str]:
+    return {name: os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")}
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise EngineError(f"`{file}` cannot be written: {error.strerror or error}.", ["choose another folder"]) from None

@@ -1,0 +1,90 @@
+"""Compiled plans on disk, by content: the record as JSON and the HLO text, compressed. A file that cannot be read is as good as none."""
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
+
+LIMIT = 1 << 30
+"""Bytes the store may take; the least recently used go first."""
+
+
+def folder() -> Path:
+    """`$WORKBENCH_CACHE`, else the user's own cache folder."""
+    if own := os.environ.get("WORKBENCH_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sharding-workbench"
+
+
+def key_of(*parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part.encode())
+    return digest.hexdigest()
+
+
+def load(key: str) -> tuple[Compiled, str] | None:
+    """The record and the HLO text stored under a key."""
+    path = _path(key)
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            stored = json.load(file)
+        compiled = replace(_compiled(stored["compiled"]), from_cache=True)
+        hlo_text = str(stored["hlo"])
+    except (OSError, EOFError, ValueError, TypeError, KeyError):
+        return None
+    with suppress(OSError):
+        path.touch()
+    return compiled, hlo_text
+
+
+def store(key: str, compiled: Compiled, hlo_text: str, limit: int = LIMIT) -> None:
+    """Keep a record; a disk that is full or not writable is no error."""
+    path = _path(key)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        try:
+            with gzip.open(unfinished, "wt", encoding="utf-8", compresslevel=5) as file:
+                json.dump({"compiled": asdict(compiled), "hlo": hlo_text}, file)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        _make_room(path.parent, limit)
+
+
+def _path(key: str) -> Path:
+    return folder() / "compiled" / f"{key}.json.gz"
+
+
+def _make_room(where: Path, limit: int) -> None:
+    files = sorted(((each.stat().st_mtime, each.stat().st_size, each) for each in where.glob("*.json.gz")), reverse=True)
+    held = 0
+    for _, size, file in files:
+        held += size
+        if held > limit:
+            file.unlink(missing_ok=True)
+
+
+def _compiled(record: Mapping[str, Any]) -> Compiled:
+    return Compiled(
+        **{
+            **record,
+            "memory": CompiledMemory(**record["memory"]),
+            "collectives": tuple(CompiledCollective(**_tuples(each)) for each in record["collectives"]),
+            "kernels": tuple(CompiledKernel(**each) for each in record["kernels"]),
+            "alive": tuple((name, count) for name, count in record["alive"]),
+            "alive_at_peak": tuple((path, count) for path, count in record["alive_at_peak"]),
+        }
+    )
+
+
+def _tuples(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}

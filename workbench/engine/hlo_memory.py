@@ -1,0 +1,92 @@
+"""The memory of a compiled step over its schedule: how many bytes of temporaries are alive, and what they are where most are.
+
+Exact as to which buffers are alive; a real allocation adds what its packing wastes, which only the compiler's own figure has.
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import NamedTuple
+
+from workbench.engine.hlo import Computation, HloModule, Instruction
+from workbench.engine.hlo_buffers import Buffer, Schedule, schedule_of
+from workbench.engine.hlo_shapes import DEVICE_MEMORY
+from workbench.partition.location import readable_path
+
+LARGEST = 20  # buffers named at the peak
+
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_INDEXING = re.compile(
+    r"(?:^|/)(?:dynamic_index_in_dim|dynamic_update_index_in_dim|dynamic_slice|dynamic_update_slice|squeeze|broadcast_in_dim)$"
+)
+_SCAN_SLICE = re.compile(r"/jit\(dynamic_(?:update_)?index_in_dim\)")
+
+
+class Timeline(NamedTuple):
+    """As `Compiled.alive` and `Compiled.alive_at_peak` hold them."""
+
+    alive: tuple[tuple[str, int], ...]
+    at_peak: tuple[tuple[str, int], ...]
+
+    @property
+    def peak(self) -> int:
+        return max((count for _, count in self.alive), default=0)
+
+
+def timeline_of(module: HloModule, hlo_text: str) -> Timeline:
+    """Temporaries in the device's memory at every instruction that changes them."""
+    schedule = schedule_of(module, hlo_text.partition("\n")[0])
+    held = [each for each in schedule.buffers if each.is_temporary and each.space == DEVICE_MEMORY and each.bytes]
+    counts = _counts(schedule, held)
+    top = max(range(len(counts)), key=counts.__getitem__, default=0)
+    return Timeline(tuple(_changes(schedule, counts)), tuple(_largest(module, held, top)))
+
+
+def _counts(schedule: Schedule, held: Iterable[Buffer]) -> list[int]:
+    """Bytes alive at each position."""
+    change = [0] * (len(schedule.steps) + 1)
+    for each in held:
+        for first, last in each.spans:
+            change[first] += each.bytes
+            change[last + 1] -= each.bytes
+    return list(accumulate(change[:-1]))
+
+
+def _changes(schedule: Schedule, counts: list[int]) -> Iterable[tuple[str, int]]:
+    before = -1
+    for step, count in zip(schedule.steps, counts, strict=True):
+        if count != before:
+            yield step.name, count
+        before = count
+
+
+def _largest(module: HloModule, held: Iterable[Buffer], top: int) -> Iterable[tuple[str, int]]:
+    there = [each for each in held if any(first <= top <= last for first, last in each.spans)]
+    return [(_path(module, each), each.bytes) for each in sorted(there, key=lambda each: -each.bytes)[:LARGEST]]
+
+
+def _path(module: HloModule, buffer: Buffer) -> str:
+    """What a person calls a buffer: the operation whose result lies in it; of stacked ones, what a loop writes into the stack."""
+    makers = list(buffer.makers)
+    named = [path for each in makers for path in _paths(module, each)]
+    telling = [path for path in named if path and not _INDEXING.search(path)]
+    return next(iter(telling or named), "") or makers[0].name
+
+
+def _paths(module: HloModule, instruction: Instruction) -> Iterable[str]:
+    """Of what an update writes first, then of the instruction itself."""
+    if instruction.opcode == "fusion":
+        for name in module.callees(instruction):
+            body = module.computations[name]
+            updates = (each for each in body.values() if each.opcode == "dynamic-update-slice")
+            for update in updates:
+                yield from _upstream(body, update.operands[1])
+    yield from _upstream(module.home_of(instruction), instruction.name)
+
+
+def _upstream(body: Computation, name: str) -> Iterable[str]:
+    """Paths along the first operands of a value, nearest first."""
+    while (here := body.get(name)) is not None:
+        if (found := _OP_NAME.search(here.attributes)) and "/" in found[1]:
+            yield readable_path(_SCAN_SLICE.sub("", found[1]))
+        name = here.operands[0] if here.operands else ""

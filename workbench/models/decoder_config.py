@@ -1,0 +1,157 @@
+"""The sizes and choices of a decoder Transformer, and the published models that others measured."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderConfig:
+    """One decoder-only Transformer and how it is trained. Field names of sizes are the names of its dimensions.
+
+    - `kv_heads` heads of keys and values, each with `queries` heads of queries: multi-head attention has `queries=1` (Ainslie et al. 2023,
+      grouped-query attention);
+    - `gates`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned` or `rotary`; `norm`: `layer` or `rms`; `tied`: the head is
+      the table of the embedding; `lookup`: `product` (one-hot times table) or `gather`;
+    - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
+      norm activation rotary loss`;
+    - `recompute`: what a layer computes again in its backward pass: `none`; `kernels`, only what a kernel can make of its operands;
+      `attention`, the attention's core too (selective recomputation, Korthikanti et al. 2022); `full`, all that is read but the layer's
+      input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys
+      and values kept in the host's memory;
+    - `dropout`: of the attention's shares;
+    - `params`, `compute`: the types in which parameters are held, and products are made.
+    """
+
+    vocab: int
+    layers: int
+    d_model: int
+    kv_heads: int
+    queries: int
+    d_head: int
+    d_ff: int
+    seq: int
+    batch: int
+    gates: int = 1
+    biases: bool = False
+    positions: str = "rotary"
+    norm: str = "rms"
+    tied: bool = False
+    lookup: str = "gather"
+    fused: str = ""
+    recompute: str = "none"
+    dropout: float = 0.0
+    params: str = "float32"
+    compute: str = "bfloat16"
+    learning_rate: float = 3e-4
+
+    @property
+    def shares(self) -> int:
+        """Query heads, key and value of one group of heads: the width of its part of the joint projection."""
+        return self.queries + 2
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters, from the sizes alone.
+
+        >>> round(PRESETS["llama3-70b"].parameters / 1e9, 1), round(PRESETS["megatron-175b"].parameters / 1e9, 1)
+        (70.6, 174.6)
+        """
+        heads = self.kv_heads * self.queries * self.d_head
+        layer = (
+            self.d_model * self.kv_heads * self.shares * self.d_head + heads * self.d_model + (self.gates + 1) * self.d_model * self.d_ff
+        )
+        norm = self.d_model * (2 if self.norm == "layer" else 1)
+        biases = self.kv_heads * self.shares * self.d_head + self.gates * self.d_ff + 2 * self.d_model if self.biases else 0
+        tables = (1 if self.tied else 2) * self.vocab * self.d_model + (self.seq * self.d_model if self.positions == "learned" else 0)
+        return tables + self.layers * (layer + 2 * norm + biases) + norm
+
+
+def _megatron(layers: int, d_model: int, heads: int, batch: int) -> DecoderConfig:
+    """As Megatron-LM trained them on A100: table 3 of Korthikanti et al. 2022; its fused kernels; the vocabulary padded to 51,200."""
+    return DecoderConfig(
+        vocab=51200,
+        layers=layers,
+        d_model=d_model,
+        kv_heads=heads,
+        queries=1,
+        d_head=d_model // heads,
+        d_ff=4 * d_model,
+        seq=2048,
+        batch=batch,
+        biases=True,
+        positions="learned",
+        norm="layer",
+        tied=True,
+        fused="softmax dropout norm activation",
+        recompute="attention",
+        dropout=0.1,
+        params="float16",
+        compute="float16",
+    )
+
+
+def _llama3(layers: int, d_model: int, kv_heads: int, queries: int, d_ff: int) -> DecoderConfig:
+    """Grattafiori et al. 2024 (arXiv:2407.21783, table 3), as Megatron-LM with Transformer Engine trains it."""
+    return DecoderConfig(
+        vocab=128256,
+        layers=layers,
+        d_model=d_model,
+        kv_heads=kv_heads,
+        queries=queries,
+        d_head=128,
+        d_ff=d_ff,
+        seq=4096,
+        batch=1,
+        gates=2,
+        fused="attention norm activation rotary loss",
+        recompute="kernels",
+        params="bfloat16",
+    )
+
+
+def _maxtext(layers: int, d_model: int, heads: int, d_ff: int, batch: int, recompute: str = "full") -> DecoderConfig:
+    """MaxText's own sizes (`global_parameter_scale`: `base.yml` times its powers of two), for TPU."""
+    return DecoderConfig(
+        vocab=32000,
+        layers=layers,
+        d_model=d_model,
+        kv_heads=heads,
+        queries=1,
+        d_head=128,
+        d_ff=d_ff,
+        seq=2048,
+        batch=batch,
+        gates=2,
+        lookup="product",
+        fused="attention",
+        recompute=recompute,
+    )
+
+
+PRESETS: dict[str, DecoderConfig] = {
+    # For eight virtual devices: all that Llama has, small enough to run.
+    "tiny": DecoderConfig(
+        vocab=256,
+        layers=2,
+        d_model=64,
+        kv_heads=4,
+        queries=2,
+        d_head=8,
+        d_ff=128,
+        seq=64,
+        batch=16,
+        gates=2,
+        lookup="product",
+        compute="float32",
+        learning_rate=3e-3,
+    ),
+    "megatron-22b": _megatron(48, 6144, 64, batch=4),
+    "megatron-175b": _megatron(96, 12288, 96, batch=1),
+    "megatron-530b": _megatron(105, 20480, 128, batch=1),
+    "megatron-1t": _megatron(128, 25600, 160, batch=1),
+    "llama3-70b": _llama3(80, 8192, 8, 8, 28672),
+    "llama3-405b": _llama3(126, 16384, 8, 16, 53248),
+    "maxtext-16b": _maxtext(32, 4096, 64, 28672, batch=6 * 256),
+    "maxtext-32b": _maxtext(32, 8192, 64, 28672, batch=4 * 256),
+    "maxtext-64b": _maxtext(64, 8192, 64, 28672, batch=2 * 256),
+    "maxtext-128b": _maxtext(64, 8192, 128, 57344, batch=256, recompute="offload"),
+}

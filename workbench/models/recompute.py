@@ -1,0 +1,37 @@
+"""What a layer computes again in its backward pass."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+KEPT = {
+    "kernels": ("normal", "query", "key", "value", "shares", "mixed", "stream", "up", "hidden"),
+    "attention": ("normal", "query", "key", "value", "mixed", "stream", "up", "hidden"),
+    "full": (),
+}
+"""What a layer keeps for its backward pass besides its input, by `recompute`."""
+
+
+def replayed(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """`compute`, all of it computed again in the backward pass, what only its result needs included: `torch.utils.checkpoint`, which
+    knows of no dead code. (`jax.checkpoint` leaves out what no gradient reads: of a layer its last product.)"""
+
+    def backward(operands: Any, cotangent: Any) -> Any:
+        result, pull = jax.vjp(compute, *jax.lax.optimization_barrier(operands))
+        return pull(jax.lax.optimization_barrier((result, cotangent))[1])
+
+    again = jax.custom_vjp(compute)
+    again.defvjp(lambda *operands: (compute(*operands), operands), backward)
+    return again
+
+
+def remat_policy(recompute: str) -> Any:
+    if recompute == "offload":
+        return jax.checkpoint_policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=[],
+            names_which_can_be_offloaded=["query", "key", "value"],
+            offload_src="device",
+            offload_dst="pinned_host",
+        )
+    return jax.checkpoint_policies.save_only_these_names(*KEPT[recompute])

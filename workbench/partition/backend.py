@@ -1,0 +1,29 @@
+"""Where XLA's back ends part ways: what each makes of the same shardings, as far as it changes what is sent."""
+
+from typing import NamedTuple
+
+from workbench.hardware import Hardware
+
+
+class Backend(NamedTuple):
+    """One back end's habits.
+
+    - `folds_reductions`: a sum over several dimensions is one all-reduce over all their axes; XLA:CPU makes one for each dimension.
+    - `keeps_gathered`: how many operations one after the other may lie between two products that read one gathered value for it to be
+      gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
+      (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
+    """
+
+    folds_reductions: bool = False
+    keeps_gathered: int | None = None
+
+
+CPU = Backend()
+GPU = Backend(folds_reductions=True)
+TPU = Backend(folds_reductions=True, keeps_gathered=88)
+
+
+def backend_of(hardware: Hardware | None) -> Backend:
+    """The back end that compiles for this hardware; XLA:CPU, where plans run without any, if there is none."""
+    platform = hardware.chip.target.partition(":")[0] if hardware else "cpu"
+    return {"tpu": TPU, "cuda": GPU}.get(platform, CPU)

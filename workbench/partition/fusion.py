@@ -1,0 +1,271 @@
+"""Which operations run as one kernel, as XLA fuses them to first order. Made once a program and back end; no layout changes it.
+
+Operations are taken in program order. What only repeats, counts or takes a part is free: its readers compute it themselves. So is what is
+computed of much less than it is (a one-hot of its indices, a mask of two ranges); and on a TPU every elementwise result that fuses into
+whatever reads it, products too, however often it is computed again. Every other operation joins the last of the kernels it reads from, if
+that can hold it: an elementwise operation a kernel or a product of its own size (an epilogue), a reduction what makes its operand or reads
+the same, an update of a slice what computes the slice. Every kernel so reads only from itself and from earlier ones, and no cycle can
+arise. Then a kernel of elementwise operations alone, all read by one other kernel, is computed there.
+"""
+
+import math
+from typing import NamedTuple
+
+from workbench.partition.kernels import PRODUCTS, Draft, Kernels, Table
+from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
+from workbench.partition.structure import Op, Structure
+from workbench.tensor import itemsize
+
+_PASSING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
+_TAKING = frozenset({"stablehlo.slice", "stablehlo.dynamic_slice"})
+VIEWING = _PASSING | {"stablehlo.reshape", "stablehlo.transpose", "stablehlo.dynamic_slice"}
+_REPEATING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", *CONSTANTS})
+_FREE = VIEWING | _TAKING | _REPEATING
+_ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
+_LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
+_UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
+_FUSING = _LOOPED | _FREE | PRODUCTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
+_SLOW = frozenset(
+    {
+        *("stablehlo.atan2", "stablehlo.cbrt", "stablehlo.cosine", "stablehlo.divide", "stablehlo.erf", "stablehlo.exponential"),
+        *("stablehlo.exponential_minus_one", "stablehlo.log", "stablehlo.log_plus_one", "stablehlo.logistic", "stablehlo.power"),
+        *("stablehlo.remainder", "stablehlo.rsqrt", "stablehlo.sine", "stablehlo.sqrt", "stablehlo.tan", "stablehlo.tanh"),
+    }
+)
+_SLOW_STEPS = 8  # a polynomial or a few Newton steps instead of one instruction an element
+_MOST_STEPS = 64  # an element: longer chains are not computed again
+_FAR = 100  # operations as traced from a product or reduction to what does not join it: it would wait, and keep all it reads till then
+_EXPANDING = 8  # times as many elements as what they are computed of: cheaper to compute again than to store
+
+
+class _Source(NamedTuple):
+    """A stored value that is read where a value is: itself, or what it is computed of. `kernel` makes it; -1 if none does."""
+
+    kernel: int
+    value: int
+
+
+def kernels_of(structure: Structure, *, recomputes: bool = False) -> Kernels:
+    """Group the operations of a program; `recomputes` where every reader computes an elementwise result anew, as on a TPU."""
+    return _Grouping(structure, recomputes=recomputes).kernels()
+
+
+class _Grouping:
+    def __init__(self, structure: Structure, *, recomputes: bool) -> None:
+        self._structure, self._recomputes = structure, recomputes
+        self._sizes = [math.prod(value.shape) for value in structure.values]
+        self._bytes = [size * itemsize(value.dtype) for size, value in zip(self._sizes, structure.values, strict=True)]
+        self._kernels: list[Draft] = []
+        self._of = [-1] * len(structure.ops)
+        self._sources: list[tuple[_Source, ...]] = [(_Source(-1, index),) for index in range(len(structure.values))]
+        self._steps = [0] * len(structure.values)  # to compute an element of a free value
+        self._last_reader: dict[int, int] = {}
+        self._marked: dict[tuple[int, str], int] = {}
+        # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
+        self._multiplying = {(op.region, op.kernel) for op in structure.ops if op.kernel and op.kind in PRODUCTS}
+        self._absorbed: dict[int, int] = {}  # a product's kernel: the later one it is a part of
+        self._written: dict[tuple[int, int], None] = {}
+        self._kept: dict[int, int] = {}  # by what is no kernel: a position
+        self._buffers: dict[int, int] = {}  # of a part, and of an update: the value whose memory it is in
+        self._uses = _uses(structure)
+        self._read_whole = _read_whole(structure)
+        for index, op in enumerate(structure.ops):
+            self._place(index, op)
+        self._merged = self._merge()
+
+    def _place(self, index: int, op: Op) -> None:
+        if op.kind in _ENDS or op.kind in CONTROL_FLOW:
+            for operand in op.operands:
+                for source in self._sources[operand]:
+                    self._read(source, -1)
+                    self._keep(source.value, op)
+            return
+        if self._is_free(op):
+            for slot, result in enumerate(op.results):
+                self._make_free(op, slot, result)
+            return
+        kernel = self._marked_kernel(op) if op.kernel else self._kernel_for(op)
+        self._of[index] = kernel
+        for slot, operand in enumerate(op.operands):
+            if op.kind == _UPDATE and slot == 0:
+                continue  # updated where it lies
+            for source in self._sources[operand]:
+                if source.kernel != kernel:
+                    self._read(source, kernel)
+                self._last_reader[source.value] = kernel
+            if self._steps[operand]:
+                self._kernels[kernel].work.append((operand, self._steps[operand]))
+        if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.kernel) not in self._multiplying:
+            self._kernels[kernel].work.append((op.operands[0] if op.kind == _REDUCE else op.results[0], _steps_of(op)))
+        for result in op.results:
+            self._sources[result] = (_Source(kernel, result),)
+        if op.kind == _UPDATE and (updated := self._sources[op.operands[0]]):
+            self._buffers[op.results[0]] = self._buffer(updated[0].value)
+
+    def _buffer(self, value: int) -> int:
+        return self._buffers.get(value, value)
+
+    def _keep(self, value: int, reader: Op) -> None:
+        """The value is there until the reader has run, or the loop the reader is in, if the value was made outside it."""
+        buffer = self._buffer(value)
+        region, at = self._structure.values[buffer].region, reader
+        while at.region != region and at.region > 0:
+            at = self._structure.ops[self._structure.regions[at.region].parent]
+        self._kept[buffer] = max(self._kept.get(buffer, -1), at.position)
+
+    def _read(self, source: _Source, reader: int) -> None:
+        if reader >= 0:
+            self._kernels[reader].reads[source.value] = None
+        if source.kernel >= 0 and source.kernel != reader:
+            self._kernels[source.kernel].readers.add(reader)
+            self._written[source.kernel, self._stored(source.value)] = None
+
+    def _is_free(self, op: Op) -> bool:
+        if op.kernel or op.kind not in _FREE | ELEMENTWISE:
+            return False
+        if op.kind in VIEWING:
+            return True
+        if op.results[0] in self._read_whole:
+            return False
+        if op.kind in _FREE:
+            return True
+        read = sum(self._bytes[source.value] for source in self._all_sources(op)) / (self._bytes[op.results[0]] or 1)
+        if not self._recomputes:
+            return read * _EXPANDING <= 1
+        # Read by each of its users, instead of once, written, and then read by each.
+        is_worth_it = self._uses[op.results[0]] * (read - 1) <= read + 1
+        return is_worth_it and self._product_before(op) is None and self._steps_to(op) <= _MOST_STEPS
+
+    def _product_before(self, op: Op) -> int | None:
+        """The product whose epilogue an elementwise operation is, of several the first operand's: nothing else reads what it makes."""
+        for operand in op.operands:
+            sources = self._sources[operand]
+            kernel, value = sources[0] if len(sources) == 1 else _Source(-1, operand)
+            if kernel < 0 or not self._kernels[kernel].is_product or self._kernels[kernel].region != op.region:
+                continue
+            if self._uses[value] == 1 and self._sizes[value] == self._sizes[op.results[0]] and not self._kernels[kernel].readers:
+                return kernel
+        return None
+
+    def _all_sources(self, op: Op) -> list[_Source]:
+        return list(dict.fromkeys(source for operand in op.operands for source in self._sources[operand]))
+
+    def _steps_to(self, op: Op) -> int:
+        """Elementwise steps to an element of the result, those of free operands of its size among them."""
+        size = self._sizes[op.results[0]]
+        return _steps_of(op) + sum(self._steps[operand] for operand in set(op.operands) if self._sizes[operand] == size)
+
+    def _make_free(self, op: Op, slot: int, result: int) -> None:
+        """What is read where a free operation's result is: its operands' sources, or of a slice the part taken; nothing for a count."""
+        if op.kind in ELEMENTWISE:
+            self._sources[result] = tuple(self._all_sources(op))
+            self._steps[result] = self._steps_to(op)
+        elif not op.operands:
+            self._sources[result] = ()
+        else:
+            operand = op.operands[slot if op.kind in _PASSING else 0]
+            sources = self._sources[operand]
+            is_part = op.kind in _TAKING and len(sources) == 1 and self._sizes[sources[0].value] == self._sizes[operand]
+            self._sources[result] = (_Source(sources[0].kernel, result),) if is_part else sources
+            if is_part:
+                self._buffers[result] = self._buffer(sources[0].value)
+            self._steps[result] = self._steps[operand] if op.kind not in _REPEATING else 0
+
+    def _marked_kernel(self, op: Op) -> int:
+        """The hand-written kernel this operation is marked as a part of."""
+        key = op.region, op.kernel
+        if key not in self._marked:
+            self._marked[key] = len(self._kernels)
+            self._kernels.append(Draft(op.region, set(), op.position, is_plain=False))
+        return self._marked[key]
+
+    def _kernel_for(self, op: Op) -> int:
+        operands = op.operands[1:2] if op.kind == _UPDATE else op.operands
+        size = self._sizes[op.operands[1] if op.kind == _UPDATE else op.operands[0] if op.kind == _REDUCE else op.results[0]]
+        is_looped = op.kind in _LOOPED or op.kind in (_REDUCE, _UPDATE)
+        if self._recomputes and op.kind in ELEMENTWISE and (product := self._product_before(op)) is not None:
+            return self._behind(op, product)
+        if is_looped and (found := self._joined(op, size, operands)) is not None:
+            self._kernels[found].is_plain &= op.kind in _LOOPED
+            self._kernels[found].sizes.add(self._sizes[op.results[0]])
+            return found
+        sizes = {size, self._sizes[op.results[0]]} if is_looped or op.kind in PRODUCTS else set()
+        self._kernels.append(Draft(op.region, sizes, op.position, op.kind in PRODUCTS, op.kind in _LOOPED or op.kind in _FREE))
+        return len(self._kernels) - 1
+
+    def _behind(self, op: Op, product: int) -> int:
+        """The product's kernel; where the operation reads later ones too, a new one that the product moves to, for no one waits for it."""
+        if all(source.kernel <= product for source in self._all_sources(op)):
+            return product
+        self._absorbed[product] = len(self._kernels)
+        self._kernels.append(Draft(op.region, set(self._kernels[product].sizes), op.position, is_product=True, is_plain=False))
+        return len(self._kernels) - 1
+
+    def _joined(self, op: Op, size: int, operands: tuple[int, ...]) -> int | None:
+        """The kernel this operation joins: the last it reads from, or a later one that reads the same."""
+        inside = [source for operand in operands for source in self._sources[operand] if source.kernel >= 0]
+        last = max((source.kernel for source in inside), default=-1)
+        readers = (self._last_reader.get(source.value, -1) for operand in operands for source in self._sources[operand])
+        for kernel in dict.fromkeys((last, max(readers, default=-1))):
+            if kernel < max(last, 0) or self._kernels[kernel].region != op.region or size not in self._kernels[kernel].sizes:
+                continue
+            if not self._kernels[kernel].is_plain and abs(op.position - self._kernels[kernel].position) > _FAR:
+                continue
+            if self._kernels[kernel].is_product and op.kind not in ELEMENTWISE and not (self._recomputes and op.kind == _UPDATE):
+                continue
+            if all(source.kernel < kernel or self._sizes[source.value] == size for source in inside):
+                return kernel
+        return None
+
+    def _merge(self) -> list[int]:
+        """Each kernel's own number, or that of the one kernel that reads all it makes."""
+        into = list(range(len(self._kernels)))
+        for number in range(len(self._kernels) - 1, -1, -1):
+            if number in self._absorbed:
+                into[number] = into[self._absorbed[number]]
+                continue
+            kernel = self._kernels[number]
+            readers = {into[reader] if reader >= 0 else -1 for reader in kernel.readers}
+            if kernel.is_plain and len(readers) == 1 and (reader := readers.pop()) >= 0 and self._kernels[reader].region == kernel.region:
+                into[number] = reader
+        return into
+
+    def _stored(self, value: int) -> int:
+        """What is written when a value is made: of an update in place the part that changes; of a value taken from, the whole."""
+        born = self._structure.values[value].born
+        op = self._structure.ops[born]
+        if born >= 0 and op.kind in _TAKING and self._of[born] < 0:
+            return self._stored(self._sources[op.operands[0]][0].value)
+        return op.operands[1] if born >= 0 and op.kind == _UPDATE else value
+
+    def kernels(self) -> Kernels:
+        table = Table(self._structure, self._kernels, self._of, self._merged)
+        for kernel, value in table.reads(self._written, self._stored):
+            self._keep(value, self._structure.ops[table.last[kernel]])
+        return table.kernels(self._written, self._stored, self._kept)
+
+
+def _steps_of(op: Op) -> int:
+    return _SLOW_STEPS if op.kind in _SLOW else 1
+
+
+def _uses(structure: Structure) -> list[int]:
+    """How many operations read each value, views of it looked through."""
+    uses = [0] * len(structure.values)
+    for op in reversed(structure.ops):
+        view = op.kind in VIEWING and len(op.results) == 1
+        for operand in set(op.operands):
+            uses[operand] += uses[op.results[0]] if view else 1
+    return uses
+
+
+def _read_whole(structure: Structure) -> set[int]:
+    """Values that something reads which cannot compute them itself, or that a loop reads which does not hold them; what they view, too."""
+    found: set[int] = set()
+    for op in reversed(structure.ops):
+        if op.kind in VIEWING and any(result in found for result in op.results):
+            found.update(op.operands[:1] if op.kind not in _PASSING else op.operands)
+        for operand in op.operands:
+            if op.kind not in _FUSING or structure.values[operand].region != op.region:
+                found.add(operand)
+    return found

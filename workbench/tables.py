@@ -1,0 +1,108 @@
+"""Tables of at most 120 columns, without colour, the same for the same values; and the small texts that stand in them."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+WIDTH = 120
+
+T = TypeVar("T")
+
+
+def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with one line under its head. A column whose name ends in `>` is set to the right; one in `~` may break its lines.
+
+    >>> print(table_text(["axis", "bytes>"], [["data", "72.0 MiB"], ["model", "512 B"]]))
+     axis       bytes
+    ──────────────────
+     data    72.0 MiB
+     model      512 B
+    """
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="")
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
+        table.add_column(column.rstrip(">~"), justify=justify, no_wrap=not column.endswith("~"), overflow="fold")
+    for row in rows:
+        table.add_row(*(_literal(cell) for cell in row))
+    return _rendered(table)
+
+
+def pairs_text(pairs: Iterable[tuple[str, str, str]]) -> str:
+    """Key figures: a name, a figure, and what it is made of.
+
+    >>> print(pairs_text([("Memory", "3 MiB", "parameters 2 MiB"), ("Sent", "0 B", "")]))
+      Memory   3 MiB   parameters 2 MiB
+      Sent       0 B
+    """
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
+    table.add_column()
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in pairs:
+        table.add_row(*(_literal(cell) for cell in row))
+    return _rendered(table)
+
+
+def dims_text(dims: Sequence[str], shape: Sequence[int]) -> str:
+    """`d_model=768 d_ff=3072`; a scalar is `scalar`."""
+    return " ".join(f"{dim}={size}" for dim, size in zip(dims, shape, strict=True)) or "scalar"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """`768×1536`; a scalar is `1`."""
+    return "×".join(map(str, shape)) or "1"
+
+
+def axes_text(axes: Sequence[str]) -> str:
+    return "+".join(axes) or "-"
+
+
+def tail_text(path: str, length: int = 48) -> str:
+    """A path, the front of a long one cut off: what tells it from others stands at the end."""
+    return path if len(path) <= length else "…" + path[1 - length :]
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Items with equal keys together, in order of first appearance."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def wrapped(text: str, indent: str = "  ", first: str = "") -> str:
+    import textwrap
+
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _literal(cell: str) -> "Text":
+    """A cell as it stands: `[data, -]` is no markup."""
+    from rich.text import Text
+
+    return Text(cell)
+
+
+def _rendered(renderable: object) -> str:
+    from rich.console import Console
+
+    console = Console(
+        file=StringIO(),
+        width=WIDTH,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,  # in a notebook, it would show an empty output beside the text
+        legacy_windows=False,
+        _environ={},
+    )
+    with console.capture() as capture:
+        console.print(renderable)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())

@@ -1,0 +1,53 @@
+"""Layers and named values: what a program says about itself, so that a plan can choose what the backward pass keeps (`workbench.remat`).
+
+    @wb.layer
+    def block(weights, x):
+        hidden = checkpoint_name(jax.nn.gelu(x @ weights["w1"]), "mlp_hidden")
+        return x + hidden @ weights["w2"]
+
+Neither changes what is computed. A layer that is `jax.checkpoint`ed already is one, too.
+"""
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+
+from workbench.remat import Remat
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def layer(fn: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """`fn`, marked as a layer: what a plan's remat policy keeps or computes again.
+
+    Arguments are pytrees of arrays; bind anything else with `functools.partial` first. Outside a plan everything is kept, as without the
+    mark.
+    """
+    return jax.checkpoint(fn, policy=keep_everything, prevent_cse=False)
+
+
+def keep_everything(primitive: Any, *operands: Any, **params: Any) -> bool:  # noqa: ARG001 - the signature of a checkpoint policy
+    """The policy of a marked layer, by which the tracer knows it."""
+    return True
+
+
+def policy_of(remat: Remat) -> Callable[..., Any] | None:
+    """JAX's policy for what a layer keeps; `None` keeps nothing."""
+    policies = jax.checkpoint_policies
+    match remat.policy:
+        case "dots":
+            return policies.dots_saveable
+        case "dots_no_batch":
+            return policies.dots_with_no_batch_dims_saveable
+        case _ if remat.offloaded:
+            return policies.save_and_offload_only_these_names(
+                names_which_can_be_saved=list(remat.names),
+                names_which_can_be_offloaded=list(remat.offloaded),
+                offload_src="device",
+                offload_dst="pinned_host",
+            )
+        case "save":
+            return policies.save_only_these_names(*remat.names)
+    return None

@@ -1,0 +1,189 @@
+"""What one device holds over the step, role upon role, with the peak and what is alive there; as predicted, and below it as compiled."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+from workbench.compiled import Compiled
+from workbench.report import Report
+from workbench.tables import table_text, tail_text
+from workbench.tensor import Role
+from workbench.units import format_bytes
+from workbench.visualize.drawing import Area, Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.palette import NEUTRAL, ROLES, TEXT, WARNING
+from workbench.visualize.picture import Picture
+from workbench.visualize.stack import Column, columns, outlines
+
+LISTED = 8  # of what is alive at the peak
+_LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels
+_COLUMNS, _CHARACTERS = 370, 64  # at most, in the drawing and in its twin
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_NEAR = 0.4  # of the device's memory: from there on it is shown how far it still is
+_PLACES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin
+
+
+@dataclass(frozen=True)
+class _Chart:
+    """One tier: its series by name and colour, a column for each place of the program, and what is alive at the peak as (bytes, what)."""
+
+    title: str
+    series: tuple[tuple[str, str], ...]
+    values: tuple[Column, ...]
+    paths: tuple[str, ...]
+    alive: tuple[tuple[int, str], ...]
+
+    @cached_property
+    def peak(self) -> int:
+        """The place where most is held."""
+        sums = [sum(column) for column in self.values]
+        return sums.index(max(sums))
+
+    @property
+    def most(self) -> int:
+        return sum(self.values[self.peak])
+
+
+def memory_over_step(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> Picture:
+    """An area for each role over the operations of the program, a loop with its worst moment; `listed` of what is alive at the peak."""
+    charts = _charts(report, compiled)
+    return Picture(_drawing(report, charts, listed), _text(report, charts, listed))
+
+
+def memory_over_step_text(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> str:
+    """The height of each role in characters, then what is alive at the peak."""
+    return _text(report, _charts(report, compiled), listed)
+
+
+def _charts(report: Report, compiled: Compiled | None) -> tuple[_Chart, ...]:
+    curve = report.memory_curve
+    held = [(role, curve.by_role[role]) for role in Role if any(curve.by_role.get(role, ()))]
+    series = tuple((role.value, ROLES[tuple(Role).index(role)]) for role, _ in held)
+    alive = tuple((each.bytes, f"{tail_text(each.path, 60)}{f' ×{each.count}' * (each.count > 1)}, {each.role}") for each in report.alive)
+    charts = [_Chart("predicted", series, tuple(zip(*(counts for _, counts in held), strict=True)), curve.paths, alive)]
+    if compiled is not None and compiled.alive:
+        charts.append(_compiled(compiled))
+    return tuple(chart for chart in charts if chart.values)
+
+
+def _compiled(compiled: Compiled) -> _Chart:
+    """Arguments and results stay; the compiler's temporaries come and go."""
+    stays = compiled.memory.peak - compiled.memory.temporary
+    values = tuple((stays, count) for _, count in compiled.alive)
+    alive = tuple((count, tail_text(path, 60)) for path, count in compiled.alive_at_peak)
+    names = tuple(name for name, _ in compiled.alive)
+    reserved = "" if compiled.memory.peak <= stays + max(count for _, count in compiled.alive) else ", gaps between buffers included"
+    title = f"compiled, {format_bytes(compiled.memory.peak)}{reserved}"
+    return _Chart(title, (("arguments and results", ROLES[0]), ("temporaries", ROLES[3])), values, names, alive)
+
+
+def _title(report: Report) -> str:
+    return f"{report.plan.name} on {report.mesh}: what one device holds over the step, {format_bytes(report.memory.peak)} at the peak"
+
+
+def _room(report: Report, charts: Sequence[_Chart]) -> int:
+    """Bytes of the device's memory, if what is held comes near; else 0."""
+    room = report.memory.capacity
+    return room if max(chart.most for chart in charts) > _NEAR * room else 0
+
+
+def _text(report: Report, charts: Sequence[_Chart], listed: int) -> str:
+    sections = [_title(report)]
+    for chart in charts:
+        shown = columns(chart.values, _CHARACTERS)
+        rows = [
+            (name, "".join(_LEVELS[ceil(8 * column[number] / (chart.most or 1))] for _, column in shown).rstrip(), _high(chart, number))
+            for number, (name, _) in enumerate(chart.series)
+        ]
+        total = "".join(_LEVELS[ceil(8 * sum(column) / (chart.most or 1))] for _, column in shown).rstrip()
+        rows.append(("together", total, format_bytes(chart.most)))
+        sections.append(f"{_headline(chart)}\n\n{table_text(['', 'over the step', 'at most>'], rows)}")
+        if alive := chart.alive[:listed]:
+            sections.append(table_text(["alive there>", ""], [(format_bytes(count), what) for count, what in alive]) + _more(chart, listed))
+    if room := _room(report, charts):
+        sections.append(f"One device has {format_bytes(room)}.")
+    return "\n\n".join(sections)
+
+
+def _high(chart: _Chart, number: int) -> str:
+    return format_bytes(max(column[number] for column in chart.values))
+
+
+def _headline(chart: _Chart) -> str:
+    path = chart.paths[chart.peak] if chart.peak < len(chart.paths) else ""
+    return f"{chart.title}: {format_bytes(chart.most)} alive at the peak" + (f", at {path}" if path else "")
+
+
+def _more(chart: _Chart, listed: int) -> str:
+    rest = chart.alive[listed:]
+    return f"\n  and {len(rest)} more, {format_bytes(sum(count for count, _ in rest))}" if rest else ""
+
+
+def _drawing(report: Report, charts: Sequence[_Chart], listed: int) -> Drawing:
+    marks: list[Mark] = [Label(0, 12, _title(report), bold=True)]
+    if not charts:
+        return fitted(tuple(marks))
+    room = _room(report, charts)
+    top = max(room, *(chart.most for chart in charts)) or 1
+    head = text_width("1023 MiB") + 8
+    y = 26.0
+    for chart in charts:
+        marks += _chart(chart, head, y + _LINE, _HEIGHT / (top * 1.04), room)
+        y += _LINE + _HEIGHT + 2 * _LINE + 12
+        marks += _alive(chart, head, y, listed)
+        y += _LINE * (min(len(chart.alive), listed) + 1) if listed and chart.alive else 6
+    return fitted(tuple(marks))
+
+
+def _chart(chart: _Chart, head: float, top: float, scale: float, room: int) -> Iterator[Mark]:
+    shown = columns(chart.values, _COLUMNS)
+    ground = top + _HEIGHT
+    yield Label(head, top - 5, _headline(chart), bold=True)
+    for number, (line, (name, colour)) in enumerate(zip(outlines([each for _, each in shown], _LENGTH, scale), chart.series, strict=True)):
+        yield Area(tuple((head + x, ground - height) for x, height in line), colour, title=f"{name}: at most {_high(chart, number)}")
+    yield Rectangle(head, ground, _LENGTH, 1, fill=NEUTRAL)
+    yield from _height(chart.most, head, ground, scale, TEXT)
+    if room:
+        yield from _height(room, head, ground, scale, WARNING)
+    place = next(number for number, (place, _) in enumerate(shown) if place == chart.peak)
+    x = head + _LENGTH * (place + 0.5) / len(shown)
+    yield Rectangle(x, ground - chart.most * scale, 1, chart.most * scale + 5, fill=TEXT, title=_headline(chart))
+    yield Label(x, ground + 15, "peak", anchor="middle", bold=True)
+    yield from _phases(chart, head, ground, x)
+    yield from _legend(chart, head, ground + 2 * _LINE)
+
+
+def _height(count: int, head: float, ground: float, scale: float, colour: str) -> Iterator[Mark]:
+    """A level line with its bytes before it."""
+    yield Rectangle(head, ground - count * scale, _LENGTH, 1, fill=colour, alpha=0.6)
+    yield Label(head - 6, ground - count * scale + 4, format_bytes(count), anchor="end", colour=colour)
+
+
+def _phases(chart: _Chart, head: float, ground: float, peak: float) -> Iterator[Mark]:
+    """Where the backward pass and the optimizer begin, as far as there is room beside the peak's mark."""
+    yield Label(head, ground + 15, "start of the step")
+    taken = [(head, head + text_width("start of the step")), (peak - 18, peak + 18)]
+    for beginning, name in _PLACES.items():
+        place = next((number for number, path in enumerate(chart.paths) if path.startswith(beginning)), None)
+        if place is None:
+            continue
+        x = head + _LENGTH * place / len(chart.values)
+        if all(x > right + 6 or x + text_width(name) < left - 6 for left, right in taken):
+            yield Rectangle(x, ground, 1, 5, fill=NEUTRAL)
+            yield Label(x, ground + 15, name)
+            taken.append((x, x + text_width(name)))
+
+
+def _legend(chart: _Chart, x: float, y: float) -> Iterator[Mark]:
+    for name, colour in chart.series:
+        yield Rectangle(x, y - 8, 9, 9, fill=colour)
+        yield Label(x + 14, y, name)
+        x += text_width(name) + 32
+
+
+def _alive(chart: _Chart, head: float, y: float, listed: int) -> Iterator[Mark]:
+    for number, (count, what) in enumerate(chart.alive[:listed]):
+        yield Label(head - 6, y + _LINE * number, format_bytes(count), anchor="end")
+        yield Label(head, y + _LINE * number, what)
+    if listed and len(chart.alive) > listed:
+        yield Label(head, y + _LINE * listed, _more(chart, listed).strip())

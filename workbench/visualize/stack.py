@@ -1,0 +1,49 @@
+"""Series over the same positions, one upon the other: as few columns as can be seen, and the outline of each. Numbers only."""
+
+import itertools
+from collections.abc import Sequence
+
+Column = tuple[int, ...]
+"""One value of each series at one position."""
+
+
+def columns(values: Sequence[Column], most: int) -> tuple[tuple[int, Column], ...]:
+    """At most `most` columns of a longer sequence, with their places: of neighbours that become one, the highest. The peak stays.
+
+    >>> columns([(1, 0), (5, 1), (2, 2), (2, 0)], 2)
+    ((1, (5, 1)), (2, (2, 2)))
+    """
+    width = max(-(-len(values) // most), 1)
+    starts = range(0, len(values), width)
+    places = (max(range(start, min(start + width, len(values))), key=lambda place: sum(values[place])) for start in starts)
+    return tuple((place, values[place]) for place in places)
+
+
+def outlines(values: Sequence[Column], length: float, scale: float) -> tuple[tuple[tuple[float, float], ...], ...]:
+    """The outline of each series, the first one lowest, as steps over `length`; y is the height over the ground, `scale` a unit of value.
+
+    >>> outlines([(1, 2), (1, 0)], length=10, scale=1)[1]
+    ((0.0, 3), (5.0, 3), (5.0, 1), (10.0, 1), (10.0, 1), (0.0, 1))
+    """
+    width = length / max(len(values), 1)
+    heights = [(0, *itertools.accumulate(column)) for column in values]
+    found = []
+    for series in range(len(values[0]) if values else 0):
+        upper = _steps([column[series + 1] * scale for column in heights], width)
+        lower = _steps([column[series] * scale for column in heights], width)
+        found.append((*_thinned(upper), *_thinned(lower)[::-1]))
+    return tuple(found)
+
+
+def _steps(heights: Sequence[float], width: float) -> list[tuple[float, float]]:
+    return [(width * (place + side), height) for place, height in enumerate(heights) for side in (0, 1)]
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Without the points in the middle of a level line."""
+    kept = [
+        point
+        for place, point in enumerate(points)
+        if place in (0, len(points) - 1) or not points[place - 1][1] == point[1] == points[place + 1][1]
+    ]
+    return tuple(kept)

@@ -1,0 +1,155 @@
+"""One step of one device over time: what was predicted above what was measured, to one scale."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from workbench.device_trace import Trace
+from workbench.mesh import Mesh
+from workbench.report import Report
+from workbench.sharding import base_axis
+from workbench.tables import table_text
+from workbench.timeline import COMPUTE
+from workbench.units import format_seconds
+from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.palette import NEUTRAL, axes_colour
+from workbench.visualize.picture import Picture
+from workbench.visualize.spans import Block, Span, blocks, rows_of, shares, ticks, unrolled
+
+_LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
+_HIGH, _GAP, _LINE = 18, 6, 16  # pixels
+_WAITING, _LIGHT = 0.35, 0.55  # how strongly time spent waiting is shown, and a kernel that is no product
+_KEY = "strong: matrix products, and data under way · light: other kernels, and waiting for other devices"
+_SHADES = " ░▒▓█"
+_PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One half of the picture: what it is, how long it took, and what ran."""
+
+    title: str
+    seconds: float
+    spans: tuple[Span, ...]
+    rows: tuple[str, ...]
+
+
+def timeline(report: Report, trace: Trace | None = None) -> Picture:
+    """A row for what computes and one for each set of mesh axes that something is sent over.
+
+    Products are shown strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
+    """
+    parts = _parts(report, trace)
+    return Picture(_drawing(_title(report, parts), parts, report.mesh), timeline_text(report, trace))
+
+
+def timeline_text(report: Report, trace: Trace | None = None) -> str:
+    """The same rows in characters, darker where more of the time is busy."""
+    parts = _parts(report, trace)
+    longest = max((part.seconds for part in parts), default=0.0)
+    sections = [_title(report, parts)]
+    for part in parts:
+        cells = max(round(_CHARACTERS * part.seconds / (longest or 1)), 1)
+        rows = [(row, _bar(part, row, cells), format_seconds(_busy(part, row))) for row in part.rows]
+        sections.append(f"{part.title}\n\n{table_text(['', f'0 to {format_seconds(part.seconds)}', 'busy>'], rows)}")
+    return "\n\n".join(sections)
+
+
+def _parts(report: Report, trace: Trace | None) -> tuple[_Part, ...]:
+    found = []
+    if (predicted := report.timeline) is not None:
+        spans = tuple(
+            Span(each.stream, each.start, each.seconds, _name(_operation(each.kind), each.path), _weight(each.kind, each.stream))
+            for each in unrolled(predicted.events)
+        )
+        found.append(_part("predicted", predicted.seconds, spans, report.mesh))
+    if trace is not None and trace.events:
+        device = trace.events[0].device
+        own = [each for part in _measured(trace, device) for each in part]
+        found.append(_part(f"measured, device {device}", trace.seconds, tuple(own), report.mesh))
+    return tuple(found)
+
+
+def _part(title: str, seconds: float, spans: tuple[Span, ...], mesh: Mesh) -> _Part:
+    return _Part(f"{title}: {format_seconds(seconds)}", seconds, spans, rows_of(spans, mesh.names))
+
+
+def _measured(trace: Trace, device: int) -> Iterator[tuple[Span, ...]]:
+    """A collective in two: the waiting, and what it takes once the last device has arrived."""
+    unwaited = {each.name: each.unwaited for each in trace.collectives}
+    for each in trace.of_device(device):
+        name = _name(f"{each.name} ({each.kind})" if each.kind not in each.name else each.name, each.path, each.source)
+        if not each.communicates:
+            yield (Span(each.stream, each.start, each.seconds, name, _weight(each.kind, each.stream)),)
+            continue
+        moving = min(unwaited[each.name], each.seconds)
+        waiting = Span(each.stream, each.start, each.seconds - moving, f"{name}, waiting for other devices", _WAITING)
+        yield (*([waiting] if waiting.seconds else []), Span(each.stream, each.stop - moving, moving, name))
+
+
+def _operation(kind: str) -> str:
+    """`dot_general`, or of a loop what its block stands for."""
+    return "the other turns of a loop" if kind == "loop" else kind.removeprefix("stablehlo.")
+
+
+def _weight(kind: str, stream: str) -> float:
+    if stream != COMPUTE or kind in _PRODUCTS:
+        return 1.0
+    return _WAITING if kind == "loop" else _LIGHT
+
+
+def _name(*words: str) -> str:
+    return " · ".join(filter(None, words))
+
+
+def _title(report: Report, parts: Sequence[_Part]) -> str:
+    what = " and ".join(part.title.partition(":")[0] for part in parts) or "neither measured nor predicted, as the plan names no hardware"
+    return f"{report.plan.name} on {report.mesh}: one step of one device, {what}"
+
+
+def _busy(part: _Part, row: str) -> float:
+    return sum(span.seconds for span in part.spans if span.row == row)
+
+
+def _bar(part: _Part, row: str, cells: int) -> str:
+    found = shares([span for span in part.spans if span.row == row], part.seconds, cells)
+    return "".join(_SHADES[min(round(share * 4 + 0.3), 4)] for share in found).rstrip() or "·"
+
+
+def _drawing(title: str, parts: Sequence[_Part], mesh: Mesh) -> Drawing:
+    head = max((text_width(row) for part in parts for row in part.rows), default=0) + 12
+    longest = max((part.seconds for part in parts), default=0.0)
+    marks: list[Mark] = [Label(0, 12, title, bold=True)]
+    y = 34.0
+    for part in parts:
+        marks.append(Label(head, y, part.title, bold=True))
+        y += _GAP
+        for row in part.rows:
+            marks += _row(part, row, head, y, longest, mesh)
+            y += _HIGH + _GAP
+        y += _LINE + _GAP
+    if parts:
+        marks += [*_scale(longest, head, y - _LINE), Label(head, y + _LINE + _GAP, _KEY)]
+    return fitted(tuple(marks))
+
+
+def _row(part: _Part, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
+    axes = tuple(row.split("+"))
+    colour = axes_colour(axes, mesh) if {*map(base_axis, axes)} <= {*mesh.names} else NEUTRAL
+    yield Label(0, y + 13, row, colour=colour, bold=True)
+    yield Rectangle(head, y + _HIGH, _LENGTH * part.seconds / (longest or 1), 1, fill=NEUTRAL, alpha=_WAITING)
+    for block in blocks((span for span in part.spans if span.row == row), longest, _LENGTH):
+        wide = max(block.right - block.left, 1)
+        yield Rectangle(head + block.left, y, wide, _HIGH, fill=colour, alpha=block.longest.weight, title=_about(block))
+
+
+def _about(block: Block) -> str:
+    """`3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`."""
+    one = f"{format_seconds(block.longest.seconds)}: {block.longest.name}"
+    return one if block.count == 1 else f"{block.count} in {format_seconds(block.seconds)}, the longest {one}"
+
+
+def _scale(longest: float, head: float, y: float) -> Iterator[Mark]:
+    for tick in ticks(longest):
+        x = head + _LENGTH * tick / (longest or 1)
+        yield Rectangle(x, y - 4, 1, 5, fill=NEUTRAL)
+        yield Label(x, y + 13, format_seconds(tick) if tick else "0", anchor="middle")

@@ -1,0 +1,89 @@
+"""What the tabs are made of, as JSON: blocks with columns and rows of cells, or with a picture.
+
+A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long),
+`{"dims": [...]}` (named dimensions coloured by the axes they lie on), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}`
+(a bar) and `{"edits": [...]}` (buttons that make an edit).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.sharding import Sharding, base_axis
+from workbench.units import format_bytes, format_seconds
+from workbench.visualize.picture import Picture
+
+Cell = Any
+Row = dict[str, Any]
+Block = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`title` is what the pointer shows over it."""
+
+    label: str
+    number: bool = False
+    title: str = ""
+
+
+def block(title: str, columns: tuple[Column, ...], rows: list[Row], note: str = "") -> Block:
+    """One table."""
+    heads = [{"label": each.label, "number": each.number, "title": each.title} for each in columns]
+    return {"title": title, "columns": heads, "rows": rows, "note": note, "picture": None}
+
+
+def note_block(note: str) -> Block:
+    """A text where there is nothing to show."""
+    return block("", (), [], note)
+
+
+def picture_block(picture: Picture, note: str = "") -> Block:
+    """A picture, and its text twin for those who do not see it."""
+    return {**note_block(note), "picture": {"svg": picture.svg, "text": picture.text}}
+
+
+def row(key: str, *cells: Cell) -> Row:
+    return {"key": key, "cells": list(cells)}
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """Cells in the colours of the mesh axes."""
+
+    colours: dict[str, int]
+
+    def axes(self, axes: tuple[str, ...]) -> Cell:
+        return {"axes": [{"name": axis, "colour": self.colours.get(base_axis(axis))} for axis in axes]}
+
+    def dims(self, names: tuple[str, ...], shape: tuple[int, ...], sharding: Sharding) -> Cell:
+        entries = zip(names, shape, sharding.dims, strict=True)
+        return {
+            "dims": [
+                {
+                    "name": name or str(size),
+                    "title": f"{name or 'unnamed'} = {size}, " + (f"split over {' then '.join(axes)}" if axes else "whole on every device"),
+                    "colours": [self.colours.get(base_axis(axis)) for axis in axes or ()],
+                }
+                for name, size, axes in entries
+            ]
+        }
+
+
+def byte_cell(count: int) -> Cell:
+    return {"text": format_bytes(count), "title": f"{count:,} bytes"} if count else {"text": "–", "tone": "muted"}
+
+
+def seconds_cell(seconds: float, tone: str = "", title: str = "") -> Cell:
+    if not seconds:
+        return {"text": "–", "tone": "muted", "title": title}
+    return {"text": format_seconds(seconds), "title": title or f"{seconds:.3e} s", "tone": tone}
+
+
+def dtype_cell(name: str) -> Cell:
+    """`float32` as `f32`, the way JAX prints it."""
+    return {"text": re.sub(r"^(b?)(float|int|uint|complex)", lambda found: found[1] + found[2][0], name), "title": name, "tone": "muted"}
+
+
+def rest_text(count: int, most: int, advice: str = "") -> str:
+    return f"The first {most} of {count:,}.{advice}" if count > most else ""

@@ -1,0 +1,118 @@
+"""The Compared tab: figures of each tier side by side, collectives by mesh axes, and every difference with its cause."""
+
+from collections.abc import Callable, Mapping
+
+from workbench.comparison import Comparison, Figure
+from workbench.differences import ALL_CAUSES, Difference
+from workbench.tables import grouped
+from workbench.units import format_bytes, format_count, format_seconds
+from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row
+from workbench.widgets.communication import collectives_block
+from workbench.widgets.evidence import Evidence
+
+MOST_DIFFERENCES = 100
+NOTHING = (
+    "Press Compile to set what XLA makes of this plan beside the prediction, or Run to measure it here: "
+    "memory, kernels and collectives, and why they differ."
+)
+_FORMATS: Mapping[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
+    "seconds": format_seconds,
+    "FLOP": lambda count: format_count(count, "FLOP"),
+}
+
+
+def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
+    if evidence is None:
+        return [note_block(NOTHING)]
+    comparison = evidence.comparison
+    blocks = [_figures(comparison), collectives_block(comparison, paint), *_differences(comparison, paint)]
+    if evidence.stale:
+        blocks.insert(0, note_block(f"Of the plan before the last edits: {comparison.report.plan}"))
+    return [each for each in blocks if each["rows"] or each["note"]]
+
+
+def _figures(comparison: Comparison) -> Block:
+    tiers = ("predicted", "compiled", "measured")
+    columns = (Column("per device"), *(Column(each, number=True) for each in tiers), Column("prediction is", number=True))
+    rows = [
+        row(
+            each.name,
+            each.name,
+            *(_figure_cell(each, value) for value in (each.predicted, each.compiled, each.measured)),
+            _error(each),
+        )
+        for each in comparison.figures
+    ]
+    return block(_title(comparison), columns, rows)
+
+
+def _title(comparison: Comparison) -> str:
+    compiled, measured = comparison.compiled, comparison.measurement
+    tiers = ["Predicted"]
+    if compiled is not None:
+        tiers.append(f"compiled for {compiled.target}" + (f" by {compiled.compiler}" if compiled.compiler else ""))
+    if measured is not None:
+        tiers.append(f"measured on {measured.devices} × {measured.device_kind}")
+    return ", ".join(tiers)
+
+
+def _figure_cell(figure: Figure, value: float | None) -> Cell:
+    if value is None:
+        return {"text": "–", "tone": "muted"}
+    exact = f"{value:.4g}" if figure.unit == "seconds" else f"{value:,.0f}"
+    return {"text": _FORMATS[figure.unit](value), "title": f"{exact} {figure.unit}"}
+
+
+def _error(figure: Figure) -> Cell:
+    if figure.error is None:
+        return ""
+    if abs(figure.error) < 0.005:
+        return {"text": "the same", "tone": "good"}
+    text = f"{abs(figure.error):.0%} {'more' if figure.error > 0 else 'less'}"
+    return {"text": text, "tone": "good" if abs(figure.error) < 0.05 else "warn"}
+
+
+def _differences(comparison: Comparison, paint: Paint) -> list[Block]:
+    if comparison.compiled is None:
+        return []
+    found = comparison.differences
+    if not found:
+        return [note_block("The compiled program sends what the plan says, collective by collective.")]
+    groups = grouped(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))
+    columns = (
+        Column("cause"),
+        Column("mesh axes"),
+        Column("class"),
+        Column("predicted", number=True),
+        Column("compiled", number=True),
+        Column("scope"),
+        Column("line"),
+    )
+    rows = [_difference_row(group, paint) for group in groups[:MOST_DIFFERENCES]]
+    causes = {each.cause for each in found}
+    legend = [
+        row(cause.name, {"text": cause.name, "tone": "strong"}, {"text": f"{cause.text}.", "wrap": True})
+        for cause in ALL_CAUSES
+        if cause in causes
+    ]
+    return [
+        block("Where they differ, and why", columns, rows, rest_text(len(groups), MOST_DIFFERENCES)),
+        block("What the causes mean", (Column("cause"), Column("what happens")), legend),
+    ]
+
+
+def _difference_row(group: list[Difference], paint: Paint) -> Row:
+    first = group[0]
+    predicted, compiled = sum(each.predicted for each in group), sum(each.compiled for each in group)
+    same = predicted == compiled
+    return row(
+        f"{first.cause.name} {first.axes} {first.kind} {first.path} {first.source}",
+        {"text": first.cause.name, "title": first.cause.text, "tone": "" if same else "warn"},
+        paint.axes(first.axes),
+        first.kind,
+        byte_cell(predicted),
+        byte_cell(compiled),
+        {"path": first.path, "count": f"×{len(group)}" if len(group) > 1 else ""},
+        {"text": first.source, "tone": "muted"},
+    )

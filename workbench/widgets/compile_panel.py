@@ -1,0 +1,67 @@
+"""The Compile panel as JSON."""
+
+from typing import Any
+
+from workbench.comparison import Comparison
+from workbench.compiled import Compiled
+from workbench.plan import Plan
+from workbench.units import format_bytes, format_seconds
+from workbench.widgets.compiling import Compiling
+from workbench.widgets.evidence import Evidence
+
+INVITATION = (
+    "XLA compiles this plan for {target}, in a process of its own; its collectives, kernels and memory then stand beside the prediction."
+)
+
+
+def compile_state(compiling: Compiling, evidence: Evidence | None, plan: Plan) -> dict[str, Any]:
+    """Where a compilation of `plan` stands, or what the last one found; JSON only."""
+    comparison = evidence.comparison if evidence and evidence.comparison.compiled and not compiling.running else None
+    stale = bool(comparison and evidence and evidence.stale)
+    return {
+        "phase": compiling.phase,
+        "target": f"for {_target(plan)}",
+        "stage": f"{compiling.stage} · {compiling.now - compiling.started:.0f} s" if compiling.running else "",
+        "fraction": round(min(max(compiling.fraction, 0.0), 1.0), 4),
+        "message": _message(compiling, plan, stale=stale),
+        "stale": stale,
+        "facts": _facts(comparison, comparison.compiled) if comparison and comparison.compiled else [],
+        "of": str(comparison.report.plan) if comparison and stale else "",
+    }
+
+
+def _message(compiling: Compiling, plan: Plan, *, stale: bool) -> str:
+    if compiling.phase == "idle":
+        return INVITATION.format(target=_target(plan))
+    return compiling.message or ("Compiled before the last edit:" if stale else "")
+
+
+def _target(plan: Plan) -> str:
+    return str(plan.hardware) if plan.hardware else "the attached devices"
+
+
+def _facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, str]]:
+    predicted = f"predicted {format_bytes(comparison.report.memory.peak)}"
+    facts = [_fact("peak memory", format_bytes(compiled.memory.peak), predicted)]
+    if compiled.compute_seconds is not None:
+        time = comparison.report.step_time
+        told = f"; predicted {format_seconds(time.compute)}" if time else ""
+        facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{told}"))
+    facts.append(_collectives(comparison))
+    took = "from the cache" if compiled.from_cache else f"took {format_seconds(compiled.compile_seconds)}"
+    facts.append(_fact("compiled for", compiled.target, took))
+    return facts
+
+
+def _collectives(comparison: Comparison) -> dict[str, str]:
+    rows = comparison.collectives
+    if not rows:
+        return _fact("collectives", "none", "neither planned nor compiled", "good")
+    close = sum(row.is_close for row in rows)
+    return _fact(
+        "collectives", f"{close} of {len(rows)}", "by mesh axes and class send what was predicted", "good" if close == len(rows) else "warn"
+    )
+
+
+def _fact(label: str, text: str, note: str, tone: str = "") -> dict[str, str]:
+    return {"label": label, "text": text, "note": note, "tone": tone}

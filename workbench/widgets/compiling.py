@@ -1,0 +1,63 @@
+"""Compilations as the board sees them: a value that each event moves on, and what became of the ones before."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from workbench.compiled import Compiled
+from workbench.plan import Plan
+from workbench.report import Report
+from workbench.widgets.runner import Event
+
+MOST_KEPT = 8
+
+
+class Found(NamedTuple):
+    """A finished compilation, and the prediction of its plan."""
+
+    report: Report
+    compiled: Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """Where a compilation stands.
+
+    `phase` is `idle`, `running`, or one of `runner.ENDINGS`; `report` the prediction of the plan that is compiled; `started` and `now` are
+    seconds of one clock; `found` are the last finished ones, the newest first.
+    """
+
+    phase: str = "idle"
+    report: Report | None = None
+    stage: str = ""
+    fraction: float = 0.0
+    started: float = 0.0
+    now: float = 0.0
+    message: str = ""
+    found: tuple[Found, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "running"
+
+    def begun(self, report: Report, now: float) -> "Compiling":
+        """A new compilation; what was found before stays."""
+        return Compiling("running", report, "starting", started=now, now=now, found=self.found)
+
+    def after(self, event: Event, now: float) -> "Compiling":
+        """The compilation after one event."""
+        kind, told = event.get("event"), replace(self, now=now)
+        if kind == "progress":
+            return replace(told, stage=str(event["stage"]), fraction=float(event["fraction"]))
+        if kind == "done" and self.report:
+            new = Found(self.report, event["compiled"])
+            others = tuple(each for each in self.found if each.report.plan != self.report.plan)
+            return replace(told, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
+        if kind == "error":
+            return replace(told, phase="error", message=str(event["message"]))
+        if kind == "cancelled":
+            return replace(told, phase="cancelled", message="Cancelled.")
+        return told
+
+    def of(self, plan: Plan) -> Found | None:
+        """What was found for a plan."""
+        return next((each for each in self.found if each.report.plan == plan), None)

@@ -1,0 +1,61 @@
+"""What a compilation and a run have shown, set against the prediction of the plan that they were made for."""
+
+from typing import NamedTuple
+
+from workbench.catalogue import default_catalogue
+from workbench.comparison import Comparison
+from workbench.measurement import Measurement
+from workbench.plan import Plan
+from workbench.report import Report
+from workbench.widgets.compiling import Compiling
+from workbench.widgets.live import Live
+
+
+class Evidence(NamedTuple):
+    """A comparison, and whether the plan has changed since."""
+
+    comparison: Comparison
+    stale: bool = False
+
+
+def evidence(report: Report, compiling: Compiling, live: Live, before: Evidence | None = None) -> Evidence | None:
+    """Of the present plan if it was compiled or run, else of the plan before; `None` if there is nothing to compare.
+
+    The comparison of `before` is taken again where it is the same one: what it has worked out is kept.
+    """
+    found, run = compiling.of(report.plan), _measured(live, report.plan)
+    if found or run:
+        return _kept(before, Evidence(Comparison(report, found and found.compiled, run)))
+    if compiling.found:
+        old = compiling.found[0]
+        return _kept(before, Evidence(Comparison(old.report, old.compiled, _measured(live, old.report.plan)), stale=True))
+    if live.report and (run := _measured(live, live.report.plan)):
+        return _kept(before, Evidence(Comparison(live.report, None, run), stale=True))
+    return None
+
+
+def _kept(before: Evidence | None, new: Evidence) -> Evidence:
+    old, now = before and before.comparison, new.comparison
+    same = old and old.report is now.report and old.compiled is now.compiled and old.measurement is now.measurement
+    return new._replace(comparison=old) if old and same else new
+
+
+def _measured(live: Live, plan: Plan) -> Measurement | None:
+    """What the last run measured, if it was of this plan and on devices like the plan's."""
+    if live.measurement and live.plan and same_step(live.plan, plan) and on_these_devices(plan, live.measurement):
+        return live.measurement
+    return None
+
+
+def on_these_devices(plan: Plan, measured: Measurement) -> bool:
+    """Whether a run was on the kind of device that the plan is for: what eight CPUs took says nothing of eight TPUs."""
+    if plan.hardware is None:
+        return True
+    entry = default_catalogue().entries.get(plan.hardware.chip.name)
+    names = (plan.hardware.chip.name, *(entry.aliases if entry else ()))
+    return any(name.casefold() in measured.device_kind.casefold() for name in names)
+
+
+def same_step(one: Plan, other: Plan) -> bool:
+    """A run does not depend on the hardware that a plan names."""
+    return (one.program, one.mesh, one.layout) == (other.program, other.mesh, other.layout)

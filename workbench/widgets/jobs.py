@@ -1,0 +1,93 @@
+"""What runs and what is compiled for one board: one of each at a time, in the runner's processes."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from workbench.errors import WorkbenchError
+from workbench.plan import Plan
+from workbench.report import Report
+from workbench.widgets.compile_panel import compile_state
+from workbench.widgets.compiling import Compiling
+from workbench.widgets.evidence import Evidence
+from workbench.widgets.gestures import whole_number
+from workbench.widgets.live import MOST_STEPS, Live, live_state
+from workbench.widgets.runner import Event, Handle, Runner
+
+Defer = Callable[[Callable[[], None]], None]
+Ended = Literal["", "run", "compilation"]
+Changed = Callable[[Ended], None]
+
+_EVERY_SECONDS = 0.1  # how often a run in progress is shown
+
+
+class Jobs:
+    """Starts, cancels and follows a run and a compilation.
+
+    `defer(work)` carries work from the runner's threads onto the host's loop; `changed(ended)` is called there when there is something new
+    to be seen; `ended` names what has ended.
+    """
+
+    def __init__(self, runner: Runner | None, defer: Defer, changed: Changed) -> None:
+        self._runner, self._defer, self._changed = runner, defer, changed
+        self.live, self.compiling = Live(), Compiling()
+        self._shown = 0.0
+        self._run: Handle | None = None
+        self._compilation: Handle | None = None
+
+    def run(self, report: Report, steps: str, colours: dict[str, int]) -> None:
+        """Run a plan for so many steps, as a person typed them."""
+        if self.live.running or self._runner is None:
+            return
+        try:
+            count = whole_number(steps, "number of steps", most=MOST_STEPS)
+        except WorkbenchError as error:
+            self._show_run(Live(phase="error", steps=self.live.steps, message=str(error)))
+            return
+        self._show_run(Live("running", count, stage="starting", report=report, colours=tuple(colours.items())))
+        try:
+            self._run = self._runner.start(report.plan, count, lambda event: self._defer(lambda: self._run_said(event)))
+        except WorkbenchError as error:
+            self._run_said({"event": "error", "message": str(error)})
+
+    def compile(self, report: Report) -> None:
+        """Compile a plan for the hardware it names."""
+        if self.compiling.running or self._runner is None:
+            return
+        self.compiling = self.compiling.begun(report, time.monotonic())
+        self._changed("")
+        try:
+            self._compilation = self._runner.compile(report.plan, lambda event: self._defer(lambda: self._compiler_said(event)))
+        except WorkbenchError as error:
+            self._compiler_said({"event": "error", "message": str(error)})
+
+    def cancel_run(self) -> None:
+        if self._run is not None and self.live.running:
+            self._run.cancel()
+
+    def cancel_compilation(self) -> None:
+        if self._compilation is not None and self.compiling.running:
+            self._compilation.cancel()
+
+    def state(self, plan: Plan, evidence: Evidence | None) -> dict[str, Any]:
+        """Both panels; JSON only."""
+        compiling = compile_state(self.compiling, evidence, plan)
+        return {**live_state(self.live, can_run=self._runner is not None), "compile": compiling}
+
+    def _run_said(self, event: Event) -> None:
+        """Steps come faster than eyes: they are shown ten times a second, endings at once."""
+        if not self.live.running:
+            return
+        self.live = self.live.after(event)
+        if self.live.running and time.monotonic() - self._shown < _EVERY_SECONDS:
+            return
+        self._show_run(self.live)
+
+    def _show_run(self, live: Live) -> None:
+        self.live, self._shown = live, time.monotonic()
+        self._changed("" if live.running else "run")
+
+    def _compiler_said(self, event: Event) -> None:
+        if self.compiling.running:
+            self.compiling = self.compiling.after(event, time.monotonic())
+            self._changed("" if self.compiling.running else "compilation")
