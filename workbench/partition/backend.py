@@ -9,18 +9,25 @@ class Backend(NamedTuple):
     """One back end's habits.
 
     - `folds_reductions`: a sum over several dimensions is one all-reduce over all their axes; XLA:CPU makes one for each dimension.
+    - `adds_first`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
+    - `scatters_first`: a product's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
+      and then all-reduced along the rest; else all of it is all-reduced.
+    - `narrows_products`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
     - `keeps_gathered`: how many operations one after the other may lie between two products that read one gathered value for it to be
       gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
       (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
     """
 
     folds_reductions: bool = False
+    adds_first: bool = False
+    scatters_first: bool = False
+    narrows_products: bool = False
     keeps_gathered: int | None = None
 
 
 CPU = Backend()
-GPU = Backend(folds_reductions=True)
-TPU = Backend(folds_reductions=True, keeps_gathered=88)
+GPU = Backend(folds_reductions=True, adds_first=True)
+TPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, narrows_products=True, keeps_gathered=88)
 
 
 def backend_of(hardware: Hardware | None) -> Backend:

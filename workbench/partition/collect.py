@@ -7,7 +7,7 @@ from typing import Any
 from jax.extend.mlir import ir
 
 from workbench.hardware import Hardware
-from workbench.partition.attributes import Dims, local_bytes, local_shape, read_shardings
+from workbench.partition.attributes import Dims, axis_names, local_bytes, local_shape, read_shardings
 from workbench.partition.backend import Backend, backend_of
 from workbench.partition.context import main_function, producer
 from workbench.partition.factors import rule_of
@@ -20,6 +20,7 @@ from workbench.partition.structure import Structure
 from workbench.plan import Plan
 from workbench.sharding import axis_size
 
+_MOVES = ("stablehlo.transpose", "stablehlo.reshape", "sdy.all_slice")
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
 
@@ -46,6 +47,7 @@ class _Collector:
         self._dims: list[Dims | None] = [None] * len(structure.values)
         self._reshards: list[Reshard] = []
         self._first: dict[tuple[Any, ...], Reshard] = {}
+        self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
         self._flops: dict[int, int] = {}
         self._attributes: dict[ir.Attribute, tuple[Dims, ...]] = {}
 
@@ -121,10 +123,32 @@ class _Collector:
             first = self._first.setdefault(key, reshard)
             if first is not reshard and self._is_kept(first, reshard):
                 first.last_use = max(first.last_use, reshard.last_use)
-            elif reshard.kind == "all-reduce":
-                self._reshards += (replace(reshard, axes=axes) for axes in self._reduced_together(op, reshard.axes))
-            else:
-                self._reshards.append(reshard)
+            elif not self._is_added_first(op, reshard):
+                self._reshards += self._reductions(op, reshard) if reshard.kind == "all-reduce" else [reshard]
+
+    def _is_added_first(self, op: ir.Operation, reshard: Reshard) -> bool:
+        """Whether a sum is added to another before that is reduced, and needs no reduction of its own."""
+        if not self._backend.adds_first or reshard.kind not in ("all-reduce", "reduce-scatter"):
+            return False
+        addition = _only_added(op)
+        return addition is not None and self._added.setdefault((addition, reshard.axes), op) != op
+
+    def _reductions(self, op: ir.Operation, reshard: Reshard) -> list[Reshard]:
+        """What a back end makes of one all-reduce: one collective or several."""
+        if self._backend.scatters_first and (kept := self._sliced_along(op, reshard.axes)):
+            parts = math.prod(axis_size(axis, self._mesh) for axis in kept)
+            rest = tuple(axis for axis in reshard.axes if axis not in kept)
+            scattered = replace(reshard, kind="reduce-scatter", axes=kept, local_bytes=reshard.local_bytes // parts)
+            return [scattered, replace(reshard, axes=rest, payload=reshard.payload // parts, local_bytes=reshard.local_bytes // parts)]
+        return [replace(reshard, axes=axes) for axes in self._reduced_together(op, reshard.axes)]
+
+    def _sliced_along(self, op: ir.Operation, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """The axes, some but not all of `axes`, along which each device keeps its slice of a product's sum."""
+        source, users = producer(op.operands[0]), [use.owner.operation for use in op.results[0].uses]
+        if source is None or source.name != "stablehlo.dot_general" or len(users) != 1 or users[0].name != "sdy.all_slice":
+            return ()
+        kept = tuple(axis for axis in axes if axis in axis_names(str(users[0].attributes["slicing_axes"])))
+        return kept if len(kept) < len(axes) else ()
 
     def _is_kept(self, first: Reshard, again: Reshard) -> bool:
         """Whether a value that was gathered is still there when it is needed again; what products read is given up if that is far off."""
@@ -145,6 +169,8 @@ class _Collector:
             kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         if kind == "reduce-scatter":
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
+        if self._is_narrowed(op, kind):
+            local, payload = local // 2, payload // 2
         readings = [self._reading(use.owner) for use in op.results[0].uses]
         heights = tuple(self._structure.heights[at] for use in op.results[0].uses if (at := self._reader(use.owner)) is not None)
         first = min((at for at, _ in readings), default=self._structure.ops[before].position)
@@ -153,6 +179,12 @@ class _Collector:
         # XLA moves the collective of a loop-invariant value out of the loop.
         made_in = self._region_of(source, region)
         return Reshard(kind, axes, local, payload, before, made_in, self._producer(source), frees_source, first, last, heights or (0,))
+
+    def _is_narrowed(self, op: ir.Operation, kind: str) -> bool:
+        if not self._backend.narrows_products or kind != "all-gather" or not str(op.operands[0].type).endswith("xf32>"):
+            return False
+        readers = [use.owner.operation for use in op.results[0].uses]
+        return bool(readers) and all(each.name == "stablehlo.dot_general" and _has_default_precision(each) for each in readers)
 
     def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
@@ -227,6 +259,23 @@ class _Collector:
         inside = self._dims_of(op.operands[record.work.contracted_of])
         parts = math.prod(axis_size(axis, self._mesh) for dim in record.work.contracted for axis in inside[dim])
         return record.work.flops * out // whole // parts
+
+
+def _only_added(op: ir.Operation) -> ir.Operation | None:
+    """The addition that alone reads what an operation makes, moved about at most."""
+    uses = list(op.results[0].uses)
+    while len(uses) == 1:
+        user = uses[0].owner.operation
+        if user.name == "stablehlo.add":
+            return user
+        if user.name not in _MOVES:
+            return None
+        uses = list(user.results[0].uses)
+    return None
+
+
+def _has_default_precision(product: ir.Operation) -> bool:
+    return "precision_config" not in product.attributes or "HIGH" not in str(product.attributes["precision_config"])
 
 
 def _origin(value: ir.Value) -> tuple[Any, ...]:
