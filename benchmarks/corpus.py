@@ -90,6 +90,7 @@ LAYOUTS: dict[str, tuple[str, str]] = {
     "16 2d weights": ("data:4 model:4", "batch:data; d_model:data; d_ff:model; heads:model; vocab:model; " + _FSDP.format("data")),
     "64": ("data:16 model:4", "batch:data; d_ff:model; heads:model; vocab:model"),
     "rows x cols": ("rows:2 cols:4", "batch:rows; hidden:cols"),
+    "batch x hidden": ("data:4 model:2", "batch:data; hidden:model"),
 }
 
 TARGETS: dict[str, tuple[str, str, str]] = {  # the slices of 8, 16 and 64 devices
@@ -132,8 +133,8 @@ _ONCE = (
     ("gpt2", "data", "TPU v3"),
     ("tiny", "2d weights", "TPU v5e"),
     ("tiny", "sequence", "CPU"),
-    ("mnist", "data", "TPU v5e"),
-    ("mnist", "data", "CPU"),
+    ("mnist", "batch x hidden", "TPU v5e"),
+    ("mnist", "batch x hidden", "CPU"),
 )
 
 

@@ -15,7 +15,18 @@ from workbench.cost.tiles import laid_out_bytes
 from workbench.cost.timeline import Region, regions_of, simulate_step
 from workbench.diagnose import diagnose
 from workbench.hardware import Hardware
-from workbench.partition import Dims, Kernels, Partitioned, collectives, kernels_of, local_shape, partition, structure_of
+from workbench.partition import (
+    HALVES,
+    Dims,
+    Kernels,
+    Partitioned,
+    backend_of,
+    collectives,
+    kernels_of,
+    local_shape,
+    partition,
+    structure_of,
+)
 from workbench.plan import Plan
 from workbench.program import Operation, Program
 from workbench.report import Placement, Report, Value
@@ -29,7 +40,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
     program, mesh = plan.program, plan.mesh
     fixed = _fixed(program, recomputes=_recomputes(hardware))
     tile, on_chip, capacity = (hardware.chip.array_tile, hardware.chip.on_chip, hardware.chip.memory) if hardware else ((), 0, 0)
-    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed.types, tile)
+    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed.types, tile, widens=backend_of(hardware).widens_halves)
     memory = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, on_chip)
     products, (held, moved) = products_of(partitioned), host_memory(partitioned, local_bytes)
     costs = collective_costs(partitioned.reshards, plan, hardware) if hardware else []
@@ -81,15 +92,22 @@ def _recomputes(hardware: Hardware | None) -> bool:
     return hardware is not None and hardware.chip.target.startswith("tpu")
 
 
-def _local_bytes(plan: Plan, partitioned: Partitioned, types: tuple[int, ...], tile: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """Bytes of each value on one device, plain and padded to tiles; 0 where Shardy dropped the operation as dead."""
-    known: dict[tuple[int, int], tuple[int, int]] = {}
+def _local_bytes(
+    plan: Plan, partitioned: Partitioned, types: tuple[int, ...], tile: tuple[int, ...], *, widens: bool
+) -> tuple[list[int], list[int]]:
+    """Bytes of each value on one device, plain and padded to tiles; 0 where Shardy dropped the operation as dead.
+
+    A back end that `widens` computes two-byte floats as four-byte ones; arguments stay as they are.
+    """
+    known: dict[tuple[int, int, bool], tuple[int, int]] = {}
     found = []
     for number, dims, value in zip(types, partitioned.dims, partitioned.structure.values, strict=True):
-        key = number, id(dims)  # equal placements are one object for the most part, and hashing them is slow
+        wide = widens and value.born >= 0
+        key = number, id(dims), wide  # equal placements are one object for the most part, and hashing them is slow
         if key not in known:
             shape = () if dims is None else local_shape(value.shape, dims, plan.mesh)
-            known[key] = (0, 0) if dims is None else (laid_out_bytes(shape, value.dtype), laid_out_bytes(shape, value.dtype, tile))
+            dtype = "float32" if wide and value.dtype in HALVES else value.dtype
+            known[key] = (0, 0) if dims is None else (laid_out_bytes(shape, dtype), laid_out_bytes(shape, dtype, tile))
         found.append(known[key])
     return [plain for plain, _ in found], [padded for _, padded in found]
 

@@ -2,6 +2,8 @@
 
 from workbench.partition.attributes import Dims as Dims
 from workbench.partition.attributes import local_shape as local_shape
+from workbench.partition.backend import HALVES as HALVES
+from workbench.partition.backend import backend_of as backend_of
 from workbench.partition.collect import Partitioned as Partitioned
 from workbench.partition.collect import partition as partition
 from workbench.partition.fusion import kernels_of as kernels_of

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from workbench.hardware import Hardware
 
+HALVES = ("bfloat16", "float16")  # floats of two bytes
+
 
 class Backend(NamedTuple):
     """One back end's habits.
@@ -13,6 +15,7 @@ class Backend(NamedTuple):
     - `scatters_first`: a product's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
       and then all-reduced along the rest; else all of it is all-reduced.
     - `narrows_products`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
+    - `widens_halves`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the former.
     - `keeps_gathered`: how many operations one after the other may lie between two products that read one gathered value for it to be
       gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
       (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
@@ -22,15 +25,17 @@ class Backend(NamedTuple):
     adds_first: bool = False
     scatters_first: bool = False
     narrows_products: bool = False
+    widens_halves: bool = False
     keeps_gathered: int | None = None
 
 
-CPU = Backend()
+PLAIN = Backend()
+CPU = Backend(widens_halves=True)
 GPU = Backend(folds_reductions=True, adds_first=True)
 TPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, narrows_products=True, keeps_gathered=88)
 
 
 def backend_of(hardware: Hardware | None) -> Backend:
-    """The back end that compiles for this hardware; XLA:CPU, where plans run without any, if there is none."""
-    platform = hardware.chip.target.partition(":")[0] if hardware else "cpu"
-    return {"tpu": TPU, "cuda": GPU}.get(platform, CPU)
+    """The back end that compiles for this hardware. Without any, the plan is told as it stands: as XLA:CPU has it, in its own types."""
+    platform = hardware.chip.target.partition(":")[0] if hardware else ""
+    return {"tpu": TPU, "cuda": GPU, "cpu": CPU}.get(platform, PLAIN)

@@ -8,7 +8,7 @@ from jax.extend.mlir import ir
 
 from workbench.hardware import Hardware
 from workbench.partition.attributes import Dims, axis_names, local_bytes, local_shape, read_shardings
-from workbench.partition.backend import Backend, backend_of
+from workbench.partition.backend import HALVES, Backend, backend_of
 from workbench.partition.context import main_function, producer
 from workbench.partition.factors import rule_of
 from workbench.partition.operations import CONTROL_FLOW
@@ -16,7 +16,7 @@ from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
 from workbench.partition.propagate import propagate
 from workbench.partition.reshards import KINDS, Reshard, axes_of
-from workbench.partition.structure import Structure
+from workbench.partition.structure import Op, Structure
 from workbench.plan import Plan
 from workbench.sharding import axis_size
 
@@ -151,11 +151,19 @@ class _Collector:
         return kept if len(kept) < len(axes) else ()
 
     def _is_kept(self, first: Reshard, again: Reshard) -> bool:
-        """Whether a value that was gathered is still there when it is needed again; what products read is given up if that is far off."""
-        span = self._backend.keeps_gathered
-        if span is None or first.kind != "all-gather" or self._structure.ops[again.before].kind != "stablehlo.dot_general":
+        """Whether a value that was gathered is still there when it is needed again; what products read may have been given up."""
+        reader = self._structure.ops[again.before]
+        if first.kind != "all-gather" or reader.kind != "stablehlo.dot_general":
             return True
-        return min(first.user_heights) <= max(again.user_heights) + 1 + span
+        if self._backend.widens_halves and self._widens(reader):
+            return False  # XLA:CPU widens the operands of each such product for itself, and gathers them wide
+        span = self._backend.keeps_gathered
+        return span is None or min(first.user_heights) <= max(again.user_heights) + 1 + span
+
+    def _widens(self, product: Op) -> bool:
+        """A product of two-byte floats that sums into four-byte ones."""
+        values = self._structure.values
+        return values[product.results[0]].dtype == "float32" and any(values[each].dtype in HALVES for each in product.operands)
 
     def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
         kind = KINDS[op.name][0]
@@ -171,6 +179,8 @@ class _Collector:
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         if self._is_narrowed(op, kind):
             local, payload = local // 2, payload // 2
+        elif self._backend.widens_halves and str(source.type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
+            local, payload = local * 2, payload * 2
         readings = [self._reading(use.owner) for use in op.results[0].uses]
         heights = tuple(self._structure.heights[at] for use in op.results[0].uses if (at := self._reader(use.owner)) is not None)
         first = min((at for at, _ in readings), default=self._structure.ops[before].position)

@@ -1,0 +1,136 @@
+"""How true the numbers are: predictions against what the compilers say, over the corpus, and against published step times.
+
+Per target: the share of cases whose payload bytes agree with the compiled program's by mesh axes and class of collective (within 2 %),
+and the median and 90th percentile of the relative error of peak memory and of compute time (against the compiler's own estimate, which
+only XLA:TPU gives). What falls outside is listed with its cause. Programs are compiled in a worker process and kept on disk, so a second
+run takes a minute; the first takes half an hour on two cores.
+
+    python benchmarks/accuracy.py --quick --json
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
+sys.path.insert(0, str(Path(__file__).parent))
+
+from corpus import CASES, QUICK, TARGETS, Case
+from published import predictions, published_errors
+
+from workbench.analyze import analyze
+from workbench.catalogue import parse_hardware
+from workbench.comparison import Comparison
+from workbench.engine import compile_plan
+from workbench.errors import WorkbenchError
+
+OUTSIDE = {"memory": 0.15, "time": 0.30}
+"""Relative errors beyond which a case is listed."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One case: errors are relative and signed, `None` where the compiler gives no figure."""
+
+    case: Case
+    comparison: Comparison
+
+    @property
+    def is_exact(self) -> bool:
+        return all(row.is_close for row in self.comparison.collectives)
+
+    def error(self, name: str) -> float | None:
+        figure = next((each for each in self.comparison.figures if each.name == name), None)
+        return None if figure is None or figure.compiled is None else figure.error
+
+    @property
+    def memory(self) -> float | None:
+        return self.error("peak memory")
+
+    @property
+    def time(self) -> float | None:
+        return self.error("kernels")
+
+
+def compare(case: Case) -> Result:
+    plan = case.plan().updated(hardware=parse_hardware(case.hardware))
+    compiled = compile_plan(plan)
+    return Result(case, Comparison(analyze(plan), compiled))
+
+
+def quantile(errors: Iterable[float | None], q: float) -> float | None:
+    known = [abs(each) for each in errors if each is not None]
+    return float(np.quantile(known, q)) if known else None
+
+
+def figures(results: Sequence[Result]) -> dict[str, float | int | None]:
+    return {
+        "cases": len(results),
+        "comm_exact_share": sum(each.is_exact for each in results) / len(results) if results else None,
+        "memory_p50": quantile((each.memory for each in results), 0.5),
+        "memory_p90": quantile((each.memory for each in results), 0.9),
+        "time_p50": quantile((each.time for each in results), 0.5),
+        "time_p90": quantile((each.time for each in results), 0.9),
+    }
+
+
+def row(name: str, summary: dict[str, float | int | None]) -> str:
+    cells = ["-" if value is None else f"{value:.1%}" if isinstance(value, float) else str(value) for value in summary.values()]
+    return f"{name:<10}" + "".join(f"{cell:>17}" for cell in cells)
+
+
+def outside(result: Result) -> Iterable[str]:
+    """What of a case is outside the goals, with the causes the comparison names."""
+    if not result.is_exact:
+        wrong = {
+            (each.cause.name, "+".join(each.axes), each.kind) for each in result.comparison.differences if each.predicted != each.compiled
+        }
+        yield f"{result.case}: communication: " + "; ".join(f"{cause} ({kind} over {axes})" for cause, axes, kind in sorted(wrong))
+    for name, error in (("memory", result.memory), ("time", result.time)):
+        if error is not None and abs(error) > OUTSIDE[name]:
+            yield f"{result.case}: {name} {error:+.0%}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="the smallest programs only, and one table of published rows")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
+    parser.add_argument("--target", choices=TARGETS, help="one target alone")
+    parser.add_argument("--case", help="cases whose name contains this")
+    options = parser.parse_args()
+    chosen = QUICK if options.quick else CASES
+    chosen = [each for each in chosen if options.target in (None, each.target) and (options.case or "") in str(each)]
+    results: list[Result] = []
+    failed: list[str] = []
+    for case in chosen:
+        try:
+            results.append(compare(case))
+            exact = "same" if results[-1].is_exact else "DIFFERS"
+            shown = ["-" if error is None else f"{error:+.1%}" for error in (results[-1].memory, results[-1].time)]
+            print(f"{case!s:<52} communication {exact:<8} memory {shown[0]:>7} time {shown[1]:>7}", flush=True)
+        except WorkbenchError as error:
+            failed.append(str(case))
+            print(f"{case!s:<52} NOT COMPILED: {str(error).splitlines()[0][:160]}", flush=True)
+    print("\n" + f"{'target':<10}" + "".join(f"{name:>17}" for name in figures(results)))
+    for target in TARGETS:
+        own = [each for each in results if each.case.target == target]
+        if own:
+            print(row(target, figures(own)))
+    print(row("all", figures(results)))
+    lines = [line for each in results for line in outside(each)]
+    print("\nOutside: " + ("none" if not lines else "\n  " + "\n  ".join(lines)))
+    if failed:
+        print("Not compiled: " + ", ".join(failed))
+    if options.json:
+        published = published_errors(predictions(["maxtext"]) if options.quick else None)
+        print(json.dumps({**figures(results), "not_compiled": failed, "published": published}))
+
+
+if __name__ == "__main__":
+    main()
