@@ -62,6 +62,17 @@ def test_remat_and_precision_can_be_tried(capsys):
     assert 'program.variant(remat=Remat.parse("full"))' in capsys.readouterr().out
 
 
+def test_compare_sets_the_compiled_figures_beside_the_predicted_ones(plan_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    assert cli.main(["compare", str(plan_file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {each["name"] for each in told["figures"]} >= {"peak memory", "arguments", "products"}
+    assert all(row["predicted"] == row["compiled"] for row in told["collectives"])
+    assert told["differences"] == []
+    assert cli.main(["compare", str(plan_file)]) == 0
+    assert "sends what the plan says" in capsys.readouterr().out
+
+
 def test_export_writes_the_script(plan_file, tmp_path, capsys):
     script = load_plan(plan_file).export()
     assert cli.main(["export", plan_file]) == 0

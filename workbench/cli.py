@@ -1,4 +1,4 @@
-"""The command line: `workbench serve`, `report`, `run`, `compile`, `export`, `models`, `hardware`, `calibrate`.
+"""The command line: `workbench serve`, `report`, `run`, `compile`, `compare`, `export`, `models`, `hardware`, `calibrate`.
 
 Exit codes: 0 done, 1 something a person can mend (said on stderr, with the ways out), 2 wrong usage, 130 stopped with Ctrl-C.
 """
@@ -37,6 +37,7 @@ examples:
   workbench report --model gpt --mesh "data:4 model:2" --layout "batch:data; d_ff:model; heads:model"
                                                             what every device would hold, send and compute
   workbench run my.plan.json --steps 20 --check             run it here, and check the result against the unsharded step
+  workbench compare my.plan.json --hardware "TPU v5e 4x4"   what its compiler makes of it, beside the prediction; no TPU is needed
   workbench export my.plan.json -o my_plan.py               the same plan as a JAX script
 """
 
@@ -109,6 +110,18 @@ def _parser() -> argparse.ArgumentParser:
     compile_.add_argument("--hlo", metavar="FILE", help="also write the scheduled HLO text there")
     compile_.add_argument("--no-cache", action="store_true", help="compile anew, and keep nothing on disk")
     compile_.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+
+    compare = _command(
+        commands,
+        "compare",
+        _compare,
+        "compile a plan and set every prediction beside the compiler's figure, with the cause of each difference",
+        'workbench compare my.plan.json --hardware "TPU v5e 4x4"',
+    )
+    compare.add_argument("--run", action="store_true", help="also run the plan on the attached devices")
+    compare.add_argument("--steps", type=_positive, default=20, help="steps to measure with --run (default: %(default)s)")
+    compare.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    compare.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
 
     export = _command(commands, "export", _export, "write a plan as a JAX script", "workbench export my.plan.json -o my_plan.py")
     export.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
@@ -333,18 +346,32 @@ def _say_nothing(event: Mapping[str, Any]) -> None:
 def _compile(options: argparse.Namespace) -> None:
     from workbench.documents import compiled_record
 
+    plan = _plan_on_the_cpu(options)
+    hlo_file = None if options.hlo is None else str(Path(options.hlo).absolute())
+    compiled = plan.compile(on_progress=_stage_printer(), time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
+    print(json.dumps(compiled_record(compiled), indent=1) if options.json else compiled)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from workbench.documents import comparison_record
+    from workbench.engine import run_plan
+
+    plan = _plan_on_the_cpu(options)
+    measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
+    comparison = plan.compare(measurement=measured, on_progress=_stage_printer(), time_limit=options.time_limit)
+    print(json.dumps(comparison_record(comparison), indent=1) if options.json else comparison)
+
+
+def _stage_printer() -> Callable[[Mapping[str, Any]], None]:
+    """A line a stage; the terminal needs no heartbeat."""
     stages: set[str] = set()
 
     def tell(event: Mapping[str, Any]) -> None:
-        """A line a stage; the terminal needs no heartbeat."""
         if event["event"] == "progress" and event["stage"] not in stages:
             stages.add(event["stage"])
             _print_progress(event)
 
-    plan = _plan_on_the_cpu(options)
-    hlo_file = None if options.hlo is None else str(Path(options.hlo).absolute())
-    compiled = plan.compile(on_progress=tell, time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
-    print(json.dumps(compiled_record(compiled), indent=1) if options.json else compiled)
+    return tell
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ from workbench.sharding import Sharding
 from workbench.topology import Wiring, parse_wiring
 
 if TYPE_CHECKING:
+    from workbench.comparison import Comparison
     from workbench.compiled import Compiled
     from workbench.edits import Edit
     from workbench.measurement import Measurement
@@ -96,6 +97,17 @@ class Plan:
 
         hardware = parse_hardware(hardware) if isinstance(hardware, str) else hardware
         return compile_plan(self, hardware, on_progress=on_progress, **options)
+
+    def compare(self, hardware: Hardware | str | None = None, measurement: "Measurement | None" = None, **options: Any) -> "Comparison":
+        """The report beside what the compiler makes of the plan, and beside what a run measured, if one is given.
+
+        Options are those of `compile`. `print` what comes back.
+        """
+        from workbench.comparison import Comparison
+
+        hardware = parse_hardware(hardware) if isinstance(hardware, str) else hardware
+        plan = self if hardware is None else self.updated(hardware=hardware)
+        return Comparison(plan.report(), plan.compile(**options), measurement)
 
     def save(self, path: str | Path) -> None:
         """Write the plan document (`*.plan.json`)."""

@@ -5,6 +5,7 @@ plan = load_plan("gpt.plan.json")
 print(export_script(plan))
 """
 
+from workbench.documents.comparison_record import comparison_record as comparison_record
 from workbench.documents.compiled_record import compiled_record as compiled_record
 from workbench.documents.export import export_script as export_script
 from workbench.documents.hardware_entry import hardware_entry as hardware_entry
