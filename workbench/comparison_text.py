@@ -69,7 +69,9 @@ def _differences(comparison: Comparison) -> str:
     rows = [_difference(group) for group in grouped(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))]
     more = f"\n  and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
     table = table_text(["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"], rows[:_MOST])
-    return f"Where they differ, and why\n\n{table}{more}\n\n" + "\n".join(_legend(found))
+    same = all(each.predicted == each.compiled for each in found)
+    head = "The compiled program sends what the plan says, byte for byte, in another form" if same else "Where they differ, and why"
+    return f"{head}\n\n{table}{more}\n\n" + "\n".join(_legend(found))
 
 
 def _difference(group: list[Difference]) -> tuple[str, ...]:

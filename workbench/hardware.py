@@ -51,7 +51,7 @@ class Chip:
     - `memory`, `memory_bandwidth`: of its own memory (HBM); `host_memory`, `host_bandwidth`: of its share of the host's, and to it;
     - `launch`: seconds from one kernel to the next, however small;
     - `matmul_tile`: sides of the tile its matrix unit works in, to which a product's sizes are rounded up: two of a systolic array, or the
-      rows, columns and summed elements of a block;
+      rows, columns and summed elements of a block, then how many blocks run at once and how many summing steps it takes to fill one;
     - `on_chip`: how much of a step's activations the compiler keeps in memory on the chip, beside `memory`;
     - `array_tile`: to what the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
     - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.

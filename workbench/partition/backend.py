@@ -12,6 +12,7 @@ class Backend(NamedTuple):
 
     - `folds_reductions`: a sum over several dimensions is one all-reduce over all their axes; XLA:CPU makes one for each dimension.
     - `adds_first`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
+    - `merges_alike`: a value that is cast or reshaped twice in the same way is one value, and gathered once.
     - `scatters_first`: a product's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
       and then all-reduced along the rest; else all of it is all-reduced.
     - `narrows_products`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
@@ -23,6 +24,7 @@ class Backend(NamedTuple):
 
     folds_reductions: bool = False
     adds_first: bool = False
+    merges_alike: bool = False
     scatters_first: bool = False
     narrows_products: bool = False
     widens_halves: bool = False
@@ -32,7 +34,7 @@ class Backend(NamedTuple):
 PLAIN = Backend()
 CPU = Backend(widens_halves=True)
 GPU = Backend(folds_reductions=True, adds_first=True)
-TPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, narrows_products=True, keeps_gathered=88)
+TPU = Backend(folds_reductions=True, adds_first=True, merges_alike=True, scatters_first=True, narrows_products=True, keeps_gathered=88)
 
 
 def backend_of(hardware: Hardware | None) -> Backend:

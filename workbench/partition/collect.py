@@ -119,7 +119,8 @@ class _Collector:
             if op.name not in KINDS:
                 continue
             reshard = self._reshard(op, before, region)
-            key = (_origin(op.operands[0]), op.name, op.attributes["out_sharding"], region)
+            source = _origin(op.operands[0]) if self._backend.merges_alike else op.operands[0]
+            key = (source, op.name, op.attributes["out_sharding"], region)
             first = self._first.setdefault(key, reshard)
             if first is not reshard and self._is_kept(first, reshard):
                 first.last_use = max(first.last_use, reshard.last_use)
@@ -289,7 +290,7 @@ def _has_default_precision(product: ir.Operation) -> bool:
 
 
 def _origin(value: ir.Value) -> tuple[Any, ...]:
-    """A name for a value that alike values share: one that is cast or reshaped twice in the same way is one value to XLA."""
+    """A name for a value that alike values share: what it is cast and reshaped from, and how."""
     steps = []
     owner = producer(value)
     while owner is not None and owner.name in _UNARY:

@@ -46,11 +46,16 @@ def _share_scalar_constants(main: ir.Operation) -> None:
         known: dict[ir.Attribute, ir.Value] = {}
         for each in list(block.operations):
             op = each.operation
-            if op.name in CONSTANTS and not _shape(op.results[0]):
+            if op.name in CONSTANTS and not _shape(op.results[0]) and not isinstance(_element(op.results[0]), ir.ComplexType):
                 first = known.setdefault(op.attributes["value"], op.results[0])
                 if first != op.results[0]:
                     op.results[0].replace_all_uses_with(first)
                     op.erase()
+
+
+def _element(value: ir.Value) -> ir.Type:
+    """jaxlib reads no attribute of complex numbers."""
+    return ir.RankedTensorType(value.type).element_type
 
 
 def _read_the_other_operand(op: ir.Operation, scalars: dict[ir.Value, bool]) -> None:
