@@ -100,6 +100,7 @@ TARGETS: dict[str, tuple[str, str, str]] = {  # the slices of 8, 16 and 64 devic
     "TPU v5p": ("2x2x2", "2x2x4", "4x4x4"),
     "TPU v6e": ("2x4", "4x4", "8x8"),
     "CPU": ("8", "16", "64"),
+    "H100": ("8", "2 nodes of 8", "8 nodes of 8"),
 }
 
 _EVERYWHERE = (
@@ -151,7 +152,7 @@ class Case:
         """The slice its mesh fills, as the catalogue names it."""
         sizes = {"16": 1, "64": 2}
         shape = TARGETS[self.target][sizes.get(self.layout.split()[0], 0)]
-        return f"{shape} CPU" if self.target == "CPU" else f"{self.target} {shape}"
+        return f"{self.target} {shape}" if self.target.startswith("TPU") else f"{shape} {self.target}"
 
     def plan(self) -> wb.Plan:
         return wb.Plan(_program(self.program), *LAYOUTS[self.layout], name=str(self))

@@ -58,6 +58,14 @@ def test_a_difference_has_its_cause(cause):
     assert [each.cause.name for each in compared(*CASES[cause]).differences] == [cause]
 
 
+def test_what_is_packed_into_one_array_is_combined():
+    (only,) = compared(
+        [planned("all-reduce", ("data",), 60, count=3), planned("all-reduce", ("data",), 40, count=3)],
+        [found("all-reduce", ("data",), 300)],
+    ).differences
+    assert (only.cause.name, only.predicted, only.compiled) == ("combined", 300, 300)
+
+
 def test_every_cause_has_its_case():
     assert {cause.name for cause in ALL_CAUSES} == set(CASES)
 

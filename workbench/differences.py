@@ -131,7 +131,7 @@ def _unmatched(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], lis
 
 def _pairs(ours: list[_Item], theirs: list[_Item]) -> Iterator[Difference]:
     """Leftovers of both sides that belong together; they are taken out of the lists."""
-    for test in (_widened, _split, _folded, _otherwise):
+    for test in (_together, _widened, _split, _folded, _otherwise):
         for each in list(ours):
             if each in ours and (match := test(each, theirs, ours)):
                 mine, his, cause = match
@@ -143,6 +143,13 @@ def _pairs(ours: list[_Item], theirs: list[_Item]) -> Iterator[Difference]:
 
 
 _Match = tuple[list[_Item], list[_Item], Cause] | None
+
+
+def _together(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
+    """All that is left of one kind over the same axes, and its bytes are the same: packed together before they are sent."""
+    mine, his = ([item for item in side if (item.axes, item.kind) == (each.axes, each.kind)] for side in (ours, theirs))
+    planned, found = (sum(item.total for item in side) for side in (mine, his))
+    return (mine, his, COMBINED) if his and planned == found else None
 
 
 def _widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:

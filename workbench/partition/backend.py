@@ -16,6 +16,7 @@ class Backend(NamedTuple):
     - `scatters_first`: a product's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
       and then all-reduced along the rest; else all of it is all-reduced.
     - `narrows_products`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
+    - `gathers_wide_apart`: a product of two-byte floats that sums into four-byte ones gathers its operands for itself.
     - `widens_halves`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the former.
     - `keeps_gathered`: how many operations one after the other may lie between two products that read one gathered value for it to be
       gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
@@ -27,13 +28,14 @@ class Backend(NamedTuple):
     merges_alike: bool = False
     scatters_first: bool = False
     narrows_products: bool = False
+    gathers_wide_apart: bool = False
     widens_halves: bool = False
     keeps_gathered: int | None = None
 
 
 PLAIN = Backend()
-CPU = Backend(widens_halves=True)
-GPU = Backend(folds_reductions=True, adds_first=True)
+CPU = Backend(gathers_wide_apart=True, widens_halves=True)
+GPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, gathers_wide_apart=True)
 TPU = Backend(folds_reductions=True, adds_first=True, merges_alike=True, scatters_first=True, narrows_products=True, keeps_gathered=88)
 
 

@@ -156,8 +156,8 @@ class _Collector:
         reader = self._structure.ops[again.before]
         if first.kind != "all-gather" or reader.kind != "stablehlo.dot_general":
             return True
-        if self._backend.widens_halves and self._widens(reader):
-            return False  # XLA:CPU widens the operands of each such product for itself, and gathers them wide
+        if self._backend.gathers_wide_apart and self._widens(reader):
+            return False
         span = self._backend.keeps_gathered
         return span is None or min(first.user_heights) <= max(again.user_heights) + 1 + span
 
