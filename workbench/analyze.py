@@ -89,7 +89,7 @@ def _fixed(program: Program, *, recomputes: bool) -> _Fixed:
 
 def _recomputes(hardware: Hardware | None) -> bool:
     """XLA:TPU fuses elementwise operations into whatever reads them."""
-    return hardware is not None and hardware.chip.target.startswith("tpu")
+    return hardware is not None and hardware.chip.platform == "tpu"
 
 
 def _local_bytes(

@@ -91,7 +91,7 @@ class Comparison:
         yield Figure("arguments", "bytes", held, compiled.memory.arguments if compiled else None, None)
 
     def _work(self) -> Iterator[Figure]:
-        compiled = sum(each.flops * each.count for each in self.compiled.kernels) if self.compiled and self.compiled.kernels else None
+        compiled = self.compiled.flops if self.compiled and self.compiled.kernels else None
         yield Figure("products", "FLOP", self.report.flops.per_device, compiled, None)
 
     def _time(self) -> Iterator[Figure]:

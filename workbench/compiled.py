@@ -1,6 +1,6 @@
 """What the compiler of the target says of a plan: the scheduled program's collectives, kernels, memory. The engine fills it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -102,15 +102,25 @@ class Compiled:
         return sum(timed) if timed else None
 
     @cached_property
+    def flops(self) -> int:
+        """FLOP of all products, a device and step."""
+        return sum(each.flops * each.count for each in self.kernels)
+
+    @cached_property
     def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:
-        """Payload bytes per device and step by (mesh axes, kind), windowed einsums as what they stand for."""
-        sums: dict[tuple[tuple[str, ...], str], int] = {}
-        for each in self.collectives:
-            key = each.axes, each.part_of or each.kind
-            sums[key] = sums.get(key, 0) + each.total_payload
-        return sums
+        """See `payload_by_axis_and_kind`."""
+        return payload_by_axis_and_kind(self.collectives)
 
     def __str__(self) -> str:
         from workbench.compiled_text import compiled_text
 
         return compiled_text(self)
+
+
+def payload_by_axis_and_kind(collectives: Iterable[CompiledCollective]) -> Mapping[tuple[tuple[str, ...], str], int]:
+    """Payload bytes per device and step by (mesh axes, kind), windowed einsums as what they stand for."""
+    sums: dict[tuple[tuple[str, ...], str], int] = {}
+    for each in collectives:
+        key = each.axes, each.part_of or each.kind
+        sums[key] = sums.get(key, 0) + each.total_payload
+    return sums

@@ -42,10 +42,9 @@ def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
     sent = sum(each.total_payload for each in compiled.collectives)
     executed = sum(each.count for each in compiled.collectives)
     yield "communication payload", format_bytes(sent), f"{format_count(executed)} collectives a step"
-    flops = sum(each.flops * each.count for each in compiled.kernels)
     yield (
         "arithmetic per device",
-        format_count(flops, "FLOP"),
+        format_count(compiled.flops, "FLOP"),
         f"{format_count(sum(each.count for each in compiled.kernels))} kernels a step",
     )
     if compiled.compute_seconds is not None:

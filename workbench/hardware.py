@@ -83,6 +83,11 @@ class Chip:
     def __hash__(self) -> int:
         return hash(self.name)  # the mappings cannot be hashed; chips that are equal have one name
 
+    @property
+    def platform(self) -> str:
+        """Whose compiler it has: `tpu`, `cuda`, `cpu`; empty if none."""
+        return self.target.partition(":")[0]
+
     def peak(self, dtype: str) -> float:
         """FLOP/s of matrix products in this dtype."""
         return self.flops.get(dtype, self.flops.get("default", max(self.flops.values())))

@@ -63,12 +63,12 @@ class Simulated:
 
 def windowed(kind: str, chip: Chip) -> bool:
     """Whether XLA may make a windowed einsum of such a collective and its product: on a TPU."""
-    return kind in ("all-gather", "reduce-scatter") and chip.target.startswith("tpu")
+    return kind in ("all-gather", "reduce-scatter") and chip.platform == "tpu"
 
 
 def overlaps(kind: str, chip: Chip) -> bool:
     """Whether a device of this kind computes while such a collective is under way."""
-    return kind in OVERLAPPING.get(chip.target.partition(":")[0], ())
+    return kind in OVERLAPPING.get(chip.platform, ())
 
 
 def simulate(kernels: Sequence[float], sends: Sequence[Send]) -> Simulated:

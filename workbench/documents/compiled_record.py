@@ -18,7 +18,7 @@ def compiled_record(compiled: Compiled) -> Mapping[str, Any]:
         "from_cache": compiled.from_cache,
         "memory": {**asdict(memory), "peak": memory.peak},
         "alive_at_peak": [{"path": path, "bytes": count} for path, count in compiled.alive_at_peak],
-        "flops": sum(each.flops * each.count for each in compiled.kernels),
+        "flops": compiled.flops,
         "compute_seconds": compiled.compute_seconds,
         "payload": [{"axes": list(axes), "kind": kind, "payload": payload} for (axes, kind), payload in compiled.by_axis_and_kind.items()],
         "collectives": [asdict(each) for each in compiled.collectives],

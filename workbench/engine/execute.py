@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from workbench.analyze import analyze
+from workbench.compiled import payload_by_axis_and_kind
 from workbench.device_trace import Trace
 from workbench.engine.against_unsharded import largest_error
 from workbench.engine.calibrate import calibrate
@@ -14,7 +15,7 @@ from workbench.engine.compiled_step import CompiledStep, compile_step
 from workbench.engine.failures import in_user_terms
 from workbench.engine.placement import real_shard_shape
 from workbench.engine.profile import profile as profiled
-from workbench.engine.readback import read_collectives, totals
+from workbench.engine.readback import read_collectives
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.measurement import Measurement, ShardCheck
@@ -84,7 +85,7 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, wat
         step_seconds=seconds,
         losses=losses,
         shards=shards,
-        compiled=totals(read_collectives(step.compiled.as_text(), plan.mesh)),
+        compiled=payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), plan.mesh)),
         compiled_peak=_peak(step.compiled.memory_analysis()),
         device_peak=device_peak,
         predicted_seconds=_predicted(plan, hardware),

@@ -10,7 +10,7 @@ A collective stands in a compiled program as
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from workbench.compiled import CompiledCollective
 from workbench.engine.groups import axes_of, parse_groups
@@ -131,11 +131,3 @@ def _attributes(computation: Computation, instruction: Instruction, index: int, 
     else:
         candidates = [instruction, origin, *operand]
     return next((each.attributes for each in candidates if _OP_NAME.search(each.attributes)), instruction.attributes)
-
-
-def totals(collectives: tuple[CompiledCollective, ...]) -> Mapping[tuple[tuple[str, ...], str], int]:
-    """Payload bytes per device and step by (mesh axes, kind), as `Measurement.compiled` holds them."""
-    sums: dict[tuple[tuple[str, ...], str], int] = {}
-    for each in collectives:
-        sums[each.axes, each.kind] = sums.get((each.axes, each.kind), 0) + each.total_payload
-    return sums

@@ -114,7 +114,7 @@ def versions() -> str:
 
 
 def _kind(hardware: Hardware | None) -> str:
-    return "" if hardware is None else hardware.chip.target.partition(":")[0]
+    return "" if hardware is None else hardware.chip.platform
 
 
 def _tpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":

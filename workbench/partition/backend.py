@@ -41,5 +41,5 @@ TPU = Backend(folds_reductions=True, adds_first=True, merges_alike=True, scatter
 
 def backend_of(hardware: Hardware | None) -> Backend:
     """The back end that compiles for this hardware. Without any, the plan is told as it stands: as XLA:CPU has it, in its own types."""
-    platform = hardware.chip.target.partition(":")[0] if hardware else ""
+    platform = hardware.chip.platform if hardware else ""
     return {"tpu": TPU, "cuda": GPU, "cpu": CPU}.get(platform, PLAIN)

@@ -182,8 +182,9 @@ class _Collector:
             local, payload = local // 2, payload // 2
         elif self._backend.widens_halves and str(source.type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
             local, payload = local * 2, payload * 2
-        readings = [self._reading(use.owner) for use in op.results[0].uses]
-        heights = tuple(self._structure.heights[at] for use in op.results[0].uses if (at := self._reader(use.owner)) is not None)
+        readers = [self._reader(use.owner) for use in op.results[0].uses]
+        readings = [self._reading(reader) for reader in readers]
+        heights = tuple(self._structure.heights[reader] for reader in readers if reader is not None)
         first = min((at for at, _ in readings), default=self._structure.ops[before].position)
         last = max((until for _, until in readings), default=first)
         frees_source = len(list(source.uses)) == 1
@@ -210,9 +211,8 @@ class _Collector:
                     groups[summed] = None
         return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
 
-    def _reading(self, op: Any) -> tuple[int, int]:
+    def _reading(self, reader: int | None) -> tuple[int, int]:
         """Where an operation reads, and until when it keeps what it reads: till its last reader's place if it is fused into that."""
-        reader = self._reader(op)
         if reader is None:
             return (self._structure.ops[-1].position,) * 2
         record = self._structure.ops[reader]
