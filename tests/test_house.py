@@ -32,7 +32,8 @@ NOUNS = (
         "precision",
         "program",
     ),
-    *("legality", "compiled", "timeline", "device_trace", "measurement", "plan", "edits", "report", "differences", "comparison"),
+    *("legality", "compiled", "timeline", "device_trace", "measurement", "plan", "edits", "report"),
+    *("differences", "memory_differences", "comparison"),
 )
 ROOMS = (
     *NOUNS,

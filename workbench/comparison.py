@@ -12,11 +12,17 @@ from typing import NamedTuple
 from workbench.compiled import Compiled
 from workbench.differences import Difference, explain
 from workbench.measurement import Measurement
+from workbench.memory_differences import MemoryDifference, explain_memory
 from workbench.report import Report, collective_class
 from workbench.sharding import base_axis
 
 CLOSE = 0.02
 """Relative difference up to which two figures are called the same."""
+
+
+def is_same(one: float, other: float) -> bool:
+    """Within `CLOSE` of each other."""
+    return abs(one - other) <= CLOSE * max(one, other)
 
 
 class CollectiveRow(NamedTuple):
@@ -33,7 +39,7 @@ class CollectiveRow(NamedTuple):
 
     @property
     def is_close(self) -> bool:
-        return abs(self.predicted - self.compiled) <= CLOSE * max(self.predicted, self.compiled)
+        return is_same(self.predicted, self.compiled)
 
 
 class Figure(NamedTuple):
@@ -77,6 +83,13 @@ class Comparison:
     def differences(self) -> tuple[Difference, ...]:
         """Each collective that one side has and the other has not, or has more often, with its cause; the heaviest first."""
         return explain(self.report, self.compiled) if self.compiled is not None else ()
+
+    @cached_property
+    def memory_differences(self) -> tuple[MemoryDifference, ...]:
+        """What each side holds at its peak and the other does not, by named scope; empty where the peaks are the same."""
+        if self.compiled is None or is_same(self.report.memory.peak, self.compiled.memory.peak):
+            return ()
+        return explain_memory(self.report, self.compiled)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from workbench.comparison import Comparison, Figure
-from workbench.differences import ALL_CAUSES, Difference
+from workbench.differences import ALL_CAUSES, Cause, Difference
+from workbench.memory_differences import MEMORY_CAUSES
 from workbench.tables import axes_text, grouped, table_text, tail_text, wrapped
 from workbench.units import format_bytes, format_count, format_seconds
 
@@ -17,7 +18,7 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 
 def comparison_text(comparison: Comparison) -> str:
     """What was predicted beside what the compiler and the devices say."""
-    sections = [wrapped(_head(comparison)), _figures(comparison), _collectives(comparison), _differences(comparison)]
+    sections = [wrapped(_head(comparison)), _figures(comparison), _memory(comparison), _collectives(comparison), _differences(comparison)]
     return "\n\n".join(section for section in sections if section)
 
 
@@ -52,6 +53,15 @@ def _error(figure: Figure) -> str:
     return f"{abs(figure.error):.0%} {'more' if figure.error > 0 else 'less'}"
 
 
+def _memory(comparison: Comparison) -> str:
+    found = comparison.memory_differences
+    if not found:
+        return ""
+    rows = [(each.cause.name, each.scope, format_bytes(each.predicted), format_bytes(each.compiled)) for each in found[:_MOST]]
+    table = table_text(["cause", "scope", "predicted>", "compiled>"], rows)
+    return f"Where the peaks differ, and why\n\n{table}\n\n" + "\n".join(_legend(MEMORY_CAUSES, {each.cause for each in found}))
+
+
 def _collectives(comparison: Comparison) -> str:
     rows = []
     for row in comparison.collectives:
@@ -71,7 +81,7 @@ def _differences(comparison: Comparison) -> str:
     table = table_text(["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"], rows[:_MOST])
     same = all(each.predicted == each.compiled for each in found)
     head = "The compiled program sends what the plan says, byte for byte, in another form" if same else "Where they differ, and why"
-    return f"{head}\n\n{table}{more}\n\n" + "\n".join(_legend(found))
+    return f"{head}\n\n{table}{more}\n\n" + "\n".join(_legend(ALL_CAUSES, {each.cause for each in found}))
 
 
 def _difference(group: list[Difference]) -> tuple[str, ...]:
@@ -81,6 +91,5 @@ def _difference(group: list[Difference]) -> tuple[str, ...]:
     return (first.cause.name, axes_text(first.axes), first.kind, format_bytes(predicted), format_bytes(compiled), where, line)
 
 
-def _legend(found: tuple[Difference, ...]) -> Iterator[str]:
-    named = {each.cause for each in found}
-    return (wrapped(f"{cause.name}: {cause.text}.", first="  ", indent="    ") for cause in ALL_CAUSES if cause in named)
+def _legend(causes: tuple[Cause, ...], named: set[Cause]) -> Iterator[str]:
+    return (wrapped(f"{cause.name}: {cause.text}.", first="  ", indent="    ") for cause in causes if cause in named)

@@ -103,8 +103,11 @@ def _planned(each: Collective, order: dict[str, int]) -> _Item:
 def _found(compiled: Compiled, order: dict[str, int]) -> Iterator[_Item]:
     for each in compiled.collectives:
         axes = tuple(sorted(each.axes, key=lambda axis: order.get(axis, 0)))
-        for payload in each.parts or (each.payload,):
-            yield _Item(axes, collective_class(each.part_of or each.kind), payload, each.count, each.path, each.source)
+        parts = each.parts or (each.payload,)
+        paths = each.part_paths if len(each.part_paths) == len(parts) else (each.path,) * len(parts)
+        for payload, path in zip(parts, paths, strict=True):
+            source = each.source if path == each.path else ""  # the line is that of the first
+            yield _Item(axes, collective_class(each.part_of or each.kind), payload, each.count, path, source)
 
 
 def _unmatched(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], list[_Item]]:

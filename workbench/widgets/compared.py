@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from workbench.comparison import Comparison, Figure
-from workbench.differences import ALL_CAUSES, Difference
+from workbench.differences import ALL_CAUSES, Cause, Difference
+from workbench.memory_differences import MEMORY_CAUSES
 from workbench.tables import grouped
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row
@@ -26,7 +27,7 @@ def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
     if evidence is None:
         return [note_block(NOTHING)]
     comparison = evidence.comparison
-    blocks = [_figures(comparison), collectives_block(comparison, paint), *_differences(comparison, paint)]
+    blocks = [_figures(comparison), *_memory(comparison), collectives_block(comparison, paint), *_differences(comparison, paint)]
     if evidence.stale:
         blocks.insert(0, note_block(f"Of the plan before the last edits: {comparison.report.plan}"))
     return [each for each in blocks if each["rows"] or each["note"]]
@@ -73,6 +74,33 @@ def _error(figure: Figure) -> Cell:
     return {"text": text, "tone": "good" if abs(figure.error) < 0.05 else "warn"}
 
 
+def _memory(comparison: Comparison) -> list[Block]:
+    found = comparison.memory_differences
+    if not found:
+        return []
+    columns = (Column("cause"), Column("scope"), Column("predicted", number=True), Column("compiled", number=True))
+    rows = [
+        row(
+            f"{each.cause.name} {each.scope}",
+            {"text": each.cause.name, "title": each.cause.text, "tone": "warn"},
+            {"path": each.scope or "–"},
+            byte_cell(each.predicted),
+            byte_cell(each.compiled),
+        )
+        for each in found
+    ]
+    return [block("Where the peaks differ, and why", columns, rows), _legend(MEMORY_CAUSES, {each.cause for each in found})]
+
+
+def _legend(known: tuple[Cause, ...], named: set[Cause]) -> Block:
+    rows = [
+        row(cause.name, {"text": cause.name, "tone": "strong"}, {"text": f"{cause.text}.", "wrap": True})
+        for cause in known
+        if cause in named
+    ]
+    return block("What the causes mean", (Column("cause"), Column("what happens")), rows)
+
+
 def _differences(comparison: Comparison, paint: Paint) -> list[Block]:
     if comparison.compiled is None:
         return []
@@ -90,15 +118,9 @@ def _differences(comparison: Comparison, paint: Paint) -> list[Block]:
         Column("line"),
     )
     rows = [_difference_row(group, paint) for group in groups[:MOST_DIFFERENCES]]
-    causes = {each.cause for each in found}
-    legend = [
-        row(cause.name, {"text": cause.name, "tone": "strong"}, {"text": f"{cause.text}.", "wrap": True})
-        for cause in ALL_CAUSES
-        if cause in causes
-    ]
     return [
         block("Where they differ, and why", columns, rows, rest_text(len(groups), MOST_DIFFERENCES)),
-        block("What the causes mean", (Column("cause"), Column("what happens")), legend),
+        _legend(ALL_CAUSES, {each.cause for each in found}),
     ]
 
 
