@@ -8,7 +8,8 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding
 
-from workbench.engine.placement import attach, named_sharding, spread
+from workbench.engine.placement import named_sharding, spread
+from workbench.engine.wired import wired
 from workbench.errors import EngineError
 from workbench.plan import Plan
 from workbench.program import Program
@@ -73,7 +74,7 @@ class CompiledStep:
 
 def compile_step(plan: Plan) -> CompiledStep:
     """Compile the plan for the attached devices; raises `EngineError` if there are too few. No state is made yet."""
-    program, mesh = plan.program, attach(plan.mesh)
+    program, mesh = plan.program, wired(plan)
     shardings = tuple(named_sharding(each, mesh) for each in plan.argument_shardings)
     birth = _birth(program, shardings)
     start = time.perf_counter()

@@ -16,7 +16,7 @@ from jax.sharding import AxisType
 
 from workbench.engine.gpu_descriptions import GPUS, description
 from workbench.engine.parcel import NO_TPU
-from workbench.engine.placement import attach
+from workbench.engine.wired import row_major, wired
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.mesh import Mesh
@@ -92,7 +92,7 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
     verify_target(plan, hardware)
     kind = _kind(hardware)
     if hardware is None or kind == "cpu":
-        mesh = attach(plan.mesh)
+        mesh = wired(plan)
         device = mesh.devices.flat[0]
         name = str(hardware or f"{plan.mesh.size} attached {device.device_kind}")
         return Target(name, mesh, f"XLA:{device.platform.upper()} of jaxlib {_version('jaxlib')}")
@@ -129,7 +129,7 @@ def _tpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
     if version == "v4" and "core" not in sizes:
         options["chip_config_name"] = "megacore"  # both cores of a chip are one device, as on a TPU VM
     devices = _topology(hardware, "tpu", f"{version}:{'x'.join(map(str, sides))}", options)
-    return _array(sorted(devices, key=lambda each: (getattr(each, "slice_index", 0) or 0, *each.coords, each.core_on_chip)))
+    return row_major(devices)
 
 
 def _gpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
@@ -141,7 +141,7 @@ def _gpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
         "target_config": description(name, hardware.chip.memory, hardware.chip.memory_bandwidth),
         "topology": f"1x{sizes.get('node', 1)}x{sizes.get('device', 1)}",
     }
-    return _array(_topology(hardware, "cuda", name, options))
+    return row_major(_topology(hardware, "cuda", name, options))
 
 
 def _topology(hardware: Hardware, platform: str, name: str, options: Mapping[str, Any]) -> list[Any]:
@@ -154,12 +154,6 @@ def _topology(hardware: Hardware, platform: str, name: str, options: Mapping[str
         raise EngineError(
             f"The compiler knows no {hardware} (`{name}`): {said}", ['write a shape that is sold, such as "TPU v5e 4x4" or "TPU v5p 4x4x4"']
         ) from error
-
-
-def _array(devices: list[Any]) -> "np.ndarray[Any, Any]":
-    array = np.empty(len(devices), dtype=object)
-    array[:] = devices
-    return array
 
 
 def _other_size(mesh: Mesh, hardware: Hardware) -> EngineError:
