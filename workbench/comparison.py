@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from workbench.compiled import Compiled
 from workbench.differences import Difference, explain
+from workbench.kernel_differences import KernelDifference, explain_kernels
 from workbench.measurement import Measurement
 from workbench.memory_differences import MemoryDifference, explain_memory
 from workbench.report import Report, collective_class
@@ -90,6 +91,14 @@ class Comparison:
         if self.compiled is None or is_same(self.report.memory.peak, self.compiled.memory.peak):
             return ()
         return explain_memory(self.report, self.compiled)
+
+    @cached_property
+    def kernel_differences(self) -> tuple[KernelDifference, ...]:
+        """Kernels that take longer on one side, by named scope; empty where the sums are the same or the compiler estimates no times."""
+        time, compiled = self.report.step_time, self.compiled
+        if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.compute, compiled.compute_seconds):
+            return ()
+        return explain_kernels(self.report, compiled)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:

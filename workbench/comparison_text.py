@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from workbench.comparison import Comparison, Figure
 from workbench.differences import ALL_CAUSES, Cause, Difference
+from workbench.kernel_differences import KERNEL_CAUSES
 from workbench.memory_differences import MEMORY_CAUSES
 from workbench.tables import axes_text, grouped, table_text, tail_text, wrapped
 from workbench.units import format_bytes, format_count, format_seconds
@@ -18,7 +19,14 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 
 def comparison_text(comparison: Comparison) -> str:
     """What was predicted beside what the compiler and the devices say."""
-    sections = [wrapped(_head(comparison)), _figures(comparison), _memory(comparison), _collectives(comparison), _differences(comparison)]
+    sections = [
+        wrapped(_head(comparison)),
+        _figures(comparison),
+        _memory(comparison),
+        _kernels(comparison),
+        _collectives(comparison),
+        _differences(comparison),
+    ]
     return "\n\n".join(section for section in sections if section)
 
 
@@ -60,6 +68,19 @@ def _memory(comparison: Comparison) -> str:
     rows = [(each.cause.name, each.scope, format_bytes(each.predicted), format_bytes(each.compiled)) for each in found[:_MOST]]
     table = table_text(["cause", "scope", "predicted>", "compiled>"], rows)
     return f"Where the peaks differ, and why\n\n{table}\n\n" + "\n".join(_legend(MEMORY_CAUSES, {each.cause for each in found}))
+
+
+def _kernels(comparison: Comparison) -> str:
+    found = comparison.kernel_differences
+    if not found:
+        return ""
+    rows = [(each.cause.name, each.scope, each.work, *map(_or_none, (each.predicted, each.compiled))) for each in found[:_MOST]]
+    table = table_text(["cause", "scope", "work", "predicted>", "compiled>"], rows)
+    return f"Where the kernels differ, and why\n\n{table}\n\n" + "\n".join(_legend(KERNEL_CAUSES, {each.cause for each in found}))
+
+
+def _or_none(seconds: float) -> str:
+    return format_seconds(seconds) if seconds else "-"
 
 
 def _collectives(comparison: Comparison) -> str:

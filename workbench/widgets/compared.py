@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 
 from workbench.comparison import Comparison, Figure
 from workbench.differences import ALL_CAUSES, Cause, Difference
+from workbench.kernel_differences import KERNEL_CAUSES
 from workbench.memory_differences import MEMORY_CAUSES
 from workbench.tables import grouped
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row
+from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.communication import collectives_block
 from workbench.widgets.evidence import Evidence
 
@@ -27,7 +28,13 @@ def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
     if evidence is None:
         return [note_block(NOTHING)]
     comparison = evidence.comparison
-    blocks = [_figures(comparison), *_memory(comparison), collectives_block(comparison, paint), *_differences(comparison, paint)]
+    blocks = [
+        _figures(comparison),
+        *_memory(comparison),
+        *_kernels(comparison),
+        collectives_block(comparison, paint),
+        *_differences(comparison, paint),
+    ]
     if evidence.stale:
         blocks.insert(0, note_block(f"Of the plan before the last edits: {comparison.report.plan}"))
     return [each for each in blocks if each["rows"] or each["note"]]
@@ -90,6 +97,25 @@ def _memory(comparison: Comparison) -> list[Block]:
         for each in found
     ]
     return [block("Where the peaks differ, and why", columns, rows), _legend(MEMORY_CAUSES, {each.cause for each in found})]
+
+
+def _kernels(comparison: Comparison) -> list[Block]:
+    found = comparison.kernel_differences
+    if not found:
+        return []
+    columns = (Column("cause"), Column("scope"), Column("work"), Column("predicted", number=True), Column("compiled", number=True))
+    rows = [
+        row(
+            f"{each.cause.name} {each.scope} {each.work}",
+            {"text": each.cause.name, "title": each.cause.text, "tone": "warn"},
+            {"path": each.scope or "–"},
+            {"text": each.work, "tone": "muted"},
+            seconds_cell(each.predicted),
+            seconds_cell(each.compiled),
+        )
+        for each in found
+    ]
+    return [block("Where the kernels differ, and why", columns, rows), _legend(KERNEL_CAUSES, {each.cause for each in found})]
 
 
 def _legend(known: tuple[Cause, ...], named: set[Cause]) -> Block:
