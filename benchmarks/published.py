@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import workbench as wb
+from benchmarks.published_mixture import stage_plans
 from benchmarks.published_rows import GIB, TABLES, Row
 from workbench.catalogue import parse_hardware
 from workbench.cost.communication import collective_seconds
@@ -24,6 +25,7 @@ from workbench.hardware import Hardware
 from workbench.models import decoder, decoder_stage
 from workbench.models.decoder_config import DecoderConfig
 from workbench.models.decoder_layouts import sequence_parallel
+from workbench.models.mixture_config import MixtureConfig
 from workbench.program import Program
 from workbench.report import Collective, Report
 from workbench.tensor import Role
@@ -93,6 +95,15 @@ def _update_layout(row: Row, program: Program) -> str:
 
 
 def _stage(row: Row, number: int, hardware: Hardware) -> Stage:
+    if isinstance(row.config, MixtureConfig):
+        plan, end = stage_plans(row.config, row.replicas, row.pipe, number, hardware)
+    else:
+        plan, end = _decoder_plans(row, number, hardware)
+    return Stage(plan.report(), end.report(), kept_between_passes(plan))
+
+
+def _decoder_plans(row: Row, number: int, hardware: Hardware) -> tuple[wb.Plan, wb.Plan]:
+    """Of one stage: a micro-batch's, and the update's."""
     first, last = number == 0, number == row.pipe - 1
     config = replace(row.config, layers=row.config.layers // row.pipe)
     micro = _micro_batch(config, first, last, row.accumulate)
@@ -101,14 +112,15 @@ def _stage(row: Row, number: int, hardware: Hardware) -> Stage:
     replicas = row.replicas * row.context
     update = _update(config, first, last, replicas, row.accumulate)
     end = wb.Plan(update, f"data:{replicas} model:{row.tensor}", _update_layout(row, update), hardware=hardware)
-    return Stage(plan.report(), end.report(), kept_between_passes(plan))
+    return plan, end
 
 
 def _dummies(report: Report) -> int:
     """Transformer Engine keeps one stand-in, of the parameters' type, for the gradient of each shape of weight that a product uses (its
     `get_dummy_wgrad`): the true gradient is added to the float32 sum inside the product."""
     matrices = [each for each in report.arguments if each.tensor.role is Role.PARAMETER and re.search(r"/w\w*$", each.tensor.path)]
-    return sum({each.local_shape: each.local_bytes for each in matrices}.values())
+    experts = [each.local_shape[0] if each.tensor.dims[0] == "experts" else 1 for each in matrices]  # one stand-in for all of them
+    return sum({(each.local_shape, n): each.local_bytes // n for each, n in zip(matrices, experts, strict=True)}.values())
 
 
 def predict(row: Row, efficiency: Mapping[str, float] | None = None) -> Prediction:
@@ -133,7 +145,7 @@ def _seconds(one: Report) -> float:
 
 
 def _is_deferred(collective: Collective) -> bool:
-    return collective.kind == "all-reduce" and collective.axes == ("context",)
+    return collective.kind == "all-reduce" and collective.axes in (("context",), ("expert",))
 
 
 def _stage_bytes(row: Row, stage: Stage, number: int) -> float:

@@ -10,6 +10,8 @@ from typing import Any
 
 from workbench.cost.pipeline import Schedule
 from workbench.models.decoder_config import PRESETS, DecoderConfig
+from workbench.models.mixture_config import PRESETS as MIXTURES
+from workbench.models.mixture_config import MixtureConfig
 
 DATA = Path(__file__).parents[1] / "tests" / "published" / "step_times.json"
 GIB = 2**30
@@ -27,7 +29,7 @@ class Row:
     table: str
     name: str
     hardware: str
-    config: DecoderConfig
+    config: DecoderConfig | MixtureConfig
     seconds: float | None = None
     memory: float | None = None
     tensor: int = 1
@@ -94,38 +96,41 @@ def sc21_rows() -> Iterable[Row]:
         )
 
 
-_B200 = re.compile(
-    r"llama3_(?P<size>70|405)b_l(?P<layers>\d+)_tp(?P<tp>\d+)(?:_cp(?P<cp>\d+))?_pp(?P<pp>\d+)_dp(?P<dp>\d+)(?:_seq(?P<seq>\d+))?_mbc(?P<m>\d+)_cef"
-)
+_B200_PART = re.compile(r"(l|tp|cp|ep|pp|dp|seq|mbc)(\d+)")
 
 
 def b200_rows() -> Iterable[Row]:
     """SimuMax's runs of Megatron-LM on eight B200 (docs/b200 of the source): micro-batches of one sequence of 4,096 tokens unless the name
     says otherwise (`mbc` of them), distributed optimiser, gradients in float32, the loss one kernel (`cef`), nothing overlapped."""
     for name, milliseconds, _, gib, _ in _data()["simumax_b200_real"]["rows"]:
-        found = _B200.fullmatch(name)
-        if found is None:  # a mixture of experts
-            continue
-        size = {key: int(value or 1) for key, value in found.groupdict().items()}
-        config = replace(PRESETS[f"llama3-{size['size']}b"], layers=size["layers"])
-        if size["size"] == 405:
-            config = replace(config, kv_heads=16, queries=8)
+        size = {found[1]: int(found[2]) for found in map(_B200_PART.fullmatch, name.split("_")) if found}
         yield Row(
             "b200",
             name,
             "B200",
-            replace(config, seq=size["seq"] if found["seq"] else 4096),
+            _b200_config(name, size["l"], size.get("seq", 4096)),
             milliseconds / 1e3,
             gib * GIB,
-            tensor=size["tp"],
-            context=size["cp"],
+            tensor=size.get("tp", 1),
+            context=size.get("cp", 1),
             pipe=size["pp"],
             replicas=size["dp"],
-            schedule=Schedule(size["pp"], size["m"]),
+            schedule=Schedule(size["pp"], size["mbc"]),
             splits_sequence=True,
             shares_state=True,
             dummies=True,
         )
+
+
+def _b200_config(name: str, layers: int, seq: int) -> DecoderConfig | MixtureConfig:
+    """The model by its published name, cut to so many layers. DeepSeek-V3 has one dense layer there, as V2, and scores by a softmax; the
+    devices an expert lies on are the replicas."""
+    if name.startswith("deepseek"):
+        preset = name.partition("_")[0].replace("deepseek", "deepseek-")
+        return replace(MIXTURES[preset], layers=layers, dense=1, seq=seq, batch=1)
+    size = name.split("_")[1]
+    config = replace(PRESETS[f"llama3-{size}"], layers=layers, seq=seq)
+    return replace(config, kv_heads=16, queries=8) if size == "405b" else config
 
 
 def maxtext_rows() -> Iterable[Row]:

@@ -9,6 +9,7 @@ import pytest
 from tests.importable import regression
 from workbench import cli
 from workbench.documents import load_plan
+from workbench.layout import Layout
 from workbench.measurement import Measurement
 from workbench.plan import Plan
 
@@ -79,6 +80,22 @@ def test_export_writes_the_script(plan_file, tmp_path, capsys):
     assert capsys.readouterr().out == script
     assert cli.main(["export", plan_file, "-o", str(tmp_path / "out.py")]) == 0
     assert (tmp_path / "out.py").read_text(encoding="utf-8") == script
+
+
+def test_diff_sets_two_plans_side_by_side(plan_file, tmp_path, capsys):
+    other = str(tmp_path / "other.plan.json")
+    load_plan(plan_file).updated(layout=Layout("batch:data; d_ff:model")).save(other)
+    assert cli.main(["diff", plan_file, other, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["changes"] == [{"kind": "rule", "subject": "d_ff", "before": None, "after": ["model"]}]
+    assert next(each for each in told["figures"] if each["name"] == "peak memory")["delta"] < 0
+    assert cli.main(["diff", plan_file, other, "--hardware", "8 H100"]) == 0
+    printed = capsys.readouterr().out
+    assert "whole   model" in printed
+    assert "waiting for communication" in printed
+    assert cli.main(["diff", plan_file, plan_file]) == 0
+    assert "decide everything alike" in capsys.readouterr().out
+    assert cli.main(["diff", plan_file, "no such file.json"]) == 1
 
 
 def test_a_report_is_for_the_hardware_and_the_wiring_that_are_given(plan_file, capsys):
@@ -185,7 +202,7 @@ def test_ctrl_c_ends_with_a_message_and_code_130(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_report", interrupted)
+    monkeypatch.setattr(cli.parser.commands, "report", interrupted)
     assert cli.main(["report", *MODEL]) == 130
     assert capsys.readouterr().err == "workbench: stopped.\n"
 
@@ -212,7 +229,7 @@ def test_under_a_launcher_the_processes_join_and_the_first_one_speaks(launch, pr
     monkeypatch.setattr("workbench.engine.start_distributed", lambda: calls.append("join") or process)
     monkeypatch.setattr("workbench.engine.execute", lambda *_, **__: calls.append("execute") or measured)
     monkeypatch.setattr("workbench.engine.run_plan", lambda *_, **__: calls.append("worker") or measured)
-    for name in cli.LAUNCHERS:
+    for name in cli.parser.commands.LAUNCHERS:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

@@ -6,6 +6,7 @@ from workbench.edits import (
     ALL_EDITS,
     AddAxis,
     Constrain,
+    OpenPlan,
     Override,
     PlaceDim,
     RemoveAxis,
@@ -67,6 +68,7 @@ CASES = [
     (SetRemat(Remat()), "remat as traced", "data:4 model:2", LAYOUT),
     (SetRemat(Remat("full")), "remat full", None, None),  # refused: the program's function is not here
     (SetPrecision(Precision("bfloat16")), "precision bfloat16", None, None),
+    (OpenPlan(Plan(mlp(), "x:2", "batch:x"), "mlp.plan.json"), "open mlp.plan.json", "x:2", "batch:x"),
 ]
 
 

@@ -44,6 +44,7 @@ ROOMS = (
         "diagnose",
         "analyze",
         "session",
+        "live_plans",
         "tables",
         "compiled_text",
         "comparison_text",

@@ -10,7 +10,9 @@ from workbench.paths import matches, template
     [
         ("w1", "params/layers/0/mlp/w1", True),
         ("mlp/w1", "params/layers/0/mlp/w1", True),
-        ("/mlp/w1/", "params/layers/0/mlp/w1", True),
+        ("mlp/w1/", "params/layers/0/mlp/w1", True),
+        ("/mlp/w1", "params/layers/0/mlp/w1", False),
+        ("/params/layers/*/mlp/w1", "params/layers/0/mlp/w1", True),
         ("lp/w1", "params/layers/0/mlp/w1", False),
         ("w1", "w1/kernel", False),
         ("layers/*/w", "params/layers/3/w", True),

@@ -4,10 +4,10 @@ import pytest
 
 from tests.machines import flat
 from workbench.edits import AddAxis, PlaceDim, RenameDim, ResizeAxis
-from workbench.errors import LayoutError, MeshError
+from workbench.errors import LayoutError, MeshError, WorkbenchError
 from workbench.models import build
 from workbench.plan import Plan
-from workbench.session import Session
+from workbench.session import KEPT_REPORTS, MOST_NAME, Session
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 
@@ -29,12 +29,61 @@ def test_undo_and_redo_walk_the_plans(session):
     assert session.report.plan is second
 
 
-def test_an_edit_after_undo_drops_what_was_undone(session):
+def test_an_edit_after_undo_begins_a_branch_and_loses_nothing(session):
     session.apply(PlaceDim("hidden", ("cols",)))
+    left = session.node
     session.undo()
     session.apply(PlaceDim("io", ("cols",)))
     assert not session.can_redo
     assert [str(edit) for edit in session.edits] == ["io → cols"]
+    assert [(each.number, each.parent) for each in session.nodes] == [(0, None), (1, 0), (2, 0)]
+    session.go(left.number)
+    assert (session.node, session.plan) == (left, left.plan)
+    session.undo()
+    assert str(session.undone) == "hidden → cols", "redo follows the branch one was on last"
+    assert session.redo().plan is left.plan
+
+
+def test_redo_after_going_to_a_node_walks_the_branch_it_is_on(session):
+    for edit in (PlaceDim("hidden", ("cols",)), PlaceDim("batch", ())):
+        session.apply(edit)
+    session.go(0)
+    session.apply(PlaceDim("io", ("cols",)))
+    session.go(2)
+    session.undo()
+    session.undo()
+    assert (session.node.number, str(session.undone)) == (0, "hidden → cols")
+    session.redo()
+    session.redo()
+    assert session.node.number == 2
+
+
+@pytest.mark.parametrize("number", [-1, 1, 10**9])
+def test_a_node_that_is_not_there_is_refused(session, number):
+    for verb in (session.go, session.pin, session.report_of, lambda each: session.name(each, "a")):
+        with pytest.raises(WorkbenchError, match="look at the history again"):
+            verb(number)
+    assert session.node.number == 0
+
+
+def test_names_and_pins_stay_with_their_plan(session):
+    session.name(0, "  by\n hand ")
+    session.pin(0)
+    session.apply(PlaceDim("hidden", ("cols",)))
+    assert [(each.name, each.pinned) for each in session.nodes] == [("by hand", True), ("", False)]
+    session.pin(0, False)
+    session.name(0, "x" * 500)
+    assert (len(session.nodes[0].name), session.nodes[0].pinned) == (MOST_NAME, False)
+
+
+def test_a_few_reports_are_kept_and_others_made_again(session):
+    first = session.report
+    for size in range(2 * KEPT_REPORTS):
+        session.apply(ResizeAxis("cols", 2 + 2 * (size % 2)))
+    assert session.report_of(session.node.number) is session.report
+    again = session.report_of(0)
+    assert again is not first
+    assert again == first
 
 
 @pytest.mark.parametrize(
@@ -51,6 +100,7 @@ def test_a_refused_edit_changes_nothing(session, edit, error):
     with pytest.raises(error):
         session.apply(edit)
     assert (session.plan, session.report, session.edits) == before
+    assert len(session.nodes) == 1
 
 
 def test_listeners_hear_every_move_until_they_stop(session):
@@ -61,6 +111,14 @@ def test_listeners_hear_every_move_until_they_stop(session):
     stop()
     session.redo()
     assert heard == [("batch:rows; hidden:cols", True), ("batch:rows", True)]
+
+
+def test_a_listener_hears_of_names_and_pins(session):
+    heard = []
+    session.listen(lambda *_: heard.append((session.node.name, session.node.pinned)))
+    session.name(0, "start")
+    session.pin(0)
+    assert heard == [("start", False), ("start", True)]
 
 
 def test_hardware_times_every_later_plan(session):

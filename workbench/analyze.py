@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from workbench.cost.compute import kernel_times, moved_bytes
 from workbench.cost.events import timeline
-from workbench.cost.flops import flops_of, products_of
+from workbench.cost.flops import flops_of, product_list, products_of
+from workbench.cost.graph import graph_of
 from workbench.cost.host import host_memory, with_transfers
+from workbench.cost.kernel_list import kernel_list
 from workbench.cost.memory import Lifetimes, MemoryOverStep, lifetimes_of
 from workbench.cost.step_time import collective_costs, step_time
 from workbench.cost.tiles import laid_out_bytes
@@ -57,6 +59,9 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
         list_values=functools.partial(_values, plan, partitioned),
         make_memory_curve=memory.curve,
         list_alive=memory.alive,
+        list_alive_at=memory.alive,
+        list_products=functools.partial(product_list, program, partitioned),
+        make_graph=functools.partial(graph_of, program, partitioned, fixed.kernels, mesh),
     )
     if hardware:
         times = kernel_times(fixed.kernels, partitioned, local_bytes, mesh, hardware.chip)
@@ -65,6 +70,8 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
             report,
             step_time=with_transfers(step_time(hardware, fixed.kernels, times, simulated, products, mesh.size), moved, hardware.chip),
             make_timeline=functools.partial(timeline, program, partitioned, fixed.kernels, simulated),
+            list_kernels=functools.partial(kernel_list, program, partitioned, fixed.kernels, times),
+            make_graph=functools.partial(graph_of, program, partitioned, fixed.kernels, mesh, times.busy + times.launch, simulated),
         )
     return diagnose(report, partitioned)
 

@@ -245,7 +245,21 @@ class SetWiring:
         return f"wiring {self.wiring or 'by itself'}"
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPlan:
+    """Replace the plan whole by one of a file or a link, `source` for people."""
+
+    plan: Plan
+    source: str
+
+    def apply(self, _: Plan) -> Plan:
+        return self.plan
+
+    def __str__(self) -> str:
+        return f"open {self.source}"
+
+
 ALL_EDITS = (
     *(PlaceDim, Override, Constrain, SetLayout, SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
-    *(SetRemat, SetPrecision, SetHardware, SetWiring),
+    *(SetRemat, SetPrecision, SetHardware, SetWiring, OpenPlan),
 )

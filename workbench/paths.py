@@ -12,16 +12,20 @@ def _compiled(pattern: str) -> re.Pattern[str]:
             parts.append(r"[^/]+(?:/[^/]+)*")
         else:
             parts.append("".join("[^/]*" if c == "*" else "[^/]" if c == "?" else re.escape(c) for c in word))
-    return re.compile(r"(?:.*/)?" + "/".join(parts))
+    return re.compile(("" if pattern.startswith("/") else r"(?:.*/)?") + "/".join(parts))
 
 
 def matches(pattern: str, path: str) -> bool:
     """Whether `pattern` names `path`, or the tail of it; `*` stands within one component, `**` for one or more.
 
+    A slash in front holds the pattern to the whole path.
+
     >>> matches("w1", "params/layers/0/mlp/w1"), matches("layers/*/mlp/w1", "params/layers/0/mlp/w1")
     (True, True)
     >>> matches("w1", "params/layers/0/mlp/w1_bias"), matches("params/**", "params/head")
     (False, True)
+    >>> matches("/mlp/dot", "mlp/dot"), matches("/mlp/dot", "grad/mlp/dot")
+    (True, False)
     """
     return _compiled(pattern).fullmatch(path) is not None
 

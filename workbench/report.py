@@ -6,6 +6,8 @@ from functools import cached_property
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
+from workbench.graph import Graph
+from workbench.kernel import Kernel
 from workbench.mesh import Mesh
 from workbench.sharding import Sharding
 from workbench.tensor import Role, Tensor, itemsize
@@ -120,6 +122,21 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
+class Product:
+    """Matrix products and convolutions that are alike: `count` executions a step.
+
+    `flops` are those of one execution over all devices, `per_device` what one device does of them; `axes` the mesh axes that share them.
+    """
+
+    path: str
+    source: str
+    count: int
+    flops: int
+    per_device: int
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryCurve:
     """Bytes on one device over the step.
 
@@ -215,7 +232,11 @@ class Report:
     list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)
     make_memory_curve: Callable[[], MemoryCurve] = field(default=lambda: MemoryCurve((), {}), compare=False, repr=False)
     list_alive: Callable[[], tuple[Alive, ...]] = field(default=tuple, compare=False, repr=False)
+    list_alive_at: Callable[[int], tuple[Alive, ...]] = field(default=lambda _: (), compare=False, repr=False)
+    list_products: Callable[[], tuple[Product, ...]] = field(default=tuple, compare=False, repr=False)
     make_timeline: Callable[[], Timeline | None] = field(default=lambda: None, compare=False, repr=False)
+    list_kernels: Callable[[], tuple[Kernel, ...]] = field(default=tuple, compare=False, repr=False)
+    make_graph: Callable[[], Graph] = field(default=Graph, compare=False, repr=False)
 
     @property
     def mesh(self) -> Mesh:
@@ -235,6 +256,27 @@ class Report:
     def alive(self) -> tuple[Alive, ...]:
         """What is in memory at the peak, by named scope, the largest first; made when first asked for."""
         return self.list_alive()
+
+    @cached_property
+    def products(self) -> tuple[Product, ...]:
+        """The matrix products of a step, the largest on one device first; made when first asked for."""
+        return self.list_products()
+
+    def alive_at(self, place: int) -> tuple[Alive, ...]:
+        """What is in memory at a place of `memory_curve`, the largest first; `IndexError` for a place that it does not have."""
+        if not 0 <= place < len(self.memory_curve.paths):
+            raise IndexError(f"The step has {len(self.memory_curve.paths)} places; {place} is none of them.")
+        return self.list_alive_at(place)
+
+    @cached_property
+    def kernel_costs(self) -> tuple[Kernel, ...]:
+        """What each kernel takes, the longest first; made when first asked for, empty without hardware."""
+        return self.list_kernels()
+
+    @cached_property
+    def graph(self) -> Graph:
+        """What the kernels hand to each other; made when first asked for."""
+        return self.make_graph()
 
     @cached_property
     def timeline(self) -> Timeline | None:

@@ -1,80 +1,179 @@
-"""The history of a plan, and whoever listens to it. It knows no user interface."""
+"""The history of a plan, a tree, and whoever listens to it. It knows no user interface."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 from workbench.analyze import analyze
 from workbench.edits import Edit
+from workbench.errors import WorkbenchError
 from workbench.hardware import Hardware
 from workbench.plan import Plan
 from workbench.report import Report
 
 Listener = Callable[[Plan, Report], None]
 
+KEPT_REPORTS = 8
+"""Reports that are kept; a plan is small, but a report holds on to everything Shardy said of it."""
+MOST_NAME = 80  # characters of a name
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One plan of the history: `edit` made it of that of `parent`; both are `None` at the root. `number` counts up as plans are made."""
+
+    number: int
+    plan: Plan
+    parent: int | None = None
+    edit: Edit | None = None
+    name: str = ""
+    pinned: bool = False
+
+
+class Glance(NamedTuple):
+    """What is remembered of every report: bytes at the peak, bytes sent, seconds of a step if they are known."""
+
+    peak: int
+    sent: int
+    seconds: float | None
+
 
 class Session:
-    """Plans one after another, the newest analysed; `undo` and `redo` walk them. An edit that is refused changes nothing."""
+    """Every plan there was, each but the first made by an edit of an earlier one; one of them is the present one.
+
+    `undo` goes to the plan it was made of, `redo` back to where one came from, `go` to any. An edit after an undo begins a branch:
+    nothing is ever lost. An edit that is refused changes nothing.
+    """
 
     def __init__(self, plan: Plan, hardware: Hardware | None = None) -> None:
         self._hardware = hardware
-        self._plans = [plan]
-        self._edits: list[Edit] = []
+        self._nodes = [Node(0, plan)]
+        self._later: dict[int, int] = {}  # to which of its children a node was left last
         self._now = 0
-        self._report = self._analyze(plan)
+        self._reports: dict[int, Report] = {}  # least recently used first
+        self._glances: dict[int, Glance] = {}
+        self._report = self.report_of(0)
         self._listeners: list[Listener] = []
 
     @property
     def plan(self) -> Plan:
-        return self._plans[self._now]
+        return self.node.plan
 
     @property
     def report(self) -> Report:
         return self._report
 
     @property
+    def node(self) -> Node:
+        """The present plan in the history."""
+        return self._nodes[self._now]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All of the history, by number: a parent stands before its children."""
+        return tuple(self._nodes)
+
+    @property
+    def glances(self) -> Mapping[int, Glance]:
+        """The key figures of the plans of the history that were analysed for the present hardware, by number."""
+        return self._glances
+
+    @property
     def edits(self) -> tuple[Edit, ...]:
         """The edits that led to the present plan, oldest first."""
-        return tuple(self._edits[: self._now])
+        return tuple(edit for number in self._path(self._now) if (edit := self._nodes[number].edit) is not None)
+
+    @property
+    def undone(self) -> Edit | None:
+        """The edit that `redo` would make again."""
+        return self._nodes[self._later[self._now]].edit if self.can_redo else None
 
     @property
     def can_undo(self) -> bool:
-        return self._now > 0
+        return self.node.parent is not None
 
     @property
     def can_redo(self) -> bool:
-        return self._now < len(self._plans) - 1
+        return self._now in self._later
 
     def apply(self, edit: Edit) -> Report:
         """Make an edit; raises its `WorkbenchError` and stays where it was if the plan would be illegal."""
-        plan = edit.apply(self.plan)
-        report = self._analyze(plan)
-        del self._plans[self._now + 1 :], self._edits[self._now :]
-        self._plans.append(plan)
-        self._edits.append(edit)
-        return self._move(len(self._plans) - 1, report)
+        node = Node(len(self._nodes), edit.apply(self.plan), self._now, edit)
+        self._keep(node.number, self._analyze(node.plan))
+        self._nodes.append(node)
+        return self.go(node.number)
 
     def undo(self) -> Report:
         """Back to the plan before, if there is one."""
-        return self._move(self._now - 1) if self.can_undo else self._report
+        return self._report if self.node.parent is None else self._move(self.node.parent)
 
     def redo(self) -> Report:
         """Forward again, if an edit was undone."""
-        return self._move(self._now + 1) if self.can_redo else self._report
+        return self._move(self._later[self._now]) if self.can_redo else self._report
+
+    def go(self, number: int) -> Report:
+        """To any plan of the history; `redo` then follows the branch it is on. Raises `WorkbenchError` if there is no such plan."""
+        self._later.update(pairwise(self._path(self._at(number).number)))
+        return self._move(number)
+
+    def name(self, number: int, name: str) -> None:
+        """Give a plan of the history a name, or take it away with an empty one."""
+        self._nodes[number] = replace(self._at(number), name=" ".join(name.split())[:MOST_NAME])
+        self._tell()
+
+    def pin(self, number: int, pinned: bool = True) -> None:
+        """Mark a plan of the history as one to come back to."""
+        self._nodes[number] = replace(self._at(number), pinned=pinned)
+        self._tell()
+
+    def report_of(self, number: int) -> Report:
+        """The report of any plan of the history; the last few are kept, another is made again."""
+        report = self._reports.pop(number, None) or self._analyze(self._at(number).plan)
+        return self._keep(number, report)
 
     def use_hardware(self, hardware: Hardware) -> Report:
         """Predict step times for this hardware from now on, a machine just calibrated, say, where the plan names none."""
         self._hardware = hardware
+        self._reports.clear()
+        self._glances.clear()
         return self._move(self._now)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with each new plan and report; the function returned stops that."""
+        """Call `listener` with the plan and its report after every move, name and pin; the function returned stops that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _move(self, place: int, report: Report | None = None) -> Report:
-        self._now, self._report = place, report or self._analyze(self._plans[place])
+    def _move(self, number: int) -> Report:
+        self._report = self.report_of(number)
+        self._now = number
+        self._tell()
+        return self._report
+
+    def _tell(self) -> None:
         for listener in tuple(self._listeners):
             listener(self.plan, self._report)
-        return self._report
+
+    def _path(self, number: int) -> list[int]:
+        """From the root to a node."""
+        path = [number]
+        while (parent := self._nodes[path[-1]].parent) is not None:
+            path.append(parent)
+        return path[::-1]
+
+    def _at(self, number: int) -> Node:
+        if not 0 <= number < len(self._nodes):
+            raise WorkbenchError(
+                f"There is no plan {number} in the history; it has 0 to {len(self._nodes) - 1}.", ["look at the history again"]
+            )
+        return self._nodes[number]
+
+    def _keep(self, number: int, report: Report) -> Report:
+        self._reports[number] = report
+        self._glances[number] = Glance(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
+        for oldest in tuple(self._reports)[:-KEPT_REPORTS]:
+            del self._reports[oldest]
+        return report
 
     def _analyze(self, plan: Plan) -> Report:
         return analyze(plan, plan.hardware or self._hardware)

@@ -1,10 +1,12 @@
 """The served page in a real browser. One server for all tests; each sets the stage for the pages it opens."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
 
+from tests.ui.jupyterlab import running_lab
 from tests.ui.servers import free_port, wait_for
 from tests.widgets.scripted import ScriptedRunner
 from workbench.app import serve
@@ -56,6 +58,13 @@ def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
     wait_for(f"http://127.0.0.1:{port}/liveness")
     yield f"http://127.0.0.1:{port}/", stages
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory) -> Iterator[tuple[str, Path]]:
+    """A JupyterLab of its own: its address, and the folder it shows."""
+    with running_lab(tmp_path_factory.mktemp("lab")) as running:
+        yield running
 
 
 @pytest.fixture

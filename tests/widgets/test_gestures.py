@@ -8,7 +8,8 @@ from tests.programs import mlp_report
 from workbench.edits import AddAxis, PlaceDim, RemoveAxis, RenameAxis, RenameDim, ReorderAxes, ResizeAxis
 from workbench.errors import WorkbenchError
 from workbench.report import Diagnostic
-from workbench.widgets.gestures import dropped_axes, edit_of, zone_of
+from workbench.widgets.drops import dropped_axes
+from workbench.widgets.gestures import edit_of, zone_of
 
 MEANINGS = [
     ({"verb": "drop", "dim": "d_model", "source": "", "target": "model"}, PlaceDim("d_model", ("model",))),
@@ -64,7 +65,11 @@ DROPS = [
     ((), "", "data", False, ("data",)),
     (("data",), "data", "data", False, ("data",)),
     (("data",), "data", "data", True, ("data",)),
-    (("data", "model"), "model", "data", False, ("data",)),
+    (("data", "model"), "model", "data", False, ("model", "data")),
+    (("data", "model"), "data", "model", False, ("model", "data")),
+    (("data", "model"), "*", "pipe", False, ("pipe",)),
+    (("data", "model"), "*", "", False, ()),
+    (("data",), "*", "model", True, ("data", "model")),
     (("data", "model"), "model", "pipe", False, ("data", "pipe")),
     (("data", "model"), "data", "pipe", True, ("data", "model", "pipe")),
     (("data",), "", "model", False, ("data", "model")),
@@ -81,4 +86,5 @@ def test_a_refusal_is_shown_where_the_hand_was():
     assert zone_of({"verb": "resize", "axis": "data"}) == "data"
     assert zone_of({"verb": "rename_dim", "dim": "batch", "zone": "data"}) == "data"
     assert zone_of({"verb": "add_axis", "axis": "data"}) == "+"
-    assert zone_of({"verb": "undo"}) == ""
+    assert zone_of({"verb": "undo"}) == "tools"
+    assert zone_of({"verb": "own", "target": "model", "zone": "tables"}) == "tables"

@@ -4,7 +4,9 @@ import json
 from math import inf, nan
 
 from tests.widgets.scripted import measurement
-from workbench.widgets.live import MOST_POINTS, Live, curve, live_state
+from workbench.widgets.curves import MOST_POINTS, curve
+from workbench.widgets.live import Live
+from workbench.widgets.run_panel import run_state
 
 
 def test_events_move_a_run_from_start_to_end(session):
@@ -18,23 +20,23 @@ def test_events_move_a_run_from_start_to_end(session):
     assert (live.phase, live.running) == ("done", False)
 
 
-def test_a_run_may_end_in_words():
-    assert live_state(Live("running").after({"event": "error", "message": "out of memory"}))["message"] == "out of memory"
-    assert live_state(Live("running").after({"event": "cancelled"}))["phase"] == "cancelled"
+def test_a_run_may_end_in_words(session):
+    assert run_state(Live("running").after({"event": "error", "message": "out of memory"}), session.plan)["message"] == "out of memory"
+    assert run_state(Live("running").after({"event": "cancelled"}), session.plan)["phase"] == "cancelled"
 
 
 def test_results_set_measured_beside_predicted(session):
     live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan)})
-    facts = {fact["label"]: (fact["text"], fact["note"]) for fact in live_state(live)["facts"]}
+    facts = {fact["label"]: (fact["text"], fact["note"]) for fact in run_state(live, session.plan)["facts"]}
     assert facts["measured step"] == ("11.0 ms", "median of 3; 10.2 ms to 11.8 ms")
     assert facts["predicted step"] == ("5.00 ms", "measured is 2.20× of it")
     assert facts["shard shapes"] == ("3 of 3", "agree with the arrays that existed")
-    assert all(row["cells"][4] == {"text": "equal", "tone": "good"} for row in live_state(live)["blocks"][0]["rows"])
+    assert all(row["cells"][4] == {"text": "equal", "tone": "good"} for row in run_state(live, session.plan)["blocks"][0]["rows"])
 
 
 def test_disagreements_are_listed_first(session):
     live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan, wrong=2)})
-    first = live_state(live)["blocks"][0]
+    first = run_state(live, session.plan)["blocks"][0]
     assert first["title"] == "Shard shapes that disagree"
     assert [row["key"] for row in first["rows"]] == ["x", "w"]
 
@@ -44,7 +46,7 @@ def test_compiled_collectives_that_differ_say_by_how_much(session):
     assert set(predicted) == {(("data",), "all-reduce")}
     doubled = {key: 2 * count for key, count in predicted.items()} | {(("model",), "all-gather"): 64}
     live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan, compiled=doubled)})
-    rows = [row["cells"] for row in live_state(live)["blocks"][0]["rows"]]
+    rows = [row["cells"] for row in run_state(live, session.plan)["blocks"][0]["rows"]]
     assert [(cells[0]["axes"][0]["name"], cells[1], cells[4]["text"]) for cells in rows] == [
         ("data", "reduce", "2.00×"),
         ("model", "all-gather", "not predicted"),
@@ -52,15 +54,15 @@ def test_compiled_collectives_that_differ_say_by_how_much(session):
 
 
 def test_a_curve_fills_its_box_and_keeps_its_ends():
-    drawn = curve("loss", tuple(float(i) for i in range(1001)), ("", "", ""))["points"]
+    drawn = curve("loss", tuple(float(i) for i in range(1001)), str)["points"]
     assert len(drawn) <= MOST_POINTS + 1
     assert (drawn[0], drawn[-1]) == ([0.0, 100.0], [100.0, 0.0])
 
 
-def test_a_loss_that_is_not_a_number_is_left_out_of_the_curve():
+def test_a_loss_that_is_not_a_number_is_left_out_of_the_curve(session):
     live = Live("running", losses=(1.0, nan, inf, 2.0), seconds=(0.01, 0.02))
-    state = live_state(live)
+    state = run_state(live, session.plan)
     json.dumps(state, allow_nan=False)
     assert [each["label"] for each in state["curves"]] == ["loss", "step time"]
     assert len(state["curves"][0]["points"]) == 2
-    assert live_state(Live("running", losses=(nan, nan)))["curves"] == []
+    assert run_state(Live("running", losses=(nan, nan)), session.plan)["curves"] == []

@@ -9,6 +9,7 @@ from panel.custom import AnyWidgetComponent
 
 from workbench.session import Session
 from workbench.widgets.board import Board, Part, at_once
+from workbench.widgets.host import Host
 from workbench.widgets.module import module_text
 from workbench.widgets.runner import Runner
 
@@ -24,11 +25,14 @@ class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
     live = param.Dict(default={})
     gesture = param.Dict(default={})
     theme = param.String(default="auto")
+    tour = param.Boolean(default=False)
 
-    def __init__(self, session: Session, *, runner: Runner | None, document: Document | None = None, **options: Any) -> None:
+    def __init__(
+        self, session: Session, *, runner: Runner | None, document: Document | None = None, host: Host | None = None, **options: Any
+    ) -> None:
         super().__init__(**options)
         defer = _on_document(document) if document else at_once
-        self.answering = Board(session, self._show, runner=runner, defer=defer)
+        self.answering = Board(session, self._show, runner=runner, defer=defer, host=host)
         self.param.watch(lambda event: self.answering.answer(event.new), "gesture")
 
     @classmethod

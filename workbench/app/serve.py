@@ -1,24 +1,35 @@
 """Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
 
-import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import panel as pn
 
-from workbench.app.component import BoardComponent
-from workbench.errors import WorkbenchError
+from workbench.app.plan_file import PlanFile, file_under
+from workbench.app.visit import WATCHED, FileVisit, LabVisit, Visit, address_of, failure_text
+from workbench.documents import parse_link
 from workbench.plan import Plan
-from workbench.session import Session
+from workbench.widgets.host import Host
 from workbench.widgets.runner import Runner, WorkerRunner
 
 LOOPBACK = "127.0.0.1"
 TITLE = "Sharding workbench"
 
-_log = logging.getLogger(__name__)
 _PAGE = Path(__file__).parent / "page.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`."""
+
+    make: Callable[[], Plan]
+    runner: Runner | None
+    file: Path | None = None
+    root: Path | None = None
+    tour: bool = False
 
 
 def serve(
@@ -28,27 +39,41 @@ def serve(
     open_browser: bool = True,
     address: str = LOOPBACK,
     origins: tuple[str, ...] = (),
+    unix_socket: str | None = None,
+    file: str | Path | None = None,
+    root: str | Path | None = None,
     runner: Runner | None = None,
+    tour: bool = False,
     threaded: bool = False,
 ) -> Any:
     """Serve the board over `plan` at `http://address:port/`, until interrupted.
 
     `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
+    With a `file` the page opens and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it.
     Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
+    With a `tour` whoever comes for the first time is shown around.
+    A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = (lambda: plan) if isinstance(plan, Plan) else plan
-    chosen, port = runner or WorkerRunner(), port or _free_port(address)
+    served = Served(make, runner or WorkerRunner(), file and Path(file), root and Path(root), tour)
     return pn.serve(
-        {"/": lambda: page(make, chosen)},
-        port=port,
-        address=address,
-        websocket_origin=[*origins, f"{address}:{port}", f"localhost:{port}"],
-        show=open_browser,
+        {"/": lambda: page(served)},
+        **(_at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)),
+        show=open_browser and not unix_socket,
         threaded=threaded,
-        verbose=not threaded,
+        verbose=not (threaded or unix_socket),
         liveness=True,
     )
+
+
+def _at_socket(path: str) -> dict[str, Any]:
+    return {"unix_socket": path, "websocket_origin": ["*"]}
+
+
+def _at_port(address: str, port: int, origins: tuple[str, ...]) -> dict[str, Any]:
+    port = port or _free_port(address)
+    return {"port": port, "address": address, "websocket_origin": [*origins, f"{address}:{port}", f"localhost:{port}"]}
 
 
 def _free_port(address: str) -> int:
@@ -59,21 +84,46 @@ def _free_port(address: str) -> int:
         return port
 
 
-def page(make: Callable[[], Plan], runner: Runner | None) -> pn.Template:
+def page(served: Served) -> pn.Template:
     """The page of one visitor. Whatever fails becomes its text: a page that raises would show a spinner for ever."""
-    failure, document = "", pn.state.curdoc
+    failure, visit = "", None
     try:
-        plan = make()
-        shown = BoardComponent(Session(plan), runner=runner, document=document, sizing_mode="stretch_width")
-        title = f"{plan.name} · {TITLE}"
+        visit = _visit(served, _arguments())
     except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
-        _log.exception("The page could not be made")
-        failure = str(error) if isinstance(error, WorkbenchError) else f"{type(error).__name__}: {error}"
-        shown, title = pn.pane.Str(""), TITLE
+        failure = failure_text(error)
     template = pn.Template(_PAGE.read_text(encoding="utf-8"))
-    template.add_variable("page_title", title)
+    template.add_variable("page_title", f"{visit.title} · {TITLE}" if visit and visit.title else TITLE)
     template.add_variable("failure", failure)
-    template.add_panel("board", shown)
-    if document and isinstance(shown, BoardComponent):
-        pn.state.on_session_destroyed(lambda _: shown.answering.close())
+    template.add_variable("by_link", bool(failure) and "plan" in _arguments())
+    template.add_panel("board", visit.root if visit else pn.pane.Str(""))
+    if visit and pn.state.curdoc:
+        pn.state.on_session_destroyed(lambda _: visit.close())
     return template
+
+
+def _visit(served: Served, asked: Mapping[str, str]) -> Visit:
+    """The page that the address asks for."""
+    document = pn.state.curdoc
+    if asked.get("host") == "jupyterlab":
+        return LabVisit(served.make, served.runner, document)
+    file = file_under(served.root, asked["file"]) if served.root and "file" in asked else served.file
+    if file and "plan" not in asked:
+        opened = FileVisit(PlanFile(file), served.runner, document)
+        if document:
+            pn.state.add_periodic_callback(opened.look, period=WATCHED)
+        return opened
+    visit = Visit(served.runner, document)
+    visit.show(_linked(served, asked), Host(link=address_of))
+    if visit.board and served.tour and "plan" not in asked:
+        visit.board.tour = True
+    return visit
+
+
+def _linked(served: Served, asked: Mapping[str, str]) -> Plan:
+    """The plan to begin with, or the one that the address holds."""
+    return parse_link(asked["plan"], known=served.make()) if "plan" in asked else served.make()
+
+
+def _arguments() -> dict[str, str]:
+    """The arguments of the address, the last of each name."""
+    return {name: values[-1].decode("utf-8", "replace") for name, values in (pn.state.session_args or {}).items()}

@@ -25,12 +25,17 @@ _SUBLANES = 8  # rows a systolic array takes at once
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelTimes:
-    """Of one execution of each kernel: seconds of its products, of its elementwise work and of its memory traffic, and in all."""
+    """Of one execution of each kernel: seconds of its products, of its elementwise work and of its memory traffic, and in all.
+
+    `moved` bytes and `steps` of elementwise work are what the latter two are of.
+    """
 
     products: Seconds
     vector: Seconds
     memory: Seconds
     launch: float
+    moved: NDArray[np.float64]
+    steps: NDArray[np.float64]
 
     @property
     def arithmetic(self) -> Seconds:
@@ -60,6 +65,8 @@ def kernel_times(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequen
         steps / (chip.vector_flops * chip.reached("vector")),
         moved / bandwidth,
         chip.launch,
+        moved,
+        steps,
     )
 
 

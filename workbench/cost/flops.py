@@ -1,12 +1,14 @@
 """Floating-point operations of a step, by the count of what is computed and by the convention of 6 N D."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workbench.hardware import Chip
 from workbench.partition import Partitioned
 from workbench.program import Program
-from workbench.report import Flops
+from workbench.report import Flops, Product
+from workbench.sharding import base_axis
 from workbench.tensor import Role
 
 _TOKENS = 2  # a batch of token ids has two dimensions at least: batch and sequence
@@ -39,6 +41,18 @@ def flops_of(program: Program, products: Mapping[str, Products], devices: int) -
     """The counts of a report."""
     model, unique, local = (sum(getattr(each, name) for each in products.values()) for name in ("model", "unique", "per_device"))
     return Flops(unique, local, devices, model, six_nd(program))
+
+
+def product_list(program: Program, partitioned: Partitioned) -> tuple[Product, ...]:
+    """Each product of a step, alike ones together, the largest on one device first."""
+    structure = partitioned.structure
+    counts: Counter[tuple[str, str, int, int, tuple[str, ...]]] = Counter()
+    for index, local in partitioned.local_flops.items():
+        op, operation = structure.ops[index], program.operations[index]
+        axes = dict.fromkeys(base_axis(axis) for value in op.operands for dim in partitioned.dims[value] or () for axis in dim)
+        counts[operation.path, operation.source, op.work.flops, local, tuple(axes)] += structure.regions[op.region].times
+    found = [Product(path, source, count, flops, local, axes) for (path, source, flops, local, axes), count in counts.items()]
+    return tuple(sorted(found, key=lambda each: -each.per_device * each.count))
 
 
 def six_nd(program: Program) -> int:

@@ -97,12 +97,12 @@ class MemoryOverStep:
         by_role = {role: tuple(row.tolist()) for role, row in zip(_ROLES, self._main, strict=True) if row.any()}
         return MemoryCurve(tuple(paths), by_role)
 
-    def alive(self) -> tuple[Alive, ...]:
-        """What is there at the peak, the largest first."""
+    def alive(self, place: int | None = None) -> tuple[Alive, ...]:
+        """What is there at a place of main, or at the peak; the largest first."""
         merged: dict[tuple[str, Role], list[int]] = {}
         arguments = zip(self._program.arguments, self._structure.arguments, strict=True)
         held = [(tensor.path, tensor.role, int(self._sizes[value])) for tensor, value in arguments]
-        for path, role, count in (*held, *self._alive_at(0, self._worst())):
+        for path, role, count in (*held, *self._alive_at(0, self._worst() if place is None else place)):
             sums = merged.setdefault((path, role), [0, 0])
             sums[0] += count
             sums[1] += 1

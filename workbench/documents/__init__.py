@@ -8,7 +8,11 @@ print(export_script(plan))
 from workbench.documents.comparison_record import comparison_record as comparison_record
 from workbench.documents.compiled_record import compiled_record as compiled_record
 from workbench.documents.export import export_script as export_script
+from workbench.documents.exports import ALL_EXPORTS as ALL_EXPORTS
 from workbench.documents.hardware_entry import hardware_entry as hardware_entry
+from workbench.documents.link import link_text as link_text
+from workbench.documents.link import parse_link as parse_link
+from workbench.documents.plan_diff_record import plan_diff_record as plan_diff_record
 from workbench.documents.plans import dump_plan as dump_plan
 from workbench.documents.plans import load_plan as load_plan
 from workbench.documents.plans import parse_plan as parse_plan

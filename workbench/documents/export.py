@@ -4,18 +4,16 @@ Layers that lie alike are one line of the script, `*` for the layer number (`pat
 for a tensor that no line names is replicated.
 """
 
-import json
 import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.documents.spec_text import folded_shardings, literal, plain_text, spec_text
 from workbench.errors import DocumentError
-from workbench.paths import template
 from workbench.plan import Plan
 from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Reference
 from workbench.remat import AS_TRACED, Remat
-from workbench.sharding import Sharding
 
 MAX_VIRTUAL_DEVICES = 64  # more virtual CPU devices than this is no way to try a script
 
@@ -35,8 +33,8 @@ def export_script(plan: Plan, steps: int = 5) -> str:
 def _head(plan: Plan) -> str:
     devices = f"{plan.mesh.size} devices" if plan.mesh.size > 1 else "1 device"
     layout = textwrap.indent("\n".join(str(plan.layout).split("; ")) or "everything replicated", "    ")
-    title = f"{_plain(plan.name)} on {devices}, mesh {plan.mesh}, laid out as"
-    return f'"""{title}\n\n{_plain(layout)}\n\nWritten by the sharding workbench.\n"""\n'
+    title = f"{plain_text(plan.name)} on {devices}, mesh {plan.mesh}, laid out as"
+    return f'"""{title}\n\n{plain_text(layout)}\n\nWritten by the sharding workbench.\n"""\n'
 
 
 def _imports(plan: Plan, reference: Reference) -> str:
@@ -55,7 +53,7 @@ def _imports(plan: Plan, reference: Reference) -> str:
 
 def _setup(plan: Plan, reference: Reference) -> str:
     _, colon, function = reference.target.partition(":")
-    positional = [] if colon else [_literal(reference.target)]
+    positional = [] if colon else [literal(reference.target)]
     arguments = ", ".join([*positional, *_keywords(reference.arguments)])
     virtual = 1 < plan.mesh.size <= MAX_VIRTUAL_DEVICES
     lines = [
@@ -66,7 +64,7 @@ def _setup(plan: Plan, reference: Reference) -> str:
         ),
         f"program = {function if colon else 'build'}({arguments})",
         *([f"program = program.variant({_parsed(_variant(plan))})"] if _variant(plan) else []),
-        f"mesh = jax.make_mesh({_literal(plan.mesh.sizes)}, {_literal(plan.mesh.names)}, axis_types={_auto_axes(len(plan.mesh.axes))})",
+        f"mesh = jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)}, axis_types={_auto_axes(len(plan.mesh.axes))})",
     ]
     return "\n".join(lines) + "\n"
 
@@ -78,7 +76,7 @@ def _variant(plan: Plan) -> dict[str, Remat | Precision]:
 
 
 def _parsed(nouns: Mapping[str, Remat | Precision]) -> str:
-    return ", ".join(f"{name}={type(each).__name__}.parse({_literal(str(each))})" for name, each in nouns.items())
+    return ", ".join(f"{name}={type(each).__name__}.parse({literal(str(each))})" for name, each in nouns.items())
 
 
 def _auto_axes(count: int) -> str:
@@ -87,12 +85,12 @@ def _auto_axes(count: int) -> str:
 
 def _keywords(arguments: Mapping[str, Any]) -> list[str]:
     if all(key.isidentifier() for key in arguments):
-        return [f"{key}={_literal(value)}" for key, value in arguments.items()]
+        return [f"{key}={literal(value)}" for key, value in arguments.items()]
     return [f"**{dict(arguments)!r}"]
 
 
 def _shardings(plan: Plan) -> str:
-    lines = [f"    {_literal(path)}: {_spec(sharding)}," for path, sharding in _folded(plan).items()]
+    lines = [f"    {literal(path)}: {spec_text(sharding)}," for path, sharding in folded_shardings(plan).items()]
     table = ["SPECS = {", *lines, "}"] if lines else ["SPECS = {}"]
     return "\n".join(
         [
@@ -106,35 +104,12 @@ def _shardings(plan: Plan) -> str:
     )
 
 
-def _folded(plan: Plan) -> dict[str, Sharding]:
-    """Sharding by template where all paths of it lie alike, else by path; what is replicated is left out."""
-    groups: dict[str, dict[str, Sharding]] = {}
-    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
-        groups.setdefault(template(tensor.path), {})[tensor.path] = sharding
-    folded: dict[str, Sharding] = {}
-    for pattern, members in groups.items():
-        alike = len(set(members.values())) == 1
-        entries = {pattern: next(iter(members.values()))} if alike else members
-        folded |= {path: sharding for path, sharding in entries.items() if sharding.axes}
-    return folded
-
-
-def _spec(sharding: Sharding) -> str:
-    """`P('data', None, ('model', 'pipe'))`, without the trailing `None`s."""
-    entries = [_literal(dim[0] if dim and len(dim) == 1 else dim or None) for dim in sharding.dims]
-    while entries and entries[-1] == "None":
-        entries.pop()
-    return f"P({', '.join(entries)})"
-
-
 def _state(plan: Plan) -> str:
     step = plan.program.step
     call = "program.step.call"
     lines = []
     if plan.layout.constraints:
-        entries = [
-            f"    ({_literal(pattern)}, Sharding.parse({_literal(str(sharding))}))," for pattern, sharding in plan.layout.constraints
-        ]
+        entries = [f"    ({literal(pattern)}, Sharding.parse({literal(str(sharding))}))," for pattern, sharding in plan.layout.constraints]
         lines += ["CONSTRAINTS = (", *entries, ")"]
         call = "constrain(program.step.call, CONSTRAINTS, mesh)"
     lines += [
@@ -171,17 +146,3 @@ def _loop(plan: Plan, steps: int) -> str:
         lines += ["    for result, argument in program.carried:", "        values[argument] = outputs[result]"]
     shown = f"loss {{outputs[{loss}]:.6f}}" if loss is not None else "{jax.block_until_ready(outputs)}"
     return "\n".join([*lines, f'    print(f"step {{number}}: {shown}")']) + "\n"
-
-
-def _literal(value: object) -> str:
-    """`repr` with double quotes, as a formatter would leave it."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
-    return repr(value)
-
-
-def _plain(text: str) -> str:
-    """Text that cannot end a docstring."""
-    return text.replace("\\", "\\\\").replace('"""', "'''")

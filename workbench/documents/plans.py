@@ -7,7 +7,7 @@ from secrets import token_hex
 from typing import Any
 
 from workbench.catalogue import OWN_FILE, parse_hardware
-from workbench.documents.programs import program_from_reference
+from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.errors import DocumentError, HardwareError
 from workbench.hardware import Hardware
 from workbench.layout import Layout
@@ -25,7 +25,7 @@ _SCHEMA = Path(__file__).with_name("plan.schema.json")
 
 
 def dump_plan(plan: Plan) -> str:
-    """The plan document. Raises `DocumentError` if the program has no reference or one whose arguments are not JSON."""
+    """The plan document. Raises `DocumentError` if the program has no reference, or one by which it could not be built again."""
     reference = _reference(plan)
     renamed = {traced: now for traced, now in plan.program.renamed.items() if traced != now}
     document = {
@@ -110,6 +110,10 @@ def _reference(plan: Plan) -> Reference:
             f"`{plan.name}` cannot be saved: the arguments of `{reference.target}` are not JSON values ({error}).",
             ["give the function numbers, texts, booleans and lists of them"],
         ) from None
+    try:
+        verify_reference(reference)
+    except DocumentError as error:
+        raise DocumentError(f"`{plan.name}` cannot be saved, for it could not be opened again. {error.message}", error.ways_out) from None
     return reference
 
 

@@ -1,6 +1,7 @@
 """From a reference to a program: a model of the zoo, or a function that is imported and called."""
 
 import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
@@ -27,6 +28,32 @@ def program_from_reference(reference: Reference) -> Program:
 
         program = build(reference.target, **reference.arguments)
     return program if program.reference == reference else replace(program, reference=reference)
+
+
+def verify_reference(reference: Reference) -> None:
+    """That a document which names this program could be read again, as far as can be told without building it.
+
+    Raises `DocumentError` for a function that is not there, that lives in this notebook or script alone, or that takes other arguments.
+    """
+    module_name, colon, attribute = reference.target.partition(":")
+    if not colon:
+        from workbench.models.registry import verify_model
+
+        verify_model(reference.target, reference.arguments)
+        return
+    if module_name == "__main__":
+        raise DocumentError(
+            f"The program is `{reference.target}`, a function of this notebook or script: where the document is opened, it is not there.",
+            ["move the function into a file, my_module.py", 'trace with `reference=wb.Reference("my_module:build")`'],
+        )
+    function = _function(_module(module_name, reference), attribute, reference)
+    try:
+        inspect.signature(function).bind(**reference.arguments)
+    except TypeError as error:
+        raise DocumentError(
+            f"The plan's program is `{reference}`, and the function does not take these arguments: {error}.",
+            ["give `wb.Reference` the arguments that the function has"],
+        ) from None
 
 
 def _module(name: str, reference: Reference) -> ModuleType:

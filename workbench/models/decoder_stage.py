@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.models import decoder
+from workbench.models.blocks import cross_entropy, embed
 from workbench.models.decoder_config import DecoderConfig
 from workbench.models.decoder_weights import dims, init
 from workbench.program import Program
@@ -31,9 +32,9 @@ def micro_batch(
     batch = ({"tokens": tokens} if first else {"x": activations}) | ({"targets": tokens} if last else {}) | decoder.random_key(config)
 
     def stage(params: Any, batch: Any) -> Any:
-        x = decoder.embed(params, batch["tokens"], config) if first else batch["x"]
+        x = embed(params, batch["tokens"], config) if first else batch["x"]
         x = decoder.run_layers(params, x, config, batch.get("key"))
-        return decoder.cross_entropy(params, x, batch["targets"], config) if last else x
+        return cross_entropy(params, x, batch["targets"], config) if last else x
 
     names = {f"batch/{key}": {"x": "batch seq d_model", "key": "word"}.get(key, "batch seq") for key in batch}
     names |= {} if last else {"cotangent": "batch seq d_model"}

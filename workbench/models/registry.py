@@ -49,12 +49,17 @@ def build(name: str, **arguments: Any) -> Program:
 
     Raises `DocumentError` for a model or argument that is not there, or a value of the wrong kind.
     """
+    return replace(verify_model(name, arguments).build(**arguments), reference=Reference(name, arguments))
+
+
+def verify_model(name: str, arguments: Mapping[str, Any]) -> Model:
+    """The model of that name, if it takes these arguments. Raises `DocumentError` otherwise."""
     model = next((each for each in ALL_MODELS if each.name == name), None)
     if model is None:
         raise DocumentError(*unknown_name("model", name, (each.name for each in ALL_MODELS)))
     for argument, value in arguments.items():
         _verify_argument(model, argument, value)
-    return replace(model.build(**arguments), reference=Reference(name, arguments))
+    return model
 
 
 def _verify_argument(model: Model, argument: str, value: Any) -> None:

@@ -68,24 +68,27 @@ def trace_update(
     params: _Tree,
     *,
     optimizer: optax.GradientTransformation,
-    replicas: int = 1,
+    replicas: _Tree = 1,
     accumulate: str = "float32",
     dims: Dims = None,
     name: str = "",
 ) -> Program:
     """What ends a step: the replicas' gradients summed (dimension `replica` of `gradients/...`), the optimiser, the new parameters.
 
-    Parameters that are not float32 have a float32 copy in the optimiser's state, as in mixed-precision training (Micikevicius et al. 2018).
+    `replicas` is a number, or a tree of one for each parameter; 0 is for a gradient that is there but once, an expert's, without that
+    dimension. Parameters that are not float32 have a float32 copy in the optimiser's state, as in mixed-precision training (Micikevicius et
+    al. 2018).
     """
     exact = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, "float32"), params)
     state = {"moments": guarded(lambda: jax.eval_shape(optimizer.init, exact), "optimizer.init")}
     has_copy = any(leaf.dtype != jnp.float32 for leaf in jax.tree.leaves(params))
     state |= {"master": exact} if has_copy else {}
-    sums = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((replicas, *leaf.shape), accumulate), params)
+    counts = jax.tree.map(lambda _: replicas, params) if isinstance(replicas, int) else replicas
+    sums = jax.tree.map(lambda leaf, count: jax.ShapeDtypeStruct((*[count] * (count > 0), *leaf.shape), accumulate), params, counts)
 
     def run(params: _Tree, opt_state: _Tree, gradients: _Tree) -> Any:
         with jax.named_scope("reduce"):
-            mean = jax.tree.map(lambda leaf: leaf.sum(0) / replicas, gradients)
+            mean = jax.tree.map(lambda leaf, count: leaf.sum(0) / count if count else leaf, gradients, counts)
         with jax.named_scope("optimizer"):
             weights = opt_state["master"] if has_copy else params
             updates, moments = optimizer.update(mean, opt_state["moments"], weights)

@@ -34,7 +34,7 @@ class Bar:
 
 def bars_picture(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) -> Picture:
     """The title, then a row a bar; lengths are to one scale."""
-    return Picture(_drawing(title, bars), bars_text(title, columns, bars))
+    return Picture(bars_drawing(title, bars), bars_text(title, columns, bars))
 
 
 def bars_text(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) -> str:
@@ -50,7 +50,8 @@ def bars_text(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) ->
     return f"{title}\n\n{table_text([name, f'{figure}>', '', *([f'{parts}~'] if parts else [])], rows)}"
 
 
-def _drawing(title: str, bars: Sequence[Bar]) -> Drawing:
+def bars_drawing(title: str, bars: Sequence[Bar]) -> Drawing:
+    """The drawing of `bars_picture`, to draw more below it."""
     head = max((text_width(bar.name) for bar in bars), default=0) + 12
     longest = max((bar.total for bar in bars), default=0)
     marks: list[Mark] = [Label(0, 12, title, bold=True)]

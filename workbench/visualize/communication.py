@@ -1,23 +1,52 @@
-"""What every device sends in a step, by mesh axis and kind of collective."""
+"""What every device sends in a step, by mesh axis and kind of collective; with hardware, how long that takes and what of it is waited for."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from workbench.report import KINDS, Report
 from workbench.sharding import base_axis
+from workbench.tables import table_text
 from workbench.text import axes_text
-from workbench.units import format_bytes
-from workbench.visualize.bars import Bar, bars_picture, bars_text
+from workbench.timeline import COMPUTE
+from workbench.units import format_bytes, format_seconds
+from workbench.visualize.bars import Bar, bars_drawing, bars_text
+from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
 from workbench.visualize.palette import axes_colour
 from workbench.visualize.picture import Picture
 
 _COLUMNS = ("mesh axis", "sent", "of it")
+_LENGTH, _HIGH, _LINE = 360, 18, 16  # pixels
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """Seconds a step of what goes over one set of mesh axes: waited for, and behind computation."""
+
+    axes: tuple[str, ...]
+    exposed: float
+    hidden: float
+
+    @property
+    def seconds(self) -> float:
+        return self.exposed + self.hidden
 
 
 def communication(report: Report) -> Picture:
-    """A bar for each set of mesh axes that something is sent over, a segment for each kind of collective."""
-    return bars_picture(_title(report), _COLUMNS, _bars(report))
+    """A bar for each set of mesh axes that something is sent over, a segment for each kind of collective.
+
+    With hardware a second bar below is the time that takes; hatched is what hides behind computation.
+    """
+    bars, times = _bars(report), _times(report)
+    drawing = bars_drawing(_title(report), bars)
+    return Picture(_with_times(drawing, report, times) if times else drawing, communication_text(report))
 
 
 def communication_text(report: Report) -> str:
-    return bars_text(_title(report), _COLUMNS, _bars(report))
+    text, times = bars_text(_title(report), _COLUMNS, _bars(report)), _times(report)
+    if not times:
+        return text
+    rows = [(axes_text(each.axes), *map(format_seconds, (each.seconds, each.exposed, each.hidden))) for each in times]
+    return f"{text}\n\n{table_text(['mesh axis', 'time a step>', 'waited for>', 'hidden>'], rows)}"
 
 
 def _title(report: Report) -> str:
@@ -25,17 +54,53 @@ def _title(report: Report) -> str:
     return f"{report.plan.name} on {report.mesh}: each device {amount}"
 
 
-def _bars(report: Report) -> tuple[Bar, ...]:
+def _place(report: Report, axes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """In the order of the mesh: single axes and sets by their first axis."""
+    return tuple(report.mesh.names.index(base_axis(axis)) for axis in axes), axes
+
+
+def _bars(report: Report) -> tuple[Bar, ...]:
     sent: dict[tuple[str, ...], dict[str, int]] = {}
     for each in report.collectives:
         kinds = sent.setdefault(each.axes, {})
         kinds[each.kind] = kinds.get(each.kind, 0) + each.total_sent
-
-    def place(axes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        return tuple(report.mesh.names.index(base_axis(axis)) for axis in axes), axes
-
     return tuple(
         Bar(axes_text(axes), axes_colour(axes, report.mesh), tuple((kind, sent[axes][kind]) for kind in KINDS if kind in sent[axes]))
-        for axes in sorted(sent, key=place)
+        for axes in sorted(sent, key=lambda axes: _place(report, axes))
     )
+
+
+def _times(report: Report) -> tuple[_Time, ...]:
+    """Of the simulated step, by the streams that its collectives run on; none without hardware."""
+    sums: dict[str, tuple[float, float]] = {}
+    for event in report.timeline.events if report.timeline else ():
+        if event.stream != COMPUTE:
+            exposed, seconds = sums.get(event.stream, (0.0, 0.0))
+            sums[event.stream] = exposed + event.exposed * event.count, seconds + event.seconds * event.count
+    found = [_Time(tuple(stream.split("+")), exposed, max(seconds - exposed, 0.0)) for stream, (exposed, seconds) in sums.items()]
+    return tuple(sorted(found, key=lambda each: _place(report, each.axes)))
+
+
+def _with_times(drawing: Drawing, report: Report, times: Sequence[_Time]) -> Drawing:
+    y = drawing.height + 14
+    head = max(text_width(axes_text(each.axes)) for each in times) + 12
+    longest = max(each.seconds for each in times) or 1.0
+    whole = f"{format_seconds(sum(each.seconds for each in times))} a step, {format_seconds(sum(each.exposed for each in times))} of it"
+    marks: list[Mark] = [*drawing.marks, Label(0, y, f"The time that takes: {whole} waited for; hatched is behind computation", bold=True)]
+    for each in times:
+        y += _HIGH + 10
+        marks += _time(each, report, head, y - 14, longest)
+    return fitted(tuple(marks))
+
+
+def _time(time: _Time, report: Report, head: float, y: float, longest: float) -> Iterator[Mark]:
+    colour, name = axes_colour(time.axes, report.mesh), axes_text(time.axes)
+    yield Label(0, y + 13, name, colour=colour, bold=True)
+    exposed, hidden = (_LENGTH * seconds / longest for seconds in (time.exposed, time.hidden))
+    if time.exposed:
+        title = f"{name}: {format_seconds(time.exposed)} waited for, the device computes nothing"
+        yield Rectangle(head, y, max(exposed, 1), _HIGH, fill=colour, title=title)
+    if time.hidden > 0.001 * time.seconds:
+        title = f"{name}: {format_seconds(time.hidden)} behind computation"
+        yield Rectangle(head + exposed, y, max(hidden, 1), _HIGH, fill=colour, alpha=0.35, hatched=True, title=title)
+    yield Label(head + exposed + hidden + 8, y + 13, f"{format_seconds(time.seconds)}, {time.exposed / (time.seconds or 1):.0%} waited for")

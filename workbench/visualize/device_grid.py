@@ -1,16 +1,20 @@
 """Which part of a tensor each device of the mesh holds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from workbench.hardware import Hardware
 from workbench.report import Placement
 from workbench.sharding import axis_size
 from workbench.text import WIDTH, shape_text
+from workbench.topology import Wiring
 from workbench.units import format_bytes
 from workbench.visualize.drawing import Label, Mark, Rectangle, fitted, text_width
 from workbench.visualize.geometry import Box, Grid, Part, Projection, count_parts, grid, part_of, projection
 from workbench.visualize.palette import NEUTRAL, TEXT, axis_colour
 from workbench.visualize.picture import Picture
+from workbench.visualize.whereabouts import Whereabouts, whereabouts
 
+Find = Callable[[int], Whereabouts]
 MOST_ROWS = 8
 _PAGE = 960  # pixels
 _WIDE, _HIGH = 64, 48  # pixels of the square that stands for the tensor
@@ -18,24 +22,33 @@ _LINE, _GAP = 16, 16
 _BAND = 0.45  # of its colour; two of them over each other are darker than either
 
 
-def device_grid(placement: Placement) -> Picture:
+def device_grid(placement: Placement, hardware: Hardware | None = None, wiring: Wiring | None = None) -> Picture:
     """The mesh as a grid of devices; in each, the tensor as a square, and in it the part the device holds, outlined.
 
     A band in the colour of a mesh axis is what that axis picks; a device holds what all bands share. Hatched is a copy of what a device
     with a lower number holds. Of a tensor of more than two split dimensions, the later ones lie nested to the right.
+    With hardware, the last line of a device says which of its devices it is, and where that stands.
     """
+    find = whereabouts(placement.mesh, hardware, wiring)
     rows = grid(placement.mesh, MOST_ROWS, 3)
     head = max(text_width(rows.row_name(row or 0)) for row in rows.rows) + _GAP * bool(rows.row_axes)
-    texts = (_longest(placement).index, f"{placement.mesh.size} = {placement.mesh.size}", rows.column_name(rows.width - 1))
+    texts = [_longest(placement).index, f"{placement.mesh.size} = {placement.mesh.size}", rows.column_name(rows.width - 1)]
+    texts += [find(placement.mesh.size - 1).text] if find else []
     cell = max(_WIDE, *map(text_width, texts)) + _GAP
     devices = grid(placement.mesh, MOST_ROWS, int((_PAGE - head) / cell))
-    title = tuple(Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(_title(placement, devices)))
-    marks = (*title, *_devices(placement, devices, head, cell, _LINE * (len(title) + 1)))
-    return Picture(fitted(marks), device_grid_text(placement))
+    title = tuple(
+        Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(_title(placement, devices, hardware if find else None))
+    )
+    marks = (*title, *_devices(placement, devices, head, cell, _LINE * (len(title) + 1), find))
+    return Picture(fitted(marks), device_grid_text(placement, hardware, wiring))
 
 
-def device_grid_text(placement: Placement) -> str:
-    """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2` holds a copy of what device 2 holds."""
+def device_grid_text(placement: Placement, hardware: Hardware | None = None, wiring: Wiring | None = None) -> str:
+    """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2` holds a copy of what device 2 holds.
+
+    With hardware, a table says which device of it stands at each place.
+    """
+    find = whereabouts(placement.mesh, hardware, wiring)
     mesh, falling = placement.mesh, max(len(placement.mesh.axes) - 1, 1)
     rows = grid(mesh, MOST_ROWS, 3, falling)
     head = max(len(rows.row_name(row or 0)) for row in rows.rows)
@@ -46,11 +59,21 @@ def device_grid_text(placement: Placement) -> str:
         held = ("…" if None in (row, column) else _held_text(_part(placement, devices, row, column)) for column in devices.columns)
         lines.append(("…" if row is None else devices.row_name(row), *held))
     table = ((line[0].ljust(head + 2) + "".join(word.ljust(cell) for word in line[1:])).rstrip() for line in lines)
-    return "\n".join([*_title(placement, devices), "", *table])
+    return "\n".join([*_title(placement, devices, hardware if find else None), "", *table, *(_hosts(devices, find) if find else [])])
 
 
-def _title(placement: Placement, devices: Grid) -> tuple[str, ...]:
-    """What lies where, what one device holds, how many hold the same, and what of the mesh is left out."""
+def _hosts(devices: Grid, find: Find) -> Iterator[str]:
+    """`device 3 is #3 node 0 device 3`, several in a line."""
+    shown = [devices.device(row, column) for row in devices.rows if row is not None for column in devices.columns if column is not None]
+    words = [f"{device} is {find(device).text}" for device in shown]
+    width = max(map(len, words)) + 3
+    yield ""
+    for start in range(0, len(words), WIDTH // width):
+        yield "".join(word.ljust(width) for word in words[start : start + WIDTH // width]).rstrip()
+
+
+def _title(placement: Placement, devices: Grid, hardware: Hardware | None) -> tuple[str, ...]:
+    """What lies where, what one device holds, how many hold the same, what of the mesh is left out, and what the last lines mean."""
     mesh, parts = placement.mesh, count_parts(placement)
     held = f"each device holds {shape_text(placement.local_shape)}, {format_bytes(placement.local_bytes)}"
     if parts == 1:
@@ -58,6 +81,8 @@ def _title(placement: Placement, devices: Grid) -> tuple[str, ...]:
     else:
         sharing = f"{parts:,} parts, " + ("each on one device" if parts == mesh.size else f"each on {mesh.size // parts:,} devices")
     lines = (str(placement.tensor), f"{placement.sharding} on {str(mesh) or 'one device'}", f"{held}: {sharing}", devices.note)
+    if hardware is not None:
+        lines += (f"#: the device of {hardware}, in the order of jax.devices(), and where it stands",)
     return tuple(line for line in lines if line)
 
 
@@ -78,9 +103,9 @@ def _held_text(part: Part) -> str:
     return _copy_text(part) if part.is_copy else f"{part.device} {part.index}"
 
 
-def _devices(placement: Placement, devices: Grid, head: float, cell: float, top: float) -> Iterator[Mark]:
+def _devices(placement: Placement, devices: Grid, head: float, cell: float, top: float, find: Find | None) -> Iterator[Mark]:
     """The names of columns and rows, and the devices below and beside them."""
-    view, height = projection(placement), _HIGH + 2 * _LINE + _GAP
+    view, height = projection(placement), _HIGH + (2 + bool(find)) * _LINE + _GAP
     colour = axis_colour(devices.column_axes[0], placement.mesh) if devices.column_axes else TEXT
     for across, column in enumerate(devices.columns):
         yield Label(head + cell * across, top, "…" if column is None else devices.column_name(column), colour=colour, bold=True)
@@ -93,20 +118,24 @@ def _devices(placement: Placement, devices: Grid, head: float, cell: float, top:
             if row is None or column is None:
                 yield Label(x, y + _LINE + _HIGH / 2, "…")
             else:
-                yield from _device(placement, view, _part(placement, devices, row, column), x, y)
+                yield from _device(
+                    placement, view, _part(placement, devices, row, column), x, y, find(devices.device(row, column)) if find else None
+                )
 
 
-def _device(placement: Placement, view: Projection, part: Part, x: float, y: float) -> Iterator[Mark]:
-    """Its number, the tensor with bands and the part, and the index range."""
+def _device(placement: Placement, view: Projection, part: Part, x: float, y: float, real: Whereabouts | None) -> Iterator[Mark]:
+    """Its number, the tensor with bands and the part, the index range, and which device it really is."""
     top = y + 6
     yield Label(x, y, _copy_text(part))
     yield Rectangle(x, top, _WIDE, _HIGH, line=NEUTRAL)
     for colour, box in [(_colour(placement, dim), box) for dim, box in view.bands(part)] or [(NEUTRAL, Box(0, 0, 1, 1))]:
         yield Rectangle(*_place(box, x, top), fill=colour, alpha=_BAND)
     copy = f", as device {part.first} does" if part.is_copy else ""
-    title = f"device {part.device} holds {placement.tensor.path}{part.index}{copy}"
+    title = f"device {part.device}{f' ({real.text})' if real else ''} holds {placement.tensor.path}{part.index}{copy}"
     yield Rectangle(*_place(view.box(part), x, top), line=TEXT, hatched=part.is_copy, title=title)
     yield Label(x, top + _HIGH + 13, part.index)
+    if real:
+        yield Label(x, top + _HIGH + 13 + _LINE - 3, real.text)
 
 
 def _place(box: Box, x: float, y: float) -> tuple[float, float, float, float]:

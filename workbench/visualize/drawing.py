@@ -1,4 +1,8 @@
-"""A drawing before it is SVG or Bokeh: rectangles, areas and lines of text, in pixels from the left top corner."""
+"""A drawing before it is SVG or Bokeh: rectangles, areas, lines, dots and text, in pixels from the left top corner.
+
+What a mark is about may be named for those who can react: `title` is shown under the pointer, `subject` is the path of the argument, value
+or collective it stands for (the same path is the same thing in every view), `opens` what a click on it asks to see.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +15,7 @@ _WIDTH = 0.61  # of a character, in font sizes; DejaVu Sans Mono's 0.602 is the 
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """`title` is what the pointer shows over it; `hatched` lines are drawn over the fill."""
+    """`hatched` lines are drawn over the fill; `round` is the radius of its corners."""
 
     x: float
     y: float
@@ -22,6 +26,9 @@ class Rectangle:
     line: str | None = None
     hatched: bool = False
     title: str = ""
+    subject: str = ""
+    opens: str = ""
+    round: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """What a closed line through `points` (x, y) goes around; `title` is what the pointer shows over it."""
+    """What a closed line through `points` (x, y) goes around."""
 
     points: tuple[tuple[float, float], ...]
     fill: str
@@ -46,7 +53,32 @@ class Area:
     title: str = ""
 
 
-Mark = Rectangle | Area | Label
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line through `points` (x, y)."""
+
+    points: tuple[tuple[float, float], ...]
+    colour: str
+    width: float = 1.0
+    dashed: bool = False
+    alpha: float = 1.0
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A disc around x, y."""
+
+    x: float
+    y: float
+    radius: float
+    fill: str
+    alpha: float = 1.0
+    title: str = ""
+    subject: str = ""
+
+
+Mark = Rectangle | Area | Line | Dot | Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +96,19 @@ class Drawing:
     @property
     def areas(self) -> tuple[Area, ...]:
         return tuple(mark for mark in self.marks if isinstance(mark, Area))
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Line))
+
+    @property
+    def dots(self) -> tuple[Dot, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Dot))
+
+    @property
+    def reacts(self) -> bool:
+        """Whether a mark can be chosen or opened."""
+        return any(mark.subject or getattr(mark, "opens", "") for mark in self.marks if isinstance(mark, Rectangle | Dot))
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -85,7 +130,9 @@ def _corner(mark: Mark) -> tuple[float, float]:
     """The farthest point to the right and down."""
     if isinstance(mark, Rectangle):
         return mark.x + mark.width, mark.y + mark.height
-    if isinstance(mark, Area):
+    if isinstance(mark, Dot):
+        return mark.x + mark.radius, mark.y + mark.radius
+    if isinstance(mark, Area | Line):
         return max(x for x, _ in mark.points), max(y for _, y in mark.points)
     return mark.x + _reach(mark), mark.y + 4
 

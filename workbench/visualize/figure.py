@@ -1,4 +1,4 @@
-"""A drawing as a Bokeh figure: a source for areas, two for rectangles and one for text, one pixel a unit, the ranges explicit."""
+"""A drawing as a Bokeh figure: a source for each kind of mark, one pixel a unit, the ranges explicit."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.plotting import figure
 
-from workbench.visualize.drawing import FONT, Area, Drawing, Label, Rectangle
+from workbench.visualize.drawing import FONT, Area, Dot, Drawing, Label, Line, Rectangle
 from workbench.visualize.palette import TEXT
 
 
@@ -27,10 +27,14 @@ def bokeh_figure(drawing: Drawing) -> Any:
     )
     plot.axis.visible = False
     plot.grid.visible = False
-    areas = _areas(plot, drawing.areas) if drawing.areas else None
+    shown = [_areas(plot, drawing.areas)] if drawing.areas else []
+    if drawing.lines:
+        _lines(plot, drawing.lines)
     _rectangles(plot, (each for each in drawing.rectangles if not each.title))
-    titled = _rectangles(plot, (each for each in drawing.rectangles if each.title))
-    plot.add_tools(HoverTool(renderers=[titled, *([areas] if areas else [])], tooltips="@title"))
+    shown.append(_rectangles(plot, (each for each in drawing.rectangles if each.title)))
+    if drawing.dots:
+        shown.append(_dots(plot, drawing.dots))
+    plot.add_tools(HoverTool(renderers=shown, tooltips="@title"))
     _labels(plot, drawing.labels)
     return plot
 
@@ -40,6 +44,28 @@ def _areas(plot: Any, marks: Iterable[Area]) -> Any:
     rows = [([x for x, _ in each.points], [y for _, y in each.points], each.fill, each.alpha, each.title) for each in marks]
     names = {name: name for name in columns if name != "title"}
     return plot.patches(source=_source(columns, rows), line_color=None, **names)
+
+
+def _lines(plot: Any, marks: Iterable[Line]) -> None:
+    columns = ("xs", "ys", "line_color", "line_width", "line_alpha", "line_dash")
+    rows = [
+        (
+            [x for x, _ in each.points],
+            [y for _, y in each.points],
+            each.colour,
+            each.width,
+            each.alpha,
+            "dashed" if each.dashed else "solid",
+        )
+        for each in marks
+    ]
+    plot.multi_line(source=_source(columns, rows), **{name: name for name in columns})
+
+
+def _dots(plot: Any, marks: Iterable[Dot]) -> Any:
+    columns = ("x", "y", "radius", "fill_color", "fill_alpha", "title")
+    rows = [(each.x, each.y, each.radius, each.fill, each.alpha, each.title) for each in marks]
+    return plot.circle(source=_source(columns, rows), line_color=None, **{name: name for name in columns if name != "title"})
 
 
 def _rectangles(plot: Any, marks: Iterable[Rectangle]) -> Any:

@@ -11,13 +11,13 @@ from workbench.tables import table_text, tail_text
 from workbench.tensor import Role
 from workbench.units import format_bytes
 from workbench.visualize.drawing import Area, Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import NEUTRAL, ROLES, TEXT, WARNING
+from workbench.visualize.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.picture import Picture
 from workbench.visualize.stack import Column, columns, outlines
 
 LISTED = 8  # of what is alive at the peak
 _LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels
-_COLUMNS, _CHARACTERS = 370, 64  # at most, in the drawing and in its twin
+_COLUMNS, _MOMENTS, _CHARACTERS = 370, 100, 64  # at most, in the drawing, under the pointer, and in its twin
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _NEAR = 0.4  # of the device's memory: from there on it is shown how far it still is
 _PLACES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin
@@ -44,10 +44,13 @@ class _Chart:
         return sum(self.values[self.peak])
 
 
-def memory_over_step(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> Picture:
-    """An area for each role over the operations of the program, a loop with its worst moment; `listed` of what is alive at the peak."""
+def memory_over_step(report: Report, compiled: Compiled | None = None, listed: int = LISTED, chosen: int | None = None) -> Picture:
+    """An area for each role over the operations of the program, a loop with its worst moment; `listed` of what is alive at the peak.
+
+    The pointer shows at each moment what is held there; `chosen` is a place of the curve to mark.
+    """
     charts = _charts(report, compiled)
-    return Picture(_drawing(report, charts, listed), _text(report, charts, listed))
+    return Picture(_drawing(report, charts, listed, chosen), _text(report, charts, listed))
 
 
 def memory_over_step_text(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> str:
@@ -119,7 +122,7 @@ def _more(chart: _Chart, listed: int) -> str:
     return f"\n  and {len(rest)} more, {format_bytes(sum(count for count, _ in rest))}" if rest else ""
 
 
-def _drawing(report: Report, charts: Sequence[_Chart], listed: int) -> Drawing:
+def _drawing(report: Report, charts: Sequence[_Chart], listed: int, chosen: int | None) -> Drawing:
     marks: list[Mark] = [Label(0, 12, _title(report), bold=True)]
     if not charts:
         return fitted(tuple(marks))
@@ -129,6 +132,7 @@ def _drawing(report: Report, charts: Sequence[_Chart], listed: int) -> Drawing:
     y = 26.0
     for chart in charts:
         marks += _chart(chart, head, y + _LINE, _HEIGHT / (top * 1.04), room)
+        marks += _moments(chart, head, y + _LINE, chosen if chart is charts[0] else None, opens=chart is charts[0])
         y += _LINE + _HEIGHT + 2 * _LINE + 12
         marks += _alive(chart, head, y, listed)
         y += _LINE * (min(len(chart.alive), listed) + 1) if listed and chart.alive else 6
@@ -151,6 +155,22 @@ def _chart(chart: _Chart, head: float, top: float, scale: float, room: int) -> I
     yield Label(x, ground + 15, "peak", anchor="middle", bold=True)
     yield from _phases(chart, head, ground, x)
     yield from _legend(chart, head, ground + 2 * _LINE)
+
+
+def _moments(chart: _Chart, head: float, top: float, chosen: int | None, *, opens: bool) -> Iterator[Mark]:
+    """Over each stretch of the chart, unseen, what is held at its highest moment; and a line at the one that was chosen."""
+    shown = columns(chart.values, _MOMENTS)
+    width = _LENGTH / len(shown)
+    for number, (place, column) in enumerate(shown):
+        parts = ", ".join(f"{name} {format_bytes(count)}" for (name, _), count in zip(chart.series, column, strict=True) if count)
+        where = f"{chart.paths[place]}: " if place < len(chart.paths) and chart.paths[place] else ""
+        title = f"{where}{format_bytes(sum(column))} ({parts})"
+        opened = str(place) if opens else ""
+        yield Rectangle(head + width * number, top, width, _HEIGHT, fill=NEUTRAL, alpha=0.001, title=title, opens=opened)
+    if chosen is not None and chosen != chart.peak:
+        x = head + _LENGTH * (chosen + 0.5) / len(chart.values)
+        yield Rectangle(x, top, 1, _HEIGHT, fill=AXES[3])
+        yield Label(x + 4, top + 11, "shown", colour=AXES[3], bold=True)
 
 
 def _height(count: int, head: float, ground: float, scale: float, colour: str) -> Iterator[Mark]:

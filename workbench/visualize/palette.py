@@ -16,6 +16,15 @@ TEXT = "#737C86"
 ROLES = ("#3B5A8C", "#6F8BB8", "#A3B4CE", "#B8901C", "#D3B24A", "#E0CC8A")
 """Taken by the roles of tensors in order: what stays from step to step in blue, what comes and goes in gold, lighter and lighter."""
 
+HEAT = ("#8B949E", "#C9A227", "#E08A1E", "#D9572B", "#B3203A")
+"""Cost, from little to much: from grey over gold to crimson, darker and darker; always with the number beside it."""
+
+ON_ROLES = ("#FFFFFF", "#FFFFFF", "#1B1F24", "#1B1F24", "#1B1F24", "#1B1F24")
+"""Text upon them, at least 3.4:1."""
+
+STEP = ("#3B5A8C", "#6F8BB8", "#8B949E", "#B8901C", "#5B8C85")
+"""What the time of a step goes to: arithmetic, memory traffic, launches, communication; and elementwise work."""
+
 WARNING = "#D1383F"
 """What is too much: 4.6:1 on #FFFFFF and 4.0:1 on #0D1117."""
 

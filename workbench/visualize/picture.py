@@ -2,8 +2,10 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from workbench.errors import WorkbenchError
 from workbench.visualize.drawing import Drawing
 from workbench.visualize.svg import svg_text
 
@@ -31,6 +33,23 @@ class Picture:
 
         return bokeh_figure(self.drawing)
 
+    def save(self, path: str | Path, ground: str | None = None) -> Path:
+        """Write the picture as what the name ends in: `.svg`, `.png` (twice its size, for sharp screens) or `.txt`; returns where it is.
+
+        `ground` is a colour behind it, `white` say; without one it shows through. Raises `WorkbenchError` for any other ending.
+        """
+        target = Path(path)
+        match target.suffix.lower():
+            case ".svg":
+                target.write_text(self.svg, encoding="utf-8")
+            case ".txt":
+                target.write_text(f"{self.text}\n", encoding="utf-8")
+            case ".png":
+                target.write_bytes(_png(self.svg, ground))
+            case _:
+                raise WorkbenchError(f"A picture cannot be saved as `{target.name}`.", ["end its name in .svg, .png or .txt"])
+        return target
+
     def __str__(self) -> str:
         return self.text
 
@@ -40,3 +59,15 @@ class Picture:
     def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
         del include, exclude  # IPython filters by them itself
         return {"image/svg+xml": self.svg, "text/plain": self.text}
+
+
+def _png(svg: str, ground: str | None) -> bytes:
+    try:
+        from resvg_py import svg_to_bytes
+    except ImportError:
+        ways_out = ['pip install "sharding-workbench[app]"', "save it as .svg"]
+        raise WorkbenchError("A picture becomes a PNG through `resvg-py`, which is not installed.", ways_out) from None
+    try:
+        return bytes(svg_to_bytes(svg_string=svg, zoom=2, background=ground, monospace_family="DejaVu Sans Mono"))
+    except ValueError as error:
+        raise WorkbenchError(f"The picture could not be made into a PNG: {error}.", ["save it as .svg"]) from None

@@ -38,13 +38,24 @@ def note_block(note: str) -> Block:
     return block("", (), [], note)
 
 
-def picture_block(picture: Picture, note: str = "") -> Block:
-    """A picture, and its text twin for those who do not see it."""
-    return {**note_block(note), "picture": {"svg": picture.svg, "text": picture.text}}
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """The gesture that a click on a mark that opens something makes, and the field of it that names what."""
+
+    verb: str
+    field: str
 
 
-def row(key: str, *cells: Cell) -> Row:
-    return {"key": key, "cells": list(cells)}
+def picture_block(picture: Picture, note: str = "", name: str = "picture", opens: Opens | None = None) -> Block:
+    """A picture, and its text twin for those who do not see it; `name` is that of the file it is saved as."""
+    shown = {"svg": picture.svg, "text": picture.text, "name": name, "about": picture.about}
+    gesture = {"verb": opens.verb, "field": opens.field} if opens else None
+    return {**note_block(note), "picture": {**shown, "opens": gesture}}
+
+
+def row(key: str, *cells: Cell, subject: str = "") -> Row:
+    """`subject`: the path of the argument, value or collective the row is about; it can be selected, and is then marked in every view."""
+    return {"key": key, "cells": list(cells), "subject": subject}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,31 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from workbench.compiled import Compiled
-from workbench.edits import Edit, PlaceDim, ResizeAxis, SetHardware, SetWiring
+from workbench.edits import Constrain, Edit, Override, PlaceDim, ResizeAxis, SetHardware, SetWiring
 from workbench.errors import WorkbenchError
 from workbench.measurement import Measurement
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.session import Session
-from workbench.widgets.evidence import Evidence, evidence, same_step
+from workbench.widgets.evidence import Evidence, evidence
 from workbench.widgets.figures import Figure, figures
+from workbench.widgets.files import VERBS as FILE_VERBS
+from workbench.widgets.files import Files
 from workbench.widgets.gestures import Gesture, asked_hardware, edit_of, zone_of
+from workbench.widgets.history import VERBS as HISTORY_VERBS
+from workbench.widgets.history import HistoryPanel
+from workbench.widgets.host import Host
 from workbench.widgets.jobs import Defer, Ended, Jobs
+from workbench.widgets.pictures import VIEW_VERBS, Views
 from workbench.widgets.runner import Runner
 from workbench.widgets.state import Refusal, axis_colours, board_state
-from workbench.widgets.tables import Facts, table_state
+from workbench.widgets.take import taken
+from workbench.widgets.tables import Facts, failed_state, table_state
+from workbench.widgets.blocks import Paint
+from workbench.widgets.why import why
 
 Part = Literal["board", "table", "live"]
+MOST_PATH = 1000  # characters of a path that a gesture may name
 Publish = Callable[[Part, dict[str, Any]], None]
 
 _log = logging.getLogger(__name__)
@@ -36,27 +46,40 @@ class Board:
 
     `publish(part, state)` shows a part; `defer(work)` carries work from the runner's thread onto the host's own loop.
     A gesture is answered with a new `board` state that names it; a refused edit is part of that state and changes nothing else.
+    `selected` is the path of the argument, value or collective that every view marks; empty for none.
     """
 
-    def __init__(self, session: Session, publish: Publish, *, runner: Runner | None = None, defer: Defer = at_once) -> None:
-        self.session = session
+    def __init__(
+        self, session: Session, publish: Publish, *, runner: Runner | None = None, defer: Defer = at_once, host: Host | None = None
+    ) -> None:
+        self.session, self._host = session, host or Host()
+        self._history, self._files = HistoryPanel(session), Files(session, self._host)
         self._publish = publish
         self._tab, self._search = "tensors", ""
+        self.selected = ""
         self._refusal: Refusal | None = None
+        self._toggled: frozenset[str] = frozenset()
+        self._views = Views()
+        self._taken: dict[str, Any] | None = None
+        self._why = ""
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._lock, self._answering = threading.RLock(), False
-        self._jobs = Jobs(runner, lambda work: defer(lambda: self._locked(work)), self._working)
+        self._later = lambda work: defer(lambda: self._locked(work))
+        self._owed: set[Part] = set()
+        self._jobs = Jobs(runner, self._later, self._working)
         self._evidence: Evidence | None = None
         self._now: tuple[Figure, ...] = ()
         self._before: tuple[Figure, ...] = ()
         self._know()
+        self._seen = session.report
         self._stop_listening = session.listen(self._moved)
         self._show("board", "table", "live")
 
     @property
     def measurement(self) -> Measurement | None:
         """What the last finished run measured."""
-        return self._jobs.live.measurement
+        ran = self._jobs.live.ran
+        return ran[0].measurement if ran else None
 
     @property
     def compiled(self) -> Compiled | None:
@@ -67,7 +90,8 @@ class Board:
     def answer(self, gesture: Gesture) -> None:
         """Do what a hand asked for, or say why not."""
         with self._lock:
-            self._refusal, self._answering = None, True
+            self._refusal, self._taken, self._answering = None, None, True
+            self._files.forget()
             self._answer = {"view": str(gesture.get("view", ""))[:40], "seq": gesture.get("seq", 0)}
             try:
                 self._obey(gesture)
@@ -79,6 +103,7 @@ class Board:
                 self._refusal = Refusal(failure, zone_of(gesture), asked_hardware(gesture))
             self._answering = False
             self._show("board")
+            self._later(self._settle)
 
     def close(self) -> None:
         """Stop listening, and what runs or is compiled: nobody watches any more."""
@@ -89,7 +114,11 @@ class Board:
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
         shown = board_state(self.session, now=self._now, before=self._before, refusal=self._refusal, tab=self._tab, evidence=self._evidence)
-        return {**shown, "answer": self._answer}
+        return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), "answer": self._answer}
+
+    def _beside(self) -> dict[str, Any]:
+        """What stands beside the plan: its history, and files."""
+        return {"history": self._history.state(), "files": self._files.state()}
 
     def _obey(self, gesture: Gesture) -> None:
         verb = gesture.get("verb")
@@ -99,6 +128,23 @@ class Board:
             self.session.redo()
         elif verb == "open":
             self._open(str(gesture.get("tab", "tensors")), str(gesture.get("search", ""))[:200])
+        elif verb == "select":
+            self._select(str(gesture.get("path", ""))[:MOST_PATH])
+        elif verb == "fold":
+            self._toggled ^= {str(gesture.get("key", ""))[:MOST_PATH]}
+            self._show("table")
+        elif verb == "why":
+            self._why = str(gesture.get("of", ""))[:MOST_PATH]
+            self._show("table")
+        elif verb in VIEW_VERBS:
+            self._views = self._views.after(gesture, self.session.report)
+            self._show("table")
+        elif verb == "take":
+            self._taken = taken(gesture, self.session.plan, self.session.report)
+        elif verb in HISTORY_VERBS:
+            self._history.obey(gesture)
+        elif verb in FILE_VERBS:
+            self._files.obey(gesture)
         elif verb == "run":
             self._jobs.run(self.session.report, str(gesture.get("steps", "")), axis_colours(self.session.plan))
         elif verb == "cancel":
@@ -117,11 +163,17 @@ class Board:
         sized = isinstance(edit, ResizeAxis) and (edit.axis, edit.size) in plan.mesh.axes
         equipped = isinstance(edit, SetHardware) and edit.hardware == plan.hardware
         wired = isinstance(edit, SetWiring) and edit.wiring == plan.wiring
-        if not (placed or sized or equipped or wired):
+        owned = isinstance(edit, Override | Constrain) and edit.apply(plan).layout == plan.layout
+        if not (placed or sized or equipped or wired or owned):
             self.session.apply(edit)
 
     def _open(self, tab: str, search: str) -> None:
         self._tab, self._search = tab, search
+        self._show("table")
+
+    def _select(self, path: str) -> None:
+        """Views may show more of what is selected; selecting it again lets it go."""
+        self.selected = "" if path == self.selected else path
         self._show("table")
 
     def _locked(self, work: Callable[[], None]) -> None:
@@ -145,20 +197,29 @@ class Board:
         """Set the present report against what was compiled and measured."""
         report, live = self.session.report, self._jobs.live
         self._evidence = evidence(report, self._jobs.compiling, live, self._evidence)
-        stale = live.plan is None or not same_step(live.plan, report.plan)
-        self._now = figures(report, self._evidence, live.measurement, stale=stale)
+        ran, own = live.shown(report.plan), live.of(report.plan)
+        self._now = figures(report, self._evidence, ran and ran.measurement, stale=own is None)
 
-    def _moved(self, _plan: Plan, _report: Report) -> None:
+    def _moved(self, plan: Plan, report: Report) -> None:
         with self._lock:
-            self._before = self._now
-            self._know()
-            self._show("table", "live")
+            if report is not self._seen:  # else a plan of the history was named or pinned
+                self._before, self._seen = self._now, report
+                self._know()
+                self._show("table", "live")
+                self._host.changed(plan)
             if not self._answering:  # the answer shows the board once, at its end
                 self._show("board")
 
+    def _settle(self) -> None:
+        """Show what the last answers left for later: the hand waits for the board, and for the tables after it."""
+        owed, self._owed = self._owed, set()
+        self._show(*sorted(owed))
+
     def _show(self, *parts: Part) -> None:
         for part in parts:
-            if part == "board":
+            if self._answering:
+                self._owed |= {part} - {"board"}  # the answer shows the board, at its end
+            elif part == "board":
                 self._publish("board", self.state())
             elif part == "table":
                 self._publish("table", self._table())
@@ -167,5 +228,22 @@ class Board:
 
     def _table(self) -> dict[str, Any]:
         report, live = self.session.report, self._jobs.live
-        trace = live.measurement.trace if live.measurement and live.plan and same_step(live.plan, report.plan) else None
-        return table_state(Facts(report, self._evidence, trace, axis_colours(report.plan)), self._tab, self._search)
+        ran = live.of(report.plan)
+        trace = ran.measurement.trace if ran and ran.measurement else None
+        facts = Facts(report, self._evidence, trace, axis_colours(report.plan), self.selected, self._toggled, self._views)
+        try:
+            shown = table_state(facts, self._tab, self._search)
+        except Exception as error:  # noqa: BLE001 - a view that fails is a message in its place
+            _log.exception("The view %r failed", self._tab)
+            shown = failed_state(self._tab, error)
+        return {**shown, "why": self._because(Paint(facts.colours)), "seq": self._answer["seq"]}
+
+    def _because(self, paint: Paint) -> dict[str, Any] | None:
+        """The answer to what was asked last, told anew of each plan."""
+        if not self._why:
+            return None
+        try:
+            return why(self._why, self.session.report, paint, self.measurement)
+        except Exception:  # a question without an answer is no reason to lose the tables
+            _log.exception("No answer to %r", self._why)
+            return None

@@ -53,7 +53,7 @@ def _operations(report: Report, paint: Paint) -> Block:
     columns += (Column("scope"), Column("line"))
     alike: Counter[Collective] = Counter(report.collectives)
     ordered = sorted(alike, key=lambda each: -each.total_sent * alike[each])
-    exposed = _exposed(report) if timed else {}
+    exposed = exposed_seconds(report) if timed else {}
     rows = [_operation_row(each, alike[each], paint, _times(each, alike[each], exposed) if timed else ()) for each in ordered[:MOST_ROWS]]
     return block("Operations, most bytes first", columns, rows, rest_text(len(ordered), MOST_ROWS))
 
@@ -65,10 +65,15 @@ def _operation_row(each: Collective, times: int, paint: Paint, seconds: tuple[Ce
         paint.axes(each.axes),
         {"text": format_bytes(each.payload), "title": f"{each.payload:,} bytes on one device, one execution"},
         f"{each.count * times:,}",
-        {"text": format_bytes(each.total_sent * times), "title": f"{each.total_sent * times:,} bytes leave each device in a step"},
+        {
+            "text": format_bytes(each.total_sent * times),
+            "title": f"{each.total_sent * times:,} bytes leave each device in a step",
+            "why": f"collective {each.kind} {'+'.join(each.axes)} {each.path}",
+        },
         *seconds,
         {"path": each.path},
         {"text": each.source, "tone": "muted"},
+        subject=each.path,
     )
 
 
@@ -89,7 +94,7 @@ def _key(each: Collective) -> tuple[str, str, str, float]:
     return "+".join(dict.fromkeys(map(base_axis, each.axes))), each.kind, each.path, each.seconds
 
 
-def _exposed(report: Report) -> _Exposed:
+def exposed_seconds(report: Report) -> _Exposed:
     """Seconds a step that the simulated device waits for collectives of one kind, place and size."""
     found: dict[tuple[str, str, str, float], float] = defaultdict(float)
     for event in report.timeline.events if report.timeline else ():

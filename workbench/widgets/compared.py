@@ -1,6 +1,6 @@
 """The Compared tab: figures of each tier side by side, collectives by mesh axes, and every difference with its cause."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from workbench.comparison import Comparison, Figure
 from workbench.differences import ALL_CAUSES, Cause, Difference
@@ -29,7 +29,7 @@ def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
         return [note_block(NOTHING)]
     comparison = evidence.comparison
     blocks = [
-        _figures(comparison),
+        figures_block(comparison),
         *_memory(comparison),
         *_kernels(comparison),
         collectives_block(comparison, paint),
@@ -40,7 +40,8 @@ def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
     return [each for each in blocks if each["rows"] or each["note"]]
 
 
-def _figures(comparison: Comparison) -> Block:
+def figures_block(comparison: Comparison, units: Collection[str] = tuple(_FORMATS)) -> Block:
+    """The figures of these units in each tier that has them."""
     tiers = ("predicted", "compiled", "measured")
     columns = (Column("per device"), *(Column(each, number=True) for each in tiers), Column("prediction is", number=True))
     rows = [
@@ -51,6 +52,7 @@ def _figures(comparison: Comparison) -> Block:
             _error(each),
         )
         for each in comparison.figures
+        if each.unit in units
     ]
     return block(_title(comparison), columns, rows)
 

@@ -8,6 +8,7 @@ from workbench.plan import Plan
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.compiling import Compiling
 from workbench.widgets.evidence import Evidence
+from workbench.widgets.messages import log_state
 
 INVITATION = (
     "XLA compiles this plan for {target}, in a process of its own; its collectives, kernels and memory then stand beside the prediction."
@@ -18,22 +19,35 @@ def compile_state(compiling: Compiling, evidence: Evidence | None, plan: Plan) -
     """Where a compilation of `plan` stands, or what the last one found; JSON only."""
     comparison = evidence.comparison if evidence and evidence.comparison.compiled and not compiling.running else None
     stale = bool(comparison and evidence and evidence.stale)
+    mine = compiling.running or compiling.report is None or compiling.report.plan == plan
     return {
-        "phase": compiling.phase,
+        "phase": compiling.phase if mine else "done" if comparison else "idle",
         "target": f"for {_target(plan)}",
         "stage": f"{compiling.stage} · {compiling.now - compiling.started:.0f} s" if compiling.running else "",
         "fraction": round(min(max(compiling.fraction, 0.0), 1.0), 4),
-        "message": _message(compiling, plan, stale=stale),
+        "message": _message(compiling, plan, stale=stale, mine=mine),
         "stale": stale,
         "facts": _facts(comparison, comparison.compiled) if comparison and comparison.compiled else [],
         "of": str(comparison.report.plan) if comparison and stale else "",
+        "log": log_state(compiling.log),
+        "said": _said(compiling),
     }
 
 
-def _message(compiling: Compiling, plan: Plan, *, stale: bool) -> str:
-    if compiling.phase == "idle":
-        return INVITATION.format(target=_target(plan))
-    return compiling.message or ("Compiled before the last edit:" if stale else "")
+def _message(compiling: Compiling, plan: Plan, *, stale: bool, mine: bool) -> str:
+    if compiling.message and mine:
+        return compiling.message
+    if stale:
+        return "Compiled before the last edit, of another plan:"
+    return INVITATION.format(target=_target(plan)) if compiling.of(plan) is None and not compiling.running else ""
+
+
+def _said(compiling: Compiling) -> str:
+    """What a screen reader says of it; each stage and each ending once."""
+    if compiling.running:
+        return f"The compilation is {compiling.stage}."
+    ended = {"done": "The compilation is done.", "cancelled": "The compilation was cancelled."}
+    return ended.get(compiling.phase, f"The compilation failed. {compiling.message}" if compiling.phase == "error" else "")
 
 
 def _target(plan: Plan) -> str:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from workbench.compiled import Compiled
 from workbench.plan import Plan
 from workbench.report import Report
+from workbench.widgets.messages import Log, noted
 from workbench.widgets.runner import Event
 
 MOST_KEPT = 8
@@ -23,7 +24,7 @@ class Compiling:
     """Where a compilation stands.
 
     `phase` is `idle`, `running`, or one of `runner.ENDINGS`; `report` the prediction of the plan that is compiled; `started` and `now` are
-    seconds of one clock; `found` are the last finished ones, the newest first.
+    seconds of one clock; `log` is what the worker told; `found` are the last finished ones, the newest first.
     """
 
     phase: str = "idle"
@@ -33,6 +34,7 @@ class Compiling:
     started: float = 0.0
     now: float = 0.0
     message: str = ""
+    log: Log = ()
     found: tuple[Found, ...] = ()
 
     @property
@@ -41,22 +43,27 @@ class Compiling:
 
     def begun(self, report: Report, now: float) -> "Compiling":
         """A new compilation; what was found before stays."""
-        return Compiling("running", report, "starting", started=now, now=now, found=self.found)
+        log = noted((), 0.0, f"{report.plan} for {report.plan.hardware or 'the attached devices'}")
+        return Compiling("running", report, "starting", started=now, now=now, log=log, found=self.found)
 
     def after(self, event: Event, now: float) -> "Compiling":
         """The compilation after one event."""
         kind, told = event.get("event"), replace(self, now=now)
         if kind == "progress":
-            return replace(told, stage=str(event["stage"]), fraction=float(event["fraction"]))
+            return replace(told._noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
         if kind == "done" and self.report:
             new = Found(self.report, event["compiled"])
             others = tuple(each for each in self.found if each.report.plan != self.report.plan)
+            told = told._noting("done: from the cache" if new.compiled.from_cache else "done", "good")
             return replace(told, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
         if kind == "error":
-            return replace(told, phase="error", message=str(event["message"]))
+            return replace(told._noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
         if kind == "cancelled":
-            return replace(told, phase="cancelled", message="Cancelled.")
+            return replace(told._noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return told
+
+    def _noting(self, text: str, tone: str = "") -> "Compiling":
+        return replace(self, log=noted(self.log, self.now - self.started, text, tone))
 
     def of(self, plan: Plan) -> Found | None:
         """What was found for a plan."""

@@ -29,8 +29,9 @@ def evidence(report: Report, compiling: Compiling, live: Live, before: Evidence 
     if compiling.found:
         old = compiling.found[0]
         return _kept(before, Evidence(Comparison(old.report, old.compiled, _measured(live, old.report.plan)), stale=True))
-    if live.report and (run := _measured(live, live.report.plan)):
-        return _kept(before, Evidence(Comparison(live.report, None, run), stale=True))
+    last = live.shown(report.plan)
+    if last and last.report and (run := _measured(live, last.report.plan)):
+        return _kept(before, Evidence(Comparison(last.report, None, run), stale=True))
     return None
 
 
@@ -41,10 +42,9 @@ def _kept(before: Evidence | None, new: Evidence) -> Evidence:
 
 
 def _measured(live: Live, plan: Plan) -> Measurement | None:
-    """What the last run measured, if it was of this plan and on devices like the plan's."""
-    if live.measurement and live.plan and same_step(live.plan, plan) and on_these_devices(plan, live.measurement):
-        return live.measurement
-    return None
+    """What the run of a plan measured, if it was on devices like the plan's."""
+    ran = live.of(plan)
+    return ran.measurement if ran and ran.measurement and on_these_devices(plan, ran.measurement) else None
 
 
 def on_these_devices(plan: Plan, measured: Measurement) -> bool:
@@ -54,8 +54,3 @@ def on_these_devices(plan: Plan, measured: Measurement) -> bool:
     entry = default_catalogue().entries.get(plan.hardware.chip.name)
     names = (plan.hardware.chip.name, *(entry.aliases if entry else ()))
     return any(name.casefold() in measured.device_kind.casefold() for name in names)
-
-
-def same_step(one: Plan, other: Plan) -> bool:
-    """A run does not depend on the hardware that a plan names."""
-    return (one.program, one.mesh, one.layout) == (other.program, other.mesh, other.layout)

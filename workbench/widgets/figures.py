@@ -1,7 +1,8 @@
 """The key figures over the board: what they are made of, by how much the last edit moved them, and what the compiler and a run say."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.comparison import Figure as Compared
@@ -37,6 +38,7 @@ class Figure:
     limit: dict[str, Any] | None = None
     tiers: tuple[dict[str, str], ...] = ()
     more_is_better: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict)  # what else an edit may add to or take away, by its name in the singular
 
 
 def figures(
@@ -47,7 +49,7 @@ def figures(
         *_time(report.step_time),
         _memory(report),
         *_utilisation(report.step_time),
-        Figure("sent", "Sent per device", report.sent, format_bytes, f"{report.sent:,} bytes leave each device in a step", "each step"),
+        _sent(report),
         _flops(report),
         _duplication(report),
     ]
@@ -138,6 +140,16 @@ def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
     )
 
 
+def _sent(report: Report) -> Figure:
+    counts = Counter[str]()
+    for each in report.collectives:
+        counts[each.kind] += each.count
+    title = f"{report.sent:,} bytes leave each device in a step, by " + (
+        ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts.items()) or "no collective"
+    )
+    return Figure("sent", "Sent per device", report.sent, format_bytes, title, "each step", counts=counts)
+
+
 def _flops(report: Report) -> Figure:
     flops = report.flops
     convention = f"; by the convention of 6 x parameters x tokens it would be {flops.six_nd:,}" if flops.six_nd else ""
@@ -213,7 +225,7 @@ def difference_text(each: Compared) -> str:
 
 def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> list[dict[str, Any]]:
     """The figures as JSON, each with its change since `before`."""
-    old = {figure.key: figure.value for figure in before}
+    old = {figure.key: figure for figure in before}
     return [
         {
             "key": figure.key,
@@ -226,7 +238,8 @@ def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> l
             "apart": figure.apart,
             "limit": figure.limit,
             "tiers": list(figure.tiers),
-            "delta": _delta(figure, old.get(figure.key, figure.value)),
+            "delta": _delta(figure, old.get(figure.key, figure).value),
+            "changes": list(_changes(figure, old.get(figure.key, figure))),
         }
         for figure in now
     ]
@@ -238,6 +251,15 @@ def _delta(figure: Figure, before: float) -> dict[str, str] | None:
     if not change or text == figure.show(0):
         return None
     return {"text": f"{'−' if change < 0 else '+'}{text}", "tone": "good" if (change < 0) != figure.more_is_better else "bad"}
+
+
+def _changes(figure: Figure, before: Figure) -> Iterator[dict[str, str]]:
+    """`+2 all-gathers`: what the last edit added and took away."""
+    for name in dict.fromkeys((*figure.counts, *before.counts)):
+        change = figure.counts.get(name, 0) - before.counts.get(name, 0)
+        if change:
+            text = f"{'−' if change < 0 else '+'}{abs(change):,} {name}{'s' * (abs(change) != 1)}"
+            yield {"text": text, "tone": "good" if change < 0 else "bad"}
 
 
 def _multiple(value: float) -> str:

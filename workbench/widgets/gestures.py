@@ -20,27 +20,19 @@ from workbench.errors import DimensionError, LayoutError, MeshError, unknown_nam
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.topology import parse_wiring
+from workbench.widgets.drops import dropped_axes
 from workbench.widgets.hardware import ZONE, hardware_of
+from workbench.widgets.own_ways import by_the_rules, opened, own_way, own_whole
 
 Gesture = Mapping[str, Any]
+TOOLS = (
+    *("undo", "redo", "history", "go", "name_plan", "pin", "compare_plans", "swap_plans"),
+    *("save", "open_file", "export", "link", "close_sheet"),
+)
+"""Gestures of the head; what is refused of them is said under it."""
+TABLES = "tables"
+"""The zone over the tables, for what is done with their chips."""
 _DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
-
-
-def dropped_axes(axes: tuple[str, ...], source: str, target: str, *, add: bool) -> tuple[str, ...]:
-    """The axes of a dimension after its chip in zone `source` is dropped on zone `target` (`""` is unsharded).
-
-    >>> dropped_axes(("data", "model"), "data", "pipe", add=False)  # moving takes the old axis's place
-    ('pipe', 'model')
-    >>> dropped_axes(("data",), "data", "model", add=True)  # adding splits further: minor to what is there
-    ('data', 'model')
-    >>> dropped_axes(("data", "model"), "data", "", add=False)  # only the chip that was dragged goes
-    ('model',)
-    """
-    if not target:
-        return tuple(axis for axis in axes if axis != source)
-    if add or not source:
-        return axes if target in axes else (*axes, target)
-    return tuple(dict.fromkeys(target if axis == source else axis for axis in axes))
 
 
 def edit_of(gesture: Gesture, plan: Plan, report: Report) -> Edit:
@@ -56,8 +48,12 @@ def zone_of(gesture: Gesture) -> str:
     verb, fields = gesture.get("verb"), ("target",) if gesture.get("verb") == "drop" else ("axis", "zone")
     if verb in ("hardware", "wiring"):
         return ZONE
+    if gesture.get("zone") == TABLES:
+        return TABLES
     if verb == "add_axis":
         return "+"
+    if verb in TOOLS:
+        return "tools"
     return next((gesture[field] for field in fields if isinstance(gesture.get(field), str)), "")
 
 
@@ -135,6 +131,13 @@ def _shift_axis(gesture: Gesture, plan: Plan, _: Report) -> Edit:
     return ReorderAxes(tuple(names))
 
 
+def _order_axes(gesture: Gesture, plan: Plan, _: Report) -> Edit:
+    names = gesture.get("names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise MeshError("The gesture names no order of the mesh axes.", ["reload the page"])
+    return ReorderAxes(tuple(name[:80] for name in names[: len(plan.mesh.names) + 1]))
+
+
 def _hardware(gesture: Gesture, plan: Plan, _: Report) -> Edit:
     return SetHardware(hardware_of(_text(gesture, "chip"), _text(gesture, "shape")[:200], plan.mesh))
 
@@ -157,6 +160,10 @@ def _mend(gesture: Gesture, _plan: Plan, report: Report) -> Edit:
 _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "drop": _drop,
     "major": _major,
+    "own": own_way,
+    "own_whole": own_whole,
+    "open_dim": opened,
+    "by_rules": by_the_rules,
     "whole": _whole,
     "rename_dim": _rename_dim,
     "resize": _resize,
@@ -164,6 +171,7 @@ _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "remove_axis": _remove_axis,
     "rename_axis": _rename_axis,
     "shift_axis": _shift_axis,
+    "order_axes": _order_axes,
     "hardware": _hardware,
     "wiring": _wiring,
     "mend": _mend,

@@ -11,7 +11,8 @@ from workbench.widgets.compile_panel import compile_state
 from workbench.widgets.compiling import Compiling
 from workbench.widgets.evidence import Evidence
 from workbench.widgets.gestures import whole_number
-from workbench.widgets.live import MOST_STEPS, Live, live_state
+from workbench.widgets.live import MOST_STEPS, Live
+from workbench.widgets.run_panel import run_state
 from workbench.widgets.runner import Event, Handle, Runner
 
 Defer = Callable[[Callable[[], None]], None]
@@ -42,9 +43,9 @@ class Jobs:
         try:
             count = whole_number(steps, "number of steps", most=MOST_STEPS)
         except WorkbenchError as error:
-            self._show_run(Live(phase="error", steps=self.live.steps, message=str(error)))
+            self._show_run(self.live.refused(report, str(error)))
             return
-        self._show_run(Live("running", count, stage="starting", report=report, colours=tuple(colours.items())))
+        self._show_run(self.live.begun(report, count, colours, time.monotonic()))
         try:
             self._run = self._runner.start(report.plan, count, lambda event: self._defer(lambda: self._run_said(event)))
         except WorkbenchError as error:
@@ -72,13 +73,13 @@ class Jobs:
     def state(self, plan: Plan, evidence: Evidence | None) -> dict[str, Any]:
         """Both panels; JSON only."""
         compiling = compile_state(self.compiling, evidence, plan)
-        return {**live_state(self.live, can_run=self._runner is not None), "compile": compiling}
+        return {**run_state(self.live, plan, can_run=self._runner is not None), "compile": compiling}
 
     def _run_said(self, event: Event) -> None:
         """Steps come faster than eyes: they are shown ten times a second, endings at once."""
         if not self.live.running:
             return
-        self.live = self.live.after(event)
+        self.live = self.live.after(event, time.monotonic())
         if self.live.running and time.monotonic() - self._shown < _EVERY_SECONDS:
             return
         self._show_run(self.live)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from workbench.widgets.gestures import dropped_axes
+from workbench.widgets.drops import dropped_axes
 
 _NAMES = ("data", "model", "pipe", "expert", "x", "y", "z")
 
@@ -15,24 +15,24 @@ def dim_menu(
     items = []
     for add in (False, True) if axes else (False,):
         for target in (name for name in mesh if name not in axes):
-            label = f"Also split over {target}" if add else f"Move to {target}" if source else f"Put on {target}"
+            label = f"Also split over {target}" if add else f"Move to {target}" if source and axes else f"Put on {target}"
             gesture = {"verb": "drop", "dim": dim, "source": source, "target": target, "add": add}
-            items.append(_item(label, gesture, why_not(dropped_axes(axes, source, target, add=add))))
-    items += [_item(f"Make {axis} the major axis", {"verb": "major", "dim": dim, "axis": axis}) for axis in axes[1:]]
+            items.append(item(label, gesture, why_not(dropped_axes(axes, source, target, add=add))))
+    items += [item(f"Make {axis} the major axis", {"verb": "major", "dim": dim, "axis": axis}) for axis in axes[1:]]
     if axes:
-        items.append(_item("Leave whole", {"verb": "whole", "dim": dim}))
-    return [*items, _item("Rename…", {"verb": "rename_dim", "dim": dim}, ask={"label": "New name", "value": dim, "verb": "Rename"})]
+        items.append(item("Leave whole", {"verb": "whole", "dim": dim}))
+    return [*items, item("Rename…", {"verb": "rename_dim", "dim": dim}, ask={"label": "New name", "value": dim, "verb": "Rename"})]
 
 
 def axis_menu(mesh: tuple[str, ...], axis: str) -> list[dict[str, Any]]:
     """Rename, move among the axes (which devices are neighbours), remove."""
     place = mesh.index(axis)
-    items = [_item("Rename…", {"verb": "rename_axis", "axis": axis}, ask={"label": "New name", "value": axis, "verb": "Rename"})]
+    items = [item("Rename…", {"verb": "rename_axis", "axis": axis}, ask={"label": "New name", "value": axis, "verb": "Rename"})]
     if place > 0:
-        items.append(_item("Move left (more major)", {"verb": "shift_axis", "axis": axis, "by": -1}))
+        items.append(item("Move left (more major)", {"verb": "shift_axis", "axis": axis, "by": -1}))
     if place < len(mesh) - 1:
-        items.append(_item("Move right (more minor)", {"verb": "shift_axis", "axis": axis, "by": 1}))
-    return [*items, _item("Remove axis", {"verb": "remove_axis", "axis": axis})]
+        items.append(item("Move right (more minor)", {"verb": "shift_axis", "axis": axis, "by": 1}))
+    return [*items, item("Remove axis", {"verb": "remove_axis", "axis": axis})]
 
 
 def spare_axis_name(mesh: tuple[str, ...]) -> str:
@@ -40,5 +40,11 @@ def spare_axis_name(mesh: tuple[str, ...]) -> str:
     return next((name for name in _NAMES if name not in mesh), f"axis{len(mesh)}")
 
 
-def _item(label: str, gesture: dict[str, Any], reason: str | None = None, ask: dict[str, str] | None = None) -> dict[str, Any]:
+def heading(label: str) -> dict[str, Any]:
+    """What the items below it are about."""
+    return {"heading": label}
+
+
+def item(label: str, gesture: dict[str, Any], reason: str | None = None, ask: dict[str, str] | None = None) -> dict[str, Any]:
+    """`reason`: why it would be refused; `ask`: a text that the gesture wants as its `name`."""
     return {"label": label, "gesture": gesture, "reason": reason, "ask": ask}

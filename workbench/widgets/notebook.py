@@ -5,6 +5,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from workbench import live_plans
 from workbench.compiled import Compiled
 from workbench.measurement import Measurement
 from workbench.plan import Plan
@@ -26,6 +27,7 @@ class Workbench(anywidget.AnyWidget):  # type: ignore[misc]
         bench.compiled       # of the last compilation
 
     `runner` runs and compiles plans; by default the engine does, in a worker process. Where no kernel is, a static picture stays.
+    `theme` is `auto`, `light` or `dark`; `tour` shows a first visitor around.
     """
 
     _esm = module_text()
@@ -34,11 +36,13 @@ class Workbench(anywidget.AnyWidget):  # type: ignore[misc]
     live = traitlets.Dict().tag(sync=True)
     gesture = traitlets.Dict().tag(sync=True)
     theme = traitlets.Unicode("auto").tag(sync=True)
+    tour = traitlets.Bool(default_value=False).tag(sync=True)
 
-    def __init__(self, plan: Plan | Session, runner: Runner | None = None, theme: str = "auto") -> None:
-        super().__init__(theme=theme)
+    def __init__(self, plan: Plan | Session, runner: Runner | None = None, theme: str = "auto", tour: bool = False) -> None:
+        super().__init__(theme=theme, tour=tour)
         self.session = plan if isinstance(plan, Session) else Session(plan)
         self._board = Board(self.session, self._show, runner=runner or WorkerRunner())
+        live_plans.boards.add(self.session)
         self.observe(lambda change: self._board.answer(change["new"]), "gesture")
 
     @property
@@ -63,6 +67,7 @@ class Workbench(anywidget.AnyWidget):  # type: ignore[misc]
         """Also stops the run, if there is one."""
         if hasattr(self, "_board"):
             self._board.close()
+            live_plans.boards.discard(self.session)
         super().close()
 
     def _show(self, part: Part, state: dict[str, Any]) -> None:

@@ -5,30 +5,29 @@ numbered major to minor. Each chip carries the zones it may not be dropped on, w
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
 
 from workbench.errors import WorkbenchError
-from workbench.layout import Layout
-from workbench.legality import why_illegal
-from workbench.mesh import Mesh
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Diagnostic, Report
-from workbench.tensor import Tensor
+from workbench.widgets.drops import brief_reason, illegal_drops, thinned
 from workbench.widgets.evidence import Evidence
 from workbench.widgets.figures import Figure, figure_states, figures
-from workbench.widgets.gestures import dropped_axes
 from workbench.widgets.hardware import hardware_state
 from workbench.widgets.menus import axis_menu, dim_menu, spare_axis_name
 
 COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (
     ("tensors", "Tensors"),
+    ("devices", "Devices"),
     ("communication", "Communication"),
     ("memory", "Memory"),
+    ("step", "Step"),
     ("timeline", "Timeline"),
+    ("graph", "Graph"),
     ("compared", "Compared"),
     ("values", "Values"),
     ("notes", "Notes"),
@@ -76,6 +75,7 @@ def board_state(
         "name": plan.name,
         "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
         "devices": _counted(plan.mesh.size, "device"),
+        "count": device_count(plan),
         "layout": str(plan.layout) or "everything replicated",
         "undo": f"Undo {session.edits[-1]}" if session.can_undo else None,
         "redo": "Redo" if session.can_redo else None,
@@ -94,6 +94,20 @@ def refusal_state(refusal: Refusal) -> dict[str, Any]:
     return {"zone": refusal.zone, "message": refusal.error.message, "ways_out": list(refusal.error.ways_out)}
 
 
+def device_count(plan: Plan) -> dict[str, str]:
+    """The devices of the mesh, counted out against those of the hardware: `4 × 2 = 8 of 8 devices`."""
+    size, room = plan.mesh.size, plan.hardware.size if plan.hardware else 0
+    product = f"{' × '.join(map(str, plan.mesh.sizes))} = " if len(plan.mesh.sizes) > 1 else ""
+    if not room:
+        return {"text": f"{product}{_counted(size, 'device')}", "tone": "", "title": "Choose hardware to see how many there are."}
+    text = f"{product}{size:,} of {_counted(room, 'device')}"
+    if size > room:
+        return {"text": f"{text}: {size - room:,} too many for {plan.hardware}", "tone": "bad", "title": "Make an axis smaller or take more."}
+    if size < room:
+        return {"text": f"{text}: {room - size:,} idle", "tone": "warn", "title": f"{plan.hardware} has more devices than the mesh."}
+    return {"text": text, "tone": "", "title": f"The mesh fills {plan.hardware}."}
+
+
 def axis_colours(plan: Plan) -> dict[str, int]:
     """The place of each mesh axis in the palette: by order, never by size."""
     return {name: place % COLOURS for place, name in enumerate(plan.mesh.names)}
@@ -101,7 +115,7 @@ def axis_colours(plan: Plan) -> dict[str, int]:
 
 def _zones(plan: Plan) -> Iterator[dict[str, Any]]:
     """The unsharded zone, then one for each mesh axis."""
-    judge = _thinned(plan)
+    judge = thinned(plan)
     whole = [dim for dim in plan.program.dims if not plan.layout.rule(dim)]
     yield {
         "axis": "",
@@ -141,53 +155,9 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
         "carried": str(carried),
         "title": f"{dim}: {', '.join(map(str, sizes))} · in {_counted(carried, 'tensor')}"
         + (f" · on {' then '.join(axes)}" if axes else ""),
-        "illegal": dict(_illegal_drops(plan, judge, dim, source)),
+        "illegal": dict(illegal_drops(plan, judge, dim, source)),
         "menu": dim_menu(plan.mesh.names, dim, source, axes, lambda trial: brief_reason(plan, judge, dim, trial)),
     }
-
-
-def _illegal_drops(plan: Plan, judge: Program, dim: str, source: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The zones this chip may not go to: by moving, and by adding the axis to those it has."""
-    axes = plan.layout.rule(dim)
-    for target in ("", *plan.mesh.names):
-        reasons = {
-            verb: reason
-            for verb, add in (("move", False), ("add", True))
-            if (reason := brief_reason(plan, judge, dim, dropped_axes(axes, source, target, add=add)))
-        }
-        if reasons:
-            yield target, reasons
-
-
-def brief_reason(plan: Plan, judge: Program, dim: str, axes: tuple[str, ...]) -> str | None:
-    """Why `dim` may not lie on `axes`, short enough for a drop zone: `2048 % 3 = 2`; `None` if it may."""
-    message = why_illegal(judge, plan.mesh, plan.layout, dim, axes)
-    if message is None:
-        return None
-    layout = plan.layout.with_rule(dim, axes)
-    bound = (tensor for tensor in judge.arguments if dim in tensor.dims and layout.override(tensor.path) is None)
-    return next((brief for tensor in bound if (brief := _brief(tensor, layout, plan.mesh, dim))), message)
-
-
-def _brief(tensor: Tensor, layout: Layout, mesh: Mesh, dim: str) -> str | None:
-    """The first thing wrong with one tensor, in the order of `legality`: the mark before the drop and the refusal after it agree."""
-    owner: dict[str, str] = {}
-    for name, size in zip(tensor.dims, tensor.shape, strict=True):
-        for axis in layout.rule(name):
-            if axis in owner:
-                return f"{tensor.path.rpartition('/')[2]} has {owner[axis] if name == dim else name} on {axis}"
-            owner[axis] = name
-        if size % (parts := prod(mesh[axis] for axis in layout.rule(name))):
-            return f"{size} % {parts} = {size % parts}"
-    return None
-
-
-def _thinned(plan: Plan) -> Program:
-    """The program with one argument of each kind, for judging drops: alike layers are judged once."""
-    kinds: dict[object, Tensor] = {}
-    for tensor in plan.program.arguments:
-        kinds.setdefault((tensor.dims, tensor.shape, plan.layout.override(tensor.path)), tensor)
-    return replace(plan.program, arguments=tuple(kinds.values()))
 
 
 def _alarm(note: Diagnostic) -> dict[str, Any]:

@@ -18,10 +18,10 @@ function drawTitle(wb, zone) {
   const size = h("input", {
     class: "size", value: zone.size, inputMode: "numeric", ariaLabel: `size of mesh axis ${zone.axis}`, data: { focus: `size-${zone.axis}` },
     onchange: () => wb.send({ verb: "resize", axis: zone.axis, size: size.value }),
-    onkeydown: (event) => { if (event.key === "Escape") { size.value = zone.size; size.blur(); } },
+    onkeydown: (event) => { if (event.key === "Escape") { size.value = zone.size; size.blur(); } else stepSize(event, size); },
   });
   const more = h("button", { class: "more", type: "button", ariaLabel: `Menu of mesh axis ${zone.axis}`, ariaHasPopup: "menu", data: { focus: `menu-${zone.axis}` }, onclick: () => openMenu(wb, more, zone.menu, { zone: zone.axis }) }, "⋯");
-  return h("div", { class: "title" }, h("span", {}, zone.title), h("span", { class: "times" }, "×"), size, more);
+  return h("div", { class: "title" }, drawHandle(wb, zone), h("span", {}, zone.title), h("span", { class: "times" }, "×"), size, more);
 }
 
 function drawRefusal(wb, refusal) {
@@ -59,16 +59,17 @@ function drawSpare(wb, spare, refusal) {
 }
 
 function boardSection(wb) {
-  const zones = h("div", { class: "zones" });
+  const zones = h("div", { class: "zones" }), counted = h("span");
   const section = h("section", { class: "board", ariaLabel: "Dimensions on mesh axes" },
-    h("div", { class: "legendline" }, h("h2", {}, "Dimensions on mesh axes"), h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis.")), zones);
+    h("div", { class: "legendline" }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis.")), zones);
   const paint = painter((state) => keepingFocus(wb.root, section, () => {
     closeMenu(wb, false);
     wb.chips = new Map(state.zones.flatMap((zone) => zone.chips.map((chip) => [chip.key, chip])));
     wb.axes = state.zones.map((zone) => zone.axis);
     const [whole, ...axes] = state.zones.map((zone) => drawZone(wb, zone, state.refusal));
+    counted.replaceChildren(drawCount(state.count));
     zones.replaceChildren(whole, h("div", { class: "axes" }, ...axes, drawSpare(wb, state.spare, state.refusal)));
-    if (wb.held && !wb.chips.has(wb.held.chip.key)) wb.held = null;
+    if (wb.held && !wb.held.chip.lazy && !wb.chips.has(wb.held.chip.key)) wb.held = null;
     aim(wb);
     keepInside(wb, zones.querySelector(".refusal"));
     wb.wanted = null;

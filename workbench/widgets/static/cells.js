@@ -18,13 +18,14 @@ function drawBar(figure) {
   ];
 }
 
-function drawFigure(figure) {
+function drawFigure(wb, figure) {
   const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
   const wide = figure.parts.length > 0;
   return h("div", { class: wide ? "figure wide" : "figure", title: wide ? "" : figure.title, data: { figure: figure.key } },
-    h("div", { class: "label", title: figure.title }, figure.label),
+    h("div", { class: "label", title: figure.title }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)),
     h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
     wide ? null : h("div", { class: "sub" }, delta, delta && " ", figure.note),
+    figure.changes.length ? h("div", { class: "changes" }, ...figure.changes.map((change) => h("span", { class: change.tone }, change.text))) : null,
     ...(wide ? drawBar(figure) : []),
     ...figure.tiers.map((tier) => h("div", { class: tier.stale ? "tier stale" : "tier", title: tier.stale }, `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
 }
@@ -43,16 +44,19 @@ function drawHead(wb, parent, state) {
     h("div", { class: "names" },
       h("div", { class: "line" }, h("h1", {}, state.name), h("span", { class: "mono mesh" }, `${state.mesh}`), h("span", { class: "muted" }, state.devices)),
       h("div", { class: "mono layout" }, state.layout)),
-    h("div", { class: "tools" }, tool("undo", "↶", state.undo), tool("redo", "↷", state.redo)),
+    h("div", { class: "tools" }, tool("undo", "↶", state.undo), tool("redo", "↷", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)),
     drawHardware(wb, state.hardware, state.refusal));
 }
 
 function drawCell(wb, cell) {
   if (typeof cell === "string") return cell;
+  if (cell.why) return drawAsked(wb, cell);
+  if (cell.chips) return drawChips(wb, cell);
   if (cell.dims) {
     return h("span", {}, ...cell.dims.map((dim) => h("span", { class: "tag", title: dim.title, data: { c: dim.colours[0] } }, dim.name,
       ...dim.colours.slice(1).map((colour) => h("i", { class: "second", data: { c: colour } })))));
   }
+  if (cell.pair) return drawPair(cell);
   if (cell.axes) return h("span", {}, ...cell.axes.map((axis) => h("span", { class: "tag", data: { c: axis.colour } }, axis.name)));
   if (cell.edits) {
     return h("span", {}, ...cell.edits.map((edit) => h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "mend", edit }) }, edit)));
@@ -67,7 +71,9 @@ function drawCell(wb, cell) {
 }
 
 function drawRow(wb, columns, row) {
-  return h("tr", {}, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : ""].join(" ").trim() }, drawCell(wb, cell))));
+  if (row.section) return drawSection(wb, columns, row);
+  return h("tr", { data: { subject: row.subject || null } }, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : "", i || !("fold" in row) ? "" : row.level ? `level${row.level}` : row.fold ? "" : "foldless"].join(" ").trim() },
+    i || !row.fold ? null : drawFold(wb, row.fold, cell.path), drawCell(wb, cell))));
 }
 
 // A picture keeps its size and scrolls where the page is narrow; its text twin can be opened under it.
@@ -89,7 +95,7 @@ function patchBlocks(wb, parent, blocks) {
     parent.replaceChildren(...blocks.map((block) => h("div", { class: "block" },
       block.title && h("h3", {}, block.title),
       block.picture ? h("div", { class: "picture" }) : null,
-      block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c) => h("th", { class: c.number ? "n" : "", scope: "col", title: c.title }, c.label)))), h("tbody")) : null,
+      block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c) => h("th", { class: c.number ? "n" : "", scope: "col", title: c.title }, termLabel(wb, c.label))))), h("tbody")) : null,
       h("div", { class: "note" }))));
   }
   blocks.forEach((block, i) => {
@@ -119,14 +125,17 @@ function tablesSection(wb) {
   const tabs = h("div", { class: "tabs", role: "tablist", ariaLabel: "Tables" });
   const blocks = h("div");
   let timer = 0;
-  const search = h("input", { class: "field search", type: "search", placeholder: "Search values: scope, operation, dimension, line", hidden: true, ariaLabel: "Search intermediate values",
-    oninput: () => { clearTimeout(timer); timer = setTimeout(() => wb.send({ verb: "open", tab: "values", search: search.value }), 150); } });
-  const section = h("section", { class: "tables" }, tabs, search, h("div", { class: "scroll", role: "tabpanel", tabIndex: 0, ariaLabel: "Table" }, blocks));
+  const search = h("input", { class: "field search", type: "search", hidden: true,
+    oninput: () => { clearTimeout(timer); timer = setTimeout(() => wb.send({ verb: "open", tab: section.dataset.tab, search: search.value }), 150); } });
+  const targets = tensorBar(wb);
+  const section = h("section", { class: "tables" }, tabs, h("div", { class: "finding" }, search), targets.bar, h("div", { class: "scroll", role: "tabpanel", tabIndex: 0, ariaLabel: "Table" }, blocks));
   const paintTabs = painter((state) => keepingFocus(wb.root, tabs, () => drawTabs(wb, tabs, state)));
   const paintTable = painter((state) => {
-    search.hidden = state.search === null;
+    const [label, placeholder] = SEARCHES[state.tab] ?? ["", ""];
+    search.hidden = targets.bar.hidden = state.search === null;
+    if (section.dataset.tab !== state.tab) { search.value = state.search ?? ""; Object.assign(search, { placeholder, ariaLabel: label }); }
     section.dataset.tab = state.tab;
-    patchBlocks(wb, blocks, state.blocks);
+    keepingFocus(wb.root, blocks, () => patchBlocks(wb, blocks, state.blocks));
   });
-  return { section, paintTabs, paintTable };
+  return { section, paintTabs, paintTable, paintTargets: targets.paint };
 }

@@ -82,6 +82,7 @@ function outbox(model, root) {
     model.save_changes();
   };
   return {
+    view,
     send(gesture) { queue.push({ ...gesture, view, seq: ++seq }); next(); },
     answered(answer) {
       if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;

@@ -3,23 +3,34 @@
 
 const KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";
 
-function zoneElements(wb) { return [...wb.board.querySelectorAll(".zone[data-axis]")]; }
+function zoneElements(wb) { return [...wb.root.querySelectorAll(".zone[data-axis], .droptarget[data-axis]")]; }
+
+// A chip of the tables edits the rule, or with `only` places its own tensor alone.
+function reasonAt(held, axis) {
+  if (!held || axis === held.chip.source) return null;
+  const illegal = held.chip.lazy ? held.chip.illegal[held.only ? "only" : "rule"] : held.chip.illegal;
+  return illegal[axis]?.[held.add ? "add" : "move"] ?? null;
+}
+
+// What the keys under the hand say.
+const pressed = (wb, event) => ({ add: event.shiftKey, only: wb.only !== event.altKey });
 
 // Mark every zone for the chip in hand: barred with the reason, and the one under the hand.
 function aim(wb) {
   const held = wb.held;
   wb.board.classList.toggle("aiming", Boolean(held));
+  wb.root.classList.toggle("aiming", Boolean(held));
   if (held?.by === "keyboard") wb.board.setAttribute("role", "application");
   else wb.board.removeAttribute("role");
   for (const zone of zoneElements(wb)) {
     const axis = zone.dataset.axis;
-    const reason = held && axis !== held.chip.source ? held.chip.illegal[axis]?.[held.add ? "add" : "move"] : null;
+    const reason = reasonAt(held, axis);
     zone.classList.toggle("barred", Boolean(reason));
     zone.classList.toggle("over", Boolean(held) && held.target === axis);
     zone.querySelector(".why")?.remove();
     if (reason) zone.append(h("div", { class: "why", title: reason }, reason));
   }
-  for (const chip of wb.board.querySelectorAll(".chip")) {
+  for (const chip of wb.root.querySelectorAll(".chip:not(.ghost), .dim:not(.ghost)")) {
     const mine = held?.chip.key === chip.dataset.chip;
     chip.classList.toggle("picked", Boolean(mine && held.by !== "pointer"));
     chip.classList.toggle("lifted", Boolean(mine && held.by === "pointer"));
@@ -28,8 +39,9 @@ function aim(wb) {
 }
 
 function hold(wb, chip, by) {
-  wb.held = { chip, by, target: by === "keyboard" ? chip.source : null, add: false };
-  wb.say(`${chip.dim} taken. ${by === "keyboard" ? KEYS_HELP : "Click a zone to drop it."}`);
+  wb.held = { chip, by, target: by === "keyboard" ? chip.source : null, add: false, only: wb.only || chip.nameless };
+  if (chip.lazy) wb.send(takes(chip));
+  wb.say(`${chip.dim} taken. ${by === "keyboard" ? KEYS_HELP : "Click a zone to drop it."}${chip.lazy && by === "keyboard" ? " O: only this tensor, or the rule." : ""}`);
   aim(wb);
 }
 
@@ -42,33 +54,52 @@ function release(wb, words = "Cancelled.") {
 
 // Send the drop, and show the chip where it was dropped until Python answers.
 function drop(wb, axis, add) {
-  const { chip } = wb.held;
+  const { chip, only } = wb.held;
   wb.held = null;
   aim(wb);
   if (axis === null || (axis === chip.source && !add)) return;
+  if (chip.lazy) { dropLazy(wb, chip, axis, add, only); return; }
   wb.wanted = `${chip.dim}@${axis}`;
   wb.optimistic = true;
   const element = [...wb.board.querySelectorAll(".chip")].find((each) => each.dataset.chip === chip.key);
   const zone = zoneElements(wb).find((each) => each.dataset.axis === axis);
-  if (element && zone && !add) { element.classList.add("pending"); zone.querySelector(".chips").append(element); }
+  if (element && zone && !add) showPending(wb, element, zone, { ...chip, key: `${chip.dim}@${axis}`, source: axis, illegal: {}, menu: [] });
   wb.send({ verb: "drop", dim: chip.dim, source: chip.source, target: axis, add });
 }
 
-function makeDraggable(wb, element, grip, more, chip) {
-  grip.addEventListener("pointerdown", (event) => { if (!event.button) startDrag(wb, element, grip, chip, event); });
-  grip.addEventListener("keydown", (event) => onKey(wb, grip, more, chip, event));
+function dropLazy(wb, chip, axis, add, only) {
+  wb.root.querySelectorAll(".dim").forEach((each) => { if (each.dataset.chip === chip.key) each.classList.add("pending"); });
+  const { of, path, rank, place, source } = chip;
+  if (only || chip.nameless) wb.send({ verb: "own", of, path, rank, place, source, target: axis, add, zone: "tables" });
+  else wb.send({ verb: "drop", dim: chip.rule, source, target: axis, add, zone: "tables" });
+}
+
+// A chip on its way can be taken again at once: what it is then, and whether that is legal, Python says.
+function showPending(wb, element, zone, chip) {
+  const pending = drawChip(wb, chip);
+  pending.classList.add("pending");
+  element.remove();
+  wb.chips.set(chip.key, chip);
+  zone.querySelector(".chips").append(pending);
+}
+
+// `gripped` is the chip, or says which it is by where it was gripped.
+function makeDraggable(wb, element, grip, more, gripped) {
+  const at = (event) => (typeof gripped === "function" ? gripped(event) : gripped);
+  grip.addEventListener("pointerdown", (event) => { if (!event.button) startDrag(wb, element, grip, at(event), event); });
+  grip.addEventListener("keydown", (event) => onKey(wb, grip, more, at(null), event));
   grip.addEventListener("keyup", (event) => { if (event.key === " ") event.preventDefault(); });
   // A click without a pointer is a screen reader's: it picks, too. Clicks of a pointer are told from drags below.
-  grip.addEventListener("click", (event) => { if (event.detail === 0 && !wb.held) hold(wb, chip, "click"); });
+  grip.addEventListener("click", (event) => { if (event.detail === 0 && !wb.held) clicked(wb, at(null), event); });
 }
 
 function startDrag(wb, element, grip, chip, start) {
   let ghost = null;
+  wb.dragging = true; // from the press on: a repaint between press and pull would take the chip from the hand
   grip.setPointerCapture(start.pointerId);
   const move = (event) => {
     if (!ghost && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 5) return;
     if (!ghost) {
-      wb.dragging = true;
       closeMenu(wb, false);
       hold(wb, chip, "pointer");
       ghost = element.cloneNode(true);
@@ -78,18 +109,18 @@ function startDrag(wb, element, grip, chip, start) {
     }
     ghost.style.left = `${event.clientX + 10}px`;
     ghost.style.top = `${event.clientY + 8}px`;
-    const zone = wb.root.getRootNode().elementsFromPoint(event.clientX, event.clientY).find((each) => each.classList?.contains("zone") && "axis" in each.dataset);
-    const target = zone && wb.board.contains(zone) ? zone.dataset.axis : null;
-    if (wb.held && (target !== wb.held.target || event.shiftKey !== wb.held.add)) { Object.assign(wb.held, { target, add: event.shiftKey }); aim(wb); }
+    const zone = wb.root.getRootNode().elementsFromPoint(event.clientX, event.clientY).find((each) => each.matches?.(".zone[data-axis], .droptarget[data-axis]"));
+    const target = zone && wb.root.contains(zone) ? zone.dataset.axis : null;
+    const keys = pressed(wb, event);
+    if (wb.held && (target !== wb.held.target || keys.add !== wb.held.add || keys.only !== wb.held.only)) { Object.assign(wb.held, { target, ...keys }); aim(wb); }
   };
   const stop = new AbortController();
   const end = (event) => {
     stop.abort();
     ghost?.remove();
-    const dragged = wb.dragging;
     wb.dragging = false;
-    if (!dragged) { if (event.type === "pointerup") clicked(wb, chip, event); return; }
-    if (event.type === "pointerup" && wb.held) drop(wb, wb.held.target, event.shiftKey);
+    if (!ghost && event.type === "pointerup") clicked(wb, chip, event);
+    else if (event.type === "pointerup" && wb.held) { Object.assign(wb.held, pressed(wb, event)); drop(wb, wb.held.target, event.shiftKey); }
     else release(wb);
     wb.paint();
   };
@@ -100,7 +131,9 @@ function startDrag(wb, element, grip, chip, start) {
   document.addEventListener("keydown", escape, { signal: stop.signal, capture: true });
 }
 
+// A click picks a chip of the board up or puts the one in hand down; on a chip of the tables it opens the menu.
 function clicked(wb, chip, event) {
+  if (chip.lazy) { askMenu(wb, chip, event.currentTarget ?? event.target.closest(".grip")); return; }
   if (wb.held && wb.held.chip.source !== chip.source) drop(wb, chip.source, event.shiftKey);
   else if (wb.held?.chip.key === chip.key) release(wb);
   else hold(wb, chip, "click");
@@ -118,11 +151,16 @@ function onKey(wb, grip, more, chip, event) {
     release(wb);
   } else if (event.key === "ContextMenu" || event.key === "m" || (event.key === "F10" && event.shiftKey)) {
     event.preventDefault();
-    openMenu(wb, more, chip.menu, { zone: chip.source });
+    if (chip.lazy) askMenu(wb, chip, grip);
+    else openMenu(wb, more, chip.menu, { zone: chip.source });
   } else if (step) {
     event.preventDefault();
     if (mine) choose(wb, step);
-    else walk(wb, grip, step);
+    else if (!chip.lazy) walk(wb, grip, step);
+  } else if (event.key.toLowerCase() === "o" && mine && chip.lazy) {
+    wb.held.only = !wb.held.only;
+    aim(wb);
+    wb.say(wb.held.only ? `Only ${chip.path}.` : `The rule of ${chip.dim}.`);
   } else if (event.key === "Shift" && mine) {
     wb.held.add = true;
     aim(wb);
@@ -136,12 +174,12 @@ function choose(wb, step) {
   held.target = wb.axes[(now + step + wb.axes.length) % wb.axes.length];
   held.add = false;
   aim(wb);
-  const reason = held.target === held.chip.source ? null : held.chip.illegal[held.target]?.move;
+  const reason = reasonAt(held, held.target);
   wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${reason ? `. Not possible: ${reason}` : ""}`);
 }
 
 // One tab stop a zone; arrows walk over all chips.
 function walk(wb, grip, step) {
-  const all = [...wb.board.querySelectorAll(".grip")];
+  const all = [...wb.board.querySelectorAll(".zone .grip")];
   all[(all.indexOf(grip) + step + all.length) % all.length]?.focus();
 }

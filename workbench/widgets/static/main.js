@@ -1,13 +1,5 @@
 // Put together: one card, painted part by part as Python publishes.
 
-function themeOf(model, dark) {
-  const asked = model.get("theme");
-  if (asked === "light" || asked === "dark") return asked;
-  const lab = document.body.dataset.jpThemeLight;
-  if (lab !== undefined) return lab === "false" ? "dark" : "light";
-  return dark.matches ? "dark" : "light";
-}
-
 function mount(model, el) {
   const root = h("div", { class: "wb", tabIndex: -1 });
   const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
@@ -15,63 +7,72 @@ function mount(model, el) {
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = { root, card, send: box.send, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, chips: new Map(), axes: [] };
+  const wb = { root, card, send: box.send, view: box.view, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, only: false, asked: null, chips: new Map(), axes: [] };
   const head = h("header", { class: "head" });
   const figures = h("div", { class: "figures" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
   const alarms = h("div", { class: "alarms" });
+  const why = whySection(wb);
   const compile = compileSection(wb);
-  card.append(head, figures, alarms, silent, board.section,
-    h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, compile.section, run.section)), run.results);
+  const history = historySection(wb), files = filesSection(wb);
+  card.append(head, files.section, history.section, figures, alarms, silent, board.section,
+    h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, compile.section, run.section)), run.results, why.section, helpSection(wb));
   const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
-  const paintFigures = painter((state) => patch(figures, state, drawFigure));
+  const paintFigures = painter((state) => patch(figures, state, (figure) => drawFigure(wb, figure)));
   const paintAlarms = painter((state) => patch(alarms, state, (alarm) => drawAlarm(wb, alarm)));
 
   let said = "";
   wb.paint = () => {
     if (wb.dragging) return; // a repaint would end the pointer's capture; the drag paints when it ends
     const state = model.get("board");
-    const { name, mesh, devices, layout, undo, redo, hardware, zones, spare, refusal } = state;
+    const { name, mesh, devices, count, layout, undo, redo, hardware, zones, spare, refusal } = state;
     const seq = refusal ? state.answer.seq : 0;
     const inHead = refusal?.zone === hardware.zone ? refusal : null;
-    paintHead({ name, mesh, devices, layout, undo, redo, hardware, refusal: inHead, seq: inHead ? seq : 0 });
+    paintHead({ name, mesh, devices, layout, undo, redo, hardware, tools: { count: state.history.count, open: state.history.open, path: state.files.path, sheet: state.files.sheet?.kind ?? "" }, refusal: inHead, seq: inHead ? seq : 0 });
+    files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
+    history.paint(state.history);
     paintFigures(state.figures);
     paintAlarms(state.alarms);
-    board.paint({ zones, spare, refusal, seq }, wb.optimistic && root.dataset.busy !== "true");
-    if (root.dataset.busy !== "true") wb.optimistic = false;
+    if (!wb.optimistic || root.dataset.busy !== "true") { // drops on their way stay where the hand put them until the last is answered
+      board.paint({ zones, spare, count, refusal, seq }, wb.optimistic);
+      wb.optimistic = false;
+    }
+    tables.paintTargets({ zones: zones.map(({ axis, title, colour, size }) => ({ axis, title, colour, size })), refusal: refusal?.zone === "tables" ? refusal : null, seq: refusal?.zone === "tables" ? seq : 0 });
     tables.paintTabs(state.tabs);
-    tables.paintTable(model.get("table"));
+    const { seq: charted, why: because, ...table } = model.get("table");
+    tables.paintTable(table);
+    why.paint(because);
+    root.dataset.charted = `${charted}`;
     run.paint(model.get("live"));
     compile.paint(model.get("live"));
+    markChosen(wb, state.selected ?? "");
     silent.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
     said = state.said;
+    followTour(wb, layout);
     root.dataset.answered = `${state.answer.seq}`;
   };
-  const onBoard = () => { box.answered(model.get("board").answer); wb.paint(); };
+  const onBoard = () => { box.answered(model.get("board").answer); wb.paint(); takenUp(wb, model.get("board").taken); };
   const listeners = { "change:board": onBoard, "change:table": () => wb.paint(), "change:live": () => wb.paint(), "change:theme": () => dress() };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
 
   const stop = new AbortController();
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const dress = () => { root.dataset.theme = themeOf(model, dark); };
-  dark.addEventListener("change", dress, { signal: stop.signal });
-  const labTheme = new MutationObserver(dress);
-  labTheme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+  const dress = makeTheme(wb, model, stop.signal);
   document.addEventListener("pointerdown", (event) => {
     const path = event.composedPath();
     if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
-    if (wb.held && !path.some((each) => each.classList?.contains("zone"))) release(wb);
+    if (wb.held && !path.some((each) => each.matches?.(".zone, .droptarget, .dim"))) release(wb);
   }, { signal: stop.signal });
   root.addEventListener("keydown", (event) => onShortcut(wb, event));
   new MutationObserver(() => { silent.hidden = root.dataset.silent !== "true"; }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
 
+  makeSelectable(wb);
   dress();
   wb.paint();
   el.append(h("style", {}, STYLE), root);
+  firstTour(wb, model);
   return () => {
     stop.abort();
-    labTheme.disconnect();
     box.close();
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
   };
@@ -85,6 +86,10 @@ function onShortcut(wb, event) {
     event.preventDefault();
     event.stopPropagation();
     wb.send({ verb: event.shiftKey ? "redo" : "undo" });
+  } else if (event.key === "?" && !typing) {
+    event.preventDefault();
+    event.stopPropagation();
+    wb.toggleHelp();
   } else if (!command && !event.altKey) event.stopPropagation();
 }
 

@@ -15,10 +15,10 @@ function openMenu(wb, anchor, items, fields = {}) {
   if (again) return;
   release(wb);
   const choose = (gesture) => { closeMenu(wb, true); wb.send({ ...gesture, ...fields }); };
-  const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => h("button", {
+  const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => (item.heading ? h("div", { class: "heading", role: "presentation" }, item.heading) : h("button", {
     type: "button", role: "menuitem", class: item.reason ? "barred" : "",
     onclick: () => (item.ask ? askName(wb, element, item, choose) : choose(item.gesture)),
-  }, item.label, item.note && h("small", { class: "note" }, item.note), item.reason && h("small", {}, item.reason))));
+  }, item.label, item.note && h("small", { class: "note" }, item.note), item.reason && h("small", {}, item.reason)))));
   element.addEventListener("keydown", (event) => walkMenu(wb, element, event));
   wb.card.append(element);
   placeMenu(wb.card, element, anchor);

@@ -1,18 +1,10 @@
 // The panels of long work: Compile and Run. Start, watch, cancel; then what was found beside what was predicted.
 
-function drawCurve(curve) {
-  const points = curve.points.map(([x, y]) => `${x},${y}`).join(" ");
-  const line = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `${curve.label}, last ${curve.last}` }, svg("polyline", { points }));
-  return h("div", { class: "curve", data: { curve: curve.label } },
-    h("div", { class: "caption" }, h("span", { class: "muted" }, curve.label), h("b", {}, curve.last)),
-    h("div", { class: "plot" }, line, h("div", { class: "scale" }, h("span", {}, curve.high), h("span", {}, curve.low))));
-}
-
 // A bar and a line of text that are there while work is under way.
 function progressOf(label) {
   const level = h("i");
   const bar = h("div", { class: "progress", role: "progressbar", ariaLabel: label, ariaValueMin: "0", ariaValueMax: "100" }, level);
-  const stage = h("div", { class: "stage", ariaLive: "polite" });
+  const stage = h("div", { class: "stage" });
   const paint = (state) => {
     bar.hidden = stage.hidden = state.phase !== "running";
     level.style.width = `${state.fraction * 100}%`;
@@ -24,26 +16,47 @@ function progressOf(label) {
 
 function factsOf() {
   const facts = h("dl", { class: "facts" });
-  const paint = painter((state) => facts.replaceChildren(...state.flatMap((fact) => [h("dt", {}, fact.label), h("dd", {}, h("b", { class: fact.tone }, fact.text), h("span", {}, fact.note))])));
+  const paint = painter((state) => { facts.hidden = !state.length; facts.replaceChildren(...state.flatMap((fact) => [h("dt", {}, fact.label), h("dd", {}, h("b", { class: fact.tone }, fact.text), h("span", {}, fact.note))])); });
   return { facts, paint };
+}
+
+// What the worker told. Opened, it follows the last line unless the reader has scrolled up.
+function logOf(label) {
+  const count = h("span", { class: "badge" });
+  const lines = h("ol", { tabIndex: 0, ariaLabel: `Messages of the ${label}` });
+  const element = h("details", { class: "log" }, h("summary", {}, "Worker's messages ", count), lines);
+  const paint = (state) => {
+    element.hidden = !state.length;
+    count.textContent = String(state.length);
+    const follows = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 8;
+    patch(lines, state, (line) => h("li", { class: line.tone }, h("span", { class: "at" }, line.at), h("span", {}, line.text)));
+    if (follows) lines.scrollTop = lines.scrollHeight;
+  };
+  return { element, paint };
 }
 
 function paintWords(message, of, state) {
   message.textContent = state.message;
-  message.className = `message ${state.phase === "error" ? "bad" : "muted"}`;
+  message.className = `message ${state.phase === "error" && !state.stale ? "bad" : "muted"}`;
   message.hidden = !state.message;
   of.textContent = state.of;
   of.hidden = !state.of;
 }
 
+// Each ending and each stage is spoken once; not what was already there when the page came up.
+function speaker(wb) {
+  let said = null;
+  return (words) => { if (words && said !== null && words !== said) wb.say(words); said = words; };
+}
+
 function compileSection(wb) {
   const target = h("span", { class: "muted target" });
-  const start = h("button", { class: "btn primary", type: "button", onclick: () => wb.send({ verb: "compile" }) }, "Compile");
+  const start = h("button", { class: "btn primary", type: "button", data: { focus: "compile" }, onclick: () => wb.send({ verb: "compile" }) }, "Compile");
   const cancel = h("button", { class: "btn", type: "button", ariaLabel: "Cancel the compilation", onclick: () => wb.send({ verb: "cancel_compilation" }) }, "Cancel");
   const compare = h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "open", tab: "compared" }) }, "Compare");
-  const progress = progressOf("compilation"), facts = factsOf();
+  const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });
-  const section = h("section", { class: "compile", ariaLabel: "Compile" }, h("h2", {}, "Compile ahead of time"), h("div", { class: "buttons" }, start, cancel, compare, target), progress.bar, progress.stage, message, facts.facts, of);
+  const section = h("section", { class: "compile", ariaLabel: "Compile" }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", { class: "buttons" }, start, cancel, compare, target), progress.bar, progress.stage, message, of, facts.facts, log.element);
   const paint = (live) => {
     const state = live.compile, running = state.phase === "running";
     section.dataset.phase = state.phase;
@@ -56,33 +69,38 @@ function compileSection(wb) {
     progress.paint(state);
     paintWords(message, of, state);
     facts.paint(state.facts);
+    log.paint(state.log);
+    speak(state.said);
   };
   return { section, paint };
 }
 
 function runSection(wb) {
   const steps = h("input", { class: "field", value: "20", inputMode: "numeric", ariaLabel: "steps to run" });
-  const start = h("button", { class: "btn primary", type: "submit" }, "Run");
+  const start = h("button", { class: "btn primary", type: "submit", data: { focus: "run" } }, "Run");
   const cancel = h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "cancel" }) }, "Cancel");
-  const form = h("form", { onsubmit: (event) => { event.preventDefault(); wb.send({ verb: "run", steps: steps.value }); } }, steps, h("span", { class: "muted" }, "steps"), start, cancel);
-  const progress = progressOf("run"), facts = factsOf();
+  const timeline = h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "open", tab: "timeline" }) }, "Timeline");
+  const form = h("form", { onsubmit: (event) => { event.preventDefault(); wb.send({ verb: "run", steps: steps.value }); } }, steps, h("span", { class: "muted" }, "steps"), start, cancel, timeline);
+  const progress = progressOf("run"), facts = factsOf(), curves = curvesOf(wb), log = logOf("run"), speak = speaker(wb);
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });
-  const curves = h("div");
-  const section = h("section", { class: "run", ariaLabel: "Run" }, h("h2", {}, "Run on the attached devices"), form, progress.bar, progress.stage, message, curves, facts.facts, of);
+  const section = h("section", { class: "run", ariaLabel: "Run" }, h("h2", {}, termLabel(wb, "Run on the attached devices")), form, progress.bar, progress.stage, message, of, curves.place, facts.facts, log.element);
   const results = h("section", { class: "results", ariaLabel: "Predicted against compiled" });
-  const paintCurves = painter((state) => curves.replaceChildren(...state.map(drawCurve)));
   const paintResults = painter((blocks) => { results.hidden = !blocks.length; patchBlocks(wb, results, blocks); });
   const paint = (live) => {
     const running = live.phase === "running";
     section.dataset.phase = live.phase;
     section.hidden = !live.can_run;
+    section.classList.toggle("stale", live.stale);
     start.disabled = steps.disabled = running;
-    cancel.disabled = !running;
+    cancel.hidden = !running;
+    timeline.hidden = running || !live.traced;
     progress.paint(live);
     paintWords(message, of, live);
-    paintCurves(live.curves);
+    curves.paint(live.curves);
     facts.paint(live.facts);
+    log.paint(live.log);
     paintResults(live.blocks);
+    speak(live.said);
   };
   return { section, results, paint };
 }

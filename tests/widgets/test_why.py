@@ -1,0 +1,105 @@
+"""Every figure can be asked why, and the parts of the answer make up the figure."""
+
+import json
+import re
+
+import pytest
+
+from tests.programs import mlp_report
+from workbench.catalogue import parse_hardware
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.report import Report
+from workbench.widgets.blocks import Paint
+from workbench.widgets.figures import figures
+from workbench.widgets.why import MOST_ROWS, why
+
+PAINT = Paint({"data": 0, "model": 1})
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    plan = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model; params/norm/scale=[data]")
+    return plan.updated(hardware=parse_hardware("TPU v5e 2x4")).report()
+
+
+def shares(answer: dict) -> list[float]:
+    return [row["cells"][0]["share"] for row in answer["blocks"][0]["rows"]]
+
+
+def test_every_figure_has_an_answer_with_the_largest_part_first(report):
+    for figure in figures(report):
+        answer = why(f"figure {figure.key}", report, PAINT)
+        json.dumps(answer, allow_nan=False)
+        assert answer["title"].startswith("Why "), figure.key
+        assert shares(answer) == sorted(shares(answer), reverse=True), figure.key
+
+
+def test_the_parts_make_up_the_whole(report):
+    for key in ("memory", "sent", "flops", "predicted"):
+        answer = why(f"figure {key}", report, PAINT)
+        rest = re.search(r"others make ([\d.]+)%", answer["blocks"][0]["note"])
+        assert sum(shares(answer)) == pytest.approx(1 - (float(rest[1]) / 100 if rest else 0), abs=2e-3), key
+        assert len(shares(answer)) <= MOST_ROWS
+
+
+def test_the_amounts_are_those_of_the_report(report):
+    assert sum(each.per_device * each.count for each in report.products) == report.flops.per_device
+    assert sum(each.flops * each.count for each in report.products) == report.flops.unique
+    assert sum(each.bytes for each in report.alive) == pytest.approx(report.memory.peak, rel=0.02)
+    parts = sum(each.total_seconds for each in report.kernel_costs)
+    assert parts + report.step_time.exposed == pytest.approx(report.step_time.total, rel=1e-3)
+
+
+def test_a_part_names_its_scope_and_its_line(report):
+    answer = why("figure flops", report, PAINT)
+    row = answer["blocks"][0]["rows"][0]
+    assert row["subject"]
+    assert re.fullmatch(r"\w+\.py:\d+", row["cells"][-1]["text"])
+
+
+def test_duplicated_work_names_the_axes_along_which_it_is_done_alike(report):
+    answer = why("figure duplication", report, PAINT)
+    idle = {axis["name"] for row in answer["blocks"][0]["rows"] for axis in row["cells"][4]["axes"]}
+    assert idle == {"model"}
+    assert "put one of them there" in answer["lead"][1]
+
+
+@pytest.mark.parametrize(
+    ("of", "because"),
+    [
+        ("tensor params/layers/mlp/w1", ["no rule for `layers`: whole", "no rule for `d_model`: whole", "rule `d_ff:model`"]),
+        ("tensor params/norm/scale", ["override `params/norm/scale=[data]`"]),
+    ],
+)
+def test_a_tensor_names_the_rule_or_override_of_each_dimension(report, of, because):
+    answer = why(of, report, PAINT)
+    assert [row["cells"][-1]["text"] for row in answer["blocks"][0]["rows"]] == because
+
+
+def test_a_tensor_says_how_many_devices_hold_the_same_part(report):
+    assert "4 devices hold the same part: it lies on no dimension of data." in why("tensor params/layers/mlp/w1", report, PAINT)["lead"]
+
+
+def test_a_value_names_the_rule_or_constraint_its_axes_come_from(report):
+    value = next(each for each in report.values if ("data",) in each.sharding.dims and "batch" in each.dims)
+    place = value.dims.index("batch")
+    told = why(f"value {value.path}", report, PAINT)["blocks"][0]["rows"][place]["cells"][-1]["text"]
+    assert told.startswith("rule `batch:data`, propagated from arguments such as `batch/")
+    layout = f"{report.plan.layout}; @/{value.path}=[{', '.join(['-'] * len(value.dims))}]"
+    held = Plan(report.plan.program, report.plan.mesh, layout).report()
+    told = why(f"value {value.path}", held, PAINT)["blocks"][0]["rows"][place]["cells"][-1]["text"]
+    assert told.startswith(f"constraint `@/{value.path}=")
+
+
+def test_a_collective_tells_what_it_is_for_and_its_arithmetic(report):
+    each = next(one for one in report.collectives if one.kind == "all-reduce")
+    lead = " ".join(why(f"collective {each.kind} {'+'.join(each.axes)} {each.path}", report, PAINT)["lead"])
+    assert "a summed dimension is split there" in lead
+    assert "2 V (n − 1) / n" in lead
+    assert each.source in lead
+
+
+@pytest.mark.parametrize("of", ["", "figure nothing", "figure predicted", "figure mfu", "figure measured", "tensor gone", "value gone", "collective x", "🙂"])
+def test_what_is_not_there_has_no_answer(of):
+    assert why(of, mlp_report(), PAINT) is None or of == "figure predicted" or of == "figure mfu"

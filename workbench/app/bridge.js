@@ -1,0 +1,74 @@
+// Between the page and the window around it, which may be a document tab of JupyterLab. It decides nothing: it carries the document's
+// text, the wish to save, the theme, and notices with their buttons. Only a parent of the same origin is spoken to or heard.
+
+const NAME = "sharding-workbench";
+
+function render({ model, el }) {
+  const framed = window.parent !== window;
+  const stop = new AbortController();
+  const listen = (target, event, action, options = {}) => target.addEventListener(event, action, { ...options, signal: stop.signal });
+  const post = (kind, more = {}) => framed && window.parent.postMessage({ to: NAME, kind, ...more }, location.origin);
+  let seq = 0;
+  const tell = (kind, more = {}) => {
+    seq += 1;
+    model.set("heard", { kind, seq, ...more });
+    model.save_changes();
+  };
+
+  const bar = document.createElement("div");
+  bar.className = "notice bar";
+  bar.setAttribute("role", "alert");
+  const showNotice = () => {
+    const { title, text, choices } = model.get("notice");
+    bar.hidden = !text;
+    if (!text) return bar.replaceChildren();
+    const strong = Object.assign(document.createElement("b"), { textContent: title });
+    const buttons = (choices ?? []).map(([kind, label]) => {
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: label });
+      button.addEventListener("click", () => tell(kind));
+      return button;
+    });
+    bar.replaceChildren(strong, document.createTextNode(`${text} `), ...buttons);
+  };
+  // The bar stands in the page, not in this component's shadow, where the page's style does not reach.
+  (document.getElementById("notices") ?? el).append(bar);
+
+  const dress = (theme) => { if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme; };
+  listen(window, "message", (event) => {
+    if (!framed || event.source !== window.parent || event.origin !== location.origin || event.data?.from !== NAME) return;
+    const { kind, text, name, theme } = event.data;
+    dress(theme);
+    if (kind === "open") tell("open", { text: `${text}`, name: `${name}`, theme: `${theme}` });
+    else if (kind === "theme") tell("theme", { theme: `${theme}` });
+    else if (kind === "save") tell("save");
+  });
+  listen(document, "keydown", (event) => {
+    const command = event.ctrlKey || event.metaKey;
+    if (command && !event.altKey && event.key.toLowerCase() === "s" && !event.shiftKey) {
+      event.preventDefault();
+      if (!event.defaultPrevented || !event.repeat) tell("save");
+    } else if (framed && command && event.shiftKey && event.key.toLowerCase() === "c") {
+      event.preventDefault();
+      post("palette");
+    }
+  });
+  listen(window, "focus", () => post("focus"));
+  listen(document, "pointerdown", () => post("focus"), { capture: true });
+  listen(window, "beforeunload", (event) => { if (!framed && model.get("unsaved")) event.preventDefault(); });
+
+  const listeners = {
+    "change:text": () => post("text", { text: model.get("text"), created: model.get("created") }),
+    "change:saves": () => post("save"),
+    "change:notice": showNotice,
+  };
+  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
+  showNotice();
+  post("ready");
+  return () => {
+    stop.abort();
+    bar.remove();
+    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
+  };
+}
+
+export default { render };

@@ -1,0 +1,32 @@
+"""The page's wire to the browser window around the board: keys, notices, and the JupyterLab document it may stand in."""
+
+from pathlib import Path
+from typing import Any
+
+import param
+from panel.custom import AnyWidgetComponent
+
+
+class Bridge(AnyWidgetComponent):  # type: ignore[misc]
+    """What Python tells the window, and what it hears from there.
+
+    - `text`, `saves`: of a document of JupyterLab: its text now, and how often it was asked to save; `created` with the text of a new one;
+    - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is heard as its kind;
+    - `unsaved`: leaving the page asks first;
+    - `heard`: `{"kind", "seq", ...}`: `open` (`text`, `name`, `theme`), `theme`, `save`, or the kind of a choice.
+    """
+
+    _debounce = 1
+    _esm = (Path(__file__).parent / "bridge.js").read_text(encoding="utf-8")
+
+    text = param.String(default="")
+    created = param.Boolean(default=False)
+    saves = param.Integer(default=0)
+    notice = param.Dict(default={})
+    unsaved = param.Boolean(default=False)
+    heard = param.Dict(default={})
+
+    @classmethod
+    def _process_importmap(cls) -> dict[str, Any]:
+        """Panel would declare React at a CDN; the module imports nothing."""
+        return {"imports": {}, "scopes": {}}

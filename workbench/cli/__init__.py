@@ -1,0 +1,34 @@
+"""The command line: `workbench serve`, `report`, `run`, `compile`, `compare`, `diff`, `export`, `models`, `hardware`, `calibrate`.
+
+Exit codes: 0 done, 1 something a person can mend (said on stderr, with the ways out), 2 wrong usage, 130 stopped with Ctrl-C.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from workbench.cli.parser import make_parser
+from workbench.errors import WorkbenchError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. Never a traceback for what a person can mend."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show `·` shows `?`
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)  # plans name functions of the folder they are used in
+    options = make_parser().parse_args(arguments)
+    try:
+        options.command(options)
+        sys.stdout.flush()
+    except WorkbenchError as error:
+        print(f"workbench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("workbench: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `workbench report ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

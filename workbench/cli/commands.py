@@ -1,0 +1,200 @@
+"""What each command does."""
+
+import argparse
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from workbench.cli.plans import plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.errors import DocumentError, WorkbenchError
+from workbench.measurement import Measurement
+from workbench.plan import Plan
+from workbench.units import format_seconds
+
+CHANGES = ("mesh", "layout", "remat", "precision", "hardware", "wiring")  # options that make another plan than the file's
+LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # more than one process, under launchers that `jax.distributed` recognises
+
+
+def serve(options: argparse.Namespace) -> None:
+    try:
+        from workbench.app import serve
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
+    if options.root and not Path(options.root).is_dir():
+        raise WorkbenchError(f"`{options.root}` is no folder.", ["give a folder that holds plan files"])
+    make = functools.cache(lambda: plan_on_the_cpu(options))
+    changed = any(getattr(options, name) is not None for name in CHANGES)
+    file = options.plan if options.plan and not changed else None
+    if not options.unix_socket:  # behind a proxy nobody reads this terminal: there an error is shown on the page
+        make()
+    opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
+    opened["tour"] = not options.plan and not options.model  # on the example, not on a plan of one's own
+    try:
+        serve(make, port=options.port, **opened)
+    except OSError as error:
+        if options.unix_socket:
+            reason = f"`{options.unix_socket}` cannot be listened at: {error.strerror or error}."
+            raise WorkbenchError(reason, ["give another path"]) from None
+        ways_out = [f"give another one, --port {options.port + 1}", "open the page that is already served there"]
+        raise WorkbenchError(f"Port {options.port} cannot be used: {error.strerror or error}.", ways_out) from None
+
+
+def report(options: argparse.Namespace) -> None:
+    from workbench.documents import report_record
+
+    report = plan_on_the_cpu(options).report()
+    print(json.dumps(report_record(report), indent=1) if options.json else report)
+
+
+def run(options: argparse.Namespace) -> None:
+    from workbench.documents import measurement_record
+    from workbench.text import measurement_text
+
+    # A launcher's other processes must be joined before the plan is built: building it may touch JAX.
+    distributed = options.distributed or any(int(os.environ.get(name) or 1) > 1 for name in LAUNCHERS)
+    measurement, plan = _run_distributed(options) if distributed else _run_here(options)
+    if measurement is None:
+        return  # process 0 speaks for all
+    here = plan.updated(hardware=measurement.hardware, wiring=None)  # what was measured stands beside what this machine should do
+    print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, here.report()))
+
+
+def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
+    """In a worker process, so that running out of memory there is a message here."""
+    from workbench.engine import run_plan
+
+    plan = plan_on_the_cpu(options)
+    measurement = run_plan(plan, steps=options.steps, on_progress=_print_progress, check=options.check, profile=options.profile)
+    return measurement, plan
+
+
+def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, Plan]:
+    """In this process, which is one of several that a launcher started; only process 0 prints."""
+    from workbench.engine import execute, start_distributed
+
+    with _libraries_off_stdout():
+        speaks = start_distributed() == 0
+        plan = plan_of(options)
+        tell = _print_progress if speaks else _say_nothing
+        measurement = execute(plan, steps=options.steps, on_event=tell, check=options.check, profile=options.profile)
+    return (measurement if speaks else None), plan
+
+
+@contextmanager
+def _libraries_off_stdout() -> Iterator[None]:
+    """Send what libraries print (gloo tells of its peers on stdout) to stderr, so that `--json` stays JSON."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+
+
+def _print_progress(event: Mapping[str, Any]) -> None:
+    """A line a stage, and about ten lines over the steps."""
+    if event["event"] == "progress":
+        print(f"{event['stage']} ...", file=sys.stderr, flush=True)
+    elif event["event"] == "step":
+        step, of = event["step"], event["of"]
+        if step in (1, of) or step % max(1, of // 10) == 0:
+            loss = "" if event.get("loss") is None else f", loss {event['loss']:.4f}"
+            print(f"step {step} of {of}: {format_seconds(event['seconds'])}{loss}", file=sys.stderr, flush=True)
+
+
+def _say_nothing(event: Mapping[str, Any]) -> None:
+    """Progress of a process that does not speak."""
+
+
+def compile_(options: argparse.Namespace) -> None:
+    from workbench.documents import compiled_record
+
+    plan = plan_on_the_cpu(options)
+    hlo_file = None if options.hlo is None else str(Path(options.hlo).absolute())
+    compiled = plan.compile(on_progress=_stage_printer(), time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
+    print(json.dumps(compiled_record(compiled), indent=1) if options.json else compiled)
+
+
+def compare(options: argparse.Namespace) -> None:
+    from workbench.documents import comparison_record
+    from workbench.engine import run_plan
+
+    plan = plan_on_the_cpu(options)
+    measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
+    comparison = plan.compare(measurement=measured, on_progress=_stage_printer(), time_limit=options.time_limit)
+    print(json.dumps(comparison_record(comparison), indent=1) if options.json else comparison)
+
+
+def diff(options: argparse.Namespace) -> None:
+    from workbench.catalogue import parse_hardware
+    from workbench.documents import load_plan, plan_diff_record
+    from workbench.edits import SetHardware
+    from workbench.plan_diff import PlanDiff
+    from workbench.tracing.platform import leave_accelerators_alone
+
+    leave_accelerators_alone()
+    use_hardware_file(options)
+    plans = [load_plan(path) for path in (options.before, options.after)]
+    if options.hardware is not None:
+        plans = [plan.apply(SetHardware(parse_hardware(options.hardware))) for plan in plans]
+    found = PlanDiff(*(plan.report() for plan in plans))
+    print(json.dumps(plan_diff_record(found), indent=1) if options.json else found)
+
+
+def _stage_printer() -> Callable[[Mapping[str, Any]], None]:
+    """A line a stage; the terminal needs no heartbeat."""
+    stages: set[str] = set()
+
+    def tell(event: Mapping[str, Any]) -> None:
+        if event["event"] == "progress" and event["stage"] not in stages:
+            stages.add(event["stage"])
+            _print_progress(event)
+
+    return tell
+
+
+def export(options: argparse.Namespace) -> None:
+    script = plan_on_the_cpu(options).export()
+    if options.output is None:
+        print(script, end="")
+        return
+    try:
+        Path(options.output).write_text(script, encoding="utf-8")
+    except OSError as error:
+        raise DocumentError(f"`{options.output}` cannot be written: {error.strerror or error}.", ["choose another folder"]) from None
+
+
+def calibrate(options: argparse.Namespace) -> None:
+    from workbench.documents import hardware_entry
+    from workbench.engine import calibrate_here
+
+    print(hardware_entry(calibrate_here(options.devices), options.name), end="")
+
+
+def models(_options: argparse.Namespace) -> None:
+    from workbench.models import ALL_MODELS
+    from workbench.text import table_text
+
+    rows = [(model.name, model.about, " ".join(_shown(*each) for each in model.arguments.items())) for model in ALL_MODELS]
+    print(table_text(["model", "what it is~", "arguments (--argument NAME=VALUE)~"], rows))
+
+
+def hardware(options: argparse.Namespace) -> None:
+    from workbench.catalogue import default_catalogue
+    from workbench.hardware_text import catalogue_text, hardware_text
+
+    use_hardware_file(options)
+    catalogue = default_catalogue()
+    print(catalogue_text(catalogue) if options.name is None else hardware_text(options.name, catalogue))
+
+
+def _shown(name: str, default: object) -> str:
+    """`layers=2`; without a value where the model decides by itself."""
+    return name if default is None else f"{name}={json.dumps(default)}"

@@ -1,0 +1,183 @@
+"""What may be written on the command line."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from workbench.cli import commands
+from workbench.cli.plans import DEFAULT_MESH
+
+_TERMS = """\
+words used here:
+  mesh     the devices as a grid with named axes: "data:4 model:2" is 4 x 2 = 8 devices
+  layout   which tensor dimension is split over which mesh axis: "batch:data; d_ff:model";
+           "params/head=[-, model]" places one argument in its own way ("-" keeps a dimension whole),
+           "@mlp/dot_general=[data, ?, model]" constrains an intermediate value ("?" leaves it to the partitioner)
+  plan     a program, a mesh and a layout; PLAN.json is one that was saved
+"""
+
+_EPILOG = f"""\
+{_TERMS}
+examples:
+  workbench serve                                           open the workbench on a small GPT
+  workbench report --model gpt --mesh "data:4 model:2" --layout "batch:data; d_ff:model; heads:model"
+                                                            what every device would hold, send and compute
+  workbench run my.plan.json --steps 20 --check             run it here, and check the result against the unsharded step
+  workbench compare my.plan.json --hardware "TPU v5e 4x4"   what its compiler makes of it, beside the prediction; no TPU is needed
+  workbench diff mine.plan.json theirs.plan.json            what two plans decide otherwise, and what it costs or saves
+  workbench export my.plan.json -o my_plan.py               the same plan as a JAX script
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    from workbench import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="workbench",
+        description="Decide how to lay a JAX program out over devices: see what each would hold, send and compute, then run it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"workbench {__version__}")
+    added = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = _command(added, "serve", commands.serve, "open the workbench in the browser", 'workbench serve --model mnist --mesh "data:8"')
+    serve.add_argument("--port", type=int, default=5006, help="port to listen on (default: %(default)s; 0 takes a free one)")
+    serve.add_argument("--no-open", action="store_true", help="do not open the browser")
+    serve.add_argument("--root", metavar="FOLDER", help="also open and save the plan files of this folder, at ?file=NAME.plan.json")
+    serve.add_argument("--unix-socket", metavar="PATH", help="listen at this socket instead of a port, behind a proxy")
+
+    report = _command(
+        added, "report", commands.report, "print what every device would hold, send and compute", "workbench report my.plan.json --json"
+    )
+    report.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+
+    run = _command(added, "run", commands.run, "run a plan on the attached devices and measure it", "srun -n 2 workbench run my.plan.json")
+    run.add_argument("--steps", type=_positive, default=20, help="steps to measure, after warm-up (default: %(default)s)")
+    run.add_argument("--check", action="store_true", help="also check the result against the unsharded step")
+    run.add_argument(
+        "--profile",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="watch one more step, and tell what the devices did in it (default: yes; it takes about half a second)",
+    )
+    run.add_argument(
+        "--distributed", action="store_true", help="this is one of several processes (known by itself under Slurm and Open MPI)"
+    )
+    run.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+
+    compile_ = _command(
+        added,
+        "compile",
+        commands.compile_,
+        "compile a plan for hardware that may be absent, and print what its compiler makes of it",
+        'workbench compile my.plan.json --hardware "TPU v5e 4x4"',
+    )
+    compile_.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    compile_.add_argument("--hlo", metavar="FILE", help="also write the scheduled HLO text there")
+    compile_.add_argument("--no-cache", action="store_true", help="compile anew, and keep nothing on disk")
+    compile_.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+
+    compare = _command(
+        added,
+        "compare",
+        commands.compare,
+        "compile a plan and set every prediction beside the compiler's figure, with the cause of each difference",
+        'workbench compare my.plan.json --hardware "TPU v5e 4x4"',
+    )
+    compare.add_argument("--run", action="store_true", help="also run the plan on the attached devices")
+    compare.add_argument("--steps", type=_positive, default=20, help="steps to measure with --run (default: %(default)s)")
+    compare.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    compare.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+
+    diff = added.add_parser(
+        "diff",
+        help="set two plans side by side: what was decided otherwise, and what it costs or saves",
+        description="Set two plans side by side: what was decided otherwise, and what it costs or saves.",
+        epilog=f"{_TERMS}\nexample:\n  workbench diff mine.plan.json theirs.plan.json\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    diff.add_argument("before", metavar="A.plan.json", help="a saved plan")
+    diff.add_argument("after", metavar="B.plan.json", help="another one")
+    diff.add_argument("--hardware", metavar="NAME", help="what both are planned for (default: what each of them says)")
+    diff.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    diff.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    diff.set_defaults(command=commands.diff)
+
+    export = _command(added, "export", commands.export, "write a plan as a JAX script", "workbench export my.plan.json -o my_plan.py")
+    export.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
+
+    calibrate = added.add_parser(
+        "calibrate",
+        help="measure the attached devices, for a hardware file",
+        description="Measure how fast the attached devices are, all busy at once, and print an entry for a hardware file "
+        "(WORKBENCH_HARDWARE names it). It takes a few seconds.",
+    )
+    calibrate.add_argument("--name", default="This machine", help='what to call it, for --hardware "8 NAME" (default: %(default)s)')
+    calibrate.add_argument(
+        "--devices", type=_positive, default=8, help="virtual devices to share a machine without accelerators (default: %(default)s)"
+    )
+    calibrate.set_defaults(command=commands.calibrate)
+
+    models = added.add_parser("models", help="list the models of the zoo", description="List the models of the zoo, for --model.")
+    models.set_defaults(command=commands.models)
+
+    hardware = added.add_parser(
+        "hardware",
+        help="list the hardware catalogue, for --hardware",
+        description="List the hardware catalogue, or tell all of one kind: its rates and links, and where each number is from.",
+        epilog='example:\n  workbench hardware "TPU v5p"\n',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    hardware.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or so many of it, "TPU v5p 8x8x16"')
+    hardware.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    hardware.set_defaults(command=commands.hardware)
+    return parser
+
+
+def _command(added: Any, name: str, function: Callable[[argparse.Namespace], None], text: str, example: str) -> argparse.ArgumentParser:
+    """A command about one plan: a document, or a model with a mesh and a layout."""
+    parser: argparse.ArgumentParser = added.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=f"{_TERMS}\nexample:\n  {example}\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("plan", nargs="?", metavar="PLAN.json", help="a saved plan")
+    parser.add_argument("--model", metavar="NAME", help="a model of the zoo (`workbench models` lists them), or package.module:function")
+    parser.add_argument(
+        "-a",
+        "--argument",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an argument of the model, such as layers=2; may be repeated",
+    )
+    parser.add_argument("--mesh", metavar="AXES", help=f'mesh axes and sizes (default for a model: "{DEFAULT_MESH}")')
+    parser.add_argument("--layout", metavar="RULES", help="what is split over which axis (default for a model: everything replicated)")
+    parser.add_argument("--remat", metavar="POLICY", help="what a layer keeps for its backward pass: none, full, dots, save:NAME+NAME, ...")
+    parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
+    parser.add_argument("--hardware", metavar="NAME", help='what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"')
+    parser.add_argument(
+        "--wiring", metavar="ROUTES", help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)'
+    )
+    parser.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    parser.set_defaults(command=function, parser=parser, serves=name == "serve")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds

@@ -1,0 +1,70 @@
+"""The plan that a command line means."""
+
+import argparse
+import json
+import os
+from typing import Any
+
+from workbench.plan import Plan
+from workbench.program import Reference
+
+DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
+
+
+def plan_on_the_cpu(options: argparse.Namespace) -> Plan:
+    """The plan, with this process kept off the accelerators: a worker process runs it and needs their memory."""
+    from workbench.tracing.platform import leave_accelerators_alone
+
+    leave_accelerators_alone()
+    return plan_of(options)
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
+    from workbench.catalogue import parse_hardware
+    from workbench.documents import load_plan, program_from_reference
+    from workbench.edits import SetHardware, SetLayout, SetMesh, SetPrecision, SetRemat, SetWiring
+    from workbench.layout import Layout
+    from workbench.mesh import Mesh
+    from workbench.precision import Precision
+    from workbench.remat import Remat
+    from workbench.topology import parse_wiring
+
+    use_hardware_file(options)
+    if options.plan and (options.model or options.argument):
+        options.parser.error("give a PLAN.json or a --model with its arguments, not both")
+    if not options.plan and not options.model and not options.serves:
+        options.parser.error("give a PLAN.json, or a model with --model NAME")
+    if options.plan:
+        plan = load_plan(options.plan)
+        mesh, layout = options.mesh, options.layout
+    else:
+        reference = Reference(options.model or DEFAULT_MODEL, dict(_argument(text, options.parser) for text in options.argument))
+        plan = Plan(program_from_reference(reference), "")
+        mesh, layout = options.mesh or DEFAULT_MESH, options.layout
+    plan = plan if options.remat is None else plan.apply(SetRemat(Remat.parse(options.remat)))
+    plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
+    plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
+    plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
+    plan = plan if options.hardware is None else plan.apply(SetHardware(parse_hardware(options.hardware)))
+    return plan if options.wiring is None else plan.apply(SetWiring(parse_wiring(options.wiring)))
+
+
+def use_hardware_file(options: argparse.Namespace) -> None:
+    """In this process and in its workers, as if the environment named it."""
+    from workbench.catalogue import OWN_FILE, load_catalogue
+
+    if options.hardware_file:
+        load_catalogue(options.hardware_file)  # says what is wrong with it
+        os.environ[OWN_FILE] = options.hardware_file
+
+
+def _argument(text: str, parser: argparse.ArgumentParser) -> tuple[str, Any]:
+    """`layers=2`: the value is JSON if it reads as JSON, else a text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        parser.error(f"--argument {text}: write NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

@@ -1,0 +1,33 @@
+"""The kernels of a step as records: what each is of, what it computes and moves, and what bounds it."""
+
+from collections import Counter
+from dataclasses import replace
+
+from workbench.cost.compute import KernelTimes
+from workbench.kernel import Kernel
+from workbench.partition import Kernels, Partitioned
+from workbench.program import Program
+
+
+def kernel_list(program: Program, partitioned: Partitioned, kernels: Kernels, times: KernelTimes) -> tuple[Kernel, ...]:
+    """Alike ones together, the longest first. One with products has the name and the line of the largest of them."""
+    flops, largest = Counter[int](), dict[int, int]()
+    for each in kernels.products:
+        count = partitioned.local_flops.get(each.op, 0)
+        if count >= partitioned.local_flops.get(largest.get(each.kernel, -1), 0):
+            largest[each.kernel] = each.op
+        flops[each.kernel] += count
+    counts = Counter[Kernel]()
+    columns = (times.steps.tolist(), times.moved.tolist(), times.arithmetic.tolist(), times.memory.tolist(), kernels.times.tolist())
+    for number, (op, steps, moved, computing, moving, count) in enumerate(zip(kernels.ops, *columns, strict=True)):
+        each = program.operations[largest.get(number, op)]
+        dtype = _multiplied(partitioned, largest[number]) if number in largest else each.dtype
+        work = flops[number], round(steps), round(moved)
+        if any(work):  # else Shardy dropped it as dead
+            counts[Kernel(each.path, each.kind, each.source, dtype, 1, *work, computing, moving, times.launch)] += count
+    return tuple(sorted((replace(each, count=count) for each, count in counts.items()), key=lambda each: (-each.total_seconds, each.path)))
+
+
+def _multiplied(partitioned: Partitioned, product: int) -> str:
+    structure = partitioned.structure
+    return structure.values[structure.ops[product].operands[0]].dtype

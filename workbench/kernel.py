@@ -1,0 +1,58 @@
+"""One kernel of a step and what it costs on one device, by the roofline (Williams, Waterman, Patterson 2009)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Kernels that are alike: same scope, line and cost; `count` of them run a step.
+
+    - `path`, `kind`, `source`: of the largest product in it, or of the last operation fused into it, as in `Operation`;
+    - `dtype`: what the product multiplies, or the type of its result;
+    - `flops`: of its products, `vector_flops`: of its elementwise work, `bytes`: read and written in the device's memory; of one execution;
+    - `arithmetic`, `memory`: seconds of computing and of moving, of which the longer one counts; `launch`: between it and the next kernel.
+    """
+
+    path: str
+    kind: str
+    source: str
+    dtype: str
+    count: int
+    flops: int
+    vector_flops: int
+    bytes: int
+    arithmetic: float
+    memory: float
+    launch: float
+
+    @property
+    def seconds(self) -> float:
+        """Of one execution."""
+        return max(self.arithmetic, self.memory) + self.launch
+
+    @property
+    def total_seconds(self) -> float:
+        """Of all executions of a step."""
+        return self.seconds * self.count
+
+    @property
+    def work(self) -> int:
+        """FLOP of one execution."""
+        return self.flops + self.vector_flops
+
+    @property
+    def intensity(self) -> float:
+        """FLOP a byte; 0 for what only moves."""
+        return self.work / self.bytes if self.bytes else 0.0
+
+    @property
+    def rate(self) -> float:
+        """FLOP a second."""
+        return self.work / self.seconds if self.seconds else 0.0
+
+    @property
+    def bound(self) -> str:
+        """What its time is that of: `memory`, `products`, `elementwise`, or its `launch` where that is the longest."""
+        if self.launch > max(self.arithmetic, self.memory):
+            return "launch"
+        return "memory" if self.memory > self.arithmetic else "products" if self.flops else "elementwise"

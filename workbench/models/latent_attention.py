@@ -1,0 +1,62 @@
+"""Multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1).
+
+    query                of a latent of q_rank values         no position | position     for each head
+    key, value           of a latent of kv_rank values        key | value                for each head
+    key's position       of the stream itself                                            for all heads
+
+Latents are normalised before they are projected up. In einsum strings: b batch, s seq, d d_model, r a latent, h heads, k a head's width.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workbench.models.blocks import Params, flash_attention, kernel, mark, mix, normalize, rotate, softmax
+from workbench.models.mixture_config import MixtureConfig
+
+
+def attention(weights: Params, x: Any, config: MixtureConfig) -> Any:
+    """[batch, seq, d_model] from the same."""
+    with jax.named_scope("latents"):
+        query_low, pair_low, key_position = _latents(weights, x, config)
+    with jax.named_scope("query_key_value"):
+        query, key, value = _query_key_value(weights, query_low, pair_low, key_position, config)
+    if "attention" in config.fused.split():
+        mixed = flash_attention(query, key, value)
+    else:
+        with jax.named_scope("core"):
+            mixed = mix(query, key, value, softmax)
+    with jax.named_scope("output"):
+        return jnp.einsum("bshk,hkd->bsd", mark(mixed, "mixed").squeeze(3), weights["wo"].astype(x.dtype))
+
+
+def _latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+    """Normalised latents [batch, seq, q_rank] and [batch, seq, kv_rank], and the position of the keys [batch, seq, d_rotary]."""
+    query_low = mark(jnp.einsum("bsd,dr->bsr", x, weights["wq_down"].astype(x.dtype)), "query_low")
+    both = mark(jnp.einsum("bsd,dr->bsr", x, weights["wkv_down"].astype(x.dtype)), "pair_low")
+    pair_low, position = jax.lax.split(both, (config.kv_rank, config.d_rotary), axis=2)
+    return (
+        mark(normalize(weights["q_norm"], query_low, config), "query_latent"),
+        mark(normalize(weights["kv_norm"], pair_low, config), "pair_latent"),
+        position,
+    )
+
+
+def _query_key_value(weights: Params, query_low: Any, pair_low: Any, position: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+    """Queries and keys [batch, seq, heads, 1, d_query], values [batch, seq, heads, 1, d_value]."""
+    query = jnp.einsum("bsr,rhk->bshk", query_low, weights["wq_up"].astype(query_low.dtype))
+    pair = jnp.einsum("bsr,rhk->bshk", pair_low, weights["wkv_up"].astype(pair_low.dtype))
+
+    def turned_query(query: Any) -> Any:
+        plain, turning = jax.lax.split(query, (config.d_head, config.d_rotary), axis=3)
+        return jnp.concatenate([plain, rotate(turning)], 3)
+
+    def key_and_value(pair: Any, position: Any) -> tuple[Any, Any]:
+        plain, value = jax.lax.split(pair, (config.d_head, config.d_value), axis=3)
+        shared = jnp.broadcast_to(rotate(position)[:, :, None], (*plain.shape[:3], config.d_rotary))
+        return jnp.concatenate([plain, shared], 3), value
+
+    query = kernel("rotary", config, turned_query, query)
+    key, value = kernel("rotary", config, key_and_value, pair, position)
+    return mark(query, "query")[:, :, :, None], mark(key, "key")[:, :, :, None], mark(value, "value")[:, :, :, None]

@@ -1,0 +1,176 @@
+"""The sizes and choices of a mixture-of-experts Transformer, and the published models."""
+
+from dataclasses import dataclass
+from math import ceil
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureConfig:
+    """One decoder-only Transformer whose layers after the first `dense` ones choose `top_k` of `experts` for each token.
+
+    Field names of sizes are the names of its dimensions.
+
+    - Attention is latent (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1): queries are made of `q_rank` values, keys and values of `kv_rank`
+      that all heads share; a query and a key of a head have `d_head` values and `d_rotary` for its position, which the keys of all heads
+      share; a value has `d_value`;
+    - `d_ff` is the width of a dense layer, `d_expert` of an expert, `d_shared` of the expert that every token passes (0 for none);
+    - `alternate`: every other layer is dense (GShard, Lepikhin et al. 2020), the first of each two;
+    - a sequence gives each expert at most `capacity` tokens, its share of all choices times `capacity_factor`; those an expert's router
+      gives least are dropped, and what is not used is padded with zeros;
+    - `groups`: experts stand in so many groups, and a token's choice lies in the `top_groups` best of them (device-limited routing, section
+      2.2.2), if it is not 0; `score`: a router's `softmax` or `sigmoid` (DeepSeek-V3, arXiv:2412.19437); `scale` of the chosen experts'
+      weights; `balance`: how much the loss of an unbalanced load counts (section 2.2.3, of a sequence);
+    - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention norm activation
+      rotary loss permute`;
+    - `recompute`: `none`, `kernels` or `full`, as in `decoder_config`.
+    """
+
+    vocab: int
+    layers: int
+    dense: int
+    d_model: int
+    heads: int
+    q_rank: int
+    kv_rank: int
+    d_head: int
+    d_rotary: int
+    d_value: int
+    d_ff: int
+    experts: int
+    top_k: int
+    d_expert: int
+    d_shared: int
+    seq: int
+    batch: int
+    alternate: bool = False
+    capacity_factor: float = 1.0
+    groups: int = 1
+    top_groups: int = 0
+    score: str = "softmax"
+    scale: float = 1.0
+    balance: float = 0.003
+    gates: int = 2
+    fused: str = ""
+    recompute: str = "none"
+    norm: str = "rms"
+    positions: str = "rotary"
+    tied: bool = False
+    lookup: str = "gather"
+    params: str = "float32"
+    compute: str = "bfloat16"
+    learning_rate: float = 3e-4
+
+    @property
+    def d_query(self) -> int:
+        return self.d_head + self.d_rotary
+
+    @property
+    def d_pair(self) -> int:
+        """A head's key, without its position, and its value."""
+        return self.d_head + self.d_value
+
+    @property
+    def d_latent(self) -> int:
+        """What a token keeps for all heads: the latent of keys and values, and the key's position."""
+        return self.kv_rank + self.d_rotary
+
+    @property
+    def choices(self) -> int:
+        """Experts, where a token chooses among them: a router is not split as the experts are."""
+        return self.experts
+
+    @property
+    def sparse(self) -> int:
+        """Layers with experts."""
+        return (self.layers - self.dense) // (2 if self.alternate else 1)
+
+    @property
+    def capacity(self) -> int:
+        """Tokens of one sequence that one expert takes.
+
+        >>> PRESETS["deepseek-v2"].capacity, PRESETS["deepseek-v3"].capacity
+        (154, 128)
+        """
+        return ceil(self.seq * self.top_k / self.experts * self.capacity_factor)
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters, from the sizes alone.
+
+        >>> round(PRESETS["deepseek-v2"].parameters / 1e9, 1), round(PRESETS["deepseek-v3"].parameters / 1e9, 1)
+        (235.7, 671.0)
+        """
+        attention = self.d_model * (self.q_rank + self.d_latent + self.heads * self.d_value)
+        attention += self.heads * (self.q_rank * self.d_query + self.kv_rank * self.d_pair) + self.q_rank + self.kv_rank
+        experts = self.experts * (self.gates + 1) * self.d_expert + self.experts + (self.gates + 1) * self.d_shared
+        sparse = self.sparse * self.d_model * experts
+        dense = (self.layers - self.sparse) * self.d_model * (self.gates + 1) * self.d_ff
+        tables = (1 if self.tied else 2) * self.vocab * self.d_model
+        return tables + self.layers * (attention + 2 * self.d_model) + sparse + dense + self.d_model
+
+
+def _deepseek(
+    *, vocab: int, layers: int, dense: int, d_model: int, d_ff: int, experts: int, top_k: int, d_expert: int, d_shared: int
+) -> MixtureConfig:
+    """DeepSeek-AI's sizes, as Megatron-LM with Transformer Engine trains them."""
+    return MixtureConfig(
+        vocab=vocab,
+        layers=layers,
+        dense=dense,
+        d_model=d_model,
+        heads=128,
+        q_rank=1536,
+        kv_rank=512,
+        d_head=128,
+        d_rotary=64,
+        d_value=128,
+        d_ff=d_ff,
+        experts=experts,
+        top_k=top_k,
+        d_expert=d_expert,
+        d_shared=d_shared,
+        seq=4096,
+        batch=8,
+        groups=8,
+        top_groups=3,
+        scale=16.0,
+        fused="attention norm activation rotary loss permute",
+        recompute="kernels",
+        params="bfloat16",
+    )
+
+
+PRESETS: dict[str, MixtureConfig] = {
+    # For eight virtual devices: a dense layer and two with experts, small enough to run.
+    "tiny": MixtureConfig(
+        vocab=256,
+        layers=3,
+        dense=1,
+        d_model=64,
+        heads=4,
+        q_rank=32,
+        kv_rank=16,
+        d_head=16,
+        d_rotary=8,
+        d_value=16,
+        d_ff=128,
+        experts=8,
+        top_k=2,
+        d_expert=32,
+        d_shared=32,
+        seq=64,
+        batch=16,
+        capacity_factor=1.25,
+        lookup="product",
+        compute="float32",
+        learning_rate=3e-3,
+    ),
+    # arXiv:2405.04434, section 3.1.2: 236B parameters, two shared experts of 1,536.
+    "deepseek-v2": _deepseek(
+        vocab=102400, layers=60, dense=1, d_model=5120, d_ff=12288, experts=160, top_k=6, d_expert=1536, d_shared=3072
+    ),
+    # arXiv:2412.19437, section 4.2: 671B parameters, without the layer that predicts a second token.
+    "deepseek-v3": _deepseek(
+        vocab=129280, layers=61, dense=3, d_model=7168, d_ff=18432, experts=256, top_k=8, d_expert=2048, d_shared=2048
+    ),
+}

@@ -1,0 +1,323 @@
+"""The step as a graph of its kernels, collapsed by named scope: where each lies, what is sent between them, and what they cost."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from workbench.graph import GraphNode, GraphSend
+from workbench.mesh import Mesh
+from workbench.report import Report
+from workbench.tables import axes_text, dims_text, table_text
+from workbench.units import format_bytes, format_count, format_seconds
+from workbench.visualize.collapse import Box, Collapsed, collapse
+from workbench.visualize.dot import Frame, Placed, Point, dot_text, placed
+from workbench.visualize.drawing import Area, Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
+from workbench.visualize.picture import Picture
+
+LEVELS = (0.01, 0.05, 0.15, 0.3)
+"""Shares of the whole from which on a box is in the next colour of `HEAT`."""
+_LINE, _PAD = 15, 9  # pixels
+_STRIP = 4
+_LEAST, _WIDEST = 96, 230
+_TOP = 66  # of the first box, below title and legend
+_LONG = 26  # characters of a name
+_NAMED = 2  # of what a box reads, in the twin
+
+
+@dataclass(frozen=True, slots=True)
+class _Pill:
+    """What one box sends to another over one set of mesh axes by one kind of collective."""
+
+    name: str
+    ends: tuple[int, int]
+    sends: tuple[GraphSend, ...]
+
+
+def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
+    """A box for each closed scope, an inner frame for each open one (`opened`; at first the outermost), never more than a person can read.
+
+    In a box: its name and how often it runs, what it costs, how its result lies (dimensions in the colours of their axes), and what is
+    sent within it; what is sent from one box to another stands on the way.
+    """
+    seen = collapse(report.graph, opened)
+    pills = _pills(seen)
+    text = _text(report, seen)
+    found = placed(_dot(seen, pills)) if seen.boxes else None
+    if found is None:
+        return Picture(_outline(text), text)
+    return Picture(_drawing(report, seen, pills, found), text)
+
+
+def graph_text(report: Report, opened: Collection[str] | None = None) -> str:
+    """The boxes as rows in the order of the program, indented by scope; what each reads stands behind it."""
+    return _text(report, collapse(report.graph, opened))
+
+
+def graph_dot(report: Report, opened: Collection[str] | None = None) -> str:
+    """The same boxes in Graphviz's language, for other tools."""
+    seen = collapse(report.graph, opened)
+    return _dot(seen, _pills(seen))
+
+
+def _title(report: Report, seen: Collapsed) -> str:
+    kernels = sum(not node.is_input for node in seen.graph.nodes)
+    return f"{report.plan.name} on {report.mesh}: {kernels:,} kernels of the step in {len(seen.boxes)} boxes"
+
+
+def _text(report: Report, seen: Collapsed) -> str:
+    rows = []
+    headings: set[str] = set()
+    for number, box in enumerate(seen.boxes):
+        for scope in _open_around(box, seen):
+            if scope not in headings:
+                headings.add(scope)
+                rows.append((f"{'  ' * scope.count('/')}− {scope.rpartition('/')[2]}", "", "", "", "", ""))
+        depth = len(_open_around(box, seen))
+        made = [seen.boxes[maker].label for maker, reader in seen.arrows if reader == number]
+        sends = ", ".join(f"{each.kind} {axes_text(each.axes)}" for each in _totals(seen.inside(number)))
+        name = f"{'  ' * depth}{'+ ' if box.can_open else ''}{box.label}"
+        reads = ", ".join(map(_cut, made[:_NAMED])) + (f" and {len(made) - _NAMED} more" if len(made) > _NAMED else "")
+        rows.append((name, _times(seen, box), _share(seen, number), _cost_text(seen, seen.costs[number]), sends, reads))
+    title = _title(report, seen)
+    return f"{title}\n\n{table_text(['scope', 'times>', 'share>', 'cost>', 'sends~', 'reads~'], rows)}" if rows else title
+
+
+def _open_around(box: Box, seen: Collapsed) -> tuple[str, ...]:
+    return tuple(scope for scope in seen.opened if box.scope == scope or box.scope.startswith(f"{scope}/"))
+
+
+def _times(seen: Collapsed, box: Box) -> str:
+    """How often the kernels of a box run, if all run as often."""
+    counts = {seen.graph.nodes[member].count for member in box.members}
+    return f"×{next(iter(counts))}" if len(counts) == 1 and counts != {1} else ""
+
+
+def _share(seen: Collapsed, number: int) -> str:
+    share = seen.costs[number] / seen.whole
+    return "" if seen.graph.nodes[seen.boxes[number].members[0]].is_input else f"{share:.0%}" if share >= 0.01 else "<1%"
+
+
+def _cost_text(seen: Collapsed, cost: float) -> str:
+    if not cost:
+        return ""
+    return format_seconds(cost) if seen.by_time else format_count(cost, "FLOP")
+
+
+def _totals(sends: Sequence[GraphSend]) -> list[GraphSend]:
+    """One for each kind and set of axes, the heaviest first."""
+    sums: dict[tuple[str, tuple[str, ...]], list[GraphSend]] = {}
+    for each in sends:
+        sums.setdefault((each.kind, each.axes), []).append(each)
+    found = [
+        GraphSend(
+            *key,
+            -1,
+            -1,
+            group[0].path,
+            group[0].source,
+            sum(each.count for each in group),
+            sum(each.sent for each in group),
+            sum(each.seconds for each in group),
+            sum(each.exposed for each in group),
+        )
+        for key, group in sums.items()
+    ]
+    return sorted(found, key=lambda each: -each.sent)
+
+
+def _pills(seen: Collapsed) -> tuple[_Pill, ...]:
+    return tuple(
+        _Pill(f"send {ends[0]} {ends[1]} {each.kind} {axes_text(each.axes)}", ends, (each,))
+        for ends, sends in seen.sends.items()
+        if ends[0] != ends[1]
+        for each in _totals(sends)
+    )
+
+
+def _dot(seen: Collapsed, pills: Sequence[_Pill]) -> str:
+    sizes = [(box.key, box.scope, *_size(seen, number)) for number, box in enumerate(seen.boxes)]
+    common = [_common(seen.boxes[pill.ends[0]].scope, seen.boxes[pill.ends[1]].scope, seen.opened) for pill in pills]
+    sizes += [(pill.name, scope, _pill_width(pill), 18.0) for pill, scope in zip(pills, common, strict=True)]
+    scopes = [(scope, text_width(scope.rpartition("/")[2]) + 30) for scope in seen.opened]
+    through = {pill.ends for pill in pills}
+    arrows = [(seen.boxes[maker].key, seen.boxes[reader].key, 1.0) for maker, reader in seen.arrows if (maker, reader) not in through]
+    for pill in pills:
+        maker, reader = (seen.boxes[end].key for end in pill.ends)
+        arrows += [(maker, pill.name, 3.0), (pill.name, reader, 3.0)]
+    return dot_text(sizes, scopes, arrows)
+
+
+def _common(one: str, other: str, opened: Collection[str]) -> str:
+    """The innermost open scope around both."""
+    words = []
+    for mine, theirs in zip(one.split("/"), other.split("/"), strict=False):
+        if mine != theirs:
+            break
+        words.append(mine)
+    scope = "/".join(words)
+    return scope if scope in opened else ""
+
+
+def _size(seen: Collapsed, number: int) -> tuple[float, float]:
+    lines = [_heading(seen, number), _second(seen, number), _dims_line(seen, number), *map(_send_text, _totals(seen.inside(number)))]
+    width = max(text_width(line) for line in lines) + 2 * _PAD + _STRIP
+    return min(max(width, _LEAST), _WIDEST), _LINE * sum(bool(line) for line in lines) + 8.0
+
+
+def _pill_width(pill: _Pill) -> float:
+    return text_width(_send_text(pill.sends[0])) + 2 * _PAD
+
+
+def _heading(seen: Collapsed, number: int) -> str:
+    box = seen.boxes[number]
+    times = _times(seen, box)
+    return f"{'+ ' if box.can_open else ''}{_cut(box.label)}{' ' if times else ''}{times}"
+
+
+def _cut(text: str, most: int = _LONG) -> str:
+    return text if len(text) <= most else "…" + text[1 - most :]
+
+
+def _second(seen: Collapsed, number: int) -> str:
+    return "  ".join(filter(None, (_share(seen, number), _cost_text(seen, seen.costs[number]))))
+
+
+def _dims_line(seen: Collapsed, number: int) -> str:
+    return " ".join(name for name, _ in _dims(seen.largest(seen.boxes[number]))) if not seen.boxes[number].rest else ""
+
+
+def _dims(node: GraphNode) -> list[tuple[str, tuple[str, ...]]]:
+    """Dimensions of its result and the axes they are split over; one that has no name by its size."""
+    entries = zip(node.dims, node.shape, node.sharding.dims, strict=True)
+    return [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1][-4:]
+
+
+def _send_text(send: GraphSend) -> str:
+    return f"{send.kind} {axes_text(send.axes)} {format_bytes(send.sent)}"
+
+
+def _drawing(report: Report, seen: Collapsed, pills: Sequence[_Pill], found: Placed) -> Drawing:
+    marks: list[Mark] = [Label(0, 12, _title(report, seen), bold=True), *_legend(seen)]
+    for scope in seen.opened:
+        if scope in found.scopes:
+            marks += _scope(scope, found.scopes[scope])
+    labels = {(seen.boxes[maker].key, seen.boxes[reader].key): seen.graph.nodes[node] for (maker, reader), node in seen.arrows.items()}
+    for tail, head, points in found.arrows:
+        marks += _arrow(_moved(points), labels.get((tail, head)), ends=not head.startswith("send "))
+    for number, box in enumerate(seen.boxes):
+        if (frame := found.boxes.get(box.key)) is not None:
+            marks += _node(report.mesh, seen, number, Frame(frame.x, frame.y + _TOP, frame.width, frame.height))
+    for pill in pills:
+        if (frame := found.boxes.get(pill.name)) is not None:
+            marks += _pill(report.mesh, pill, Frame(frame.x, frame.y + _TOP, frame.width, frame.height))
+    return fitted(tuple(marks))
+
+
+def _legend(seen: Collapsed) -> Iterator[Mark]:
+    """The colours of cost, and the signs."""
+    bounds = [0.0, *LEVELS, 1.0]
+    x = 0.0
+    what = f"share of {format_seconds(seen.whole)} in kernels" if seen.by_time else f"share of {format_count(seen.whole, 'FLOP')}"
+    yield Label(x, 34, what)
+    x += text_width(what) + 12
+    for colour, low, high in zip(HEAT, bounds[:-1], bounds[1:], strict=True):
+        text = f"under {high:.0%}" if not low else f"{low:.0%} and more" if high == 1 else f"{low:.0%} to {high:.0%}"
+        yield Rectangle(x, 25, 10, 10, fill=colour)
+        yield Label(x + 15, 34, text)
+        x += text_width(text) + 28
+    yield Label(0, 50, "+ a scope that opens, − one that closes; dimensions and collectives in the colours of their mesh axes")
+
+
+def _scope(scope: str, frame: Frame) -> Iterator[Mark]:
+    y = frame.y + _TOP
+    yield Rectangle(frame.x, y, frame.width, frame.height, fill=NEUTRAL, alpha=0.07, line=NEUTRAL, round=6)
+    name = f"− {scope.rpartition('/')[2]}"
+    width = min(text_width(name) + 12, frame.width)
+    yield Rectangle(frame.x + 2, y + 2, width, 17, fill=NEUTRAL, alpha=0.01, title=f"{scope}: close it", opens=scope, round=3)
+    yield Label(frame.x + 8, y + 15, name, bold=True)
+
+
+def _moved(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    return tuple((x, y + _TOP) for x, y in points)
+
+
+def _arrow(points: tuple[Point, ...], node: GraphNode | None, *, ends: bool) -> Iterator[Mark]:
+    title = "" if node is None else f"{node.path}: {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}"
+    yield Line(points, NEUTRAL, 1.2, alpha=0.75, title=title)
+    if ends and len(points) > 1:
+        (a, b), (x, y) = points[-2], points[-1]
+        length = ((x - a) ** 2 + (y - b) ** 2) ** 0.5 or 1.0
+        dx, dy = (x - a) / length, (y - b) / length
+        wings = ((x - 6 * dx + 3 * dy, y - 6 * dy - 3 * dx), (x - 6 * dx - 3 * dy, y - 6 * dy + 3 * dx))
+        yield Area(((x, y), *wings), NEUTRAL)
+
+
+def heat(share: float) -> str:
+    """The colour of a share of the cost."""
+    return HEAT[sum(share >= level for level in LEVELS)]
+
+
+def _node(mesh: Mesh, seen: Collapsed, number: int, frame: Frame) -> Iterator[Mark]:
+    box = seen.boxes[number]
+    is_input = seen.graph.nodes[box.members[0]].is_input
+    colour = NEUTRAL if is_input else heat(seen.costs[number] / seen.whole)
+    subject = "" if box.can_open or box.rest else seen.largest(box).path
+    look = {"title": _about(seen, number), "subject": subject, "opens": box.key if box.can_open else ""}
+    yield Rectangle(frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.16, line=colour, round=4, **look)
+    yield Rectangle(frame.x, frame.y, _STRIP, frame.height, fill=colour)
+    x, y = frame.x + _STRIP + _PAD - 2, frame.y + 15
+    times = _times(seen, box)
+    yield Label(x, y, _heading(seen, number).removesuffix(times).rstrip(), bold=True)
+    if times:
+        yield Label(frame.x + frame.width - _PAD + 2, y, times, anchor="end")
+    if second := _second(seen, number):
+        y += _LINE
+        yield Label(x, y, second)
+    if not box.rest and (dims := _dims(seen.largest(box))):
+        y += _LINE
+        yield from _dim_labels(mesh, dims, x, y)
+    for each in _totals(seen.inside(number)):
+        y += _LINE
+        yield Label(x, y, _send_text(each), colour=axes_colour(each.axes, mesh), bold=True)
+
+
+def _dim_labels(mesh: Mesh, dims: list[tuple[str, tuple[str, ...]]], x: float, y: float) -> Iterator[Mark]:
+    for name, axes in dims:
+        yield Label(x, y, name, colour=axis_colour(axes[0], mesh) if axes else TEXT, bold=bool(axes))
+        x += text_width(f"{name} ")
+
+
+def _about(seen: Collapsed, number: int) -> str:
+    """What the pointer shows over a box."""
+    box = seen.boxes[number]
+    node = seen.largest(box)
+    words = [box.key if not box.rest else f"{box.rest} boxes of {box.scope or 'the step'}"]
+    if not node.is_input:
+        kernels = len(box.members)
+        words.append(f"{kernels} kernel{'s' * (kernels > 1)}, {_second(seen, number)} of {_cost_text(seen, seen.whole)}")
+    words.append(f"{'the dearest makes' if box.can_open else 'makes'} {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}")
+    words += [f"{each.kind} over {axes_text(each.axes)}, ×{each.count}, {_send_cost(each)}" for each in _totals(seen.inside(number))]
+    return " · ".join(filter(None, (*words, "" if box.can_open else node.source)))
+
+
+def _send_cost(send: GraphSend) -> str:
+    sent = f"{format_bytes(send.sent)} leave each device"
+    if not send.seconds:
+        return sent
+    return f"{sent} in {format_seconds(send.seconds)}, {format_seconds(send.exposed)} of it waited for"
+
+
+def _pill(mesh: Mesh, pill: _Pill, frame: Frame) -> Iterator[Mark]:
+    send = pill.sends[0]
+    colour = axes_colour(send.axes, mesh)
+    title = f"{send.kind} over {axes_text(send.axes)}, ×{send.count}, {_send_cost(send)} · {send.path} · {send.source}"
+    yield Rectangle(
+        frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.14, line=colour, round=9, title=title, subject=send.path
+    )
+    yield Label(frame.x + frame.width / 2, frame.y + 13, _send_text(send), anchor="middle", colour=colour, bold=True)
+
+
+def _outline(text: str) -> Drawing:
+    """Where there is no Graphviz: the rows of the twin."""
+    lines = [*text.splitlines(), "", 'To see it drawn: pip install "sharding-workbench[app]", or install Graphviz.']
+    return fitted(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))

@@ -1,0 +1,142 @@
+"""What one device holds at the peak of a step, or at any other moment: a treemap by role and named scope."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from workbench.paths import template
+from workbench.report import Alive, Report
+from workbench.tables import table_text, tail_text
+from workbench.tensor import Role
+from workbench.units import format_bytes
+from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.palette import NEUTRAL, ON_ROLES, ROLES, TEXT, WARNING
+from workbench.visualize.picture import Picture
+from workbench.visualize.treemap import Tile, squarified
+
+MOST_TILES = 48
+_WIDE, _HIGH, _LINE, _CAPTION = 800, 300, 16, 16  # pixels
+_LISTED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """Values of one role and scope, repeated layers together."""
+
+    role: Role
+    path: str
+    bytes: int
+    count: int
+    subject: str
+
+
+def memory_map(report: Report, place: int | None = None) -> Picture:
+    """A field for each role, in it a tile for each scope, as large as its bytes; `place` is one of `report.memory_curve`, else the peak."""
+    title, cells = _title(report, place), _cells(report, place)
+    return Picture(_drawing(report, title, cells), _text(title, cells))
+
+
+def memory_map_text(report: Report, place: int | None = None) -> str:
+    """The largest of them as a table."""
+    return _text(_title(report, place), _cells(report, place))
+
+
+def _alive(report: Report, place: int | None) -> tuple[Alive, ...]:
+    return report.alive if place is None else report.alive_at(place)
+
+
+def _title(report: Report, place: int | None) -> str:
+    alive, curve = sum(each.bytes for each in _alive(report, place)), report.memory_curve
+    held = report.memory.peak if place is None else sum(counts[place] for counts in curve.by_role.values())
+    moment = "the peak of a step" if place is None else curve.paths[place] or f"place {place + 1:,} of {len(curve.paths):,} of the step"
+    beside = f", and {format_bytes(alive - held)} on the chip" if alive - held > 0.001 * held else ""
+    return f"{report.plan.name} on {report.mesh}: what one device holds at {moment}, {format_bytes(held)}{beside}"
+
+
+def _cells(report: Report, place: int | None) -> tuple[_Cell, ...]:
+    """By role in their order, the largest first; of what is too small to be seen, one cell for each role."""
+    merged: dict[tuple[Role, str], list[Alive]] = {}
+    for each in _alive(report, place):
+        merged.setdefault((each.role, template(each.path)), []).append(each)
+    cells = [
+        _Cell(role, path if len(group) > 1 else group[0].path, sum(each.bytes for each in group), sum(each.count for each in group), path)
+        for (role, path), group in merged.items()
+    ]
+    cells.sort(key=lambda each: -each.bytes)
+    kept, rest = cells[:MOST_TILES], cells[MOST_TILES:]
+    for role in Role:
+        if small := [each for each in rest if each.role is role]:
+            kept.append(_Cell(role, f"{len(small)} smaller", sum(each.bytes for each in small), sum(each.count for each in small), ""))
+    return tuple(sorted(kept, key=lambda each: (tuple(Role).index(each.role), not each.subject, -each.bytes)))
+
+
+def _text(title: str, cells: Sequence[_Cell]) -> str:
+    total = sum(each.bytes for each in cells) or 1
+    ranked = sorted(cells, key=lambda each: -each.bytes)
+    rows = [
+        (format_bytes(each.bytes), f"{each.bytes / total:.0%}", each.role.value, _counted(each, tail_text(each.path, 64)))
+        for each in ranked[:_LISTED]
+    ]
+    if not rows:
+        return title
+    rest = ranked[_LISTED:]
+    more = f"\n  and {len(rest)} more, {format_bytes(sum(each.bytes for each in rest))}" if rest else ""
+    return f"{title}\n\n{table_text(['held>', 'share>', 'role', 'what'], rows)}{more}"
+
+
+def _counted(cell: _Cell, text: str) -> str:
+    return f"{text} ×{cell.count}" if cell.count > 1 else text
+
+
+def _drawing(report: Report, title: str, cells: Sequence[_Cell]) -> Drawing:
+    marks: list[Mark] = [Label(0, 12, title, bold=True)]
+    roles = [(role, [each for each in cells if each.role is role and each.bytes]) for role in Role]
+    roles = [(role, group) for role, group in roles if group]
+    roles.sort(key=lambda entry: -sum(each.bytes for each in entry[1]))
+    held = sum(each.bytes for _, group in roles for each in group)
+    fields = squarified([sum(each.bytes for each in group) for _, group in roles], Tile(0, 24, _WIDE, _HIGH))
+    for (role, group), field in zip(roles, fields, strict=True):
+        marks += _field(role, group, field, held)
+    marks += _room(report, held, 24 + _HIGH + 12)
+    return fitted(tuple(marks))
+
+
+def _field(role: Role, group: Sequence[_Cell], field: Tile, held: int) -> Iterator[Mark]:
+    """One role: its name above its tiles, where there is room for it."""
+    total = sum(each.bytes for each in group)
+    text = f"{role} {format_bytes(total)}" if text_width(f"{role} {format_bytes(total)}") < field.width else f"{role}"
+    caption = _CAPTION if field.height > 3 * _CAPTION and field.width > 50 else 0
+    if caption:
+        yield Label(field.x + 1, field.y + 12, _clipped(text, field.width), bold=True)
+    inner = Tile(field.x, field.y + caption, field.width, field.height - caption)
+    for cell, tile in zip(group, squarified([each.bytes for each in group], inner), strict=True):
+        yield from _tile(role, cell, tile, held)
+
+
+def _tile(role: Role, cell: _Cell, tile: Tile, held: int) -> Iterator[Mark]:
+    place = tuple(Role).index(role)
+    title = f"{_counted(cell, cell.path)}: {role}, {cell.bytes:,} bytes ({format_bytes(cell.bytes)}), {cell.bytes / held:.1%}"
+    width, height = max(tile.width - 1, 0.5), max(tile.height - 1, 0.5)
+    yield Rectangle(tile.x, tile.y, width, height, fill=ROLES[place], title=title, subject=cell.subject)
+    size = format_bytes(cell.bytes)
+    if height > 16 and width > 40:
+        yield Label(tile.x + 5, tile.y + 14, _clipped(_counted(cell, cell.path), width - 8), colour=ON_ROLES[place], bold=True)
+        if height > 32 and text_width(size) < width - 8:
+            yield Label(tile.x + 5, tile.y + 28, size, colour=ON_ROLES[place])
+
+
+def _clipped(text: str, width: float) -> str:
+    """The end of a text, as much as there is room for."""
+    most = int(width / text_width("x"))
+    return text if len(text) <= most else tail_text(text, most) if most > 3 else ""
+
+
+def _room(report: Report, held: int, y: float) -> Iterator[Mark]:
+    """How much of the device's memory that is."""
+    capacity = report.memory.capacity
+    if not capacity:
+        return
+    whole = max(capacity, held)
+    yield Rectangle(0, y, _WIDE * held / whole, 10, fill=NEUTRAL if held <= capacity else WARNING)
+    yield Rectangle(0, y, _WIDE * capacity / whole, 10, line=TEXT)
+    verdict = "free" if held <= capacity else "too much"
+    yield Label(0, y + 25, f"{format_bytes(held)} of {format_bytes(capacity)}: {format_bytes(abs(capacity - held))} {verdict}")

@@ -1,0 +1,139 @@
+"""Every argument of the program: its shape over all devices and on one, its bytes there, and what of them is padding."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from workbench.cost.tiles import laid_out_bytes
+from workbench.paths import template
+from workbench.report import Placement, Report
+from workbench.tables import dims_text, grouped, shape_text, table_text, tail_text
+from workbench.tensor import Role, itemsize
+from workbench.units import format_bytes
+from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.palette import ROLES, TEXT, axis_colour
+from workbench.visualize.picture import Picture
+
+MOST = 40
+_LENGTH, _LINE = 160, 20  # pixels
+_LONG = 40  # characters of a path
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Arguments that are alike and lie alike; `bytes` and `padding` of all of them on one device."""
+
+    first: Placement
+    path: str
+    count: int
+    bytes: int
+    padding: int
+
+
+def padding(placement: Placement, tile: tuple[int, ...] = ()) -> int:
+    """Bytes on one device that hold nothing: what an uneven split rounds up, and what the hardware's tiles of memory do (`array_tile`).
+
+    Devices at the end of an uneven dimension hold more padding than the average that is told here.
+    """
+    tensor, parts = placement.tensor, prod(placement.sharding.parts(placement.mesh))
+    held = laid_out_bytes(placement.local_shape, tensor.dtype, tile)
+    return max(held - round(tensor.elements * itemsize(tensor.dtype) / parts), 0)
+
+
+def shapes(report: Report) -> Picture:
+    """A row for each argument, alike ones together, the largest first, with a bar of its bytes."""
+    rows = _rows(report)
+    return Picture(_drawing(report, rows), _text(report, rows))
+
+
+def shapes_text(report: Report) -> str:
+    """The same rows as a table."""
+    return _text(report, _rows(report))
+
+
+def _rows(report: Report) -> tuple[_Row, ...]:
+    tile = report.plan.hardware.chip.array_tile if report.plan.hardware else ()
+    groups = grouped(
+        report.arguments,
+        lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dtype, each.tensor.dims, each.sharding),
+    )
+    found = []
+    for group in groups:
+        first = group[0]
+        path = template(first.tensor.path) if len(group) > 1 else first.tensor.path
+        held = laid_out_bytes(first.local_shape, first.tensor.dtype, tile)
+        found.append(_Row(first, path, len(group), held * len(group), padding(first, tile) * len(group)))
+    return tuple(sorted(found, key=lambda each: -each.bytes))
+
+
+def _title(report: Report, rows: Sequence[_Row]) -> str:
+    held, empty = sum(each.bytes for each in rows), sum(each.padding for each in rows)
+    beside = f", {format_bytes(empty)} of it padding" if empty else ""
+    return f"{report.plan.name} on {report.mesh}: arguments take {format_bytes(held)} on each device{beside}"
+
+
+def _text(report: Report, rows: Sequence[_Row]) -> str:
+    table = [
+        (
+            _name(each),
+            dims_text(each.first.tensor.dims, each.first.tensor.shape),
+            str(each.first.sharding),
+            shape_text(each.first.local_shape),
+            format_bytes(each.bytes),
+            format_bytes(each.padding) if each.padding else "",
+        )
+        for each in rows[:MOST]
+    ]
+    if not table:
+        return _title(report, rows)
+    columns = ["argument", "dimensions~", "on", "per device", "bytes>", "padding>"]
+    return f"{_title(report, rows)}\n\n{table_text(columns, table)}{_more(rows)}"
+
+
+def _more(rows: Sequence[_Row]) -> str:
+    rest = rows[MOST:]
+    return f"\n  and {len(rest)} more, {format_bytes(sum(each.bytes for each in rest))}" if rest else ""
+
+
+def _name(row: _Row) -> str:
+    return tail_text(row.path, _LONG) + (f" ×{row.count}" if row.count > 1 else "")
+
+
+def _drawing(report: Report, rows: Sequence[_Row]) -> Drawing:
+    marks: list[Mark] = [Label(0, 12, _title(report, rows), bold=True)]
+    shown = rows[:MOST]
+    if not shown:
+        return fitted(tuple(marks))
+    dims = [text_width(dims_text(each.first.tensor.dims, each.first.tensor.shape)) for each in shown]
+    locals_ = [text_width(shape_text(each.first.local_shape)) for each in shown]
+    starts = [0.0, max(text_width(_name(each)) for each in shown) + 16]
+    starts += [starts[1] + max(dims) + 16]
+    starts += [starts[2] + max(*locals_, text_width("per device")) + 16]
+    for x, word in zip(starts, ("argument", "dimensions", "per device", "bytes on each device"), strict=True):
+        marks.append(Label(x, 34, word, bold=True))
+    most = max(each.bytes for each in shown) or 1
+    for number, each in enumerate(shown):
+        marks += _row(report, each, starts, 34.0 + _LINE * (number + 1), most)
+    if more := _more(rows):
+        marks.append(Label(0, 34.0 + _LINE * (len(shown) + 1), more.strip()))
+    return fitted(tuple(marks))
+
+
+def _row(report: Report, row: _Row, starts: Sequence[float], y: float, most: int) -> Iterator[Mark]:
+    tensor, sharding = row.first.tensor, row.first.sharding
+    yield Label(starts[0], y, _name(row))
+    x = starts[1]
+    for name, size, axes in zip(tensor.dims, tensor.shape, sharding.dims, strict=True):
+        text = f"{name}={size}"
+        yield Label(x, y, text, colour=axis_colour(axes[0], report.mesh) if axes else TEXT, bold=bool(axes))
+        x += text_width(f"{text} ")
+    yield Label(starts[2], y, shape_text(row.first.local_shape))
+    empty = f", {format_bytes(row.padding)} of it padding" if row.padding else ""
+    title = f"{row.path}: {tensor} on {sharding}, {row.bytes:,} bytes on each device{empty}"
+    length = max(_LENGTH * row.bytes / most, 1)
+    colour = ROLES[tuple(Role).index(tensor.role)]
+    yield Rectangle(starts[3], y - 10, length, 12, fill=colour, title=title, subject=row.path)
+    if row.padding:
+        wasted = length * min(row.padding / (row.bytes or 1), 1.0)
+        yield Rectangle(starts[3] + length - wasted, y - 10, wasted, 12, fill=colour, alpha=0.4, hatched=True)
+    yield Label(starts[3] + length + 6, y, format_bytes(row.bytes))

@@ -1,0 +1,45 @@
+"""Which device of the hardware stands at each place of a mesh: its number, its host or slice, its coordinates. Numbers and names only."""
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+from workbench.errors import HardwareError
+from workbench.hardware import Hardware
+from workbench.mesh import Mesh
+from workbench.topology import Wiring, device_order
+
+
+class Whereabouts(NamedTuple):
+    """`number` is the one in the hardware's own order, that of `jax.devices()` on one slice or its nodes; `places` are along its axes."""
+
+    number: int
+    places: tuple[tuple[str, int], ...]
+
+    @property
+    def text(self) -> str:
+        """`#12 node 1 device 4`, `#21 x1 y0 z5`."""
+        words = (f"{name}{place}" if len(name) == 1 else f"{name} {place}" for name, place in self.places)
+        return " ".join([f"#{self.number}", *words])
+
+
+def whereabouts(mesh: Mesh, hardware: Hardware | None, wiring: Wiring | None = None) -> Callable[[int], Whereabouts] | None:
+    """Of each device by its number in the mesh, row-major; `None` without hardware, or where the mesh does not fit it."""
+    if hardware is None or hardware.size < mesh.size:
+        return None
+    try:
+        order = device_order(mesh, hardware, wiring).reshape(-1)
+    except HardwareError:
+        return None
+    axes = [(axis.name, axis.size) for axis in hardware.axes]
+
+    def find(device: int) -> Whereabouts:
+        number = int(order[device])
+        places = []
+        for place, (name, size) in enumerate(axes):
+            minor = prod(each for _, each in axes[place + 1 :])
+            if size > 1:
+                places.append((name, number // minor % size))
+        return Whereabouts(number, tuple(places))
+
+    return find

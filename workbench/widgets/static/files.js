@@ -1,0 +1,114 @@
+// Plans in and out: the tools of the head, a sheet with text to take away, downloads, files that are opened or dropped here.
+
+const MOST_FILE = 1 << 20; // what is larger is no plan, and is not read
+
+function headTools(wb, state) {
+  const picker = h("input", { type: "file", accept: ".json,application/json", hidden: true, ariaLabel: "plan file", tabIndex: -1, onchange: () => { readFile(wb, picker.files[0]); picker.value = ""; } });
+  const tool = (label, verb, title, gesture, pressed = null) => h("button", {
+    class: "btn tool", type: "button", title, ariaExpanded: pressed === null ? null : String(pressed), data: { verb, focus: verb }, onclick: gesture,
+  }, ...[label].flat());
+  return [
+    tool(["History", h("span", { class: "badge" }, `${state.count}`)], "history", "Every plan there was: go back, name, compare", () => wb.send({ verb: "history", open: !state.open }), state.open),
+    tool("Save", "save", state.path ? `Save to ${state.path}` : "Save this plan as a file", () => wb.send({ verb: "save" })),
+    tool("Open…", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
+    tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules", () => wb.send(state.sheet === "export" ? { verb: "close_sheet" } : { verb: "export" }), state.sheet === "export"),
+    tool("Link", "link", "An address that holds this plan", () => wb.send(state.sheet === "link" ? { verb: "close_sheet" } : { verb: "link" }), state.sheet === "link"),
+    picker,
+  ];
+}
+
+async function readFile(wb, file) {
+  if (!file) return;
+  const text = file.size > MOST_FILE ? null : await file.text();
+  wb.send({ verb: "open_file", name: file.name, text });
+}
+
+// A file dropped anywhere on the card is opened.
+function acceptFiles(wb) {
+  const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  const aim = (on) => wb.card.classList.toggle("receiving", on);
+  wb.card.addEventListener("dragover", (event) => { if (carries(event)) { event.preventDefault(); aim(true); } });
+  wb.card.addEventListener("dragleave", (event) => { if (!wb.card.contains(event.relatedTarget)) aim(false); });
+  wb.card.addEventListener("drop", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    aim(false);
+    readFile(wb, event.dataTransfer.files[0]);
+  });
+}
+
+function download(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+// The clipboard, or what there is without one (a page that is not served from this machine has none).
+async function copyText(wb, field, text, button) {
+  let copied = false;
+  try {
+    await navigator.clipboard.writeText(text);
+    copied = true;
+  } catch {
+    field.focus();
+    field.select?.();
+    copied = field.select ? document.execCommand("copy") : false;
+  }
+  const before = button.dataset.label ?? button.textContent;
+  button.dataset.label = before;
+  button.textContent = copied ? "Copied" : "Press Ctrl-C";
+  wb.say(copied ? "Copied" : "Not copied: press control C");
+  setTimeout(() => { button.textContent = before; }, 1600);
+}
+
+function drawSheet(wb, place, sheet) {
+  const close = h("button", { class: "more close", type: "button", ariaLabel: "Close", title: "Close", data: { focus: "sheet-close" }, onclick: () => wb.send({ verb: "close_sheet" }) }, "×");
+  const whole = sheet.kind === "link" && sheet.text.startsWith("?") ? `${location.origin}${location.pathname}${sheet.text}` : sheet.text;
+  const field = sheet.kind === "link"
+    ? h("input", { class: "field mono address", readOnly: true, value: whole, ariaLabel: "link to this plan", data: { focus: "sheet-text" }, onfocus: () => field.select() })
+    : h("pre", { class: "code", tabIndex: 0, role: "region", ariaLabel: "exported text", data: { focus: "sheet-text" } }, whole);
+  const copy = h("button", { class: "btn", type: "button", data: { focus: "sheet-copy" }, onclick: () => copyText(wb, field, whole, copy) }, "Copy");
+  const save = sheet.name ? h("button", { class: "btn", type: "button", data: { focus: "sheet-download" }, onclick: () => download(sheet.name, whole) }, `Download ${sheet.name}`) : null;
+  const forms = h("div", { class: "forms", role: "group", ariaLabel: "Form of the export" }, ...sheet.forms.map((form) => h("button", {
+    class: "btn", type: "button", ariaPressed: String(form.open), data: { focus: `form-${form.key}`, form: form.key }, onclick: () => wb.send({ verb: "export", form: form.key }),
+  }, form.label)));
+  const row = h("div", { class: "takeaway" }, sheet.kind === "link" ? field : forms, h("span", { class: "grow" }), copy, save);
+  const scrolled = place.querySelector("pre")?.scrollTop ?? 0;
+  place.replaceChildren(h("div", { class: "legendline" }, h("h2", {}, sheet.title), h("span", { class: "muted about" }, sheet.about), close), row, ...(sheet.kind === "link" ? [] : [field]));
+  if (sheet.kind !== "link") field.scrollTop = scrolled;
+}
+
+function drawNotice(wb, place, { refusal, word }) {
+  const dismiss = () => h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×");
+  place.hidden = !refusal && !word;
+  if (refusal) {
+    place.replaceChildren(h("div", { class: "told bad", role: "alert" }, h("p", {}, ...withCode(refusal.message)),
+      refusal.ways_out.length ? h("ul", {}, ...refusal.ways_out.map((way) => h("li", {}, ...withCode(way)))) : null, dismiss()));
+  } else place.replaceChildren(...(word ? [h("div", { class: "told", role: "status" }, h("p", {}, word), dismiss())] : []));
+}
+
+function filesSection(wb) {
+  const notice = h("div", { class: "notice", hidden: true });
+  const sheet = h("section", { class: "sheet", ariaLabel: "Text to take away", hidden: true });
+  const section = h("div", {}, notice, sheet);
+  let taken = null, first = true;
+  const paintNotice = painter((state) => keepingFocus(wb.root, notice, () => drawNotice(wb, notice, state)));
+  const paintSheet = painter((state) => keepingFocus(wb.root, sheet, () => {
+    const opened = sheet.hidden && state;
+    sheet.hidden = !state;
+    if (!state) return sheet.replaceChildren();
+    drawSheet(wb, sheet, state);
+    if (opened && state.kind === "link") sheet.querySelector("input").focus({ preventScroll: true });
+  }));
+  const paint = (state, refusal, seq) => {
+    paintNotice({ refusal, word: state.word, seq });
+    paintSheet(state.sheet);
+    const mine = state.download?.view === wb.view ? state.download : null;
+    if (mine && mine.seq !== taken && !first) download(mine.name, mine.text);
+    taken = mine ? mine.seq : taken;
+    first = false;
+  };
+  acceptFiles(wb);
+  return { section, paint };
+}

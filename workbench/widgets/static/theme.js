@@ -1,0 +1,45 @@
+// Light, dark, or as the surroundings are. What a person chose on this page is remembered where the browser allows it.
+
+const THEMES = ["auto", "light", "dark"];
+const REMEMBERED = "workbench.theme";
+
+function remember(key, value) { try { localStorage.setItem(key, value); } catch { /* a browser that keeps nothing */ } }
+function remembered(key) { try { return localStorage.getItem(key); } catch { return null; } }
+
+// The page that serves the board carries its theme at its root; a notebook does not, and is left alone.
+const ownPage = () => "theme" in document.documentElement.dataset;
+
+function themeOf(asked, dark) {
+  if (asked === "light" || asked === "dark") return asked;
+  const lab = document.body.dataset.jpThemeLight;
+  if (lab !== undefined) return lab === "false" ? "dark" : "light";
+  return dark.matches ? "dark" : "light";
+}
+
+function makeTheme(wb, model, signal) {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const kept = ownPage() && model.get("theme") === "auto" ? remembered(REMEMBERED) : null;
+  let own = THEMES.includes(kept) ? kept : null;
+  const dress = () => {
+    wb.theme = own ?? (THEMES.includes(model.get("theme")) ? model.get("theme") : "auto");
+    const theme = themeOf(wb.theme, dark);
+    wb.root.dataset.theme = theme;
+    if (ownPage() && window.parent === window) document.documentElement.dataset.theme = theme;
+    const button = wb.root.querySelector("[data-focus=theme]");
+    if (button) { const [fresh] = helpTools(wb); for (const name of ["title", "ariaLabel", "textContent"]) button[name] = fresh[name]; }
+  };
+  wb.turnTheme = () => {
+    own = null;
+    const next = THEMES[(THEMES.indexOf(wb.theme) + 1) % THEMES.length];
+    if (ownPage()) remember(REMEMBERED, next);
+    model.set("theme", next);
+    model.save_changes();
+    dress();
+    wb.say(`Theme: ${next}.`);
+  };
+  dark.addEventListener("change", dress, { signal });
+  const lab = new MutationObserver(dress);
+  lab.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+  signal.addEventListener("abort", () => lab.disconnect());
+  return dress;
+}

@@ -1,0 +1,76 @@
+"""What a hand that takes a chip of the tables is told: where it may drop it, and what its menu offers. Made when it is taken, not before."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from workbench.plan import Plan
+from workbench.report import Report
+from workbench.widgets.drops import WHOLE, brief_reason, dropped_axes, thinned
+from workbench.widgets.menus import dim_menu, heading, item
+from workbench.widgets.own_ways import Held, held, place_of, why_not_own
+from workbench.widgets.tensors import VALUE
+
+Judge = Callable[[tuple[str, ...]], str | None]
+NO_RULE = "it has no name of the program, and so no rule"
+
+
+def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, Any]:
+    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu."""
+    thing = held(gesture, plan, report)
+    place, source = place_of(gesture, thing), str(gesture.get("source", WHOLE))
+    name, program = thing.dims[place], thinned(plan)
+    named = name in plan.program.dims
+
+    def by_rule(axes: tuple[str, ...]) -> str | None:
+        return brief_reason(plan, program, name, axes) if named else NO_RULE
+
+    def alone(axes: tuple[str, ...]) -> str | None:
+        return why_not_own(thing, dict(plan.mesh.axes), place, axes)
+
+    ruled = plan.layout.rule(name) if named else ()
+    return {
+        "key": str(gesture.get("key", ""))[:1200],
+        "illegal": {
+            "rule": dict(_illegal(plan.mesh.names, ruled, source if source in ruled else WHOLE, by_rule)),
+            "only": dict(_illegal(plan.mesh.names, thing.axes[place], source, alone)),
+        },
+        "menu": [*(_rule_items(plan, name, ruled, by_rule) if named else ()), *_own_items(plan.mesh.names, thing, place, alone)],
+    }
+
+
+def _illegal(mesh: tuple[str, ...], axes: tuple[str, ...], source: str, judge: Judge) -> Iterator[tuple[str, dict[str, str]]]:
+    for target in mesh:
+        reasons = {
+            verb: reason for verb, add in (("move", False), ("add", True)) if (reason := judge(dropped_axes(axes, source, target, add=add)))
+        }
+        if reasons:
+            yield target, reasons
+
+
+def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> list[dict[str, Any]]:
+    carried = sum(name in tensor.dims for tensor in plan.program.arguments)
+    return [heading(f"Every {name}, in {carried:,} tensor{'s' * (carried != 1)}"), *dim_menu(plan.mesh.names, name, WHOLE, axes, judge)]
+
+
+def _own_items(mesh: tuple[str, ...], thing: Held, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
+    """The same, for this tensor alone; and all of it whole, or by the rules again."""
+    is_value = thing.kind == VALUE
+    name = thing.dims[place] if thing.dims[place] not in ("", "_") else f"dimension {place + 1}"
+    here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place, "source": WHOLE}
+    axes = thing.axes[place]
+    yield heading("Constrain this value" if is_value else f"Only {thing.subject}")
+    for add in (False, True) if axes else (False,):
+        for target in (each for each in mesh if each not in axes):
+            label = f"Also split {name} over {target}" if add else f"Put {name} on {target}"
+            reason = judge(dropped_axes(axes, WHOLE, target, add=add))
+            yield item(label, {"verb": "own", **here, "target": target, "add": add}, reason)
+    for axis in axes[1:]:
+        first = {"verb": "own", **here, "source": axis, "target": axes[0], "add": False}
+        yield item(f"Make {axis} the major axis of {name}", first)
+    if axes or is_value:
+        yield item(f"Keep {name} whole", {"verb": "own", **here, "target": "", "add": False})
+    if is_value and thing.own:
+        yield item(f"Leave {name} to propagation", {"verb": "open_dim", **here})
+    yield item("Replicate it: whole on every device", {"verb": "own_whole", **here})
+    if thing.own:
+        yield item("Free it again" if is_value else "By the rules again", {"verb": "by_rules", **here})

@@ -1,0 +1,82 @@
+"""The intermediate values as Shardy places them, repeated layers folded into one row; each can be constrained."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from workbench.layout import Layout
+from workbench.paths import matches
+from workbench.report import Report, Value
+from workbench.widgets.blocks import Block, Column, Paint, Row, block, dtype_cell, rest_text, row
+from workbench.widgets.folding import folded, template
+from workbench.widgets.tensors import VALUE, chips
+
+MOST_VALUES = 200
+_COLUMNS = (
+    Column("value"),
+    Column("dimensions", title="drag one onto a mesh axis"),
+    Column("per device"),
+    Column("global shape"),
+    Column("times", number=True, title="computed a step"),
+    Column("dtype"),
+    Column("line"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Values of one place in repeated layers that lie alike."""
+
+    first: Value
+    subject: str
+    label: str
+    count: int
+
+
+def value_blocks(report: Report, paint: Paint, search: str = "") -> list[Block]:
+    """One table of the values that have all words of `search`, in order of appearance."""
+    found = list(alike_values(report.values, search.lower().split()))
+    rows = [_row(report.plan.layout, place, each, paint) for place, each in enumerate(found[:MOST_VALUES])]
+    note = rest_text(len(found), MOST_VALUES, " Search to see others.") or (
+        "" if found else f"No intermediate value matches “{search[:80]}”."
+    )
+    return [block("", _COLUMNS, rows, note)]
+
+
+def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterator[Alike]:
+    groups: dict[object, list[Value]] = {}
+    for value in values:
+        if not words or all(word in _haystack(value) for word in words):
+            kind = (template(value.path), value.kind, value.dtype, value.shape, value.dims, value.sharding, value.source)
+            groups.setdefault(kind, []).append(value)
+    for members in groups.values():
+        subject, label = folded(list(dict.fromkeys(value.path for value in members)))
+        yield Alike(members[0], subject, label, sum(value.count for value in members))
+
+
+def constraint_on(layout: Layout, path: str, rank: int) -> str:
+    """The pattern of the constraint that holds for a value, the last one given; empty for none."""
+    return next((pattern for pattern, each in reversed(layout.constraints) if len(each.dims) == rank and matches(pattern, path)), "")
+
+
+def _haystack(value: Value) -> str:
+    return f"{value.path} {value.kind} {' '.join(value.dims)} {value.source}".lower()
+
+
+def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
+    value = each.first
+    held = constraint_on(layout, value.path, len(value.shape))
+    return row(
+        f"{place} {each.subject} {value.shape} {value.sharding}",
+        {"path": each.label, "title": f"{value.kind} · {each.label}"},
+        chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, own=f"constraint {held}" if held else ""),
+        {"text": _shape(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
+        _shape(value.shape),
+        {"text": f"{each.count:,}", "why": f"value {each.subject}"},
+        dtype_cell(value.dtype),
+        {"text": value.source, "tone": "muted"},
+        subject=each.subject,
+    )
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "scalar"

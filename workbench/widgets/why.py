@@ -1,0 +1,280 @@
+"""Why is this number what it is? What it is made of, by operation with its named scope and line, the largest first."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from workbench.measurement import Measurement
+from workbench.report import Collective, Report
+from workbench.sharding import axis_size, base_axis
+from workbench.units import format_bytes, format_count, format_seconds
+from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, rest_text, row
+from workbench.widgets.communication import exposed_seconds
+from workbench.widgets.figures import ROLES
+from workbench.widgets.folding import folded, is_named, template
+from workbench.widgets.why_placed import placed_answer, value_answer
+
+MOST_ROWS = 40
+_ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
+_SENDING = {
+    "all-reduce": "each of them holds a part of a sum, for a summed dimension is split there; all get the whole sum",
+    "reduce-scatter": "each of them holds a part of a sum, for a summed dimension is split there; each gets a part of the whole sum",
+    "all-gather": "each of them holds a part of a value that all need whole",
+    "all-to-all": "a value that is split along one dimension is needed split along another",
+    "collective-permute": "parts of a value are needed on other devices than they are made on",
+}
+_RING = {"all-reduce": "2 V (n − 1) / n", "collective-permute": "V"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something a number is made of; alike places of repeated layers are one."""
+
+    path: str
+    amount: float
+    source: str = ""
+    shade: int = 0
+    notes: tuple[Cell, ...] = ()
+    count: int = 0  # 0 for what is not counted
+
+
+def why(of: str, report: Report, paint: Paint, measurement: Measurement | None = None) -> dict[str, Any] | None:
+    """The answer to `figure KEY`, `tensor PATH`, `value PATH` or `collective KIND AXES PATH`; `None` if there is no such thing (any more)."""
+    kind, _, name = of.partition(" ")
+    if kind == "figure":
+        found = _FIGURES[name](report, paint, measurement) if name in _FIGURES else None
+    elif kind == "collective":
+        found = _collective(name, report, paint)
+    elif kind in ("tensor", "value"):
+        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint)
+    else:
+        found = None
+    return found and {"of": of, "title": found[0], "lead": list(found[1]), "blocks": list(found[2])}
+
+
+Answer = tuple[str, Iterable[str], Iterable[Block]]
+
+
+def _memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer:
+    lines = _lines(report)
+    places = {role: shade for shade, role in enumerate(ROLES)}
+    parts = [
+        Part(each.path, each.bytes, lines.get(each.path, ""), places[each.role], (each.role.value,), each.count) for each in report.alive
+    ]
+    lead = ["The most that one device holds at any moment of the step, and what is alive at that moment."]
+    if (curve := report.memory_curve).paths:
+        totals = [sum(counts) for counts in zip(*curve.by_role.values(), strict=True)]
+        peak = curve.paths[totals.index(max(totals))] if totals else ""
+        lead += [f"That is at `{peak}`" + (f", {lines[peak]}." if lines.get(peak) else ".")] if peak else []
+    columns = (Column("role"),)
+    return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [_table("alive at the peak", columns, parts, format_bytes)]
+
+
+def _sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+    parts = [
+        Part(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count) for each in report.collectives
+    ]
+    lead = ["What leaves one device in a step: each collective sends its payload over a ring, so many times."]
+    columns = (Column("collective"), Column("mesh axes"))
+    return f"Why {format_bytes(report.sent)} sent?", lead, [_table("scope", columns, parts, format_bytes)]
+
+
+def _flops(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+    parts = [
+        Part(each.path, each.per_device * each.count, each.source, 0, (_flop(each.flops), paint.axes(each.axes)), each.count)
+        for each in report.products
+    ]
+    lead = [
+        (
+            f"The matrix products of the program take {_flop(report.flops.unique)} in all, and {_flop(report.flops.per_device)} on one device: "
+            "each mesh axis that a product lies on divides it."
+        )
+    ]
+    return f"Why {_flop(report.flops.per_device)}?", lead, [_table("product", _PRODUCT, parts, _flop)]
+
+
+def _duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+    """The products that several groups of devices compute alike, by the work that would be saved."""
+    devices, names = report.flops.devices, report.mesh.names
+    parts = []
+    for each in report.products:
+        wasted = (each.per_device * devices - each.flops) * each.count / devices
+        idle = tuple(name for name in names if name not in each.axes and report.mesh[name] > 1)
+        if wasted > 0:
+            parts.append(Part(each.path, wasted, each.source, 3, (f"{each.per_device * devices / each.flops:,.0f}×", paint.axes(idle))))
+    flops = report.flops
+    lead = [
+        f"{_flop(flops.per_device)} on each of {devices:,} devices is {flops.duplication:.2f} times the {_flop(flops.unique)} of the program."
+    ]
+    lead.append(
+        "A product is done alike along each mesh axis that none of its dimensions lies on; put one of them there, or make the axis smaller."
+        if parts
+        else "No product is done twice."
+    )
+    columns = (Column("done"), Column("alike along"))
+    title = f"Why {flops.duplication:.2f}×?"
+    return title, lead, [_table("product", columns, parts, _flop, "in vain")] if parts else []
+
+
+def _step(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer | None:
+    step = report.step_time
+    if step is None:
+        return None
+    parts = [
+        Part(each.path, each.total_seconds, each.source, _bound_shade(each.bound), (each.bound,), each.count)
+        for each in report.kernel_costs
+    ]
+    lines = _lines(report)
+    for (stream, kind, path, _), waited in exposed_seconds(report).items():
+        if waited > 0:
+            parts.append(Part(path, waited, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
+    lead = [
+        (
+            f"One step on {step.hardware}: {format_seconds(step.arithmetic)} computing, {format_seconds(step.memory)} moving data in the "
+            f"device's memory, {format_seconds(step.launch)} between kernels, {format_seconds(step.exposed)} waiting for other devices. "
+            f"{format_seconds(step.hidden)} of communication hides behind computation."
+        )
+    ]
+    columns = (Column("bound by", title="or the collective that is waited for, and its mesh axes"),)
+    return f"Why {format_seconds(step.total)} a step?", lead, [_table("kernel or wait", columns, parts, format_seconds)]
+
+
+def _mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answer | None:
+    step = report.step_time
+    found = _step(report, paint, measurement)
+    if step is None or found is None:
+        return None
+    lead = [
+        (
+            f"The model needs {_flop(report.flops.model)} in a step; at their peak {report.flops.devices:,} devices of {step.hardware} would "
+            f"take {format_seconds(step.mfu * step.total)} for it, and the step takes {format_seconds(step.total)}."
+        ),
+        f"With what is computed again and what is duplicated it is {step.hfu:.1%} (HFU). Where the time of the step goes:",
+    ]
+    return f"Why {step.mfu:.1%}?", lead, found[2]
+
+
+def _measured(report: Report, _paint: Paint, measurement: Measurement | None) -> Answer | None:
+    if measurement is None:
+        return None
+    slow, fast = max(measurement.step_seconds), min(measurement.step_seconds)
+    lead = [
+        (
+            f"The median of {len(measurement.step_seconds)} steps on {measurement.devices} × {measurement.device_kind}, the first, which "
+            f"compiles, left out; the fastest took {format_seconds(fast)}, the slowest {format_seconds(slow)}."
+        )
+    ]
+    step = report.step_time
+    if step:
+        lead.append(f"Predicted were {format_seconds(step.total)} on {step.hardware}. “Timeline” sets both side by side.")
+    return f"Why {format_seconds(measurement.median_seconds)} a step?", lead, []
+
+
+_FIGURES: dict[str, Callable[[Report, Paint, Measurement | None], Answer | None]] = {
+    "memory": _memory,
+    "sent": _sent,
+    "flops": _flops,
+    "duplication": _duplication,
+    "predicted": _step,
+    "mfu": _mfu,
+    "measured": _measured,
+}
+_PRODUCT = (Column("once, on all devices", number=True), Column("split over"))
+
+
+def collective_key(each: Collective) -> str:
+    """How a row asks for it."""
+    return f"collective {each.kind} {'+'.join(each.axes)} {each.path}"
+
+
+def _collective(name: str, report: Report, paint: Paint) -> Answer | None:
+    kind, axes, path = ([*name.split(" ", 2), "", ""])[:3]
+    alike = [each for each in report.collectives if each.kind == kind and "+".join(each.axes) == axes and is_named(path, each.path)]
+    if not alike:
+        return None
+    first = alike[0]
+    size = prod(axis_size(axis, report.mesh) for axis in first.axes)
+    total = sum(each.total_sent for each in alike)
+    values = [value for value in report.values if is_named(path, value.path)]
+    lead = [
+        f"`{path}`" + (f", {first.source}." if first.source else "."),
+        f"Along {' and '.join(map(base_axis, first.axes))} ({size} devices) {_SENDING.get(kind, 'values move between devices')}.",
+        (
+            f"V = {format_bytes(first.payload)} is the larger of what goes in and comes out on one device; a ring of n = {size} sends "
+            f"{_RING.get(kind, 'V (n − 1) / n')} = {format_bytes(first.sent)}, {sum(each.count for each in alike):,} times a step."
+        ),
+    ]
+    columns = (Column("value there"), Column("dimensions"), Column("per device"), Column("times", number=True))
+    rows = [
+        row(
+            f"{place}",
+            {"path": value.path},
+            paint.dims(value.dims, value.shape, value.sharding),
+            "×".join(map(str, value.local_shape)) or "scalar",
+            f"{value.count:,}",
+            subject=value.path,
+        )
+        for place, value in enumerate(values[:MOST_ROWS])
+    ]
+    told = [block("What is computed there", columns, rows)] if rows else []
+    return f"Why {format_bytes(total)} by {kind}?", lead, told
+
+
+def _table(
+    what: str, columns: tuple[Column, ...], parts: Iterable[Part], show: Callable[[float], str], amount: str = "on one device"
+) -> Block:
+    """Parts with their share of all, alike layers together, the largest first."""
+    merged = sorted(_merged(parts), key=lambda each: -each[0].amount)
+    total = sum(each.amount for each, _ in merged) or 1.0
+    counted = any(each.count for each, _ in merged)
+    times = (Column("times", number=True, title="a step"),) * counted
+    heads = (Column("share"), Column(amount, number=True), Column(what), *columns, *times, Column("line"))
+    rows = [_part_row(place, each, subject, total, show, counted=counted) for place, (each, subject) in enumerate(merged[:MOST_ROWS])]
+    rest = total - sum(each.amount for each, _ in merged[:MOST_ROWS])
+    more = rest_text(len(merged), MOST_ROWS)
+    return block("", heads, rows, f"{more} The others make {rest / total:.1%}." if more else "")
+
+
+def _part_row(place: int, part: Part, subject: str, total: float, show: Callable[[float], str], *, counted: bool) -> Row:
+    share = part.amount / total
+    return row(
+        f"{place} {part.path}",
+        {"share": round(share, 6), "shade": part.shade, "text": f"{share:.1%}"},
+        {"text": show(part.amount)},
+        {"path": part.path, "title": part.path},
+        *part.notes,
+        *([f"{part.count:,}" if part.count else ""] * counted),
+        {"text": part.source, "tone": "muted"},
+        subject=subject,
+    )
+
+
+def _merged(parts: Iterable[Part]) -> Iterator[tuple[Part, str]]:
+    """Alike parts of repeated layers as one, with the subject that names them all."""
+    alike: dict[str, list[Part]] = {}
+    for part in parts:
+        alike.setdefault(f"{template(part.path)} {part.source} {part.shade} {part.notes}", []).append(part)
+    for members in alike.values():
+        first = members[0]
+        subject, label = folded(list(dict.fromkeys(each.path for each in members)))
+        yield (
+            Part(label, sum(each.amount for each in members), first.source, first.shade, first.notes, sum(each.count for each in members)),
+            subject,
+        )
+
+
+def _lines(report: Report) -> dict[str, str]:
+    """The user's line of each scope: the first one."""
+    lines: dict[str, str] = {}
+    for operation in report.plan.program.operations:
+        lines.setdefault(operation.path, operation.source)
+    return lines
+
+
+def _bound_shade(bound: str) -> int:
+    return {"memory": _MEMORY, "launch": _LAUNCH}.get(bound, _ARITHMETIC)
+
+
+def _flop(count: float) -> str:
+    return format_count(count, "FLOP")

@@ -1,0 +1,97 @@
+"""Why a tensor lies as it does: which rule, override or constraint put each axis there, as far as the plan itself says."""
+
+from workbench.layout import Layout
+from workbench.paths import matches
+from workbench.plan import Plan
+from workbench.report import Placement, Report
+from workbench.sharding import base_axis
+from workbench.units import format_bytes
+from workbench.widgets.blocks import Block, Cell, Column, Paint, block, row
+from workbench.widgets.folding import is_named
+from workbench.widgets.values import constraint_on
+
+_COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"), Column("per device", number=True), Column("because"))
+
+
+def placed_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list[str], list[Block]] | None:
+    """An argument: its bytes, and by which statement of the layout each dimension lies where it does."""
+    placed = [each for each in report.arguments if is_named(subject, each.tensor.path)]
+    if not placed:
+        return None
+    first, tensor = placed[0], placed[0].tensor
+    layout = report.plan.layout
+    override = next((pattern for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), "")
+    rows = [
+        row(
+            str(place),
+            dim,
+            f"{size:,}",
+            paint.axes(axes or ()),
+            f"{local:,}",
+            _because(layout, dim, axes or (), override),
+        )
+        for place, (dim, size, axes, local) in enumerate(
+            zip(tensor.dims, tensor.shape, first.sharding.dims, first.local_shape, strict=True)
+        )
+    ]
+    held = format_bytes(sum(each.local_bytes for each in placed))
+    return f"Why {held} on each device?", list(_bytes_told(placed, report)), [block("Why it lies so", _COLUMNS, rows)] if rows else []
+
+
+def _bytes_told(placed: list[Placement], report: Report) -> list[str]:
+    first, tensor = placed[0], placed[0].tensor
+    local = " × ".join(map(str, first.local_shape)) or "1"
+    times = f", {len(placed)} times" if len(placed) > 1 else ""
+    told = [f"`{placed[0].tensor.path}`: {local} of {tensor.dtype} is {format_bytes(first.local_bytes)}{times}."]
+    replicas = first.sharding.replicas(report.mesh)
+    if replicas > 1:
+        idle = [name for name, size in report.mesh.axes if size > 1 and name not in map(base_axis, first.sharding.axes)]
+        told.append(f"{replicas} devices hold the same part: it lies on no dimension of {' nor '.join(idle)}.")
+    return told
+
+
+def _because(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> Cell:
+    if override:
+        return {"text": f"override `{override}={dict(layout.overrides)[override]}`", "wrap": True}
+    if axes:
+        return {"text": f"rule `{dim}:{'+'.join(axes)}`", "wrap": True}
+    return {"text": f"no rule for `{dim}`: whole", "tone": "muted", "wrap": True}
+
+
+def value_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list[str], list[Block]] | None:
+    """An intermediate value: where it is computed, and where each axis comes from."""
+    value = next((each for each in report.values if is_named(subject, each.path)), None)
+    if value is None:
+        return None
+    plan = report.plan
+    held = constraint_on(plan.layout, value.path, len(value.shape))
+    rows = [
+        row(
+            str(place),
+            dim,
+            f"{size:,}",
+            paint.axes(axes or ()),
+            f"{local:,}",
+            _come_from(plan, place, dim, tuple(map(base_axis, axes or ())), held),
+        )
+        for place, (dim, size, axes, local) in enumerate(zip(value.dims, value.shape, value.sharding.dims, value.local_shape, strict=True))
+    ]
+    times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
+    lead = [f"`{value.path}` ({value.kind})" + (f", {value.source}" if value.source else "") + f", computed {times}."]
+    return "Why does it lie so?", lead, [block("Where each axis comes from", _COLUMNS, rows)] if rows else []
+
+
+def _come_from(plan: Plan, place: int, dim: str, axes: tuple[str, ...], held: str) -> Cell:
+    if held and dict(plan.layout.constraints)[held].dims[place] is not None:
+        return {"text": f"constraint `@{held}={dict(plan.layout.constraints)[held]}`", "wrap": True}
+    if not axes:
+        return {"text": "nothing it is computed with splits it here", "tone": "muted", "wrap": True}
+    ruled = plan.layout.rule(dim)
+    if set(axes) <= set(ruled):
+        first = next((tensor.path for tensor in plan.program.arguments if dim in tensor.dims), "")
+        return {"text": f"rule `{dim}:{'+'.join(ruled)}`, propagated from arguments such as `{first}`", "wrap": True}
+    sources = [f"`{name}:{'+'.join(on)}`" for name, on in plan.layout.rules if set(on) & set(axes)]
+    sources += [f"`{pattern}={each}`" for pattern, each in plan.layout.overrides if set(each.axes) & set(axes)]
+    sources += [f"`@{pattern}={each}`" for pattern, each in plan.layout.constraints if set(each.axes) & set(axes)]
+    origin = " or ".join(sources)
+    return {"text": f"propagated by Shardy{f', which has the axis from {origin}' if origin else ''}", "wrap": True}

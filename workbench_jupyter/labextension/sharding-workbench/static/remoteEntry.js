@@ -1,0 +1,29 @@
+// The container that JupyterLab loads: module federation by hand, so that there is nothing to build. It takes JupyterLab's own modules
+// from the shared scope, whatever their version, and gives the plug-in, which is plain ES modules beside this file.
+(() => {
+  const here = document.currentScript.src;
+  let shared = {};
+  const MODULES = [
+    "@jupyterlab/application", "@jupyterlab/apputils", "@jupyterlab/coreutils", "@jupyterlab/docmanager", "@jupyterlab/docregistry",
+    "@jupyterlab/filebrowser", "@jupyterlab/launcher", "@jupyterlab/services", "@jupyterlab/ui-components", "@lumino/widgets",
+  ];
+
+  async function module(name) {
+    const versions = Object.values(shared[name] ?? {});
+    const found = versions.find((each) => each.loaded) ?? versions[0];
+    if (!found) throw new Error(`JupyterLab shares no ${name}`);
+    return (await found.get())();
+  }
+
+  async function extension() {
+    const loaded = await Promise.all(MODULES.map(module));
+    const lab = Object.assign({}, ...loaded); // no name stands in two of them that we use
+    const { plugin } = await import(new URL("plugin.js", here).href);
+    return () => ({ __esModule: true, default: plugin(lab) });
+  }
+
+  (window._JUPYTERLAB ??= {})["sharding-workbench"] = {
+    init: (scope) => { shared = scope; },
+    get: (name) => (name === "./extension" ? extension() : Promise.resolve(() => ({}))),
+  };
+})();
