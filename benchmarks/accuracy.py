@@ -22,7 +22,7 @@ import numpy as np
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import CASES, QUICK, TARGETS, Case
+from corpus import CASES, FITTED, QUICK, TARGETS, Case
 from published import predictions, published_errors
 
 from workbench.analyze import analyze
@@ -81,6 +81,12 @@ def figures(results: Sequence[Result]) -> dict[str, float | int | None]:
     }
 
 
+def sides(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The cases with a time whose programs the numbers of TPUs are fitted on, and those that they are not."""
+    timed = [each for each in results if each.time is not None]
+    return {"fitted": [each for each in timed if each.case.program in FITTED], "tested": [each for each in timed if each.case.program not in FITTED]}
+
+
 def row(name: str, summary: dict[str, float | int | None]) -> str:
     cells = ["-" if value is None else f"{value:.1%}" if isinstance(value, float) else str(value) for value in summary.values()]
     return f"{name:<10}" + "".join(f"{cell:>17}" for cell in cells)
@@ -127,13 +133,17 @@ def main() -> None:
         if own:
             print(row(target, figures(own)))
     print(row("all", figures(results)))
+    print("\nOf these, numbers of TPUs are fitted to the compiler's estimates on some programs, and tested on the others:")
+    for title, chosen in sides(results).items():
+        print(row(title, figures(chosen)))
     lines = [line for each in results for line in outside(each)]
     print("\nOutside: " + ("none" if not lines else "\n  " + "\n  ".join(lines)))
     if failed:
         print("Not compiled: " + ", ".join(failed))
     if options.json:
         published = published_errors(predictions(["maxtext"]) if options.quick else None)
-        print(json.dumps({**figures(results), "not_compiled": failed, "published": published}))
+        halves = {f"time_{q}_{title}": figures(chosen)[f"time_{q}"] for title, chosen in sides(results).items() for q in ("p50", "p90")}
+        print(json.dumps({**figures(results), **halves, "not_compiled": failed, "published": published}))
 
 
 if __name__ == "__main__":

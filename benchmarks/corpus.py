@@ -166,5 +166,8 @@ def _program(name: str) -> Program:
     return PROGRAMS[name]()
 
 
+FITTED = ("scanned", "two_layer", "float32", "tiny")
+"""Programs that `fit_estimates.py` fits the numbers of a TPU on. What `accuracy.py` says of all others is a test of them."""
+
 CASES = (*(Case(*pair, target) for pair in _EVERYWHERE for target in TARGETS), *(Case(*each) for each in _ONCE))
 QUICK = tuple(each for each in CASES if each.program in ("two_layer", "mnist") and each.target in ("TPU v5e", "CPU"))

@@ -139,9 +139,12 @@ def predict(row: Row, efficiency: Mapping[str, float] | None = None) -> Predicti
 
 
 def _seconds(one: Report) -> float:
-    """Of a micro-batch, without the sums of gradients over `context`: Megatron-LM has these once a step, with the replicas, and so has the
-    update."""
-    return one.step_time.total - sum(each.seconds * each.count for each in one.collectives if _is_deferred(each))
+    """Of a micro-batch, without the sums of gradients over replicas: Megatron-LM has these once a step, and so has the update. Where there
+    are any, the other collectives stand in the way of nothing but themselves, and are waited for."""
+    if not any(map(_is_deferred, one.collectives)):
+        return one.step_time.total
+    others = sum(each.seconds * each.count for each in one.collectives if not _is_deferred(each))
+    return one.step_time.total - one.step_time.exposed + others
 
 
 def _is_deferred(collective: Collective) -> bool:

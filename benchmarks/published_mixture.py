@@ -1,4 +1,4 @@
-"""The plans of one pipeline stage of a mixture of experts, as Megatron-LM trains it: experts split over the devices that replicate the rest.
+"""The plans of a pipeline stage of a mixture of experts, as Megatron-LM trains it: experts split over the devices that replicate the rest.
 
 A micro-batch is one of each replica, `config.batch` sequences, on an axis `expert`; there the gradients of what is replicated are summed
 too, which Megatron-LM does once a step. That is in the update, on the same devices as an axis `data`.

@@ -5,13 +5,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
-from workbench.cost.compute import kernel_times, moved_bytes
+from workbench.cost.compute import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.events import timeline
 from workbench.cost.flops import flops_of, product_list, products_of
 from workbench.cost.graph import graph_of
 from workbench.cost.host import host_memory, with_transfers
 from workbench.cost.kernel_list import kernel_list
 from workbench.cost.memory import Lifetimes, MemoryOverStep, lifetimes_of
+from workbench.cost.on_chip import OnChip, on_chip
 from workbench.cost.step_time import collective_costs, step_time
 from workbench.cost.tiles import laid_out_bytes
 from workbench.cost.timeline import Region, regions_of, simulate_step
@@ -41,9 +42,10 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
     partitioned = partition(plan, hardware)
     program, mesh = plan.program, plan.mesh
     fixed = _fixed(program, recomputes=_recomputes(hardware))
-    tile, on_chip, capacity = (hardware.chip.array_tile, hardware.chip.on_chip, hardware.chip.memory) if hardware else ((), 0, 0)
+    tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed.types, tile, widens=backend_of(hardware).widens_halves)
-    memory = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, on_chip)
+    times = kernel_times(fixed.kernels, partitioned, local_bytes, mesh, hardware.chip) if hardware else None
+    memory = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, _on_chip(fixed, partitioned, times, hardware))
     products, (held, moved) = products_of(partitioned), host_memory(partitioned, local_bytes)
     costs = collective_costs(partitioned.reshards, plan, hardware) if hardware else []
     report = Report(
@@ -63,8 +65,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
         list_products=functools.partial(product_list, program, partitioned),
         make_graph=functools.partial(graph_of, program, partitioned, fixed.kernels, mesh),
     )
-    if hardware:
-        times = kernel_times(fixed.kernels, partitioned, local_bytes, mesh, hardware.chip)
+    if hardware and times:
         simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, (times.busy + times.launch).tolist(), costs)
         report = replace(
             report,
@@ -91,7 +92,14 @@ def _fixed(program: Program, *, recomputes: bool) -> _Fixed:
     kernels = kernels_of(structure, recomputes=recomputes)
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     types = tuple(numbers.setdefault((value.shape, value.dtype), len(numbers)) for value in structure.values)
-    return _Fixed(lifetimes_of(program, structure, kernels.kept if recomputes else None), kernels, regions_of(structure, kernels), types)
+    return _Fixed(lifetimes_of(program, structure, kernels, recomputes=recomputes), kernels, regions_of(structure, kernels), types)
+
+
+def _on_chip(fixed: _Fixed, partitioned: Partitioned, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:
+    if hardware is None or times is None or not hardware.chip.on_chip:
+        return None
+    chip = hardware.chip
+    return on_chip(partitioned.structure, fixed.kernels, times.busy, fixed.lifetimes.extents, chip.on_chip, chip.memory_bandwidth)
 
 
 def _recomputes(hardware: Hardware | None) -> bool:

@@ -96,7 +96,7 @@ class Comparison:
     def kernel_differences(self) -> tuple[KernelDifference, ...]:
         """Kernels that take longer on one side, by named scope; empty where the sums are the same or the compiler estimates no times."""
         time, compiled = self.report.step_time, self.compiled
-        if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.compute, compiled.compute_seconds):
+        if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.estimate, compiled.compute_seconds):
             return ()
         return explain_kernels(self.report, compiled)
 
@@ -120,7 +120,7 @@ class Comparison:
         """A measured step stands beside what was predicted for the devices it ran on, which need not be those of the plan."""
         time, measured = self.report.step_time, self.measurement
         compiled = self.compiled.compute_seconds if self.compiled else None
-        yield Figure("kernels", "seconds", time.compute if time else None, compiled, None)
+        yield Figure("kernels", "seconds", time.estimate if time else None, compiled, None)
         if measured is not None:
             yield Figure("step", "seconds", measured.predicted_seconds, None, measured.median_seconds)
         elif time is not None:
@@ -130,6 +130,11 @@ class Comparison:
         from workbench.comparison_text import comparison_text
 
         return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        from workbench.tables import html_of
+
+        return html_of(lambda: str(self))
 
 
 def _tiers(figure: Figure) -> int:

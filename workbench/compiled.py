@@ -57,8 +57,8 @@ class CompiledMemory:
     """Bytes on one device, by the compiler's account.
 
     - `aliased`: outputs that lie where arguments did; `temporary`: what the rest of the step needs at most, as the compiler packs it;
-    - `live`: temporaries that are alive at once at the worst moment. `temporary` is more by what packing wastes (on a TPU up to a third);
-      0 if it is not known.
+    - `live`: temporaries that are alive at once at the worst moment, beside what lies where a result will be; 0 if it is not known;
+    - `stated`: `temporary` as `memory_analysis()` states it, which of libtpu is too much (see `engine.hlo_report`); 0 if it is not known.
     """
 
     arguments: int
@@ -68,6 +68,7 @@ class CompiledMemory:
     code: int = 0
     host: int = 0  # bytes of the host's memory: what was offloaded
     live: int = 0
+    stated: int = 0
 
     @property
     def peak(self) -> int:
@@ -94,6 +95,7 @@ class Compiled:
     alive_at_peak: tuple[tuple[str, int], ...] = ()
     from_cache: bool = False
     compiler: str = ""  # name and version
+    reader: int = 0  # the version of what read it
 
     @cached_property
     def compute_seconds(self) -> float | None:
@@ -115,6 +117,11 @@ class Compiled:
         from workbench.compiled_text import compiled_text
 
         return compiled_text(self)
+
+    def _repr_html_(self) -> str:
+        from workbench.tables import html_of
+
+        return html_of(lambda: str(self))
 
 
 def payload_by_axis_and_kind(collectives: Iterable[CompiledCollective]) -> Mapping[tuple[tuple[str, ...], str], int]:

@@ -30,7 +30,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class GraphSend:
-    """One collective between two nodes, by their numbers; -1 where it has an argument for its operand, or a result of the step for its reader.
+    """One collective between two nodes, by their numbers; -1 where its operand is an argument, or its reader a result of the step.
 
     `sent`, `seconds`, `exposed` are of all its executions on one device, as in `Collective` and `Event`; `count` says how many.
     """

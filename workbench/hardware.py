@@ -50,12 +50,16 @@ class Chip:
     - `vector_flops`: FLOP/s of element-wise operations;
     - `memory`, `memory_bandwidth`: of its own memory (HBM); `host_memory`, `host_bandwidth`: of its share of the host's, and to it;
     - `launch`: seconds from one kernel to the next, however small;
+    - `sweep`: elements a second that a kernel passes over, whatever it computes of each, beside the time of its traffic;
     - `matmul_tile`: sides of the tile its matrix unit works in, to which a product's sizes are rounded up: two of a systolic array, or the
       rows, columns and summed elements of a block, then how many blocks run at once and how many summing steps it takes to fill one;
     - `on_chip`: how much of a step's activations the compiler keeps in memory on the chip, beside `memory`;
+    - `near_memory`: bytes of memory on the chip, into which what is read next is copied ahead: larger arrays come from `memory` at its rate;
     - `array_tile`: to what the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
     - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.
-      `operands` is that of `memory_bandwidth` for what products read, above 1 where it is read ahead into memory on the chip;
+      `memory` and, for what products read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
+      `large` is that of arrays that do not fit there; `sustained` is the share of all of these, the compiler's estimate, that is reached in
+      a run;
     - `target`: what the compile tier calls it (`tpu:v5e`), empty where there is no compiler for it here;
     - `sources`: where each number is from.
     """
@@ -66,17 +70,19 @@ class Chip:
     memory_bandwidth: float
     vector_flops: float = math.inf
     launch: float = 0.0
+    sweep: float = math.inf
     host_memory: int = 0
     host_bandwidth: float = math.inf
     matmul_tile: tuple[int, ...] = ()
     array_tile: tuple[int, ...] = ()
     on_chip: int = 0
+    near_memory: float = math.inf
     efficiency: Mapping[str, float] = field(default_factory=dict)
     target: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _verify_rates(self, ("memory_bandwidth", "vector_flops", "host_bandwidth"), ("memory", "launch", "host_memory"))
+        _verify_rates(self, ("memory_bandwidth", "vector_flops", "sweep", "host_bandwidth"), ("memory", "launch", "host_memory"))
         if not self.flops or min(self.flops.values()) <= 0:
             raise WorkbenchError(f"Chip `{self.name}`: `flops` needs a rate above 0 for one dtype at least.")
 

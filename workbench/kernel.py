@@ -35,6 +35,10 @@ class Kernel:
         """Of all executions of a step."""
         return self.seconds * self.count
 
+    def estimate(self, sustained: float) -> float:
+        """Seconds of all executions by an estimate of which a running device reaches this share."""
+        return (max(self.arithmetic, self.memory) * sustained + self.launch) * self.count
+
     @property
     def work(self) -> int:
         """FLOP of one execution."""

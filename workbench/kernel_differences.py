@@ -44,8 +44,9 @@ class _Sum(NamedTuple):
 
 def explain_kernels(report: Report, compiled: Compiled) -> tuple[KernelDifference, ...]:
     """The differences of at least a hundredth of the time in kernels, the largest first."""
+    sustained = report.step_time.sustained if report.step_time else 1.0  # the compiler's estimate knows nothing of that
     ours = _sums(
-        ((scope_of(each.path), "products" if each.flops else "elementwise"), each.total_seconds, each.count, each.flops * each.count)
+        ((scope_of(each.path), "products" if each.flops else "elementwise"), each.estimate(sustained), each.count, each.flops * each.count)
         for each in report.kernel_costs
     )
     theirs = _sums(

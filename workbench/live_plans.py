@@ -24,7 +24,10 @@ class LivePlans(list[dict[str, Any]]):
 
 
 def live_plans(namespace: Mapping[str, Any]) -> LivePlans:
-    """A row for each plan that a variable of `namespace` holds or a board shows: `plan`, `names` of variables, `mesh`, `layout`, `memory`."""
+    """A row for each plan that a variable of `namespace` holds or a board shows.
+
+    Its entries are texts: `plan`, `mesh`, `layout` and `memory` per device; and `names`, those of the variables.
+    """
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for name, plan, memory in _found(namespace):
         key = (plan.name, str(plan.mesh), str(plan.layout))

@@ -70,3 +70,8 @@ class Measurement:
         from workbench.text import measurement_text
 
         return measurement_text(self)
+
+    def _repr_html_(self) -> str:
+        from workbench.tables import html_of
+
+        return html_of(lambda: str(self))

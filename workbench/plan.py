@@ -125,5 +125,16 @@ class Plan:
         traced_with = f", {self.program.traced_with}" if self.program.traced_with else ""
         return f"{self.name} on {self.mesh}: {str(self.layout) or 'replicated'}{traced_with}"
 
+    def _repr_html_(self) -> str:
+        from workbench.tables import html_of, pairs_text
+
+        facts = [
+            ("program", self.program.name, f"{self.program.reference or 'traced here'}"),
+            ("mesh", str(self.mesh), f"{self.mesh.size:,} device{'s' * (self.mesh.size != 1)}"),
+            ("layout", str(self.layout) or "everything replicated", self.program.traced_with),
+            *([("hardware", self.hardware.name, "")] if self.hardware else []),
+        ]
+        return html_of(lambda: f"{self.name}\n{pairs_text(facts)}")
+
     def __repr__(self) -> str:
         return f"Plan({self.program.name!r}, mesh={str(self.mesh)!r}, layout={str(self.layout)!r})"

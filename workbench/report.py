@@ -177,7 +177,8 @@ class StepTime:
     - `launch`: time between kernels;
     - `exposed`: communication during which the device computes nothing; `hidden`: communication behind computation;
     - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each product at the peak of its own
-      type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts what is computed again and what is duplicated too.
+      type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts what is computed again and what is duplicated too;
+    - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches when it runs; counted in all of the above.
     """
 
     hardware: str
@@ -188,11 +189,17 @@ class StepTime:
     hidden: float
     mfu: float = 0.0
     hfu: float = 0.0
+    sustained: float = 1.0
 
     @property
     def compute(self) -> float:
         """Seconds in kernels."""
         return self.arithmetic + self.memory
+
+    @property
+    def estimate(self) -> float:
+        """Seconds in kernels and between them as the compiler would estimate them."""
+        return self.compute * self.sustained + self.launch
 
     @property
     def communication(self) -> float:
@@ -301,6 +308,11 @@ class Report:
         from workbench.text import report_text
 
         return report_text(self)
+
+    def _repr_html_(self) -> str:
+        from workbench.tables import html_of
+
+        return html_of(lambda: str(self))
 
     def __repr__(self) -> str:
         return f"Report({self.plan!r})"

@@ -1,6 +1,11 @@
-"""Tables of at most 120 columns, without colour, the same for the same values; and the small texts that stand in them."""
+"""Tables of at most 120 columns, without colour, the same for the same values; and the small texts that stand in them.
+
+The same texts can be had as HTML for a notebook: `html_of(lambda: str(report))`. Then a table is written as one, between two marks.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextvars import ContextVar
+from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -8,6 +13,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDTH = 120
+
+_as_html: ContextVar[bool] = ContextVar("as_html", default=False)
+_MARK = "\0"
 
 T = TypeVar("T")
 
@@ -21,6 +29,8 @@ def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
      data    72.0 MiB
      model      512 B
     """
+    if _as_html.get():
+        return _html_table([column.rstrip(">~") for column in columns], rows, [column.endswith(">") for column in columns])
     from rich import box
     from rich.table import Table
 
@@ -40,6 +50,8 @@ def pairs_text(pairs: Iterable[tuple[str, str, str]]) -> str:
       Memory   3 MiB   parameters 2 MiB
       Sent       0 B
     """
+    if _as_html.get():
+        return _html_table([], pairs, [False, True, False])
     from rich.table import Table
 
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
@@ -49,6 +61,35 @@ def pairs_text(pairs: Iterable[tuple[str, str, str]]) -> str:
     for row in pairs:
         table.add_row(*(_literal(cell) for cell in row))
     return _rendered(table)
+
+
+def html_of(write: Callable[[], str]) -> str:
+    """What `write` returns, with its tables as HTML: what a notebook shows of a report.
+
+    >>> html_of(lambda: f"a < b{table_text(['axis'], [['data']])}").count("<table")
+    1
+    """
+    token = _as_html.set(True)
+    try:
+        parts = write().split(_MARK)
+    finally:
+        _as_html.reset(token)
+    paragraph = '<p style="white-space:pre-line;margin:8px 0 4px">'
+    shown = [part if place % 2 else part.strip() and f"{paragraph}{escape(part.strip())}</p>" for place, part in enumerate(parts)]
+    return f'<div style="font:13px/1.5 system-ui,sans-serif;max-width:1100px;overflow-x:auto">{"".join(shown)}</div>'
+
+
+def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
+    """Plain tags, and numbers to the right: read also where styles are stripped."""
+    sides = ["right" if each else "left" for each in right]
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        inner = (f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for cell, side in zip(cells, sides, strict=True))
+        return f"<tr>{''.join(inner)}</tr>"
+
+    head = f"<thead>{line('th', heads)}</thead>" if heads else ""
+    body = "".join(line("td", row) for row in rows)
+    return f'{_MARK}<table cellpadding=3 style="font-variant-numeric:tabular-nums">{head}<tbody>{body}</tbody></table>{_MARK}'
 
 
 def dims_text(dims: Sequence[str], shape: Sequence[int]) -> str:
@@ -79,6 +120,8 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 
 def wrapped(text: str, indent: str = "  ", first: str = "") -> str:
+    if _as_html.get():
+        return f"{first.strip()} {text}".strip()
     import textwrap
 
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,6 +1,6 @@
 """What JupyterLab needs of the workbench: its extension (`labextension/`, plain JavaScript, nothing to build) and the server behind it.
 
-This package stands beside `workbench` and not in it: Jupyter's server imports it when it starts, and importing `workbench` would load JAX there.
+This package stands beside `workbench` and not in it: Jupyter's server imports it when it starts, and `workbench` would load JAX there.
 """
 
 import sys

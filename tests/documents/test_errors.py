@@ -86,7 +86,7 @@ TEXTS = [
     ),
     (
         named("gtp"),
-        "There is no model `gtp`; there are `two_layer`, `mnist`, `decoder`, `gpt`.\n  Ways out: did you mean `gpt`?",
+        "There is no model `gtp`; there are `two_layer`, `mnist`, `decoder`, `mixture`, `gpt`.\n  Ways out: did you mean `gpt`?",
     ),
 ]
 
@@ -171,3 +171,31 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
         assert str(caught.value) == message
     with pytest.raises(DocumentError, match="cannot be written: No such file or directory"):
         save_plan(Plan(mlp(), "data:4"), tmp_path / "no folder" / "x.json")
+
+
+UNSAVED = [
+    (Reference("__main__:build"), "a function of this notebook or script", "move the function into a file, my_module.py"),
+    (Reference("tests.importable:<lambda>"), "There is no function in `tests.importable` `<lambda>`", "use one of these names"),
+    (Reference("tests.importable:regresion"), "There is no function", "did you mean `regression`?"),
+    (Reference("tests.importable:regression", {"widht": 3}), "does not take these arguments", "the arguments that the function has"),
+    (Reference("tests.importable:does_not_say"), "does not say that it returns a program", "-> wb.Program:"),
+    (Reference("no_such_module_here:build"), "there is no module `no_such_module_here` here", "put that folder on PYTHONPATH"),
+    (Reference("gtp"), "There is no model `gtp`", "did you mean `gpt`?"),
+    (Reference("gpt", {"layers": 0}), "it should be", "leave it out"),
+]
+
+
+@pytest.mark.parametrize(("reference", "reason", "way_out"), UNSAVED, ids=lambda each: str(each)[:40])
+def test_a_plan_that_could_not_be_opened_again_is_not_saved(reference, reason, way_out, tmp_path):
+    plan = Plan(program(name="mine", reference=reference), "data:2")
+    with pytest.raises(DocumentError) as caught:
+        plan.save(tmp_path / "mine.plan.json")
+    assert caught.value.message.startswith("`mine` cannot be saved, for it could not be opened again.")
+    assert reason in caught.value.message
+    assert way_out in " ".join(caught.value.ways_out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_no_document_may_have_is_refused_when_it_is_saved():
+    with pytest.raises(DocumentError, match=r"at `\$.name`, 'nnn.* … n+' is too long\.\n.*give it another name"):
+        dump_plan(Plan(mlp(), "data:2", name="n" * 500))

@@ -79,7 +79,7 @@ RECORD = Compiled(
     "TPU v5e 2x4",
     8,
     1.5,
-    CompiledMemory(1, 2, 3, 4, 5, 6, 7),
+    CompiledMemory(1, 2, 3, 4, 5, 6, 7, 8),
     (CompiledCollective("all-reduce", ("data", "model"), 8, 2, "mlp/up", "gpt.py:1", "ar.1", "", True, (3, 5), ("a", "b")),),
     (CompiledKernel("fusion.1", "fusion", 3, "mlp", "", None, 10, 20), CompiledKernel("copy.1", "copy", 1, "", "", 1e-6, 0, 5)),
     (("fusion.1", 4),),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import jax
 import pytest
 
-from workbench.models import decoder_config, decoder_weights, gpt
+from workbench.models import decoder_config, decoder_weights, gpt, mixture_config, mixture_weights
 from workbench.models.gpt_config import PADDED_VOCAB, PRESETS, GPTConfig
 
 GPT2_VOCAB = 50257
@@ -77,3 +77,19 @@ def test_the_formula_counts_the_decoders_parameters_too(preset, scan):
 def test_the_decoders_presets_have_the_parameters_of_their_papers(preset, billions):
     """Grattafiori et al. 2024 (70B, 405B); Korthikanti et al. 2022, table 3 (22B, 1T)."""
     assert round(decoder_config.PRESETS[preset].parameters / 1e9, 1) == billions
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("preset", mixture_config.PRESETS)
+def test_the_formula_counts_the_mixtures_parameters_too(preset, scan):
+    config = mixture_config.PRESETS[preset]
+    made = jax.eval_shape(lambda key: mixture_weights.init(key, config, scan=scan), jax.random.key(0))
+    assert count(made) == config.parameters
+
+
+@pytest.mark.parametrize(("preset", "billions", "active"), [("deepseek-v2", 236, 21), ("deepseek-v3", 671, 37), ("glam-64b-64e", 1162, 96)])
+def test_the_mixtures_have_the_parameters_of_their_papers(preset, billions, active):
+    """DeepSeek-AI 2024 (abstracts): 236B of which a token passes 21B, 671B and 37B; Du et al. 2021, table 4: 1.2T and 96.6B."""
+    config = mixture_config.PRESETS[preset]
+    assert round(config.parameters / 1e9) == billions
+    assert int(config.active / 1e9) == active

@@ -59,16 +59,19 @@ def test_the_dimensions_of_the_transformer_have_their_full_names(scan):
     assert set(program.dims) == names
 
 
-@pytest.mark.parametrize("preset", ["gpt2-small", "gpt3-175b", "gspmd-64b"])
-def test_the_large_presets_become_programs_without_being_allocated(preset):
-    program = build("gpt", preset=preset)
+LARGE = [("gpt", "gpt2-small"), ("gpt", "gpt3-175b"), ("gpt", "gspmd-64b"), ("mixture", "deepseek-v2"), ("mixture", "glam-64b-64e")]
+
+
+@pytest.mark.parametrize(("model", "preset"), LARGE)
+def test_the_large_presets_become_programs_without_being_allocated(model, preset):
+    program = build(model, preset=preset)
     sizes = {role: sum(each.bytes for each in program.arguments if each.role is role) for role in Role}
-    assert sizes[Role.PARAMETER] == 4 * program.parameters
+    assert sizes[Role.PARAMETER] == (2 if preset == "deepseek-v2" else 4) * program.parameters
     assert sizes[Role.OPTIMIZER_STATE] == pytest.approx(2 * sizes[Role.PARAMETER], rel=1e-6)
 
 
 WRONG = [
-    (("transformer", {}), "There is no model `transformer`; there are `two_layer`, `mnist`, `decoder`, `gpt`."),
+    (("transformer", {}), "There is no model `transformer`; there are `two_layer`, `mnist`, `decoder`, `mixture`, `gpt`."),
     (("mnist", {"hiden": 8}), "Model `mnist`: There is no argument `hiden`; there are `batch`, `hidden`, `learning_rate`."),
     (("gpt", {"preset": "gpt3"}), "There is no preset `gpt3`; there are `tiny`, `gpt2-small`, `gpt3-175b`, `gspmd-64b`."),
     (("gpt", {"layers": 0}), "Model `gpt`: `layers` is '0'; it should be a whole number from 1."),

@@ -52,7 +52,9 @@ def running_lab(root: Path) -> Iterator[tuple[str, Path]]:
 def _announce(folder: Path) -> None:
     """The entry points of pyproject.toml as an installed package would announce them: the checkout is tested, not what is installed."""
     points = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
-    lines = [line for group, entries in points.items() for line in (f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()))]
+    lines = []
+    for group, entries in points.items():
+        lines += [f"[{group}]", *(f"{name} = {target}" for name, target in entries.items())]
     info = folder / "sharding_workbench_checkout-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sharding-workbench-checkout\nVersion: 0\n")

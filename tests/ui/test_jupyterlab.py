@@ -14,6 +14,11 @@ from workbench.plan import Plan
 
 pytestmark = pytest.mark.ui
 
+PLAN = """
+import workbench as wb
+from workbench.models import build
+plan = wb.Plan(build("two_layer", batch=16, io=64, hidden=30), "data:8")
+"""
 DIRTY = re.compile(r"\bjp-mod-dirty\b")
 
 
@@ -100,15 +105,17 @@ def test_the_launcher_makes_a_new_plan_file(lab, guarded):
 
 def test_the_palette_offers_a_new_plan_and_opening_one(lab, guarded, plan_file):
     open_lab(guarded, lab[0])
-    command(guarded, "apputils:activate-command-palette")
-    guarded.locator(".lm-CommandPalette-input").fill("sharding plan")
+    guarded.locator(".jp-LauncherCard").first.focus()
+    guarded.keyboard.press("Control+Shift+c")
+    guarded.locator(".lm-CommandPalette.lm-mod-focused").wait_for()
+    guarded.keyboard.type("sharding plan")
     labels = guarded.locator(".lm-CommandPalette-itemLabel")
     expect(labels.filter(has_text="New Sharding Plan")).to_be_visible()
     labels.filter(has_text="Open Sharding Plan…").click()
     dialog = guarded.locator(".jp-Dialog")
     expect(dialog.locator(".jp-DirListing-item", has_text=plan_file.name)).to_be_visible()
     dialog.locator(".jp-DirListing-item", has_text=plan_file.name).click()
-    dialog.get_by_role("button", name="Open").click()
+    dialog.locator(".jp-mod-accept").click()
     expect(plan_board(guarded).locator(".layout")).to_have_text("batch:data")
 
 
@@ -137,8 +144,7 @@ def test_the_board_follows_the_theme_of_jupyterlab(lab, guarded, plan_file):
 
 def test_the_sidebar_lists_the_plans_of_running_kernels_and_brings_up_their_notebook(lab, guarded):
     url, folder = lab
-    code = 'import workbench as wb\nfrom workbench.models import build\nplan = wb.Plan(build("two_layer", batch=16, io=64, hidden=30), "data:8")'
-    write_notebook(folder / "plans.ipynb", code, "report = plan.report(); 1 + 1")
+    write_notebook(folder / "plans.ipynb", PLAN, "report = plan.report(); 1 + 1")
     open_lab(guarded, url, "plans.ipynb")
     guarded.wait_for_function(READY, timeout=60_000)
     command(guarded, "sharding-workbench:live")

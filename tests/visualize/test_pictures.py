@@ -9,17 +9,33 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from bokeh.models import Patches, Quad, Range1d, Text
+from bokeh.models import Circle, MultiLine, Patches, Quad, Range1d, Text
 from hypothesis import given
 
 from tests.programs import mlp_report
 from tests.visualize.placements import image_batch, placed, placements
+from tests.visualize.steps import step_report
 from workbench import visualize
-from workbench.compiled import Compiled, CompiledMemory
+from workbench.catalogue import parse_hardware
+from workbench.comparison import Comparison
+from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.report import KINDS, Alive, Collective, Memory, MemoryCurve
 from workbench.tensor import Role
 from workbench.text import WIDTH
-from workbench.visualize import bars, communication, device_grid, device_grid_text, memory, memory_over_step, palette
+from workbench.visualize import (
+    bars,
+    communication,
+    device_grid,
+    device_grid_text,
+    graph,
+    memory,
+    memory_map,
+    memory_over_step,
+    palette,
+    roofline,
+    shapes,
+    step_time,
+)
 from workbench.widgets import state
 
 STYLE = Path(state.__file__).parent / "static" / "style.css"
@@ -51,6 +67,7 @@ MADE = Compiled(
     alive=(("fusion.1", 2 * KIB), ("fusion.2", 5 * KIB), ("fusion.3", KIB)),
     alive_at_peak=(("layers/1/mlp/dot_general", 4 * KIB),),
 )
+MADE_FAST = replace(MADE, kernels=(CompiledKernel("fusion.1", "fusion", 12, "layers/mlp/dot_general", "toy.py:7", 80e-6, 0, 0),))
 PICTURES = {
     "device_grid": device_grid(image_batch("[processor_cols, -, -, -]")),
     "device_grid_large": device_grid(LARGE),
@@ -58,6 +75,13 @@ PICTURES = {
     "communication": communication(mlp_report()),
     "memory": memory(mlp_report()),
     "memory_over_step": memory_over_step(STEP, MADE),
+    "device_grid_hosts": device_grid(placed((64, 16), "batch io", "[x, -]", "x:8 y:2", "x"), parse_hardware("2 nodes of 8 H100")),
+    "communication_timed": communication(step_report()),
+    "memory_map": memory_map(step_report()),
+    "shapes": shapes(step_report()),
+    "step_time": step_time(step_report(), Comparison(step_report(), MADE_FAST)),
+    "roofline": roofline(step_report()),
+    "graph": graph(step_report(), ("layers", "layers/*")),
 }
 
 
@@ -73,7 +97,8 @@ def test_the_text_twin_is_worth_reading(name, golden):
 
 def test_the_text_twin_is_what_the_text_function_says():
     report, placement = mlp_report(), image_batch("[-, processor_rows, processor_cols, -]")
-    for kind, value in (("device_grid", placement), ("communication", report), ("memory", report), ("memory_over_step", STEP)):
+    kinds = ("communication", "memory", "memory_map", "shapes", "step_time", "roofline", "graph")
+    for kind, value in (("device_grid", placement), ("memory_over_step", STEP), *((kind, report) for kind in kinds)):
         made = getattr(visualize, kind)(value)
         assert str(made) == getattr(visualize, f"{kind}_text")(value)
 
@@ -92,7 +117,9 @@ def test_the_svg_holds_every_mark_and_needs_nothing_from_elsewhere(picture):
     assert tags.count("text") == len(picture.drawing.labels)
     assert tags.count("rect") == len(picture.drawing.rectangles) + sum(each.hatched for each in picture.drawing.rectangles)
     assert tags.count("polygon") == len(picture.drawing.areas)
-    assert set(tags) <= {"svg", "polygon", "defs", "pattern", "path", "rect", "title", "text"}
+    assert tags.count("polyline") == len(picture.drawing.lines)
+    assert tags.count("circle") == len(picture.drawing.dots)
+    assert set(tags) <= {"svg", "polygon", "polyline", "circle", "defs", "pattern", "path", "rect", "title", "text"}
     assert re.findall(r"https?://[^\"]+", picture.svg) == ["http://www.w3.org/2000/svg"]
     assert len(picture.svg) < 20_000
 
@@ -104,15 +131,21 @@ def test_no_mark_lies_outside_its_drawing(picture):
         assert mark.x + mark.width <= drawing.width
         assert mark.y + mark.height <= drawing.height
     assert all(0 <= label.x <= drawing.width and 0 <= label.y <= drawing.height for label in drawing.labels)
-    assert all(0 <= x <= drawing.width and 0 <= y <= drawing.height for area in drawing.areas for x, y in area.points)
+    outlines = (mark.points for mark in (*drawing.areas, *drawing.lines))
+    assert all(0 <= x <= drawing.width and 0 <= y <= drawing.height for points in outlines for x, y in points)
+    assert all(0 <= mark.x <= drawing.width and 0 <= mark.y <= drawing.height for mark in drawing.dots)
 
 
 def test_the_figure_holds_the_same_marks_on_a_transparent_ground(picture):
     figure = picture.figure
     glyphs = [(type(renderer.glyph), len(next(iter(renderer.data_source.data.values())))) for renderer in figure.renderers]
     titled = sum(bool(each.title) for each in picture.drawing.rectangles)
-    areas = [(Patches, len(picture.drawing.areas))] if picture.drawing.areas else []
-    assert glyphs == [*areas, (Quad, len(picture.drawing.rectangles) - titled), (Quad, titled), (Text, len(picture.drawing.labels))]
+    drawing = picture.drawing
+    areas = [(Patches, len(drawing.areas))] if drawing.areas else []
+    lines = [(MultiLine, len(drawing.lines))] if drawing.lines else []
+    dots = [(Circle, len(drawing.dots))] if drawing.dots else []
+    quads = [(Quad, len(drawing.rectangles) - titled), (Quad, titled)]
+    assert glyphs == [*areas, *lines, *quads, *dots, (Text, len(drawing.labels))]
     assert isinstance(figure.x_range, Range1d)
     assert figure.y_range.start > figure.y_range.end
     assert (figure.background_fill_color, figure.border_fill_color) == (None, None)
@@ -201,7 +234,7 @@ def test_the_areas_of_the_step_are_as_large_as_what_is_held():
 
 def test_the_peak_of_the_step_is_marked_where_it_is():
     drawing = memory_over_step(STEP).drawing
-    mark = next(each for each in drawing.rectangles if each.title)
+    mark = next(each for each in drawing.rectangles if each.title and not each.opens)
     assert "8.00 KiB alive at the peak, at loss" in mark.title
     ground = max(y for area in drawing.areas for _, y in area.points)
     highest = min((y, x) for area in drawing.areas for x, y in area.points)
@@ -230,7 +263,7 @@ def test_a_real_step_peaks_where_the_report_says():
     curve = [sum(counts) for counts in zip(*report.memory_curve.by_role.values(), strict=True)]
     assert max(curve) == report.memory.peak
     made = memory_over_step(report)
-    assert len(made.svg) < 20_000
+    assert len(made.svg) < 24_000
     assert report.alive[0].path in made.text
 
 

@@ -1,42 +1,86 @@
-"""The Run panel's state: a value moved on by events."""
+"""The Run panel's state: a value moved on by events, and what is told of the plan at hand."""
 
 import json
 from math import inf, nan
 
-from tests.widgets.scripted import measurement
+import pytest
+
+from tests.widgets.scripted import HeldRunner, compiled, measurement
+from tests.widgets.test_board import Screen
+from workbench.edits import PlaceDim
+from workbench.plan import Plan
 from workbench.widgets.curves import MOST_POINTS, curve
-from workbench.widgets.live import Live
-from workbench.widgets.run_panel import run_state
+from workbench.widgets.jobs import Jobs
+from workbench.widgets.live import MOST_KEPT, Live
+from workbench.widgets.messages import MOST_MESSAGES, log_state, noted
+from workbench.widgets.run_panel import INVITATION, STALE, run_state
+
+
+def begun(session) -> Live:
+    return Live().begun(session.report, 4, {"data": 0, "model": 1}, now=10.0)
+
+
+def ended(session, **changes) -> Live:
+    return begun(session).after({"event": "done", "measurement": measurement(session.plan, **changes)}, now=12.0)
 
 
 def test_events_move_a_run_from_start_to_end(session):
-    live = Live("running", report=session.report)
-    live = live.after({"event": "progress", "stage": "compiling", "fraction": 0.25})
+    live = begun(session).after({"event": "progress", "stage": "compiling", "fraction": 0.25}, now=10.5)
     assert (live.stage, live.fraction) == ("compiling", 0.25)
     for step in (1, 2):
-        live = live.after({"event": "step", "step": step, "of": 4, "seconds": 0.01, "loss": 3.0 - step})
+        live = live.after({"event": "step", "step": step, "of": 4, "seconds": 0.01, "loss": 3.0 - step}, now=12.0)
     assert (live.stage, live.fraction, live.losses) == ("step 2 of 4", 0.5, (2.0, 1.0))
-    live = live.after({"event": "done", "measurement": measurement(session.plan)})
+    assert run_state(live, session.plan)["stage"] == "step 2 of 4 · 2 s"
+    live = live.after({"event": "done", "measurement": measurement(session.plan)}, now=13.0)
     assert (live.phase, live.running) == ("done", False)
 
 
-def test_a_run_may_end_in_words(session):
-    assert run_state(Live("running").after({"event": "error", "message": "out of memory"}), session.plan)["message"] == "out of memory"
-    assert run_state(Live("running").after({"event": "cancelled"}), session.plan)["phase"] == "cancelled"
+@pytest.mark.parametrize(
+    ("event", "phase", "words", "said"),
+    [
+        ({"event": "error", "message": "out of memory"}, "error", "out of memory", "The run failed. out of memory"),
+        ({"event": "cancelled"}, "cancelled", "Cancelled.", "The run was cancelled."),
+    ],
+)
+def test_a_run_may_end_in_words(session, event, phase, words, said):
+    state = run_state(begun(session).after(event), session.plan)
+    assert (state["phase"], state["message"], state["said"]) == (phase, words, said)
+
+
+def test_the_log_tells_each_stage_once_with_its_second(session):
+    live = begun(session)
+    for second in (0.5, 1.5, 2.5):
+        live = live.after({"event": "progress", "stage": "compiling", "fraction": 0.2}, now=10.0 + second)
+    live = live.after({"event": "step", "step": 1, "of": 4, "seconds": 0.25, "loss": 1.0}, now=13.0)
+    live = live.after({"event": "error", "message": "The worker process of the run of two-layer was killed."}, now=13.5)
+    told = [(line["at"], line["text"], line["tone"]) for line in run_state(live, session.plan)["log"]]
+    assert told[0][1].startswith("4 steps of two-layer on data:4 model:2")
+    assert told[1:] == [
+        ("0.5 s", "compiling", ""),
+        ("3.0 s", "first step: 250 ms", ""),
+        ("3.5 s", "The worker process of the run of two-layer was killed.", "bad"),
+    ]
+
+
+def test_a_log_keeps_its_last_lines():
+    log = ()
+    for line in range(MOST_MESSAGES + 5):
+        log = noted(log, line, f"line {line}")
+    assert (len(log), log[-1].text) == (MOST_MESSAGES, f"line {MOST_MESSAGES + 4}")
+    assert len({each["key"] for each in log_state(log)}) == MOST_MESSAGES
 
 
 def test_results_set_measured_beside_predicted(session):
-    live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan)})
-    facts = {fact["label"]: (fact["text"], fact["note"]) for fact in run_state(live, session.plan)["facts"]}
+    state = run_state(ended(session), session.plan)
+    facts = {fact["label"]: (fact["text"], fact["note"]) for fact in state["facts"]}
     assert facts["measured step"] == ("11.0 ms", "median of 3; 10.2 ms to 11.8 ms")
     assert facts["predicted step"] == ("5.00 ms", "measured is 2.20× of it")
     assert facts["shard shapes"] == ("3 of 3", "agree with the arrays that existed")
-    assert all(row["cells"][4] == {"text": "equal", "tone": "good"} for row in run_state(live, session.plan)["blocks"][0]["rows"])
+    assert all(row["cells"][4] == {"text": "equal", "tone": "good"} for row in state["blocks"][0]["rows"])
 
 
 def test_disagreements_are_listed_first(session):
-    live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan, wrong=2)})
-    first = run_state(live, session.plan)["blocks"][0]
+    first = run_state(ended(session, wrong=2), session.plan)["blocks"][0]
     assert first["title"] == "Shard shapes that disagree"
     assert [row["key"] for row in first["rows"]] == ["x", "w"]
 
@@ -45,24 +89,95 @@ def test_compiled_collectives_that_differ_say_by_how_much(session):
     predicted = session.report.by_axis_and_kind
     assert set(predicted) == {(("data",), "all-reduce")}
     doubled = {key: 2 * count for key, count in predicted.items()} | {(("model",), "all-gather"): 64}
-    live = Live("running", report=session.report).after({"event": "done", "measurement": measurement(session.plan, compiled=doubled)})
-    rows = [row["cells"] for row in run_state(live, session.plan)["blocks"][0]["rows"]]
+    rows = [row["cells"] for row in run_state(ended(session, compiled=doubled), session.plan)["blocks"][0]["rows"]]
     assert [(cells[0]["axes"][0]["name"], cells[1], cells[4]["text"]) for cells in rows] == [
         ("data", "reduce", "2.00×"),
         ("model", "all-gather", "not predicted"),
     ]
 
 
+def test_a_result_stays_with_its_plan_and_is_stale_beside_another(session):
+    live, first = ended(session), session.plan
+    second = first.apply(PlaceDim("hidden", ("model",)))
+    beside = run_state(live, second)
+    assert (beside["stale"], beside["message"], beside["of"]) == (True, STALE, str(first))
+    live = live.begun(second.report(), 3, {}).after({"event": "done", "measurement": measurement(second, losses=(9.0, 8.0))})
+    back = run_state(live, first)
+    assert (back["stale"], back["phase"]) == (False, "done")
+    assert {fact["label"]: fact["text"] for fact in back["facts"]}["loss"] == "5 → 3"
+    assert {fact["label"]: fact["text"] for fact in run_state(live, second)["facts"]}["loss"] == "9 → 8"
+
+
+def test_an_error_of_one_plan_says_so_beside_another_and_not_beside_one_that_ran(session):
+    failed = begun(session).after({"event": "error", "message": "out of memory"})
+    other = session.plan.apply(PlaceDim("hidden", ("model",)))
+    assert run_state(failed, session.plan)["message"] == "out of memory"
+    state = run_state(failed, other)
+    assert (state["message"], state["of"]) == ("out of memory", str(session.plan))
+    ran = Live().begun(other.report(), 3, {}).after({"event": "done", "measurement": measurement(other)})
+    failed = ran.begun(session.report, 3, {}).after({"event": "error", "message": "out of memory"})
+    state = run_state(failed, other)
+    assert (state["message"], state["of"], state["phase"]) == ("", "", "done")
+
+
+def test_before_anything_ran_the_panel_says_what_a_run_is(session):
+    assert run_state(Live(), session.plan)["message"] == INVITATION
+
+
+def test_so_many_results_are_kept_and_one_for_each_plan(session):
+    live = ended(session)
+    for size in (2, 4, 8, 16, 2, 4, 8, 16, 32, 64, 128, 256, 512):
+        plan = Plan(session.plan.program, f"data:{size}") if size <= 16 else Plan(session.plan.program, f"data:2 spare:{size}")
+        live = live.begun(plan.report(), 3, {}).after({"event": "done", "measurement": measurement(plan)})
+    assert len(live.ran) == MOST_KEPT
+    assert len({str(each.plan) for each in live.ran}) == MOST_KEPT
+    assert live.of(session.plan) is None
+
+
+def test_undo_shows_again_what_was_compiled_and_run_for_the_plan(session):
+    screen = Screen(session, runner=(runner := HeldRunner()))
+    screen.send("run", steps="3")
+    runner.tell({"event": "done", "measurement": measurement(session.plan)})
+    screen.send("compile")
+    runner.tell({"event": "done", "compiled": compiled(session.plan)})
+    assert (screen.shown["live"]["stale"], screen.shown["live"]["compile"]["stale"]) == (False, False)
+    screen.send("drop", dim="hidden", source="", target="model", add=False)
+    assert (screen.shown["live"]["stale"], screen.shown["live"]["compile"]["stale"]) == (True, True)
+    screen.send("undo")
+    assert (screen.shown["live"]["stale"], screen.shown["live"]["compile"]["stale"]) == (False, False)
+    assert screen.shown["live"]["compile"]["facts"]
+    assert screen.shown["live"]["facts"]
+
+
 def test_a_curve_fills_its_box_and_keeps_its_ends():
-    drawn = curve("loss", tuple(float(i) for i in range(1001)), str)["points"]
-    assert len(drawn) <= MOST_POINTS + 1
-    assert (drawn[0], drawn[-1]) == ([0.0, 100.0], [100.0, 0.0])
+    drawn = curve("loss", tuple(float(i) for i in range(1001)), str)
+    assert len(drawn["points"]) <= MOST_POINTS + 1
+    assert (drawn["points"][0], drawn["points"][-1]) == ([0.0, 100.0], [100.0, 0.0])
+    assert (drawn["told"][0], drawn["told"][-1], len(drawn["told"])) == ("step 1: 0.0", "step 1,001: 1000.0", len(drawn["points"]))
+    assert (drawn["first"], drawn["end"], drawn["across"]) == ("step 1", "1,001", None)
 
 
-def test_a_loss_that_is_not_a_number_is_left_out_of_the_curve(session):
-    live = Live("running", losses=(1.0, nan, inf, 2.0), seconds=(0.01, 0.02))
+def test_a_curve_can_show_its_median():
+    assert curve("step time", (1.0, 2.0, 5.0), str, middle=True)["across"] == {"y": 75.0, "text": "median 2.0"}
+
+
+def test_a_loss_that_is_not_a_number_is_left_out_of_the_curve_and_counted(session):
+    live = Live("running", losses=(1.0, nan, inf, 2.0), seconds=(0.01, 0.02), report=session.report)
     state = run_state(live, session.plan)
     json.dumps(state, allow_nan=False)
     assert [each["label"] for each in state["curves"]] == ["loss", "step time"]
-    assert len(state["curves"][0]["points"]) == 2
+    assert state["curves"][0]["told"] == ["step 1: 1", "step 4: 2"]
     assert run_state(Live("running", losses=(nan, nan)), session.plan)["curves"] == []
+    facts = run_state(ended(session, losses=(1.0, nan)), session.plan)["facts"]
+    assert ("not a number", "1 losses") in [(fact["label"], fact["text"]) for fact in facts]
+
+
+def test_events_are_taken_in_the_order_they_were_told_even_if_the_host_turns_them_around(session):
+    deferred = []
+    jobs = Jobs(runner := HeldRunner(), deferred.append, lambda _: None)
+    jobs.run(session.report, "3", {})
+    for step in (1, 2, 3):
+        runner.tell({"event": "step", "step": step, "of": 3, "seconds": step / 100, "loss": float(step)})
+    for work in reversed(deferred):
+        work()
+    assert jobs.live.losses == (1.0, 2.0, 3.0)

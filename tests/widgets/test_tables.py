@@ -29,7 +29,7 @@ def test_every_tab_is_json_with_as_many_cells_as_columns(tab):
 
 def test_operations_stand_with_the_most_bytes_first(session):
     session.apply(PlaceDim("hidden", ("model",)))
-    totals, operations = table_state(Facts(session.report), "communication")["blocks"]
+    _, totals, operations = table_state(Facts(session.report), "communication")["blocks"]
     sent = [int(row["cells"][4]["title"].split()[0].replace(",", "")) for row in operations["rows"]]
     assert sent == sorted(sent, reverse=True)
     assert sum(sent) == session.report.sent

@@ -19,12 +19,12 @@ PAINT = Paint({"data": 0, "model": 1})
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    plan = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model; params/norm/scale=[data]")
+    plan = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model; params/norm/scale=[model]")
     return plan.updated(hardware=parse_hardware("TPU v5e 2x4")).report()
 
 
 def shares(answer: dict) -> list[float]:
-    return [row["cells"][0]["share"] for row in answer["blocks"][0]["rows"]]
+    return [row["cells"][0]["share"] for block in answer["blocks"] for row in block["rows"]]
 
 
 def test_every_figure_has_an_answer_with_the_largest_part_first(report):
@@ -46,7 +46,9 @@ def test_the_parts_make_up_the_whole(report):
 def test_the_amounts_are_those_of_the_report(report):
     assert sum(each.per_device * each.count for each in report.products) == report.flops.per_device
     assert sum(each.flops * each.count for each in report.products) == report.flops.unique
-    assert sum(each.bytes for each in report.alive) == pytest.approx(report.memory.peak, rel=0.02)
+    on_chip = sum(each.bytes for each in report.alive) - report.memory.peak
+    assert 0 <= on_chip <= report.plan.hardware.chip.on_chip
+    assert any("chip's own memory" in line for line in why("figure memory", report, PAINT)["lead"])
     parts = sum(each.total_seconds for each in report.kernel_costs)
     assert parts + report.step_time.exposed == pytest.approx(report.step_time.total, rel=1e-3)
 
@@ -59,7 +61,8 @@ def test_a_part_names_its_scope_and_its_line(report):
 
 
 def test_duplicated_work_names_the_axes_along_which_it_is_done_alike(report):
-    answer = why("figure duplication", report, PAINT)
+    plain = Plan(report.plan.program, report.plan.mesh, "batch:data").report()
+    answer = why("figure duplication", plain, PAINT)
     idle = {axis["name"] for row in answer["blocks"][0]["rows"] for axis in row["cells"][4]["axes"]}
     assert idle == {"model"}
     assert "put one of them there" in answer["lead"][1]
@@ -69,7 +72,7 @@ def test_duplicated_work_names_the_axes_along_which_it_is_done_alike(report):
     ("of", "because"),
     [
         ("tensor params/layers/mlp/w1", ["no rule for `layers`: whole", "no rule for `d_model`: whole", "rule `d_ff:model`"]),
-        ("tensor params/norm/scale", ["override `params/norm/scale=[data]`"]),
+        ("tensor params/norm/scale", ["override `params/norm/scale=[model]`"]),
     ],
 )
 def test_a_tensor_names_the_rule_or_override_of_each_dimension(report, of, because):
@@ -100,6 +103,6 @@ def test_a_collective_tells_what_it_is_for_and_its_arithmetic(report):
     assert each.source in lead
 
 
-@pytest.mark.parametrize("of", ["", "figure nothing", "figure predicted", "figure mfu", "figure measured", "tensor gone", "value gone", "collective x", "🙂"])
+@pytest.mark.parametrize("of", ["", "figure nothing", "figure measured", "tensor gone", "value gone", "collective x", "🙂"])
 def test_what_is_not_there_has_no_answer(of):
-    assert why(of, mlp_report(), PAINT) is None or of == "figure predicted" or of == "figure mfu"
+    assert why(of, mlp_report(), PAINT) is None

@@ -4,14 +4,15 @@ M, N, K: rows, columns and summed elements of a product on one device. A matrix 
 product of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil, isinf, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.cost.apart import WHOLE, Steps, taken_apart
 from workbench.hardware import Chip
 from workbench.mesh import Mesh
 from workbench.partition import Kernels, Partitioned, local_shape
@@ -27,13 +28,14 @@ _SUBLANES = 8  # rows a systolic array takes at once
 class KernelTimes:
     """Of one execution of each kernel: seconds of its products, of its elementwise work and of its memory traffic, and in all.
 
-    `moved` bytes and `steps` of elementwise work are what the latter two are of.
+    `moved` bytes and `steps` of elementwise work are what the latter two are of. On a chip with a `sweep` the time of elementwise work is one
+    with that of traffic: a pass over so many elements, whatever is computed of each.
     """
 
     products: Seconds
     vector: Seconds
     memory: Seconds
-    launch: float
+    launch: Seconds
     moved: NDArray[np.float64]
     steps: NDArray[np.float64]
 
@@ -55,19 +57,36 @@ def kernel_times(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequen
     """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure."""
     sizes = np.asarray(local_bytes, dtype=np.float64)
     count = kernels.count
-    products = _products(kernels, partitioned, mesh, chip)
+    apart = taken_apart(kernels, partitioned, local_bytes, mesh, chip)
+    products = _products(kernels, partitioned, mesh, chip, apart.steps)
+    moved = _moved(kernels, sizes) + apart.moved
+    large = _moved(kernels, np.where(sizes > chip.near_memory, sizes, 0.0))
     bandwidth = chip.memory_bandwidth * np.where(products > 0, chip.reached("operands"), chip.reached("memory"))
-    moved = np.bincount(kernels.readers, sizes[kernels.read], count) + np.bincount(kernels.writers, sizes[kernels.written], count)
+    memory = (moved - large) / bandwidth + large / (chip.memory_bandwidth * chip.reached("large"))
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
     steps = np.bincount(kernels.workers, elements * kernels.steps, count)
-    return KernelTimes(
-        products,
-        steps / (chip.vector_flops * chip.reached("vector")),
-        moved / bandwidth,
-        chip.launch,
-        moved,
-        steps,
-    )
+    if isinf(chip.sweep):
+        vector, launches = steps / (chip.vector_flops * chip.reached("vector")), np.ones(count)
+    else:
+        swept = _swept(kernels, sizes, elements)
+        memory += (swept + apart.elements) / chip.sweep
+        vector, launches = np.zeros(count), apart.launches + ((swept > 1) | (products > 0))  # single numbers are the scalar unit's
+    share = chip.reached("sustained")
+    return KernelTimes(products / share, vector / share, memory / share, chip.launch * launches, moved, steps)
+
+
+def _moved(kernels: Kernels, sizes: Seconds) -> Seconds:
+    """Bytes each kernel reads and writes."""
+    read = np.bincount(kernels.readers, sizes[kernels.read], kernels.count)
+    return (read + np.bincount(kernels.writers, sizes[kernels.written], kernels.count)).astype(np.float64)
+
+
+def _swept(kernels: Kernels, sizes: Seconds, elements: Seconds) -> Seconds:
+    """Elements each kernel passes over: of the largest array it works on or writes."""
+    found = np.zeros(kernels.count)
+    np.maximum.at(found, kernels.workers, elements)
+    np.maximum.at(found, kernels.writers, sizes[kernels.written] / kernels.itemsizes[kernels.written])
+    return found
 
 
 def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
@@ -77,7 +96,7 @@ def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
     return int(read + (sizes[kernels.written] * kernels.times[kernels.writers]).sum())
 
 
-def _products(kernels: Kernels, partitioned: Partitioned, mesh: Mesh, chip: Chip) -> Seconds:
+def _products(kernels: Kernels, partitioned: Partitioned, mesh: Mesh, chip: Chip, steps: Mapping[int, Steps]) -> Seconds:
     found = np.zeros(kernels.count)
     known: dict[tuple[object, ...], float] = {}
     values, ops = partitioned.structure.values, partitioned.structure.ops
@@ -89,14 +108,17 @@ def _products(kernels: Kernels, partitioned: Partitioned, mesh: Mesh, chip: Chip
             continue
         value = values[op.results[0]]
         dtype = values[op.operands[0]].dtype
-        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.kernel
+        taken = steps.get(each.op, WHOLE)
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.kernel, taken
         if key not in known:
-            known[key] = _product_seconds(each, local_shape(value.shape, dims, mesh), flops, dtype, chip, is_inside=bool(op.kernel))
+            known[key] = _product_seconds(each, local_shape(value.shape, dims, mesh), flops, dtype, chip, taken, is_inside=bool(op.kernel))
         found[each.kernel] += known[key]
     return found
 
 
-def _product_seconds(product: Product, shape: tuple[int, ...], flops: int, dtype: str, chip: Chip, *, is_inside: bool) -> float:
+def _product_seconds(
+    product: Product, shape: tuple[int, ...], flops: int, dtype: str, chip: Chip, steps: Steps, *, is_inside: bool
+) -> float:
     """Of one product; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
     batch = prod(shape[dim] for dim in product.batch)
     columns = prod(shape[dim] for dim in product.columns)
@@ -105,7 +127,11 @@ def _product_seconds(product: Product, shape: tuple[int, ...], flops: int, dtype
     if len(chip.matmul_tile) == _BLOCKS and not is_inside:
         busy = 2 * blocks_volume(batch, rows, columns, summed, chip.matmul_tile)
     else:
-        busy = 2 * batch * padded_volume(rows, columns, summed, chip.matmul_tile[:_BLOCK])
+        if steps.is_summed:
+            summed = ceil(summed / steps.count)
+        elif steps.count > 1:  # the larger side: the weight's, whose pieces go around
+            rows, columns = (rows, ceil(columns / steps.count)) if columns >= rows else (ceil(rows / steps.count), columns)
+        busy = 2 * batch * steps.count * padded_volume(rows, columns, summed, chip.matmul_tile[:_BLOCK])
     return busy / (chip.peak(dtype) * chip.reached("matmul"))
 
 

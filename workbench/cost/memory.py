@@ -12,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.cost.on_chip import Interval, OnChip, accesses
 from workbench.cost.tiles import laid_out_bytes
 from workbench.partition import Partitioned
 from workbench.partition.fusion import VIEWING
+from workbench.partition.kernels import Kernels
 from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure, Value
 from workbench.program import Program
@@ -45,6 +47,7 @@ class Lifetimes:
     born: Integers  # the operation that makes each value, -1 for an argument
     gathering: tuple[int, ...]  # operations XLA runs on whole arrays
     reduces_in_place: bool  # an all-reduce's result lies where its operand did
+    accesses: Sequence[Sequence[int]]  # positions where each value is read
 
 
 class MemoryOverStep:
@@ -53,7 +56,7 @@ class MemoryOverStep:
     `local_bytes` are those of each value of the structure, `on_chip` what of activations the compiler keeps in memory on the chip.
     """
 
-    def __init__(self, program: Program, partitioned: Partitioned, lifetimes: Lifetimes, local_bytes: Sequence[int], on_chip: int) -> None:
+    def __init__(self, program: Program, partitioned: Partitioned, lifetimes: Lifetimes, local_bytes: Sequence[int], on_chip: OnChip | None = None) -> None:
         self._program, self._partitioned, self._lifetimes = program, partitioned, lifetimes
         self._structure = partitioned.structure
         self._sizes = np.asarray(local_bytes, dtype=np.int64)
@@ -69,6 +72,8 @@ class MemoryOverStep:
             if each.frees_source and each.source is not None:
                 freed[each.source] = each.first_use
         self._freed = freed
+        if on_chip is not None:
+            self._place_on_chip(on_chip)
         self._gathered = self._gather_whole()
         self._inner: dict[int, tuple[int, Integers]] = {}  # by loop: its worst region, and what is alive there by role
         for region in range(len(self._structure.regions) - 1, 0, -1):
@@ -78,9 +83,25 @@ class MemoryOverStep:
             if parent not in self._inner or worst.sum() > self._inner[parent][1].sum():
                 self._inner[parent] = region, worst
         self._main = self._alive(0)
-        self._main[_ACTIVATION] -= np.minimum(self._main[_ACTIVATION], on_chip)
         self._main[_OUTPUT] += self._room_for_results()
         self._main += self._arguments()[:, None]
+
+    def _place_on_chip(self, on_chip: OnChip) -> None:
+        """Leave out what stays on the chip."""
+        lifetimes, owners, intervals = self._lifetimes, [], []
+        for region, spans in enumerate(lifetimes.regions):
+            lives = zip(spans.values.tolist(), spans.first.tolist(), self._last(spans).tolist(), spans.roles.tolist(), strict=True)
+            for value, first, last, role in lives:
+                if role != _OUTPUT:
+                    places = sorted({first, last, *(each for each in lifetimes.accesses[value] if first < each < last)})
+                    intervals.append(Interval(region, tuple(places), int(self._sizes[value])))
+                    owners.append(value)
+        moved = [each for group in self._buffers.values() for each in group]
+        intervals += [Interval(each.region, (each.first_use, max(each.first_use,each.last_use)), each.local_bytes) for each in moved]
+        placed = on_chip.kept(intervals)
+        self._sizes[[value for value, is_placed in zip(owners, placed, strict=False) if is_placed]] = 0
+        stays = {id(each) for each, is_placed in zip(moved, placed[len(owners) :], strict=True) if is_placed}
+        self._buffers = {region: [each for each in group if id(each) not in stays] for region, group in self._buffers.items()}
 
     def memory(self) -> Memory:
         """Bytes at the peak by role."""
@@ -194,8 +215,9 @@ class MemoryOverStep:
                 yield from self._alive_at(inner, int(self._alive(inner).sum(axis=0).argmax()))
 
 
-def lifetimes_of(program: Program, structure: Structure, kept: Mapping[int, int] | None = None) -> Lifetimes:
+def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool = False) -> Lifetimes:
     """Made once a program; `kept` are the stored values and the positions up to which they are read, if not as the structure has them."""
+    kept = kernels.kept if recomputes else None
     extents = _extents(structure)
     last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
     returned = [value if kept is None else _viewed(structure, value) for value in structure.returned]
@@ -218,7 +240,7 @@ def lifetimes_of(program: Program, structure: Structure, kept: Mapping[int, int]
         regions.append(Spans(*(columns[:, i] for i in range(4))))
     born = np.array([value.born for value in structure.values], dtype=np.int64)
     gathering = tuple(index for index, op in enumerate(structure.ops) if op.kind in _ON_WHOLE_ARRAYS and not op.placement)
-    return Lifetimes(tuple(regions), tuple(extents), born, gathering, reduces_in_place=kept is not None)
+    return Lifetimes(tuple(regions), tuple(extents), born, gathering, recomputes, accesses(structure, kernels))
 
 
 def _viewed(structure: Structure, value: int) -> int:

@@ -62,9 +62,10 @@ def step_time(
         hardware=str(hardware),
         arithmetic=float((times.arithmetic * kernels.times)[~by_memory].sum()),
         memory=float((times.memory * kernels.times)[by_memory].sum()),
-        launch=float(times.launch * kernels.times.sum()),
+        launch=float((times.launch * kernels.times).sum()),
         exposed=simulated.exposed,
         hidden=max(simulated.sent - simulated.exposed, 0.0),
         mfu=mfu,
         hfu=hfu,
+        sustained=hardware.chip.reached("sustained"),
     )

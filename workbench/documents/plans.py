@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -41,6 +42,11 @@ def dump_plan(plan: Plan) -> str:
         **({"hardware": _hardware_name(plan.hardware)} if plan.hardware else {}),
         **({"wiring": str(plan.wiring)} if plan.wiring and plan.wiring.routes else {}),
     }
+    if problem := _schema_problem(document):
+        raise DocumentError(
+            f"`{plan.name[:80]}` cannot be saved, for it could not be opened again: {problem}.",
+            ["give it another name, or other arguments"],
+        )
     return _pretty(document) + "\n"
 
 
@@ -174,14 +180,26 @@ def _verified(text: str, name: str) -> dict[str, Any]:
 
 
 def _verify_schema(document: dict[str, Any], name: str) -> None:
-    import jsonschema
+    if problem := _schema_problem(document):
+        raise DocumentError(f"{name} is not a valid plan document: {problem}.", ["mend that entry", "save the plan again"])
 
-    validator = jsonschema.Draft202012Validator(json.loads(_SCHEMA.read_text(encoding="utf-8")))
-    if error := jsonschema.exceptions.best_match(validator.iter_errors(document)):
-        raise DocumentError(
-            f"{name} is not a valid plan document: at `{error.json_path}`, {error.message[:200]}.",
-            ["mend that entry", "save the plan again"],
-        )
+
+def _schema_problem(document: dict[str, Any]) -> str | None:
+    """Where a document departs from the schema, and how."""
+    from jsonschema.exceptions import best_match
+
+    error = best_match(_validator().iter_errors(document))
+    if error is None:
+        return None
+    text: str = error.message  # begins with the value, and ends with what is wrong with it
+    return f"at `{error.json_path}`, {text if len(text) <= 200 else f'{text[:120]} … {text[-60:]}'}"
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(json.loads(_SCHEMA.read_text(encoding="utf-8")))
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from workbench.compiled import Compiled
 from workbench.engine import compiled_store
 from workbench.engine.compiled_step import argument_specs, jitted
 from workbench.engine.failures import compilation_failed
-from workbench.engine.hlo_report import READER, read_compiled
+from workbench.engine.hlo_report import READER, read_again, read_compiled
 from workbench.engine.placement import named_sharding
 from workbench.engine.targets import Target, open_target, versions
 from workbench.errors import EngineError
@@ -24,6 +24,7 @@ Listener = Callable[[Mapping[str, Any]], None]
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
+_KEYS = "1"  # raised when what a key is made of changes
 
 
 def compile_here(
@@ -87,7 +88,7 @@ def _compile(
         lowered = jitted(plan, target.mesh, shardings).lower(*argument_specs(plan.program))
         key = _key(plan, target, lowered, options) if keep else ""
     if keep and (known := compiled_store.load(key)):
-        return replace(known[0], target=target.name), known[1]
+        return replace(_read_today(key, *known, plan, target), target=target.name), known[1]
     with stages.stage("compiling"):
         start = time.perf_counter()
         executable = lowered.compile(compiler_options=dict(options) or None)
@@ -108,12 +109,20 @@ def _compile(
     return compiled, hlo_text
 
 
+def _read_today(key: str, compiled: Compiled, hlo_text: str, plan: Plan, target: Target) -> Compiled:
+    """A stored record as today's reader has it."""
+    if compiled.reader != READER:
+        compiled = read_again(compiled, hlo_text, plan.mesh, target.clock)
+        compiled_store.store(key, compiled, hlo_text)
+    return compiled
+
+
 def _key(plan: Plan, target: Target, lowered: Any, options: Mapping[str, Any]) -> str:
     """Of everything the answer depends on. The program's text has its shardings, scopes and source lines; devices stand in mesh order."""
     devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
     settings = " ".join(f"{name}={value}" for name, value in sorted({**_flags(), **options}.items()))
     program = lowered.as_text(debug_info=True)
-    return compiled_store.key_of(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, str(READER))
+    return compiled_store.key_of(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
 
 
 def _flags() -> Mapping[str, str]:

@@ -1,15 +1,17 @@
 """The memory of a compiled step over its schedule: how many bytes of temporaries are alive, and what they are where most are.
 
-Exact as to which buffers are alive; a real allocation adds what its packing wastes, which only the compiler's own figure has.
+Exact as to which buffers are alive; a real allocation adds what its packing wastes. Memory that is set apart for a result holds temporaries
+until the result is made: one after the other, as XLA reuses an allocation (`buffer_assignment.cc`).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from workbench.engine.hlo import Computation, HloModule, Instruction
-from workbench.engine.hlo_buffers import Buffer, Schedule, schedule_of
+from workbench.engine.hlo_buffers import Buffer, Schedule
+from workbench.engine.hlo_schedule import schedule_of
 from workbench.engine.hlo_shapes import DEVICE_MEMORY
 from workbench.partition.location import readable_path
 
@@ -34,12 +36,31 @@ class Timeline(NamedTuple):
 
 
 def timeline_of(module: HloModule, hlo_text: str) -> Timeline:
-    """Temporaries in the device's memory at every instruction that changes them."""
+    """Temporaries in the device's memory at every instruction that changes them, those that lie where a result will be aside."""
     schedule = schedule_of(module, hlo_text.partition("\n")[0])
-    held = [each for each in schedule.buffers if each.is_temporary and each.space == DEVICE_MEMORY and each.bytes]
+    there = [each for each in schedule.buffers if each.space == DEVICE_MEMORY and each.bytes]
+    held = _beside_results([each for each in there if each.is_temporary], [each for each in there if each.is_result])
     counts = _counts(schedule, held)
     top = max(range(len(counts)), key=counts.__getitem__, default=0)
     return Timeline(tuple(_changes(schedule, counts)), tuple(_largest(module, held, top)))
+
+
+def _beside_results(temporaries: Iterable[Buffer], results: Iterable[Buffer]) -> list[Buffer]:
+    """The temporaries that find no room in a result's memory, which is taken by the largest first."""
+    taken = [(each.bytes, each.spans) for each in results]
+    left = []
+    for temporary in sorted(temporaries, key=lambda each: -each.bytes):
+        spans = temporary.spans
+        room = next((used for size, used in taken if size >= temporary.bytes and not _meet(used, spans)), None)
+        if room is None:
+            left.append(temporary)
+        else:
+            room += spans
+    return left
+
+
+def _meet(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> bool:
+    return any(born <= last and first <= died for first, last in one for born, died in other)
 
 
 def _counts(schedule: Schedule, held: Iterable[Buffer]) -> list[int]:

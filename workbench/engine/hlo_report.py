@@ -1,5 +1,6 @@
 """A compiled program read into the record that every view shares."""
 
+from dataclasses import replace
 from typing import Any
 
 from workbench.compiled import Compiled, CompiledMemory
@@ -10,8 +11,8 @@ from workbench.engine.readback import collectives_of
 from workbench.engine.source_lines import SourceLines
 from workbench.mesh import Mesh
 
-READER = 1
-"""Raised when the reading changes, so that what was read before is read anew."""
+READER = 2
+"""Raised when the reading changes, so that what was read before is read anew: from the HLO text, without compiling again."""
 
 
 def read_compiled(
@@ -25,27 +26,45 @@ def read_compiled(
     compiler: str = "",
 ) -> Compiled:
     """What `compiled.as_text()` and `compiled.memory_analysis()` of a program partitioned over `mesh` say; `clock` in Hz."""
+    compiled = Compiled(target, mesh.size, compile_seconds, _stated(memory), (), compiler=compiler)
+    return read_again(compiled, hlo_text, mesh, clock)
+
+
+def read_again(compiled: Compiled, hlo_text: str, mesh: Mesh, clock: float | None) -> Compiled:
+    """The record with all that follows from the HLO text as it is read today."""
     module, lines = parse_hlo(hlo_text), SourceLines(hlo_text)
     timeline = timeline_of(module, hlo_text)
-    return Compiled(
-        target=target,
-        devices=mesh.size,
-        compile_seconds=compile_seconds,
-        memory=CompiledMemory(
-            arguments=memory.argument_size_in_bytes,
-            outputs=memory.output_size_in_bytes,
-            aliased=memory.alias_size_in_bytes,
-            temporary=memory.temp_size_in_bytes,
-            code=memory.generated_code_size_in_bytes,
-            host=memory.host_argument_size_in_bytes
-            + memory.host_output_size_in_bytes
-            - memory.host_alias_size_in_bytes
-            + memory.host_temp_size_in_bytes,
-            live=timeline.peak,
-        ),
+    stated = compiled.memory.stated or compiled.memory.temporary
+    temporary = _packed(stated, timeline.peak) if compiled.compiler.startswith("libtpu") else stated
+    return replace(
+        compiled,
+        memory=replace(compiled.memory, temporary=temporary, stated=stated, live=timeline.peak),
         collectives=collectives_of(module, lines, mesh),
         kernels=kernels_of(module, lines, clock),
         alive=timeline.alive,
         alive_at_peak=timeline.at_peak,
-        compiler=compiler,
+        reader=READER,
     )
+
+
+def _stated(memory: Any) -> CompiledMemory:
+    host = memory.host_argument_size_in_bytes + memory.host_output_size_in_bytes - memory.host_alias_size_in_bytes
+    return CompiledMemory(
+        arguments=memory.argument_size_in_bytes,
+        outputs=memory.output_size_in_bytes,
+        aliased=memory.alias_size_in_bytes,
+        temporary=memory.temp_size_in_bytes,
+        code=memory.generated_code_size_in_bytes,
+        host=host + memory.host_temp_size_in_bytes,
+        stated=memory.temp_size_in_bytes,
+    )
+
+
+def _packed(stated: int, live: int) -> int:
+    """Bytes that libtpu's temporaries take in the device's memory.
+
+    It states the size of their heap with what packing wastes added once more. The requirement it logs and holds against the device's
+    memory has that once: 667 MiB and 124 MiB of it wasted are stated as 791 MiB, and a limit between the two is kept (libtpu 0.0.42.1).
+    Its heap is packed to within a few per cent of what is alive, and takes half of what is stated at least.
+    """
+    return min(stated, max(live, stated // 2))

@@ -2,7 +2,7 @@
 
 >>> from workbench.models import ALL_MODELS
 >>> [model.name for model in ALL_MODELS]
-['two_layer', 'mnist', 'decoder', 'gpt']
+['two_layer', 'mnist', 'decoder', 'mixture', 'gpt']
 """
 
 from workbench.models.registry import ALL_MODELS as ALL_MODELS

@@ -8,9 +8,9 @@
      | all-to-all back, and each token's results summed
     [batch, seq, d_model]
 
-An expert takes of each sequence the `capacity` tokens that its router gives most (Megatron-LM's policy `probs`), so that every shape is
-fixed, nothing is counted or sorted twice, and what is sent does not depend on the data. A token's weight goes with it, into the product
-before the last: the sum at the end then reads nothing that the backward pass would have to keep.
+An expert has `capacity` places for each sequence, so that every shape is fixed and what is sent does not depend on the data. Where tokens
+are gathered, a token's weight goes with it, to be applied before the last product: the sum at the end then reads nothing that the backward
+pass would have to keep.
 
 In einsum strings: b batch, s seq, d d_model, e experts, c capacity, g gates, f d_expert.
 """
@@ -30,15 +30,45 @@ def experts(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
     with jax.named_scope("router"):
         logits = jnp.einsum("bsd,de->bse", x, weights["router"].astype(x.dtype)).astype(jnp.float32)
         gates, load = route(logits, config)
-        share, tokens = assign(gates, config)
+    by = _by_product if config.dispatch == "product" else _by_gather
+    return by(weights, x, gates, config), load
+
+
+def _by_gather(weights: Params, x: Any, gates: Any, config: MixtureConfig) -> Any:
+    """An expert takes of each sequence the `capacity` tokens that its router gives most (Megatron-LM's policy `probs`)."""
     with jax.named_scope("dispatch"):
+        share, tokens = assign(gates, config)
         sent = mark(kernel("permute", config, _take, x, tokens), "sent")
         received = kernel("sort", config, _swap, mark(sent, "received"))
         share = _swap(mark(mark(share, "share_sent"), "share_received"))
     made = _expert_mlp(weights, mark(received, "sorted"), share, config)
     with jax.named_scope("combine"):
         returned = mark(mark(kernel("sort", config, _swap, made), "made"), "returned")
-        return kernel("permute", config, lambda rows, at: _put(rows, at, config.seq), returned, tokens), load
+        return kernel("permute", config, lambda rows, at: _put(rows, at, config.seq), returned, tokens)
+
+
+def _by_product(weights: Params, x: Any, gates: Any, config: MixtureConfig) -> Any:
+    """An expert takes of each sequence the first `capacity` tokens that choose it, by products with a mask [batch, seq, experts,
+    capacity] (GShard, Lepikhin et al. 2020, section 3.2)."""
+    with jax.named_scope("dispatch"):
+        mask = checkpoint_name(placed(gates, config).astype(x.dtype), "mask")
+        sent = mark(jnp.einsum("bsec,bsd->becd", mask, x), "sent")
+        received = mark(_swap(mark(sent, "received")), "sorted")
+    made = _expert_mlp(weights, received, None, config)
+    with jax.named_scope("combine"):
+        returned = mark(mark(_swap(made), "made"), "returned")
+        return jnp.einsum("bsec,becd->bsd", mask * gates[..., None].astype(x.dtype), returned)
+
+
+def placed(gates: Any, config: MixtureConfig) -> Any:
+    """float32[batch, seq, experts, capacity]: 1 where a token has a place in an expert. First choices take theirs before second ones do,
+    and earlier tokens before later ones (GShard, algorithm 1)."""
+    gates = jax.lax.stop_gradient(gates)
+    choices = jax.nn.one_hot(_largest(gates, config.top_k), config.experts, dtype=jnp.int32).swapaxes(1, 2)  # batch, choice, seq, experts
+    before = jnp.cumsum(choices, axis=2) - choices
+    earlier = choices.sum(2, keepdims=True)  # of each choice
+    place = before + jnp.cumsum(earlier, axis=1) - earlier
+    return (jax.nn.one_hot(place, config.capacity, dtype=jnp.float32) * choices[..., None]).sum(1)
 
 
 def route(logits: Any, config: MixtureConfig) -> tuple[Any, Any]:
@@ -112,12 +142,12 @@ def _swap(x: Any) -> Any:
 
 
 def _expert_mlp(weights: Params, x: Any, share: Any, config: MixtureConfig) -> Any:
-    """[experts, batch, capacity, d_model] from the same, each row times its share [experts, batch, capacity]."""
+    """[experts, batch, capacity, d_model] from the same, each row times its share [experts, batch, capacity], if any."""
 
     def activate(up: Any, share: Any) -> Any:
         wide = up.astype(jnp.float32)
-        gated = jax.nn.silu(wide[..., 0, :]) * wide[..., 1, :] if config.gates > 1 else jax.nn.gelu(wide[..., 0, :])
-        return (gated * share[..., None]).astype(up.dtype)
+        gated = jax.nn.silu(wide[..., 0, :]) * wide[..., 1, :] if config.expert_gates > 1 else jax.nn.gelu(wide[..., 0, :])
+        return (gated if share is None else gated * share[..., None]).astype(up.dtype)
 
     with jax.named_scope("up"):
         up = mark(jnp.einsum("ebcd,edgf->ebcgf", x, weights["w1"].astype(x.dtype)), "up")

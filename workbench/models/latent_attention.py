@@ -1,4 +1,4 @@
-"""Multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1).
+"""The attention of a mixture of experts: multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1), or plain heads.
 
     query                of a latent of q_rank values         no position | position     for each head
     key, value           of a latent of kv_rank values        key | value                for each head
@@ -18,10 +18,7 @@ from workbench.models.mixture_config import MixtureConfig
 
 def attention(weights: Params, x: Any, config: MixtureConfig) -> Any:
     """[batch, seq, d_model] from the same."""
-    with jax.named_scope("latents"):
-        query_low, pair_low, key_position = _latents(weights, x, config)
-    with jax.named_scope("query_key_value"):
-        query, key, value = _query_key_value(weights, query_low, pair_low, key_position, config)
+    query, key, value = (_of_latents if config.attention == "latent" else _of_heads)(weights, x, config)
     if "attention" in config.fused.split():
         mixed = flash_attention(query, key, value)
     else:
@@ -29,6 +26,23 @@ def attention(weights: Params, x: Any, config: MixtureConfig) -> Any:
             mixed = mix(query, key, value, softmax)
     with jax.named_scope("output"):
         return jnp.einsum("bshk,hkd->bsd", mark(mixed, "mixed").squeeze(3), weights["wo"].astype(x.dtype))
+
+
+def _of_heads(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+    """Queries, keys and values [batch, seq, heads, 1, d_head]."""
+    with jax.named_scope("query_key_value"):
+        product = jnp.einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
+        query, key, value = jax.lax.split(product, (1, 1, 1), axis=3)
+        query, key = kernel("rotary", config, lambda *both: tuple(map(rotate, both)), query, key)
+        return mark(query, "query"), mark(key, "key"), mark(value, "value")
+
+
+def _of_latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+    """Queries and keys [batch, seq, heads, 1, d_query], values [batch, seq, heads, 1, d_value]."""
+    with jax.named_scope("latents"):
+        query_low, pair_low, key_position = _latents(weights, x, config)
+    with jax.named_scope("query_key_value"):
+        return _query_key_value(weights, query_low, pair_low, key_position, config)
 
 
 def _latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
@@ -44,7 +58,7 @@ def _latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, 
 
 
 def _query_key_value(weights: Params, query_low: Any, pair_low: Any, position: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
-    """Queries and keys [batch, seq, heads, 1, d_query], values [batch, seq, heads, 1, d_value]."""
+    """The two latents projected up; positions turned."""
     query = jnp.einsum("bsr,rhk->bshk", query_low, weights["wq_up"].astype(query_low.dtype))
     pair = jnp.einsum("bsr,rhk->bshk", pair_low, weights["wkv_up"].astype(pair_low.dtype))
 

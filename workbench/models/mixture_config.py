@@ -10,18 +10,19 @@ class MixtureConfig:
 
     Field names of sizes are the names of its dimensions.
 
-    - Attention is latent (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1): queries are made of `q_rank` values, keys and values of `kv_rank`
-      that all heads share; a query and a key of a head have `d_head` values and `d_rotary` for its position, which the keys of all heads
-      share; a value has `d_value`;
+    - `attention`: `latent` (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1), where queries are made of `q_rank` values, keys and values of
+      `kv_rank` that all heads share, a query and a key of a head have `d_head` values and `d_rotary` for its position, which the keys of
+      all heads share, and a value has `d_value`; or `heads`, each with queries, keys and values of `d_head`;
     - `d_ff` is the width of a dense layer, `d_expert` of an expert, `d_shared` of the expert that every token passes (0 for none);
     - `alternate`: every other layer is dense (GShard, Lepikhin et al. 2020), the first of each two;
-    - a sequence gives each expert at most `capacity` tokens, its share of all choices times `capacity_factor`; those an expert's router
-      gives least are dropped, and what is not used is padded with zeros;
+    - a sequence gives each expert at most `capacity` tokens, its share of all choices times `capacity_factor`; the others are dropped, and
+      what is not used is padded with zeros; `dispatch`: `gather`, and an expert drops those that its router gives least, or `product`, one
+      with a mask, and it drops those that come last (GShard, algorithm 1);
     - `groups`: experts stand in so many groups, and a token's choice lies in the `top_groups` best of them (device-limited routing, section
       2.2.2), if it is not 0; `score`: a router's `softmax` or `sigmoid` (DeepSeek-V3, arXiv:2412.19437); `scale` of the chosen experts'
       weights; `balance`: how much the loss of an unbalanced load counts (section 2.2.3, of a sequence);
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention norm activation
-      rotary loss permute`;
+      rotary loss permute sort`;
     - `recompute`: `none`, `kernels` or `full`, as in `decoder_config`.
     """
 
@@ -42,6 +43,8 @@ class MixtureConfig:
     d_shared: int
     seq: int
     batch: int
+    attention: str = "latent"
+    dispatch: str = "gather"
     alternate: bool = False
     capacity_factor: float = 1.0
     groups: int = 1
@@ -50,6 +53,7 @@ class MixtureConfig:
     scale: float = 1.0
     balance: float = 0.003
     gates: int = 2
+    expert_gates: int = 2
     fused: str = ""
     recompute: str = "none"
     norm: str = "rms"
@@ -59,6 +63,11 @@ class MixtureConfig:
     params: str = "float32"
     compute: str = "bfloat16"
     learning_rate: float = 3e-4
+
+    @property
+    def shares(self) -> int:
+        """A head's query, key and value, where they are one projection."""
+        return 3
 
     @property
     def d_query(self) -> int:
@@ -100,13 +109,30 @@ class MixtureConfig:
         >>> round(PRESETS["deepseek-v2"].parameters / 1e9, 1), round(PRESETS["deepseek-v3"].parameters / 1e9, 1)
         (235.7, 671.0)
         """
-        attention = self.d_model * (self.q_rank + self.d_latent + self.heads * self.d_value)
-        attention += self.heads * (self.q_rank * self.d_query + self.kv_rank * self.d_pair) + self.q_rank + self.kv_rank
-        experts = self.experts * (self.gates + 1) * self.d_expert + self.experts + (self.gates + 1) * self.d_shared
-        sparse = self.sparse * self.d_model * experts
+        experts = self.experts * ((self.expert_gates + 1) * self.d_expert + 1) + (self.gates + 1) * self.d_shared
+        return self._outside + self.sparse * self.d_model * experts
+
+    @property
+    def active(self) -> int:
+        """The parameters that one token passes.
+
+        >>> [round(PRESETS[name].active / 1e9, 1) for name in ("deepseek-v2", "deepseek-v3", "glam-64b-64e")]
+        [21.4, 37.6, 96.6]
+        """
+        experts = self.top_k * (self.expert_gates + 1) * self.d_expert + self.experts + (self.gates + 1) * self.d_shared
+        return self._outside + self.sparse * self.d_model * experts
+
+    @property
+    def _outside(self) -> int:
+        """All but the experts, their routers and those that every token passes."""
+        if self.attention == "latent":
+            attention = self.d_model * (self.q_rank + self.d_latent + self.heads * self.d_value)
+            attention += self.heads * (self.q_rank * self.d_query + self.kv_rank * self.d_pair) + self.q_rank + self.kv_rank
+        else:
+            attention = self.d_model * self.heads * (self.shares + 1) * self.d_head
         dense = (self.layers - self.sparse) * self.d_model * (self.gates + 1) * self.d_ff
         tables = (1 if self.tied else 2) * self.vocab * self.d_model
-        return tables + self.layers * (attention + 2 * self.d_model) + sparse + dense + self.d_model
+        return tables + self.layers * (attention + 2 * self.d_model) + dense + self.d_model
 
 
 def _deepseek(
@@ -134,7 +160,7 @@ def _deepseek(
         groups=8,
         top_groups=3,
         scale=16.0,
-        fused="attention norm activation rotary loss permute",
+        fused="attention norm activation rotary loss permute sort",
         recompute="kernels",
         params="bfloat16",
     )
@@ -164,6 +190,64 @@ PRESETS: dict[str, MixtureConfig] = {
         lookup="product",
         compute="float32",
         learning_rate=3e-3,
+    ),
+    # The same with GShard's mixture: two experts a token in every other layer, plain heads.
+    "tiny-top2": MixtureConfig(
+        vocab=256,
+        layers=2,
+        dense=0,
+        d_model=64,
+        heads=4,
+        q_rank=0,
+        kv_rank=0,
+        d_head=16,
+        d_rotary=0,
+        d_value=16,
+        d_ff=128,
+        experts=8,
+        top_k=2,
+        d_expert=64,
+        d_shared=0,
+        seq=64,
+        batch=16,
+        attention="heads",
+        dispatch="product",
+        alternate=True,
+        capacity_factor=1.25,
+        expert_gates=1,
+        tied=True,
+        lookup="product",
+        compute="float32",
+        learning_rate=3e-3,
+    ),
+    # Du et al. 2021 (GLaM, arXiv:2112.06905), table 4: 1.2T parameters, of which a token passes 96.6B. GSPMD's successor measured it
+    # (Wang et al. 2023, table 1). Its positions are relative, here rotary.
+    "glam-64b-64e": MixtureConfig(
+        vocab=256000,
+        layers=64,
+        dense=0,
+        d_model=8192,
+        heads=128,
+        q_rank=0,
+        kv_rank=0,
+        d_head=128,
+        d_rotary=0,
+        d_value=128,
+        d_ff=32768,
+        experts=64,
+        top_k=2,
+        d_expert=32768,
+        d_shared=0,
+        seq=1024,
+        batch=1024,
+        attention="heads",
+        dispatch="product",
+        alternate=True,
+        capacity_factor=1.25,
+        expert_gates=1,
+        tied=True,
+        lookup="product",
+        recompute="full",
     ),
     # arXiv:2405.04434, section 3.1.2: 236B parameters, two shared experts of 1,536.
     "deepseek-v2": _deepseek(

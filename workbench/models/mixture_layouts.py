@@ -1,16 +1,17 @@
 """Layouts of a mixture of experts that its marks make possible."""
 
 
-def expert_parallel(*, batch: str, experts: str = "expert") -> str:
+def expert_parallel(*, batch: str, experts: str = "expert", shares: bool = True) -> str:
     """Constraints that split tokens along the batch outside the experts, and along the experts inside: an all-to-all there and one back.
 
-    `batch` are the axes of the batch, `experts` the one of them that the experts are split over.
+    `batch` are the axes of the batch, `experts` the one of them that the experts are split over; `shares` if a token's weight is sent with
+    it, as it is where tokens are gathered.
     """
     rest = "+".join(axis for axis in batch.split("+") if axis != experts) or "-"
-    outside = {"sent": f"[{batch}, -, -, ?]", "returned": f"[{batch}, -, -, ?]", "share_sent": f"[{batch}, -, -]"}
-    inside = {"received": f"[{rest}, {experts}, -, ?]", "made": f"[{rest}, {experts}, -, ?]", "share_received": f"[{rest}, {experts}, -]"}
-    places = "; ".join(f"@{place}/reduce_precision={sharding}" for place, sharding in (outside | inside).items())
-    return f"batch:{batch}; experts:{experts}; {places}"
+    outside, inside = f"[{batch}, -, -", f"[{rest}, {experts}, -"
+    places = {"sent": f"{outside}, ?]", "received": f"{inside}, ?]", "made": f"{inside}, ?]", "returned": f"{outside}, ?]"}
+    places |= {"share_sent": f"{outside}]", "share_received": f"{inside}]"} if shares else {}
+    return f"batch:{batch}; experts:{experts}; " + "; ".join(f"@{place}/reduce_precision={lies}" for place, lies in places.items())
 
 
 LAYOUTS = (

@@ -1,6 +1,5 @@
 """Parts of a training step of a mixture of experts: a pipeline stage's micro-batch, and its update."""
 
-from functools import partial
 from typing import Any
 
 import jax

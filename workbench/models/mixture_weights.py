@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from workbench.models.blocks import Params
 from workbench.models.mixture_config import MixtureConfig
 
-ATTENTION = {
+LATENT = {
     "norm1/scale": "d_model",
     "attention/wq_down": "d_model q_rank",
     "attention/q_norm/scale": "q_rank",
@@ -20,24 +20,34 @@ ATTENTION = {
     "attention/wo": "heads d_value d_model",
     "norm2/scale": "d_model",
 }
+HEADS = {
+    "norm1/scale": "d_model",
+    "attention/wqkv": "d_model heads shares d_head",
+    "attention/wo": "heads d_value d_model",
+    "norm2/scale": "d_model",
+}
 DENSE = {"mlp/w1": "d_model gates d_ff", "mlp/w2": "d_ff d_model"}
 SHARED = {"shared/w1": "d_model gates d_shared", "shared/w2": "d_shared d_model"}
 EXPERTS = {
     "experts/router": "d_model choices",
-    "experts/w1": "experts d_model gates d_expert",
+    "experts/w1": "experts d_model expert_gates d_expert",
     "experts/w2": "experts d_expert d_model",
 }
 """Each weight's path within its layer, and its dimensions."""
 
 
-def dense_layer() -> dict[str, str]:
-    return ATTENTION | DENSE
+def _attention(config: MixtureConfig) -> dict[str, str]:
+    return LATENT if config.attention == "latent" else HEADS
+
+
+def dense_layer(config: MixtureConfig) -> dict[str, str]:
+    return _attention(config) | DENSE
 
 
 def sparse_layer(config: MixtureConfig) -> dict[str, str]:
     """A layer with experts; with `alternate`, the dense one before it too."""
-    before = {f"before/{path}": names for path, names in dense_layer().items()} if config.alternate else {}
-    return before | ATTENTION | EXPERTS | (SHARED if config.d_shared else {})
+    before = {f"before/{path}": names for path, names in dense_layer(config).items()} if config.alternate else {}
+    return before | _attention(config) | EXPERTS | (SHARED if config.d_shared else {})
 
 
 def edge_weights(config: MixtureConfig, *, first: bool = True, last: bool = True) -> dict[str, str]:
@@ -50,7 +60,7 @@ def edge_weights(config: MixtureConfig, *, first: bool = True, last: bool = True
 def dims(config: MixtureConfig, *, scan: bool, first: bool = True, last: bool = True) -> dict[str, str]:
     """Path patterns to names, for parameters, optimiser state and gradients; scanned layers have `sparse` in front."""
     stack, prefix = ("sparse ", "layers/") if scan else ("", "layers/*/")
-    dense = {f"dense/*/{path}": names for path, names in dense_layer().items()} if config.dense else {}
+    dense = {f"dense/*/{path}": names for path, names in dense_layer(config).items()} if config.dense else {}
     sparse = {prefix + path: stack + names for path, names in sparse_layer(config).items()}
     return edge_weights(config, first=first, last=last) | dense | sparse
 
@@ -80,6 +90,6 @@ def init(key: Any, config: MixtureConfig, *, scan: bool, first: bool = True, las
     keys = jax.random.split(above, config.sparse)
     return {
         **_draw(top, edge_weights(config, first=first, last=last), config),
-        "dense": [_draw(jax.random.fold_in(below, i), dense_layer(), config) for i in range(config.dense)],
+        "dense": [_draw(jax.random.fold_in(below, i), dense_layer(config), config) for i in range(config.dense)],
         "layers": jax.vmap(draw)(keys) if scan else [draw(each) for each in keys],
     }

@@ -9,7 +9,7 @@ KEPT = {
     "kernels": (
         *("normal", "query", "key", "value", "shares", "mixed", "stream", "up", "hidden"),
         *("query_low", "pair_low", "query_latent", "pair_latent"),  # of a latent attention
-        *("scores", "chosen", "tokens", "share_received", "sorted"),  # of a mixture of experts
+        *("scores", "chosen", "tokens", "mask", "share_received", "sorted"),  # of a mixture of experts
     ),
     "attention": ("normal", "query", "key", "value", "mixed", "stream", "up", "hidden"),
     "full": (),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import decoder, decoder_layouts, gpt, mnist, two_layer
+from workbench.models import decoder, decoder_layouts, gpt, mixture, mixture_layouts, mnist, two_layer
 from workbench.program import Program, Reference
 
 
@@ -39,6 +39,12 @@ ALL_MODELS = (
         "a decoder Transformer of today; presets of Llama 3, Megatron and MaxText",
         decoder.build,
         decoder_layouts.LAYOUTS,
+    ),
+    Model(
+        "mixture",
+        "a mixture-of-experts Transformer with latent attention; presets of DeepSeek-V2 and V3 and of GLaM",
+        mixture.build,
+        mixture_layouts.LAYOUTS,
     ),
     Model("gpt", "a decoder Transformer from bytes of English to 175 billion parameters, trained with Adam", gpt.build, gpt.LAYOUTS),
 )

@@ -9,9 +9,11 @@ arise. Then a kernel of elementwise operations alone, all read by one other kern
 """
 
 import math
+from collections import Counter
 from typing import NamedTuple
 
 from workbench.partition.kernels import PRODUCTS, Draft, Kernels, Table
+from workbench.partition.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
 from workbench.partition.structure import Op, Structure
 from workbench.tensor import itemsize
@@ -69,6 +71,8 @@ class _Grouping:
         self._buffers: dict[int, int] = {}  # of a part, and of an update: the value whose memory it is in
         self._uses = _uses(structure)
         self._read_whole = _read_whole(structure)
+        self._hoisted = hoisted_casts(structure) if recomputes else frozenset()
+        self._unfilled = unfilled_stacks(structure) if recomputes else frozenset()
         for index, op in enumerate(structure.ops):
             self._place(index, op)
         self._merged = self._merge()
@@ -80,11 +84,11 @@ class _Grouping:
                     self._read(source, -1)
                     self._keep(source.value, op)
             return
-        if self._is_free(op):
+        if index not in self._hoisted and self._is_free(op):
             for slot, result in enumerate(op.results):
                 self._make_free(op, slot, result)
             return
-        kernel = self._marked_kernel(op) if op.kernel else self._kernel_for(op)
+        kernel = self._marked_kernel(op) if op.kernel else self._alone(op) if index in self._hoisted else self._kernel_for(op)
         self._of[index] = kernel
         for slot, operand in enumerate(op.operands):
             if op.kind == _UPDATE and slot == 0:
@@ -171,6 +175,10 @@ class _Grouping:
                 self._buffers[result] = self._buffer(sources[0].value)
             self._steps[result] = self._steps[operand] if op.kind not in _REPEATING else 0
 
+    def _alone(self, op: Op) -> int:
+        self._kernels.append(Draft(op.region, set(), op.position, is_plain=False))
+        return len(self._kernels) - 1
+
     def _marked_kernel(self, op: Op) -> int:
         """The hand-written kernel this operation is marked as a part of."""
         key = op.region, op.kernel
@@ -211,7 +219,7 @@ class _Grouping:
                 continue
             if not self._kernels[kernel].is_plain and abs(op.position - self._kernels[kernel].position) > _FAR:
                 continue
-            if self._kernels[kernel].is_product and op.kind not in ELEMENTWISE and not (self._recomputes and op.kind == _UPDATE):
+            if self._kernels[kernel].is_product and op.kind not in ELEMENTWISE and not (self._recomputes and op.kind in (_UPDATE, _REDUCE)):
                 continue
             if all(source.kernel < kernel or self._sizes[source.value] == size for source in inside):
                 return kernel
@@ -240,13 +248,44 @@ class _Grouping:
 
     def kernels(self) -> Kernels:
         table = Table(self._structure, self._kernels, self._of, self._merged)
-        for kernel, value in table.reads(self._written, self._stored):
-            self._keep(value, self._structure.ops[table.last[kernel]])
-        return table.kernels(self._written, self._stored, self._kept)
+        ops, own = self._structure.ops, self._moved(table)
+        for draft, kernel, value in table.reads(self._written, self._stored):
+            self._keep(value, ops[own.get(draft, table.last[kernel])])
+        for draft, product in own.items():
+            self._keep(ops[product].results[0], ops[table.last[table.number(draft)]])
+        written = [each for each in self._written if each[1] not in self._unfilled]
+        return table.kernels(written, self._stored, self._kept, _multiplied(self._structure))
+
+    def _moved(self, table: Table) -> dict[int, int]:
+        """By draft, the products that are a part of a kernel behind a loop. They run before the loop all the same: what they make waits for
+        that kernel, not what they read."""
+        ops, loops = self._structure.ops, [self._structure.ops[loop] for loop in self._structure.body_of]
+        return {
+            self._of[index]: index
+            for index, op in enumerate(ops)
+            if op.kind in PRODUCTS
+            and self._of[index] in self._absorbed
+            and any(
+                op.position < loop.position < ops[table.last[table.number(self._of[index])]].position
+                for loop in loops
+                if loop.region == op.region
+            )
+        }
 
 
 def _steps_of(op: Op) -> int:
     return _SLOW_STEPS if op.kind in _SLOW else 1
+
+
+def _multiplied(structure: Structure) -> Counter[int]:
+    return Counter(viewed(structure, operand) for op in structure.ops if op.kind in PRODUCTS for operand in set(op.operands[:2]))
+
+
+def viewed(structure: Structure, value: int) -> int:
+    """What a value is a view of."""
+    while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING:
+        value = structure.ops[born].operands[0]
+    return value
 
 
 def _uses(structure: Structure) -> list[int]:

@@ -52,6 +52,7 @@ class Kernels:
     products: tuple[Product, ...]
     itemsizes: NDArray[np.float64]  # of all values
     kept: Mapping[int, int]
+    multiplied: Mapping[int, int]  # by how many products each value is read, views of it looked through
 
     @property
     def count(self) -> int:
@@ -86,11 +87,15 @@ class Table:
                 last[kernel] = index
         self.last = [last[kernel] for kernel in range(len(places))]  # operation of each kernel
 
-    def reads(self, written: Pairs, stored: Stored) -> list[tuple[int, int]]:
-        """(kernel, value): what each reads that it does not make."""
+    def number(self, draft: int) -> int:
+        """Of the kernel a draft became a part of."""
+        return self._new[draft]
+
+    def reads(self, written: Pairs, stored: Stored) -> list[tuple[int, int, int]]:
+        """(draft, kernel, value): what each reads that it does not make."""
         makers = {value: self._new[draft] for draft, value in written}
-        found = {(self._new[number], value): None for number, draft in enumerate(self._drafts) for value in draft.reads}
-        return [(kernel, value) for kernel, value in found if makers.get(stored(value), -1) != kernel]
+        found = [(number, self._new[number], value) for number, draft in enumerate(self._drafts) for value in draft.reads]
+        return [each for each in found if makers.get(stored(each[2]), -1) != each[1]]
 
     def _writes(self, written: Pairs) -> list[tuple[int, int]]:
         """(kernel, value): what each makes that others read."""
@@ -99,7 +104,7 @@ class Table:
             readers[self._new[number]].update(self._new[each] if each >= 0 else -1 for each in draft.readers)
         return [(self._new[draft], value) for draft, value in written if readers[self._new[draft]] - {self._new[draft]}]
 
-    def kernels(self, written: Pairs, stored: Stored, kept: Mapping[int, int]) -> Kernels:
+    def kernels(self, written: Pairs, stored: Stored, kept: Mapping[int, int], multiplied: Mapping[int, int]) -> Kernels:
         ops, regions = self._structure.ops, [self._structure.ops[op].region for op in self.last]
         work = ((self._new[number], *each) for number, draft in enumerate(self._drafts) for each in draft.work)
         return Kernels(
@@ -108,12 +113,13 @@ class Table:
             tuple(regions),
             tuple(self.last),
             tuple(ops[op].position for op in self.last),
-            *_two(self.reads(written, stored)),
+            *_two(dict.fromkeys((kernel, value) for _, kernel, value in self.reads(written, stored))),
             *_two(self._writes(written)),
             *_three(work),
             tuple(_product(self._structure, i, self._of[i]) for i, op in enumerate(ops) if op.kind in PRODUCTS),
             np.array([itemsize(value.dtype) for value in self._structure.values]),
             kept,
+            multiplied,
         )
 
 

@@ -268,7 +268,7 @@ def _mark_fusion(structure: Structure) -> None:
             adds_up = op.kind == "stablehlo.dot_general" and _adds_to_argument(structure, result, users)
             if (fused or inside or adds_up) and all(structure.ops[user].region == op.region for user in using):
                 value.stored = False
-                for operand in () if adds_up else op.operands:  # a sum is done where the product is
+                for operand in op.operands:
                     source = structure.values[operand]
                     if source.region == op.region:
                         source.last_use = max(source.last_use, value.last_use)

@@ -7,24 +7,31 @@ from jax.extend.mlir import ir
 
 
 class Work(NamedTuple):
-    """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`."""
+    """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; of a product,
+    `contracted_right` are those of the right operand."""
 
     flops: int = 0
     contracted: tuple[int, ...] = ()
     contracted_of: int = 0
+    contracted_right: tuple[int, ...] = ()
 
 
 def work_of(op: ir.Operation) -> Work:
     """The work of a product or a convolution; nothing for the others."""
     if op.name == "stablehlo.dot_general":
         text = str(op.attributes["dot_dimension_numbers"])
-        inside = text.partition("lhs_contracting_dimensions = [")[2].partition("]")[0]
-        contracted = tuple(int(word) for word in inside.split(",") if word.strip())
+        contracted = _listed(text, "lhs_contracting_dimensions")
         left = _shape(op.operands[0])
-        return Work(2 * math.prod(_shape(op.results[0])) * math.prod(left[i] for i in contracted), contracted)
+        flops = 2 * math.prod(_shape(op.results[0])) * math.prod(left[i] for i in contracted)
+        return Work(flops, contracted, contracted_right=_listed(text, "rhs_contracting_dimensions"))
     if op.name == "stablehlo.convolution":
         return _convolution(op)
     return Work()
+
+
+def _listed(text: str, name: str) -> tuple[int, ...]:
+    inside = text.partition(f"{name} = [")[2].partition("]")[0]
+    return tuple(int(word) for word in inside.split(",") if word.strip())
 
 
 def _convolution(op: ir.Operation) -> Work:

@@ -29,7 +29,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Collapsed:
-    """Boxes in the order of the program; arrows between them by number, with the largest value that goes along; sends by (maker, reader)."""
+    """Boxes in the order of the program; arrows between them by number, with the largest value that goes along; sends by boxes too."""
 
     graph: Graph
     boxes: tuple[Box, ...]
@@ -51,12 +51,28 @@ class Collapsed:
     def whole(self) -> float:
         return sum(map(self._cost, self.graph.nodes)) or 1.0
 
+    @cached_property
+    def told(self) -> tuple[tuple[int, int], ...]:
+        """The arrows that no chain of others implies, in the order of the program: what goes from the first box to the second, and from
+        there to the third, need not be shown to reach the third from the first as well."""
+        ahead: dict[int, set[int]] = {}
+        for maker, reader in self.arrows:
+            if maker < reader:
+                ahead.setdefault(maker, set()).add(reader)
+        return tuple(ends for ends in self.arrows if ends[0] > ends[1] or ends in self.sends or not _implied(*ends, ahead))
+
     def cost(self, box: Box) -> float:
         return sum(self._cost(self.graph.nodes[member]) for member in box.members)
 
     def largest(self, box: Box) -> GraphNode:
         """The member that costs most."""
         return max((self.graph.nodes[member] for member in box.members), key=self._cost)
+
+    def alike(self, scope: str) -> int:
+        """How many scopes of the program are this one: the layers of `layers/*`."""
+        depth = scope.count("/") + 1
+        paths = (node.path.split("/")[:depth] for node in self.graph.nodes if not node.is_input)
+        return len({"/".join(words) for words in paths if template("/".join(words)) == scope})
 
     def inside(self, number: int) -> tuple[GraphSend, ...]:
         """What is sent within a box."""
@@ -76,6 +92,7 @@ def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MO
         if not _counts(graph.nodes[number]):
             members.setdefault(key, []).append(number)
     shown = [_box(key, graph, paths, numbers, wanted) for key, numbers in members.items()]
+    shown.sort(key=lambda box: not graph.nodes[box.members[0]].is_input)  # what is fed in comes first
     found = Collapsed(graph, tuple(shown), _around(box.scope for box in shown))
     if len(shown) > most:
         found = Collapsed(graph, _merged(found, most), found.opened)
@@ -85,7 +102,7 @@ def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MO
 
 def open_at_first(graph: Graph, most: int = _AT_FIRST) -> frozenset[str]:
     """Outer scopes before inner ones, those that hold at least two scopes, as long as a person can take it in."""
-    paths = {_words(node) for node in graph.nodes if not _counts(node)}
+    paths = dict.fromkeys(_words(node) for node in graph.nodes if not _counts(node))
     inner: dict[str, set[str]] = {}
     for words in paths:
         for depth in range(1, len(words) - 1):
@@ -170,6 +187,20 @@ def _arrows(graph: Graph, of: dict[int, int]) -> dict[tuple[int, int], int]:
         if ends[0] != ends[1] and (ends not in found or _size(graph.nodes[found[ends]]) < _size(graph.nodes[maker])):
             found[ends] = maker
     return found
+
+
+def _implied(maker: int, reader: int, ahead: dict[int, set[int]]) -> bool:
+    """Whether a way of at least two arrows, all of them forward, leads from one box to the other."""
+    pending = [each for each in ahead.get(maker, ()) if each < reader]
+    seen = set(pending)
+    while pending:
+        for each in ahead.get(pending.pop(), ()):
+            if each == reader:
+                return True
+            if each < reader and each not in seen:
+                seen.add(each)
+                pending.append(each)
+    return False
 
 
 def _size(node: GraphNode) -> int:

@@ -1,4 +1,4 @@
-"""What every device sends in a step, by mesh axis and kind of collective; with hardware, how long that takes and what of it is waited for."""
+"""What every device sends in a step, by mesh axis and kind of collective; with hardware, how long that takes and what is waited for."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def communication_text(report: Report) -> str:
     text, times = bars_text(_title(report), _COLUMNS, _bars(report)), _times(report)
     if not times:
         return text
-    rows = [(axes_text(each.axes), *map(format_seconds, (each.seconds, each.exposed, each.hidden))) for each in times]
+    rows = [(axes_text(each.axes), *map(_seconds, (each.seconds, each.exposed, each.hidden))) for each in times]
     return f"{text}\n\n{table_text(['mesh axis', 'time a step>', 'waited for>', 'hidden>'], rows)}"
 
 
@@ -79,6 +79,10 @@ def _times(report: Report) -> tuple[_Time, ...]:
             sums[event.stream] = exposed + event.exposed * event.count, seconds + event.seconds * event.count
     found = [_Time(tuple(stream.split("+")), exposed, max(seconds - exposed, 0.0)) for stream, (exposed, seconds) in sums.items()]
     return tuple(sorted(found, key=lambda each: _place(report, each.axes)))
+
+
+def _seconds(seconds: float) -> str:
+    return format_seconds(seconds) if seconds > 1e-9 else "–"
 
 
 def _with_times(drawing: Drawing, report: Report, times: Sequence[_Time]) -> Drawing:

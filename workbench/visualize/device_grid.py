@@ -80,7 +80,12 @@ def _title(placement: Placement, devices: Grid, hardware: Hardware | None) -> tu
         sharing = "the whole tensor"
     else:
         sharing = f"{parts:,} parts, " + ("each on one device" if parts == mesh.size else f"each on {mesh.size // parts:,} devices")
-    lines = (str(placement.tensor), f"{placement.sharding} on {str(mesh) or 'one device'}", f"{held}: {sharing}", devices.note)
+    lines: tuple[str, ...] = (
+        str(placement.tensor),
+        f"{placement.sharding} on {str(mesh) or 'one device'}",
+        f"{held}: {sharing}",
+        devices.note,
+    )
     if hardware is not None:
         lines += (f"#: the device of {hardware}, in the order of jax.devices(), and where it stands",)
     return tuple(line for line in lines if line)

@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 Point = tuple[float, float]
+_ONE_AT_A_TIME = threading.Lock()  # the module has one memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,10 @@ class Placed:
 def dot_text(
     sizes: Sequence[tuple[str, str, float, float]], scopes: Sequence[tuple[str, float]], arrows: Sequence[tuple[str, str, float]]
 ) -> str:
-    """DOT of boxes (name, open scope around it, width, height), open scopes (name, width of its heading) and arrows (from, to, weight)."""
+    """DOT of boxes (name, open scope around it, width, height), open scopes (name, width of its heading) and arrows (from, to, weight).
+
+    An arrow without weight goes back, and does not make its head lie below its tail.
+    """
     from graphviz import Digraph
 
     dot = Digraph(graph_attr={"rankdir": "TB", "nodesep": "0.16", "ranksep": "0.26", "splines": "spline", "newrank": "false"})
@@ -50,7 +55,7 @@ def dot_text(
         outer = scope.rpartition("/")[0]
         parts[outer if outer in parts else ""].subgraph(parts[scope])
     for tail, head, weight in arrows:
-        dot.edge(_quoted(tail), _quoted(head), weight=f"{weight:.0f}")
+        dot.edge(_quoted(tail), _quoted(head), **({"weight": f"{weight:.0f}"} if weight else {"constraint": "false"}))
     return str(dot.source)
 
 
@@ -64,11 +69,6 @@ def placed(dot: str) -> Placed | None:
     """The layout of a DOT text; `None` where there is no Graphviz in any form."""
     text = _by_program(dot) or _by_module(dot)
     return _read(json.loads(text)) if text else None
-
-
-def warm_up() -> None:
-    """Make ready what draws graphs: the first one takes seconds, for the WebAssembly module is compiled then."""
-    placed(dot_text([("a", "", 72.0, 18.0)], [], []))
 
 
 def _by_program(dot: str) -> str | None:
@@ -88,7 +88,8 @@ def _by_module(dot: str) -> str | None:
     except ImportError:
         return None
     try:
-        return render(dot, format="json0").decode()
+        with _ONE_AT_A_TIME:
+            return render(dot, format="json0").decode()
     except WasiGraphvizError:
         return None
 

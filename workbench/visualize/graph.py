@@ -71,7 +71,7 @@ def _text(report: Report, seen: Collapsed) -> str:
         for scope in _open_around(box, seen):
             if scope not in headings:
                 headings.add(scope)
-                rows.append((f"{'  ' * scope.count('/')}− {scope.rpartition('/')[2]}", "", "", "", "", ""))
+                rows.append((f"{'  ' * scope.count('/')}− {_scope_name(seen, scope)}", "", "", "", "", ""))
         depth = len(_open_around(box, seen))
         made = [seen.boxes[maker].label for maker, reader in seen.arrows if reader == number]
         sends = ", ".join(f"{each.kind} {axes_text(each.axes)}" for each in _totals(seen.inside(number)))
@@ -86,8 +86,16 @@ def _open_around(box: Box, seen: Collapsed) -> tuple[str, ...]:
     return tuple(scope for scope in seen.opened if box.scope == scope or box.scope.startswith(f"{scope}/"))
 
 
+def _scope_name(seen: Collapsed, scope: str) -> str:
+    """`mlp`, or `* ×96` for as many layers."""
+    word = scope.rpartition("/")[2]
+    return f"{word} ×{seen.alike(scope)}" if "*" in word else word
+
+
 def _times(seen: Collapsed, box: Box) -> str:
-    """How often the kernels of a box run, if all run as often."""
+    """How often the kernels of a box run, if all run as often; of a scope, how many are alike."""
+    if "*" in box.label and box.can_open:
+        return f"×{seen.alike(box.key)}"
     counts = {seen.graph.nodes[member].count for member in box.members}
     return f"×{next(iter(counts))}" if len(counts) == 1 and counts != {1} else ""
 
@@ -138,9 +146,13 @@ def _dot(seen: Collapsed, pills: Sequence[_Pill]) -> str:
     sizes = [(box.key, box.scope, *_size(seen, number)) for number, box in enumerate(seen.boxes)]
     common = [_common(seen.boxes[pill.ends[0]].scope, seen.boxes[pill.ends[1]].scope, seen.opened) for pill in pills]
     sizes += [(pill.name, scope, _pill_width(pill), 18.0) for pill, scope in zip(pills, common, strict=True)]
-    scopes = [(scope, text_width(scope.rpartition("/")[2]) + 30) for scope in seen.opened]
+    scopes = [(scope, text_width(_scope_name(seen, scope)) + 30) for scope in seen.opened]
     through = {pill.ends for pill in pills}
-    arrows = [(seen.boxes[maker].key, seen.boxes[reader].key, 1.0) for maker, reader in seen.arrows if (maker, reader) not in through]
+    arrows = [
+        (seen.boxes[maker].key, seen.boxes[reader].key, float(maker < reader))
+        for maker, reader in seen.told
+        if (maker, reader) not in through
+    ]
     for pill in pills:
         maker, reader = (seen.boxes[end].key for end in pill.ends)
         arrows += [(maker, pill.name, 3.0), (pill.name, reader, 3.0)]
@@ -200,7 +212,7 @@ def _drawing(report: Report, seen: Collapsed, pills: Sequence[_Pill], found: Pla
     marks: list[Mark] = [Label(0, 12, _title(report, seen), bold=True), *_legend(seen)]
     for scope in seen.opened:
         if scope in found.scopes:
-            marks += _scope(scope, found.scopes[scope])
+            marks += _scope(scope, _scope_name(seen, scope), found.scopes[scope])
     labels = {(seen.boxes[maker].key, seen.boxes[reader].key): seen.graph.nodes[node] for (maker, reader), node in seen.arrows.items()}
     for tail, head, points in found.arrows:
         marks += _arrow(_moved(points), labels.get((tail, head)), ends=not head.startswith("send "))
@@ -225,13 +237,15 @@ def _legend(seen: Collapsed) -> Iterator[Mark]:
         yield Rectangle(x, 25, 10, 10, fill=colour)
         yield Label(x + 15, 34, text)
         x += text_width(text) + 28
-    yield Label(0, 50, "+ a scope that opens, − one that closes; dimensions and collectives in the colours of their mesh axes")
+    yield Label(
+        0, 50, "+ opens a scope, − closes it; dimensions and collectives have the colours of their axes; no arrow where others lead"
+    )
 
 
-def _scope(scope: str, frame: Frame) -> Iterator[Mark]:
+def _scope(scope: str, name: str, frame: Frame) -> Iterator[Mark]:
     y = frame.y + _TOP
     yield Rectangle(frame.x, y, frame.width, frame.height, fill=NEUTRAL, alpha=0.07, line=NEUTRAL, round=6)
-    name = f"− {scope.rpartition('/')[2]}"
+    name = f"− {name}"
     width = min(text_width(name) + 12, frame.width)
     yield Rectangle(frame.x + 2, y + 2, width, 17, fill=NEUTRAL, alpha=0.01, title=f"{scope}: close it", opens=scope, round=3)
     yield Label(frame.x + 8, y + 15, name, bold=True)
@@ -262,8 +276,10 @@ def _node(mesh: Mesh, seen: Collapsed, number: int, frame: Frame) -> Iterator[Ma
     is_input = seen.graph.nodes[box.members[0]].is_input
     colour = NEUTRAL if is_input else heat(seen.costs[number] / seen.whole)
     subject = "" if box.can_open or box.rest else seen.largest(box).path
-    look = {"title": _about(seen, number), "subject": subject, "opens": box.key if box.can_open else ""}
-    yield Rectangle(frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.16, line=colour, round=4, **look)
+    opens, title = box.key if box.can_open else "", _about(seen, number)
+    yield Rectangle(
+        frame.x, frame.y, frame.width, frame.height, colour, 0.16, line=colour, title=title, subject=subject, opens=opens, round=4
+    )
     yield Rectangle(frame.x, frame.y, _STRIP, frame.height, fill=colour)
     x, y = frame.x + _STRIP + _PAD - 2, frame.y + 15
     times = _times(seen, box)

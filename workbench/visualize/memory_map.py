@@ -58,8 +58,9 @@ def _cells(report: Report, place: int | None) -> tuple[_Cell, ...]:
     for each in _alive(report, place):
         merged.setdefault((each.role, template(each.path)), []).append(each)
     cells = [
-        _Cell(role, path if len(group) > 1 else group[0].path, sum(each.bytes for each in group), sum(each.count for each in group), path)
-        for (role, path), group in merged.items()
+        _Cell(role, path, sum(each.bytes for each in group), sum(each.count for each in group), path)
+        for (role, alike), group in merged.items()
+        if (path := alike if len(group) > 1 else group[0].path)
     ]
     cells.sort(key=lambda each: -each.bytes)
     kept, rest = cells[:MOST_TILES], cells[MOST_TILES:]
@@ -106,7 +107,8 @@ def _field(role: Role, group: Sequence[_Cell], field: Tile, held: int) -> Iterat
     text = f"{role} {format_bytes(total)}" if text_width(f"{role} {format_bytes(total)}") < field.width else f"{role}"
     caption = _CAPTION if field.height > 3 * _CAPTION and field.width > 50 else 0
     if caption:
-        yield Label(field.x + 1, field.y + 12, _clipped(text, field.width), bold=True)
+        most = int(field.width / text_width("x"))
+        yield Label(field.x + 1, field.y + 12, text if len(text) <= most else f"{text[: most - 1]}…", bold=True)
     inner = Tile(field.x, field.y + caption, field.width, field.height - caption)
     for cell, tile in zip(group, squarified([each.bytes for each in group], inner), strict=True):
         yield from _tile(role, cell, tile, held)

@@ -17,7 +17,7 @@ from workbench.visualize.stack import Column, columns, outlines
 
 LISTED = 8  # of what is alive at the peak
 _LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels
-_COLUMNS, _MOMENTS, _CHARACTERS = 370, 100, 64  # at most, in the drawing, under the pointer, and in its twin
+_COLUMNS, _MOMENTS, _CHARACTERS = 370, 50, 64  # at most, in the drawing, under the pointer, and in its twin
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _NEAR = 0.4  # of the device's memory: from there on it is shown how far it still is
 _PLACES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin

@@ -17,7 +17,7 @@ from workbench.visualize.drawing import Dot, Drawing, Label, Line, Mark, Rectang
 from workbench.visualize.palette import NEUTRAL, STEP, TEXT
 from workbench.visualize.picture import Picture
 
-SHOWN = 80  # kernels, the longest ones
+SHOWN = 50  # kernels, the longest ones
 NAMED = 6
 THIN = 0.01  # FLOP a byte below which a kernel only moves
 LEAST = 0.0005  # of the time of all kernels

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from workbench.timeline import COMPUTE, Event
 
@@ -107,5 +107,9 @@ def unrolled(events: Sequence[Event], most: int = MOST_EVENTS) -> tuple[Event, .
             continue
         first = loop.seconds / (turns - 1)
         turn = [each for each in found if loop.start - first - close <= each.start < loop.start - close]
-        found += [replace(each, start=each.start + first * number) for number in range(1, turns) for each in turn]
+        found += [
+            Event(each.stream, each.start + first * number, each.seconds, each.path, each.kind, each.count, each.exposed)
+            for number in range(1, turns)
+            for each in turn
+        ]
     return tuple(found)

@@ -12,7 +12,7 @@ from workbench.visualize.geometry import stacked
 from workbench.visualize.palette import NEUTRAL, STEP
 from workbench.visualize.picture import Picture
 
-_LENGTH, _HIGH, _LINE, _CHARACTERS = 620, 26, 16, 48  # pixels, and characters of the longest bar
+_LENGTH, _HIGH, _LINE, _CHARACTERS = 620, 26, 16, 32  # pixels, and characters of the longest bar
 _HIDDEN = "hidden communication"
 
 

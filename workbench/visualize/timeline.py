@@ -39,12 +39,15 @@ def timeline(report: Report, trace: Trace | None = None) -> Picture:
     Products are shown strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
     """
     parts = _parts(report, trace)
-    return Picture(_drawing(_title(report, parts), parts, report.mesh), timeline_text(report, trace))
+    return Picture(_drawing(_title(report, parts), parts, report.mesh), _text(report, parts))
 
 
 def timeline_text(report: Report, trace: Trace | None = None) -> str:
     """The same rows in characters, darker where more of the time is busy."""
-    parts = _parts(report, trace)
+    return _text(report, _parts(report, trace))
+
+
+def _text(report: Report, parts: Sequence[_Part]) -> str:
     longest = max((part.seconds for part in parts), default=0.0)
     sections = [_title(report, parts)]
     for part in parts:
@@ -57,10 +60,12 @@ def timeline_text(report: Report, trace: Trace | None = None) -> str:
 def _parts(report: Report, trace: Trace | None) -> tuple[_Part, ...]:
     found = []
     if (predicted := report.timeline) is not None:
-        spans = tuple(
-            Span(each.stream, each.start, each.seconds, _name(_operation(each.kind), each.path), _weight(each.kind, each.stream))
-            for each in unrolled(predicted.events)
-        )
+        events = predicted.events
+        looks = {
+            (each.kind, each.path, each.stream): (_name(_operation(each.kind), each.path), _weight(each.kind, each.stream))
+            for each in events
+        }
+        spans = tuple(Span(each.stream, each.start, each.seconds, *looks[each.kind, each.path, each.stream]) for each in unrolled(events))
         found.append(_part("predicted", predicted.seconds, spans, report.mesh))
     if trace is not None and trace.events:
         device = trace.events[0].device

@@ -12,6 +12,7 @@ from workbench.measurement import Measurement
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.session import Session
+from workbench.widgets.blocks import Paint
 from workbench.widgets.evidence import Evidence, evidence
 from workbench.widgets.figures import Figure, figures
 from workbench.widgets.files import VERBS as FILE_VERBS
@@ -24,9 +25,8 @@ from workbench.widgets.jobs import Defer, Ended, Jobs
 from workbench.widgets.pictures import VIEW_VERBS, Views
 from workbench.widgets.runner import Runner
 from workbench.widgets.state import Refusal, axis_colours, board_state
-from workbench.widgets.take import taken
 from workbench.widgets.tables import Facts, failed_state, table_state
-from workbench.widgets.blocks import Paint
+from workbench.widgets.take import taken
 from workbench.widgets.why import why
 
 Part = Literal["board", "table", "live"]
@@ -64,7 +64,7 @@ class Board:
         self._why = ""
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._lock, self._answering = threading.RLock(), False
-        self._later = lambda work: defer(lambda: self._locked(work))
+        self._defer = defer
         self._owed: set[Part] = set()
         self._jobs = Jobs(runner, self._later, self._working)
         self._evidence: Evidence | None = None
@@ -176,6 +176,9 @@ class Board:
         self.selected = "" if path == self.selected else path
         self._show("table")
 
+    def _later(self, work: Callable[[], None]) -> None:
+        self._defer(lambda: self._locked(work))
+
     def _locked(self, work: Callable[[], None]) -> None:
         with self._lock:
             work()
@@ -198,7 +201,7 @@ class Board:
         report, live = self.session.report, self._jobs.live
         self._evidence = evidence(report, self._jobs.compiling, live, self._evidence)
         ran, own = live.shown(report.plan), live.of(report.plan)
-        self._now = figures(report, self._evidence, ran and ran.measurement, stale=own is None)
+        self._now = figures(report, self._evidence, ran.measurement if ran else None, stale=own is None)
 
     def _moved(self, plan: Plan, report: Report) -> None:
         with self._lock:
@@ -244,6 +247,6 @@ class Board:
             return None
         try:
             return why(self._why, self.session.report, paint, self.measurement)
-        except Exception:  # a question without an answer is no reason to lose the tables
+        except Exception:  # noqa: BLE001 - a question without an answer is no reason to lose the tables
             _log.exception("No answer to %r", self._why)
             return None

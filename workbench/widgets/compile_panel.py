@@ -20,15 +20,17 @@ def compile_state(compiling: Compiling, evidence: Evidence | None, plan: Plan) -
     comparison = evidence.comparison if evidence and evidence.comparison.compiled and not compiling.running else None
     stale = bool(comparison and evidence and evidence.stale)
     mine = compiling.running or compiling.report is None or compiling.report.plan == plan
+    strayed = bool(compiling.message) and not mine and compiling.of(plan) is None  # it failed after the plan was edited
+    stale, comparison = (False, None) if strayed else (stale, comparison)
     return {
-        "phase": compiling.phase if mine else "done" if comparison else "idle",
+        "phase": compiling.phase if mine or strayed else "done" if comparison else "idle",
         "target": f"for {_target(plan)}",
         "stage": f"{compiling.stage} · {compiling.now - compiling.started:.0f} s" if compiling.running else "",
         "fraction": round(min(max(compiling.fraction, 0.0), 1.0), 4),
-        "message": _message(compiling, plan, stale=stale, mine=mine),
+        "message": _message(compiling, plan, stale=stale, mine=mine or strayed),
         "stale": stale,
         "facts": _facts(comparison, comparison.compiled) if comparison and comparison.compiled else [],
-        "of": str(comparison.report.plan) if comparison and stale else "",
+        "of": str(compiling.report.plan) if strayed and compiling.report else str(comparison.report.plan) if comparison and stale else "",
         "log": log_state(compiling.log),
         "said": _said(compiling),
     }

@@ -50,19 +50,19 @@ class Compiling:
         """The compilation after one event."""
         kind, told = event.get("event"), replace(self, now=now)
         if kind == "progress":
-            return replace(told._noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
+            return replace(told.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
         if kind == "done" and self.report:
             new = Found(self.report, event["compiled"])
             others = tuple(each for each in self.found if each.report.plan != self.report.plan)
-            told = told._noting("done: from the cache" if new.compiled.from_cache else "done", "good")
+            told = told.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
             return replace(told, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
         if kind == "error":
-            return replace(told._noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
+            return replace(told.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
         if kind == "cancelled":
-            return replace(told._noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
+            return replace(told.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return told
 
-    def _noting(self, text: str, tone: str = "") -> "Compiling":
+    def noting(self, text: str, tone: str = "") -> "Compiling":
         return replace(self, log=noted(self.log, self.now - self.started, text, tone))
 
     def of(self, plan: Plan) -> Found | None:

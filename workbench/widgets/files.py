@@ -1,6 +1,5 @@
 """Plans in and out of the board: save, open, export, link. Whatever cannot be done is an error of the gesture, and changes nothing."""
 
-import re
 from typing import Any
 
 from workbench.documents import ALL_EXPORTS, dump_plan, link_text, parse_plan
@@ -9,12 +8,10 @@ from workbench.errors import DocumentError
 from workbench.plan import Plan
 from workbench.session import Session
 from workbench.widgets.gestures import Gesture
-from workbench.widgets.host import Host
+from workbench.widgets.host import ENDING, MOST_NAME, Host, file_name
 
 VERBS = ("save", "open_file", "export", "link", "close_sheet")
-ENDING = ".plan.json"
 MOST_FILE = 1 << 20  # characters of a plan document
-_MOST_NAME = 120
 
 Sheet = dict[str, Any]
 
@@ -46,7 +43,7 @@ class Files:
             self._sheet = ""
         else:
             asked = str(gesture.get("form", ALL_EXPORTS[0].key)) if verb == "export" else "link"
-            _sheet(asked, self._session.plan, self._host)  # what cannot be written is said before anything opens
+            _sheet(asked, self._session.plan, self._host)  # what is refused is said before anything opens
             self._sheet = asked
 
     def state(self) -> dict[str, Any]:
@@ -55,7 +52,7 @@ class Files:
         if self._sheet:
             try:
                 sheet = _sheet(self._sheet, self._session.plan, self._host)
-            except DocumentError as error:  # the plan became one that cannot be written
+            except DocumentError as error:  # the plan became one that no link can hold
                 self._sheet, self._word = "", error.message
         return {"path": self._host.path, "word": self._word, "download": self._download, "sheet": sheet}
 
@@ -70,7 +67,7 @@ class Files:
         self._word = f"{name} goes to your downloads."
 
     def _open(self, gesture: Gesture) -> None:
-        name, text = str(gesture.get("name", ""))[:_MOST_NAME] or "the file", gesture.get("text")
+        name, text = str(gesture.get("name", ""))[:MOST_NAME] or "the file", gesture.get("text")
         if not isinstance(text, str) or len(text) > MOST_FILE:
             raise DocumentError(
                 f"`{name}` is too large for a plan document.", [f"choose a *{ENDING} that `workbench` or `plan.save` wrote"]
@@ -80,28 +77,27 @@ class Files:
         self._word = f"Opened {name}; undo brings back the plan before."
 
 
-def file_name(name: str, ending: str) -> str:
-    """The name of a plan as that of a file.
-
-    >>> file_name("gpt tiny / 8 devices", ".plan.json")
-    'gpt-tiny-8-devices.plan.json'
-    """
-    return (re.sub(r"[^\w.]+", "-", name).strip("-.") or "plan")[:_MOST_NAME] + ending
-
-
 def _sheet(key: str, plan: Plan, host: Host) -> Sheet:
-    """Text to take away: an export in one of its forms, or a link. Raises `DocumentError` if the plan cannot be written so."""
+    """Text to take away: an export in one of its forms, or a link.
+
+    Raises `DocumentError` if no link can hold the plan. A form in which it cannot be exported says why in `problem`: another one may do.
+    """
     if key == "link":
         return _link_sheet(plan, host)
     form = next((each for each in ALL_EXPORTS if each.key == key), None)
     if form is None:
         raise DocumentError(f"There is no export `{key[:40]}`.", [f"choose {', '.join(each.label for each in ALL_EXPORTS)}"])
+    try:
+        text, problem = form.write(plan), None
+    except DocumentError as error:
+        text, problem = "", {"message": error.message, "ways_out": list(error.ways_out)}
     return {
         "kind": "export",
         "title": "Export",
         "forms": [{"key": each.key, "label": each.label, "open": each is form} for each in ALL_EXPORTS],
         "about": form.about,
-        "text": form.write(plan),
+        "text": text,
+        "problem": problem,
         "name": file_name(plan.name, form.ending).replace("-", "_"),
     }
 
@@ -115,4 +111,4 @@ def _link_sheet(plan: Plan, host: Host) -> Sheet:
         if host.link
         else "This text holds the whole plan. On a served page, it goes after ?plan= in the address."
     )
-    return {"kind": "link", "title": "Link", "forms": [], "about": about, "text": address, "name": ""}
+    return {"kind": "link", "title": "Link", "forms": [], "about": about, "text": address, "problem": None, "name": ""}

@@ -26,7 +26,7 @@ from workbench.widgets.own_ways import by_the_rules, opened, own_way, own_whole
 
 Gesture = Mapping[str, Any]
 TOOLS = (
-    *("undo", "redo", "history", "go", "name_plan", "pin", "compare_plans", "swap_plans"),
+    *("undo", "redo", "history", "go", "name_plan", "pin", "compare_plans", "swap_plans", "stop_comparing"),
     *("save", "open_file", "export", "link", "close_sheet"),
 )
 """Gestures of the head; what is refused of them is said under it."""

@@ -12,7 +12,7 @@ ARXIV = "https://arxiv.org/abs/"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """`on` are the labels, in lower case, that the term explains, and keys of figures; `notebook` is a heading of `notebooks/01_layouts.ipynb`."""
+    """`on` are the labels, in lower case, and the keys of figures that it explains; `notebook` a heading in `01_layouts.ipynb`."""
 
     name: str
     says: str
@@ -118,13 +118,13 @@ COST = (
     ),
     Term(
         "Predicted step",
-        "Seconds of one step: kernels bound by arithmetic or by memory traffic (the roofline), launches, and communication that is waited for.",
+        "Seconds of one step: kernels bound by arithmetic or memory traffic (the roofline), launches, and communication waited for.",
         f"{BOOK}roofline",
         ("predicted", "step, predicted", "predicted step", "time a step"),
     ),
     Term(
         "Exposed and hidden communication",
-        "A collective is hidden while its device computes, and exposed while the device waits for it; exposed time alone makes a step longer.",
+        "A collective is hidden while its device computes, and exposed while the device waits for it; only what is exposed takes time.",
         f"{BOOK}sharding",
         ("waited for", "exposed", "hidden"),
     ),
@@ -146,7 +146,7 @@ PROOF = (
     ),
     Term(
         "Run",
-        "The plan runs in a process of its own on the attached devices, or on virtual CPU devices; its shards, steps and loss are measured.",
+        "The plan runs in a process of its own on the attached devices, or on virtual CPU devices; its shards, time and loss are measured.",
         f"{JAX}profiling.html",
         ("run on the attached devices", "measured", "step, measured"),
         "Run it",

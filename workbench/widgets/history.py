@@ -15,7 +15,7 @@ from workbench.widgets.blocks import Block
 from workbench.widgets.gestures import Gesture
 from workbench.widgets.history_diff import diff_blocks
 
-VERBS = ("history", "go", "name_plan", "pin", "compare_plans", "swap_plans")
+VERBS = ("history", "go", "name_plan", "pin", "compare_plans", "swap_plans", "stop_comparing")
 MOST_NODES = 200
 """Plans listed: the newest, and all with a name or a pin."""
 
@@ -37,6 +37,8 @@ class HistoryPanel:
         verb, session = gesture.get("verb"), self._session
         if verb == "history":
             self._open = gesture.get("open") is not False
+        elif verb == "stop_comparing":
+            self._first = self._second = None
         elif verb == "swap_plans":
             if self._first is not None:
                 self._first, self._second = self._other(), self._first

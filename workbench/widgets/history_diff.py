@@ -24,7 +24,7 @@ def diff_colours(diff: PlanDiff) -> dict[str, int]:
 
 
 def _changes(diff: PlanDiff, paint: Paint) -> Block:
-    columns = (Column("decided otherwise"), Column(""), Column("A"), Column(""), Column("B"))
+    columns = (Column("changed"), Column(""), Column("A"), Column(""), Column("B"))
     rows = [_change_row(each, paint) for each in diff.changes[:MOST_ROWS]]
     return block("", columns, rows, rest_text(len(diff.changes), MOST_ROWS))
 

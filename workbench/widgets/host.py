@@ -1,9 +1,46 @@
 """What a board cannot do by itself, because a notebook, a served page and a document of JupyterLab do it in different ways."""
 
+import itertools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from workbench.documents import save_plan
 from workbench.plan import Plan
+
+ENDING = ".plan.json"
+MOST_NAME = 120  # characters of a file's name, without its ending
+
+
+class _Folder:
+    """Saves where the kernel works, and never over a file that it did not write itself."""
+
+    def __init__(self) -> None:
+        self._written: set[Path] = set()
+
+    def save(self, plan: Plan) -> str:
+        """Write `name.plan.json`, or with a number if there is one already; say where."""
+        names = itertools.chain([ENDING], (f"-{number}{ENDING}" for number in itertools.count(2)))
+        paths = (Path.cwd() / file_name(plan.name, ending) for ending in names)
+        path = next(path for path in paths if path in self._written or not path.exists())
+        save_plan(plan, path)
+        self._written.add(path)
+        return path.name
+
+
+def notebook_host() -> "Host":
+    """In a notebook there is no address to send, and files are saved beside it."""
+    return Host(save=_Folder().save)
+
+
+def file_name(name: str, ending: str) -> str:
+    """The name of a plan as that of a file.
+
+    >>> file_name("gpt tiny / 8 devices", ".plan.json")
+    'gpt-tiny-8-devices.plan.json'
+    """
+    return (re.sub(r"[^\w.]+", "-", name).strip("-.") or "plan")[:MOST_NAME] + ending
 
 
 def _nobody(_plan: Plan) -> None:

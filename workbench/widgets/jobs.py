@@ -1,6 +1,7 @@
 """What runs and what is compiled for one board: one of each at a time, in the runner's processes."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ class Jobs:
     def __init__(self, runner: Runner | None, defer: Defer, changed: Changed) -> None:
         self._runner, self._defer, self._changed = runner, defer, changed
         self.live, self.compiling = Live(), Compiling()
+        self._heard: deque[Callable[[], None]] = deque()
         self._shown = 0.0
         self._run: Handle | None = None
         self._compilation: Handle | None = None
@@ -47,7 +49,7 @@ class Jobs:
             return
         self._show_run(self.live.begun(report, count, colours, time.monotonic()))
         try:
-            self._run = self._runner.start(report.plan, count, lambda event: self._defer(lambda: self._run_said(event)))
+            self._run = self._runner.start(report.plan, count, lambda event: self._hear(lambda: self._run_said(event)))
         except WorkbenchError as error:
             self._run_said({"event": "error", "message": str(error)})
 
@@ -58,7 +60,7 @@ class Jobs:
         self.compiling = self.compiling.begun(report, time.monotonic())
         self._changed("")
         try:
-            self._compilation = self._runner.compile(report.plan, lambda event: self._defer(lambda: self._compiler_said(event)))
+            self._compilation = self._runner.compile(report.plan, lambda event: self._hear(lambda: self._compiler_said(event)))
         except WorkbenchError as error:
             self._compiler_said({"event": "error", "message": str(error)})
 
@@ -74,6 +76,14 @@ class Jobs:
         """Both panels; JSON only."""
         compiling = compile_state(self.compiling, evidence, plan)
         return {**run_state(self.live, plan, can_run=self._runner is not None), "compile": compiling}
+
+    def _hear(self, work: Callable[[], None]) -> None:
+        """A host may call back in another order than it was asked to, as a busy Bokeh document does: the first event goes first still."""
+        self._heard.append(work)
+        self._defer(self._take)
+
+    def _take(self) -> None:
+        self._heard.popleft()()
 
     def _run_said(self, event: Event) -> None:
         """Steps come faster than eyes: they are shown ten times a second, endings at once."""

@@ -59,15 +59,15 @@ class Live:
         """The run after one event."""
         kind, told = event.get("event"), replace(self, now=now)
         if kind == "progress":
-            return replace(told._noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
+            return replace(told.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
         if kind == "step":
-            return told._stepped(int(event["step"]), int(event["of"]), float(event["seconds"]), event.get("loss"))
+            return told.stepped(int(event["step"]), int(event["of"]), float(event["seconds"]), event.get("loss"))
         if kind == "done":
-            return told._finished(event["measurement"])
+            return told.finished(event["measurement"])
         if kind == "error":
-            return replace(told._noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
+            return replace(told.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
         if kind == "cancelled":
-            return replace(told._noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
+            return replace(told.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return told
 
     def of(self, plan: Plan) -> "Live | None":
@@ -78,17 +78,17 @@ class Live:
         """The finished run of a plan, or else the last one of all."""
         return self.of(plan) or (self.ran[0] if self.ran else None)
 
-    def _noting(self, text: str, tone: str = "") -> "Live":
+    def noting(self, text: str, tone: str = "") -> "Live":
         return replace(self, log=noted(self.log, self.now - self.started, text, tone))
 
-    def _stepped(self, step: int, of: int, seconds: float, loss: float | None) -> "Live":
+    def stepped(self, step: int, of: int, seconds: float, loss: float | None) -> "Live":
         losses = self.losses if loss is None else (*self.losses, float(loss))
-        told = self._noting(f"first step: {format_seconds(seconds)}") if step == 1 else self
+        told = self.noting(f"first step: {format_seconds(seconds)}") if step == 1 else self
         return replace(told, stage=f"step {step} of {of}", fraction=step / max(of, 1), seconds=(*self.seconds, seconds), losses=losses)
 
-    def _finished(self, measured: Measurement) -> "Live":
-        told = self._noting(measured.why_untraced, "warn") if measured.why_untraced else self
-        told = told._noting(f"done: {format_seconds(measured.median_seconds)} a step (median of {len(measured.step_seconds)})", "good")
+    def finished(self, measured: Measurement) -> "Live":
+        told = self.noting(measured.why_untraced, "warn") if measured.why_untraced else self
+        told = told.noting(f"done: {format_seconds(measured.median_seconds)} a step (median of {len(measured.step_seconds)})", "good")
         done = replace(told, phase="done", fraction=1.0, measurement=measured, ran=())
         others = (each for each in self.ran if not (each.plan and self.plan and same_step(each.plan, self.plan)))
         return replace(done, ran=(done, *others)[:MOST_KEPT])

@@ -1,5 +1,6 @@
 """The front end: one ES module that anywidget and Panel both host. Plain files joined here: nothing to build, nothing to fetch."""
 
+import hashlib
 import json
 from functools import cache
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 from workbench.widgets.glossary import glossary_state
 
 _STATIC = Path(__file__).parent / "static"
-_STYLES = ("style.css", "panels.css", "help.css", "select.css", "tensors.css", "axes.css", "why.css", "history.css")
-_SCRIPTS = ("dom.js", "theme.js", "help.js", "tour.js", "cells.js", "board.js", "drag.js", "menus.js", "hardware.js", "select.js", "tensors.js", "axes.js", "why.js", "files.js", "history.js", "curves.js", "run.js", "main.js")
+_STYLES = ("style.css", "panels.css", "help.css", "select.css", "picture.css", "tensors.css", "axes.css", "why.css", "history.css")
+_SCRIPTS = (
+    *("dom.js", "theme.js", "help.js", "tour.js", "cells.js", "board.js", "drag.js", "menus.js", "sort.js", "picture.js", "hardware.js"),
+    *("select.js", "tensors.js", "axes.js", "why.js", "files.js", "history.js", "curves.js", "run.js", "main.js"),
+)
 
 
 @cache
@@ -16,6 +20,16 @@ def module_text() -> str:
     """The scripts in order, with the style sheets and the glossary as constants before them. `main.js` holds the only `export`."""
     style = "\n".join(map(_text, _STYLES))
     return "\n".join([f"const STYLE = {json.dumps(style)};", f"const GLOSSARY = {json.dumps(glossary_state())};", *map(_text, _SCRIPTS)])
+
+
+PARTS = ("board", "table", "live")
+
+
+@cache
+def cell_module_text() -> str:
+    """The few lines that a notebook saves with a board; they ask the kernel for the rest."""
+    version = hashlib.sha256(module_text().encode()).hexdigest()[:12]
+    return f"const VERSION = {json.dumps(version)}, PARTS = {json.dumps(PARTS)};\n{_text('cell.js')}"
 
 
 def _text(name: str) -> str:

@@ -21,13 +21,13 @@ from workbench.widgets.figures import ROLES, memory_parts
 
 VIEW_VERBS = ("expand", "moment")
 MOST_ALIVE = 24
-MOST_KERNELS = 60
+MOST_KERNELS = 40
 NO_HARDWARE = "Choose hardware above to see what a step takes there: its parts, the roofline, and the largest kernels."
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What was opened in the pictures: scopes of the graph (`None`: those it opens by itself), and a place of the step (`None`: its peak)."""
+    """What was opened in the pictures: scopes of the graph (`None`: those open at first), and a place of the step (`None`: its peak)."""
 
     opened: frozenset[str] | None = None
     place: int | None = None

@@ -25,18 +25,20 @@ def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]
     """What is told of `plan`: what happens now, else the result of its own last run, else that of the last run of all; JSON only."""
     own, ran = live.of(plan), live.shown(plan)
     told = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
-    stale = ran is not None and own is None and not live.running
+    mine = told.plan is None or same_step(told.plan, plan)
+    strayed = bool(told.message) and not mine  # it failed after the plan was edited: that must be seen, and of which plan
+    stale = ran is not None and own is None and not live.running and not strayed
     drawn = told if live.running or told.seconds else ran
-    result = None if live.running else ran
+    result = None if live.running or strayed else ran
     return {
         "phase": told.phase,
         "can_run": can_run,
         "steps": str(live.steps),
         "stage": f"{live.stage} · {max(live.now - live.started, 0.0):.0f} s" if live.running else "",
         "fraction": round(min(max(live.fraction, 0.0), 1.0), 4),
-        "message": _message(told, plan, stale=stale),
+        "message": told.message or (STALE if stale else INVITATION if told.phase == "idle" else ""),
         "stale": stale,
-        "of": str(ran.plan) if ran and stale else "",
+        "of": str(told.plan) if strayed else str(ran.plan) if ran and stale else "",
         "curves": _curves(drawn) if drawn else [],
         "facts": _facts(result.measurement, result.report) if result and result.measurement else [],
         "blocks": _blocks(result.measurement, result.report, dict(result.colours))
@@ -46,15 +48,6 @@ def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]
         "traced": bool(own and own.measurement and own.measurement.trace),
         "said": _said(live),
     }
-
-
-def _message(told: Live, plan: Plan, *, stale: bool) -> str:
-    mine = told.plan is None or same_step(told.plan, plan)
-    if told.message and mine:
-        return told.message
-    if stale:
-        return STALE
-    return INVITATION if told.phase == "idle" else told.message
 
 
 def _said(live: Live) -> str:

@@ -102,7 +102,7 @@ def device_count(plan: Plan) -> dict[str, str]:
         return {"text": f"{product}{_counted(size, 'device')}", "tone": "", "title": "Choose hardware to see how many there are."}
     text = f"{product}{size:,} of {_counted(room, 'device')}"
     if size > room:
-        return {"text": f"{text}: {size - room:,} too many for {plan.hardware}", "tone": "bad", "title": "Make an axis smaller or take more."}
+        return {"text": f"{text}: {size - room:,} too many for {plan.hardware}", "tone": "bad", "title": "Make an axis smaller."}
     if size < room:
         return {"text": f"{text}: {room - size:,} idle", "tone": "warn", "title": f"{plan.hardware} has more devices than the mesh."}
     return {"text": text, "tone": "", "title": f"The mesh fills {plan.hardware}."}

@@ -20,7 +20,7 @@ SEARCHED = ("tensors", "values")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the tabs tell of: a report, what a compilation and a run say of it, the colours of the mesh axes, and the path that is selected."""
+    """What the tabs tell of: a report, what a compilation and a run say of it, the colours of the mesh axes, the path that is selected."""
 
     report: Report
     evidence: Evidence | None = None

@@ -1,4 +1,4 @@
-"""What a hand that takes a chip of the tables is told: where it may drop it, and what its menu offers. Made when it is taken, not before."""
+"""What a hand that takes a chip of the tables is told: where it may drop it, and what its menu offers. Made when it is taken."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

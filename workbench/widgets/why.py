@@ -40,7 +40,7 @@ class Part:
 
 
 def why(of: str, report: Report, paint: Paint, measurement: Measurement | None = None) -> dict[str, Any] | None:
-    """The answer to `figure KEY`, `tensor PATH`, `value PATH` or `collective KIND AXES PATH`; `None` if there is no such thing (any more)."""
+    """The answer to `figure KEY`, `tensor PATH`, `value PATH` or `collective KIND AXES PATH`; `None` if there is no such thing."""
     kind, _, name = of.partition(" ")
     if kind == "figure":
         found = _FIGURES[name](report, paint, measurement) if name in _FIGURES else None
@@ -67,6 +67,9 @@ def _memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> 
         totals = [sum(counts) for counts in zip(*curve.by_role.values(), strict=True)]
         peak = curve.paths[totals.index(max(totals))] if totals else ""
         lead += [f"That is at `{peak}`" + (f", {lines[peak]}." if lines.get(peak) else ".")] if peak else []
+    on_chip = sum(each.bytes for each in report.alive) - report.memory.peak
+    if on_chip > 0.01 * report.memory.peak:
+        lead.append(f"{format_bytes(on_chip)} of it stay in the chip's own memory and take none of the device's.")
     columns = (Column("role"),)
     return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [_table("alive at the peak", columns, parts, format_bytes)]
 
@@ -87,7 +90,7 @@ def _flops(report: Report, paint: Paint, _measurement: Measurement | None) -> An
     ]
     lead = [
         (
-            f"The matrix products of the program take {_flop(report.flops.unique)} in all, and {_flop(report.flops.per_device)} on one device: "
+            f"The matrix products of the program take {_flop(report.flops.unique)} in all, {_flop(report.flops.per_device)} on one device: "
             "each mesh axis that a product lies on divides it."
         )
     ]
@@ -105,7 +108,7 @@ def _duplication(report: Report, paint: Paint, _measurement: Measurement | None)
             parts.append(Part(each.path, wasted, each.source, 3, (f"{each.per_device * devices / each.flops:,.0f}×", paint.axes(idle))))
     flops = report.flops
     lead = [
-        f"{_flop(flops.per_device)} on each of {devices:,} devices is {flops.duplication:.2f} times the {_flop(flops.unique)} of the program."
+        f"{_flop(flops.per_device)} on each of {devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)} of the program."
     ]
     lead.append(
         "A product is done alike along each mesh axis that none of its dimensions lies on; put one of them there, or make the axis smaller."
@@ -147,7 +150,8 @@ def _mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answe
         return None
     lead = [
         (
-            f"The model needs {_flop(report.flops.model)} in a step; at their peak {report.flops.devices:,} devices of {step.hardware} would "
+            f"The model needs {_flop(report.flops.model)} in a step; at their peak the {report.flops.devices:,} devices of {step.hardware} "
+            "would "
             f"take {format_seconds(step.mfu * step.total)} for it, and the step takes {format_seconds(step.total)}."
         ),
         f"With what is computed again and what is duplicated it is {step.hfu:.1%} (HFU). Where the time of the step goes:",
@@ -202,7 +206,7 @@ def _collective(name: str, report: Report, paint: Paint) -> Answer | None:
         f"Along {' and '.join(map(base_axis, first.axes))} ({size} devices) {_SENDING.get(kind, 'values move between devices')}.",
         (
             f"V = {format_bytes(first.payload)} is the larger of what goes in and comes out on one device; a ring of n = {size} sends "
-            f"{_RING.get(kind, 'V (n − 1) / n')} = {format_bytes(first.sent)}, {sum(each.count for each in alike):,} times a step."
+            f"{_RING.get(kind, 'V (n − 1) / n')} = {format_bytes(first.sent)}, {_times(sum(each.count for each in alike))}."
         ),
     ]
     columns = (Column("value there"), Column("dimensions"), Column("per device"), Column("times", number=True))
@@ -274,6 +278,10 @@ def _lines(report: Report) -> dict[str, str]:
 
 def _bound_shade(bound: str) -> int:
     return {"memory": _MEMORY, "launch": _LAUNCH}.get(bound, _ARITHMETIC)
+
+
+def _times(count: int) -> str:
+    return "once a step" if count == 1 else f"{count:,} times a step"
 
 
 def _flop(count: float) -> str:

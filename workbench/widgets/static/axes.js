@@ -56,10 +56,19 @@ function dragAxis(wb, axis, handle, start) {
 
 // Arrows in the size of an axis double and halve it: sizes are powers of two more often than not.
 function stepSize(event, size) {
+  if (event.key === "Enter") { sendStepped(size); return; }
   const value = Number(size.value);
   if (!Number.isInteger(value) || value < 1) return;
   const next = { ArrowUp: value * 2, ArrowDown: value % 2 ? value : value / 2 }[event.key];
   if (next === undefined) return;
   event.preventDefault();
   size.value = `${next}`;
+  size.dataset.stepped = "yes";
+}
+
+// A value that a script wrote makes no event of its own.
+function sendStepped(size) {
+  if (!size.dataset.stepped) return;
+  delete size.dataset.stepped;
+  size.dispatchEvent(new Event("change"));
 }

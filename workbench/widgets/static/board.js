@@ -19,6 +19,7 @@ function drawTitle(wb, zone) {
     class: "size", value: zone.size, inputMode: "numeric", ariaLabel: `size of mesh axis ${zone.axis}`, data: { focus: `size-${zone.axis}` },
     onchange: () => wb.send({ verb: "resize", axis: zone.axis, size: size.value }),
     onkeydown: (event) => { if (event.key === "Escape") { size.value = zone.size; size.blur(); } else stepSize(event, size); },
+    onblur: () => sendStepped(size),
   });
   const more = h("button", { class: "more", type: "button", ariaLabel: `Menu of mesh axis ${zone.axis}`, ariaHasPopup: "menu", data: { focus: `menu-${zone.axis}` }, onclick: () => openMenu(wb, more, zone.menu, { zone: zone.axis }) }, "⋯");
   return h("div", { class: "title" }, drawHandle(wb, zone), h("span", {}, zone.title), h("span", { class: "times" }, "×"), size, more);
@@ -59,7 +60,7 @@ function drawSpare(wb, spare, refusal) {
 }
 
 function boardSection(wb) {
-  const zones = h("div", { class: "zones" }), counted = h("span");
+  const zones = h("div", { class: "zones" }), counted = h("span", { class: "counted" });
   const section = h("section", { class: "board", ariaLabel: "Dimensions on mesh axes" },
     h("div", { class: "legendline" }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis.")), zones);
   const paint = painter((state) => keepingFocus(wb.root, section, () => {

@@ -76,33 +76,24 @@ function drawRow(wb, columns, row) {
     i || !row.fold ? null : drawFold(wb, row.fold, cell.path), drawCell(wb, cell))));
 }
 
-// A picture keeps its size and scrolls where the page is narrow; its text twin can be opened under it.
-const paintPicture = (place, picture) => {
-  const text = JSON.stringify(picture);
-  if (place.drawn === text) return;
-  place.drawn = text;
-  const open = place.querySelector("details")?.open ?? false;
-  const image = h("div", { class: "image", tabIndex: 0, role: "group", ariaLabel: "Picture" });
-  image.innerHTML = picture.svg; // drawn and escaped by `visualize`
-  place.replaceChildren(image, h("details", { open }, h("summary", {}, "As text"), h("pre", {}, picture.text)));
-};
-
 // The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
 function patchBlocks(wb, parent, blocks) {
-  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, Boolean(block.picture)]));
+  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, Boolean(block.picture), canSort(block)]));
+  parent.blocks = blocks;
   if (JSON.stringify(parent.heads) !== JSON.stringify(heads)) {
     parent.heads = heads;
     parent.replaceChildren(...blocks.map((block) => h("div", { class: "block" },
       block.title && h("h3", {}, block.title),
       block.picture ? h("div", { class: "picture" }) : null,
-      block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c) => h("th", { class: c.number ? "n" : "", scope: "col", title: c.title }, termLabel(wb, c.label))))), h("tbody")) : null,
+      block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c, i) => drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () => patchBlocks(wb, parent, parent.blocks))))), h("tbody")) : null,
       h("div", { class: "note" }))));
   }
   blocks.forEach((block, i) => {
     const place = parent.children[i];
     const body = place.querySelector("tbody");
-    if (body) patch(body, block.rows, (row) => drawRow(wb, block.columns, row));
-    if (block.picture) paintPicture(place.querySelector(".picture"), block.picture);
+    if (body) patch(body, sortedRows(wb, block, heads[i]), (row) => drawRow(wb, block.columns, row));
+    if (body) markSorted(wb, place, heads[i]);
+    if (block.picture) paintPicture(wb, place.querySelector(".picture"), block.picture);
     const note = place.querySelector(".note");
     note.textContent = block.note;
     note.hidden = !block.note;

@@ -73,9 +73,10 @@ function drawSheet(wb, place, sheet) {
   const forms = h("div", { class: "forms", role: "group", ariaLabel: "Form of the export" }, ...sheet.forms.map((form) => h("button", {
     class: "btn", type: "button", ariaPressed: String(form.open), data: { focus: `form-${form.key}`, form: form.key }, onclick: () => wb.send({ verb: "export", form: form.key }),
   }, form.label)));
-  const row = h("div", { class: "takeaway" }, sheet.kind === "link" ? field : forms, h("span", { class: "grow" }), copy, save);
+  const problem = sheet.problem && h("div", { class: "told bad", role: "alert" }, h("p", {}, ...withCode(sheet.problem.message)), h("ul", {}, ...sheet.problem.ways_out.map((way) => h("li", {}, ...withCode(way)))));
+  const row = h("div", { class: "takeaway" }, sheet.kind === "link" ? field : forms, h("span", { class: "grow" }), ...(problem ? [] : [copy, save]));
   const scrolled = place.querySelector("pre")?.scrollTop ?? 0;
-  place.replaceChildren(h("div", { class: "legendline" }, h("h2", {}, sheet.title), h("span", { class: "muted about" }, sheet.about), close), row, ...(sheet.kind === "link" ? [] : [field]));
+  place.replaceChildren(h("div", { class: "legendline" }, h("h2", {}, sheet.title), h("span", { class: "muted about" }, sheet.about), close), row, ...(sheet.kind === "link" ? [] : [problem ?? field]));
   if (sheet.kind !== "link") field.scrollTop = scrolled;
 }
 

@@ -48,7 +48,7 @@ function drawPlan(wb, node) {
     },
   }, h("span", { class: "number" }, `${node.number}`), node.name ? h("b", {}, node.name) : null, h("span", { class: node.name ? "edit muted" : "edit" }, node.edit),
     node.here ? h("span", { class: "mark" }, "now") : null);
-  const figures = node.figures.map((figure) => h("span", { class: `glance ${{ good: "less", bad: "more" }[figure.tone] ?? ""}`, title: `${figure.label}${figure.tone ? `, ${figure.tone === "good" ? "less" : "more"} than the plan before` : ""}` },
+  const figures = node.figures.map((figure) => h("span", { class: `glance ${{ good: "down", bad: "up" }[figure.tone] ?? ""}`, title: `${figure.label}${figure.tone ? `, ${figure.tone === "good" ? "less" : "more"} than the plan before` : ""}` },
     h("span", { class: "muted" }, figure.label), ` ${figure.text}`, figure.tone ? h("i", { ariaHidden: "true" }, SIGNS[figure.tone]) : null));
   return h("li", { class: ["plan", node.here && "here", node.picked && "picked"].filter(Boolean).join(" ") }, go, h("span", { class: "glances" }, ...figures),
     h("span", { class: "acts" },
@@ -67,7 +67,7 @@ function drawCompared(wb, head, state) {
   head.replaceChildren(
     h("h2", {}, "Compared"), side("A", state.first), h("span", { class: "muted" }, "→"), side("B", state.second, state.follows ? "as it changes" : undefined), h("span", { class: "grow" }),
     h("button", { class: "btn small", type: "button", data: { focus: "swap" }, onclick: () => wb.send({ verb: "swap_plans" }) }, "Swap"),
-    h("button", { class: "more close", type: "button", ariaLabel: "Stop comparing", title: "Stop comparing", data: { focus: "uncompare" }, onclick: () => wb.send({ verb: "compare_plans", number: state.first.number }) }, "×"));
+    h("button", { class: "more close", type: "button", ariaLabel: "Stop comparing", title: "Stop comparing", data: { focus: "uncompare" }, onclick: () => wb.send({ verb: "stop_comparing" }) }, "×"));
 }
 
 function historySection(wb) {

@@ -37,7 +37,7 @@ function mount(model, el) {
       board.paint({ zones, spare, count, refusal, seq }, wb.optimistic);
       wb.optimistic = false;
     }
-    tables.paintTargets({ zones: zones.map(({ axis, title, colour, size }) => ({ axis, title, colour, size })), refusal: refusal?.zone === "tables" ? refusal : null, seq: refusal?.zone === "tables" ? seq : 0 });
+    tables.paintTargets({ zones: zones.map(({ axis, title, colour, size }) => ({ axis, title, colour, size })), tab: model.get("table").tab, refusal: refusal?.zone === "tables" ? refusal : null, seq: refusal?.zone === "tables" ? seq : 0 });
     tables.paintTabs(state.tabs);
     const { seq: charted, why: because, ...table } = model.get("table");
     tables.paintTable(table);
@@ -67,6 +67,7 @@ function mount(model, el) {
   new MutationObserver(() => { silent.hidden = root.dataset.silent !== "true"; }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
 
   makeSelectable(wb);
+  makePicturesOpen(wb);
   dress();
   wb.paint();
   el.append(h("style", {}, STYLE), root);

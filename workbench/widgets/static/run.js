@@ -16,7 +16,7 @@ function progressOf(label) {
 
 function factsOf() {
   const facts = h("dl", { class: "facts" });
-  const paint = painter((state) => { facts.hidden = !state.length; facts.replaceChildren(...state.flatMap((fact) => [h("dt", {}, fact.label), h("dd", {}, h("b", { class: fact.tone }, fact.text), h("span", {}, fact.note))])); });
+  const paint = painter((state) => { facts.hidden = !state.length; facts.replaceChildren(...state.flatMap((fact) => [h("dt", {}, fact.label), h("dd", {}, h("b", { class: fact.tone }, fact.text), " ", h("span", {}, fact.note))])); });
   return { facts, paint };
 }
 
@@ -25,13 +25,13 @@ function logOf(label) {
   const count = h("span", { class: "badge" });
   const lines = h("ol", { tabIndex: 0, ariaLabel: `Messages of the ${label}` });
   const element = h("details", { class: "log" }, h("summary", {}, "Worker's messages ", count), lines);
-  const paint = (state) => {
+  const paint = painter((state) => {
     element.hidden = !state.length;
     count.textContent = String(state.length);
-    const follows = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 8;
+    const follows = element.open && lines.scrollHeight - lines.scrollTop - lines.clientHeight < 8;
     patch(lines, state, (line) => h("li", { class: line.tone }, h("span", { class: "at" }, line.at), h("span", {}, line.text)));
     if (follows) lines.scrollTop = lines.scrollHeight;
-  };
+  });
   return { element, paint };
 }
 

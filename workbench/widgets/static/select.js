@@ -45,17 +45,17 @@ function selectSubject(wb, element) {
 
 // Within a picture no mark takes the focus: the picture has it, and arrows walk over its marks.
 function walkMarks(wb, image, event) {
-  const marks = [...image.querySelectorAll("[data-subject]")];
+  const marks = [...image.querySelectorAll("[data-subject], [data-opens]")];
   if (!marks.length) return;
   const now = marks.findIndex((mark) => mark.classList.contains("at"));
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  if (event.key === "Enter" && now >= 0) selectSubject(wb, marks[now]);
+  if (event.key === "Enter" && now >= 0) (marks[now].dataset.opens ? openMark : selectSubject)(wb, marks[now]);
   else if (step) {
     const next = marks[(now + step + (now < 0 && step < 0 ? 1 : 0) + marks.length) % marks.length];
     marks[now]?.classList.remove("at");
     next.classList.add("at");
     next.scrollIntoView({ block: "nearest", inline: "nearest" });
-    wb.say(next.querySelector("title")?.textContent || next.dataset.subject);
+    wb.say(next.querySelector("title")?.textContent || next.dataset.subject || next.dataset.opens);
   } else return;
   event.preventDefault();
 }

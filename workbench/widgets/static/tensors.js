@@ -62,7 +62,7 @@ function drawSection(wb, columns, row) {
 // Over the table: where a chip may be dropped without going up to the board, and what a drop changes.
 function tensorBar(wb) {
   const bar = h("div", { class: "tensorbar" });
-  const paint = painter(({ zones, refusal }) => keepingFocus(wb.root, bar, () => {
+  const paint = painter(({ zones, tab, refusal }) => keepingFocus(wb.root, bar, () => {
     const targets = zones.map((zone) => h("span", {
       class: "droptarget", data: { axis: zone.axis, c: zone.colour },
       onclick: (event) => { if (wb.held) drop(wb, zone.axis, event.shiftKey); },
@@ -74,7 +74,7 @@ function tensorBar(wb) {
     bar.replaceChildren(
       h("div", { class: "line", role: "group", ariaLabel: "Targets" }, h("span", { class: "muted lead" }, "Drop on"), ...targets),
       h("div", { class: "line", role: "group", ariaLabel: "What a drop changes" }, h("span", { class: "muted lead" }, "A drop changes"),
-        h("span", { class: "choices" }, choice(false, "the rule", "Every tensor with this dimension moves"), choice(true, "only this tensor", "An override of this tensor, or a constraint on this value. Alt while dropping does the other"))),
+        h("span", { class: "choices" }, choice(false, "the rule", "Every tensor with this dimension moves"), choice(true, tab === "values" ? "only this value" : "only this tensor", "An override of this tensor, or a constraint on this value. Alt while dropping does the other"))),
       refusal ? drawRefusal(wb, refusal) : "");
   }));
   return { bar, paint };

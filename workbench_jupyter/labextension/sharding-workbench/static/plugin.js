@@ -4,8 +4,8 @@ import { DOCUMENT, planDocuments } from "./documents.js";
 import { livePlans } from "./sidebar.js";
 
 const square = (x, y, look) => `<rect x="${x}" y="${y}" width="8" height="8" rx="1.5" ${look}/>`;
-const GREY = 'class="jp-icon3" fill="#616161"'; // in JupyterLab's own grey; the others in the colours of the first two mesh axes
-const SQUARES = square(3, 3, 'fill="#3B5ED1"') + square(13, 3, GREY) + square(3, 13, GREY) + square(13, 13, 'fill="#EE6E12"');
+const GREY = 'class="jp-icon3 jp-icon-selectable" fill="#616161"'; // in JupyterLab's own grey; the others in the colours of the first two mesh axes
+const SQUARES = square(3, 3, 'class="jp-icon-selectable" fill="#3B5ED1"') + square(13, 3, GREY) + square(3, 13, GREY) + square(13, 13, 'class="jp-icon-selectable" fill="#EE6E12"');
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">${SQUARES}</svg>`;
 const CATEGORY = "Sharding Workbench";
 const FILE_TYPE = "sharding-plan";
@@ -29,7 +29,9 @@ export function plugin(lab) {
       });
       addCommands(lab, app, documents, browser, icon);
       launcher?.add({ command: "sharding-workbench:new", category: "Other", rank: 5 });
-      for (const name of ["new", "open", "live"]) palette?.addItem({ command: `sharding-workbench:${name}`, category: CATEGORY });
+      for (const name of ["new", "open", "live"]) {
+        palette?.addItem({ command: `sharding-workbench:${name}`, category: CATEGORY, args: { isPalette: true } });
+      }
       const sidebar = livePlans(lab, app, icon);
       app.shell.add(sidebar, "left", { rank: 450, type: "Sharding plans" });
       restorer?.add(sidebar, "sharding-workbench-live");

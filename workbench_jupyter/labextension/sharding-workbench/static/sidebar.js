@@ -26,9 +26,13 @@ class Watched {
     this.timer = setTimeout(() => this.ask(), SETTLE);
   }
 
+  // A new connection does not know whether its kernel is busy; one that is answers when it is done.
+  get free() { return this.kernel.connectionStatus === "connected" && ["idle", "unknown"].includes(this.kernel.status); }
+
   async ask() {
-    if (this.kernel.isDisposed || this.asking || this.kernel.connectionStatus !== "connected" || this.kernel.status !== "idle") {
-      if (!this.kernel.isDisposed && !this.known) this.later();
+    if (this.kernel.isDisposed || this.asking) return;
+    if (!this.free) {
+      if (!this.known) this.later();
       return;
     }
     this.asking = true;
@@ -76,6 +80,7 @@ export function livePlans(lab, app, icon) {
     }
 
     onAfterShow() { this.follow(); }
+
     onAfterHide() { this.leave(); }
 
     leave() {

@@ -1,0 +1,146 @@
+"""The graph of a step: collapsed by scope, opened level by level, drawn where Graphviz is and told where it is not."""
+
+import itertools
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tests.visualize.steps import GRAPH, node, step_report
+from workbench.graph import Graph
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.visualize import dot, graph, graph_dot, graph_text, palette
+from workbench.visualize.collapse import MOST_BOXES, collapse, open_at_first, scopes_of
+from workbench.visualize.graph import heat
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return Plan(build("gpt", scan=True), "data:4 model:2", "batch:data; d_ff:model; heads:model").report()
+
+
+def keys(opened) -> list[str]:
+    return [box.key for box in collapse(GRAPH, opened).boxes]
+
+
+def test_a_closed_graph_has_a_box_for_each_outermost_scope_and_repeated_layers_are_one():
+    assert keys(()) == ["batch/x", "layers", "loss", "grad"]
+    assert keys(("layers",)) == ["batch/x", "layers/*", "loss", "grad"]
+    assert keys(("layers", "layers/*")) == ["batch/x", "layers/*/norm", "layers/*/mlp", "loss", "grad"]
+
+
+def test_kernels_of_one_scope_and_name_are_one_box_that_does_not_open():
+    boxes = {box.key: box for box in collapse(GRAPH, scopes_of(GRAPH)).boxes}
+    up = boxes["layers/*/mlp/up/dot_general"]
+    assert (up.members, up.can_open, up.scope) == ((1, 4), False, "layers/*/mlp/up")
+
+
+def test_every_kernel_is_in_exactly_one_box_whatever_is_open():
+    scopes = sorted(scopes_of(GRAPH))
+    for count in range(len(scopes) + 1):
+        for opened in itertools.combinations(scopes, count):
+            seen = collapse(GRAPH, opened)
+            assert sorted(member for box in seen.boxes for member in box.members) == list(range(len(GRAPH.nodes)))
+            assert sum(seen.costs) == pytest.approx(seen.whole)
+
+
+def test_what_is_sent_within_a_box_stands_in_it_and_what_leaves_it_on_the_way():
+    seen = collapse(GRAPH, ())
+    layers, loss = (keys(()).index(key) for key in ("layers", "loss"))
+    assert [(each.kind, each.axes) for each in seen.inside(layers)] == [
+        ("all-reduce", ("model",)),
+        ("all-reduce", ("model",)),
+        ("all-gather", ("data",)),
+    ]
+    assert [each.kind for each in seen.sends[layers, loss]] == ["all-gather"]
+
+
+def test_an_arrow_that_a_chain_of_others_implies_is_not_drawn():
+    seen = collapse(GRAPH, ())
+    numbers = {key: place for place, key in enumerate(keys(()))}
+    assert (numbers["layers"], numbers["grad"]) in seen.arrows
+    assert (numbers["layers"], numbers["grad"]) not in seen.told
+    assert (numbers["loss"], numbers["grad"]) in seen.told
+
+
+def test_never_more_boxes_than_a_person_can_read():
+    many = Graph(tuple(node(f"layer/op{chr(97 + i // 26)}{chr(97 + i % 26)}/mul", 1e-6 * i) for i in range(200)))
+    seen = collapse(many, ("layer",))
+    assert len(seen.boxes) <= MOST_BOXES
+    assert sum(box.rest for box in seen.boxes) + len(seen.boxes) - 1 == 200
+    assert seen.boxes[-1].key == "layer/ophr"  # the dearest of all: the last one
+
+
+def test_counters_of_turns_are_left_out():
+    turns = replace(GRAPH, nodes=(*GRAPH.nodes, replace(node("layers/0/add", 1e-9, "[]"), shape=(), dims=(), dtype="int32")))
+    assert len([member for box in collapse(turns).boxes for member in box.members]) == len(GRAPH.nodes)
+
+
+def test_what_is_open_at_first_does_not_depend_on_the_process():
+    code = (
+        "from workbench.visualize.collapse import open_at_first; from workbench.models import build; from workbench.plan import Plan;"
+        "print(sorted(open_at_first(Plan(build('gpt', scan=True), 'data:4', 'batch:data').report().graph)))"
+    )
+    runs = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    }
+    assert len(runs) == 1
+
+
+def test_the_graph_of_a_real_step_knows_its_kernels_and_all_it_sends(gpt):
+    assert sum(node.count for node in gpt.graph.nodes if not node.is_input) == gpt.kernels
+    assert sum(node.flops for node in gpt.graph.nodes) == gpt.flops.per_device
+    assert sum(each.sent for each in gpt.graph.sends) == gpt.sent
+    assert sum(each.count for each in gpt.graph.sends) == sum(each.count for each in gpt.collectives)
+
+
+def test_the_dots_of_a_real_step_lie_in_their_frames(gpt):
+    layout = dot.placed(graph_dot(gpt))
+    assert layout is not None
+    assert len(open_at_first(gpt.graph)) >= 2
+    for scope, frame in layout.scopes.items():
+        inside = [each for key, each in layout.boxes.items() if key.startswith(f"{scope}/")]
+        assert inside
+        for each in inside:
+            assert frame.x <= each.x
+            assert each.x + each.width <= frame.x + frame.width
+            assert frame.y <= each.y
+            assert each.y + each.height <= frame.y + frame.height
+
+
+def test_the_picture_says_what_opens_and_what_can_be_selected(gpt):
+    marks = graph(gpt).drawing.rectangles
+    opened = {each.opens for each in marks if each.opens}
+    assert opened <= scopes_of(gpt.graph)
+    assert open_at_first(gpt.graph) <= opened
+    paths = {node.path for node in gpt.graph.nodes}
+    assert {each.subject for each in marks if each.subject} <= paths
+
+
+def test_cost_is_a_colour_with_a_legend():
+    shares = (0.0, 0.02, 0.1, 0.2, 0.5)
+    assert [heat(share) for share in shares] == list(palette.HEAT)
+    texts = [label.text for label in graph(step_report()).drawing.labels]
+    assert {"under 1%", "5% to 15%", "30% and more"} <= set(texts)
+
+
+def test_without_graphviz_in_any_form_the_outline_is_the_picture(monkeypatch):
+    monkeypatch.setattr(dot, "_by_program", lambda _: None)
+    monkeypatch.setattr(dot, "_by_module", lambda _: None)
+    dot.placed.cache_clear()
+    made = graph(step_report())
+    dot.placed.cache_clear()
+    assert any("pip install" in label.text for label in made.drawing.labels)
+    assert made.text == graph_text(step_report())
+
+
+def test_names_with_colons_and_marks_of_html_come_through():
+    odd = Graph((node("a:b/<x>&/mul", 1e-6), node("c/mul", 1e-6)), ((0, 1),))
+    report = replace(step_report(), make_graph=lambda: odd)
+    made = graph(report, scopes_of(odd))
+    assert "a:b" in made.text
+    assert "<x>" not in made.svg
+    assert len(made.drawing.lines) == 1

@@ -1,0 +1,48 @@
+"""The words of the board: each has one sentence and somewhere to read on, and the labels that people meet are among them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from workbench.catalogue import parse_hardware
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.widgets.figures import figures
+from workbench.widgets.glossary import GROUPS, KEYS, glossary_state
+
+TERMS = [term for _, terms in GROUPS for term in terms]
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_layouts.ipynb"
+
+
+@pytest.mark.parametrize("term", TERMS, ids=lambda term: term.name)
+def test_a_term_is_said_in_a_sentence_or_two_and_can_be_read_about(term):
+    assert term.says.endswith(".")
+    assert len(term.says) < 260
+    assert re.fullmatch(r"https://[\w./-]+", term.link)
+    assert term.on
+    assert all(label == label.lower() for label in term.on)
+
+
+def test_no_label_has_two_meanings():
+    labels = [label for term in TERMS for label in dict.fromkeys((term.name.lower(), *term.on))]
+    assert len(labels) == len(set(labels))
+
+
+def test_what_the_help_names_of_the_notebook_is_a_heading_there():
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    headings = {line.lstrip("# ").strip() for cell in cells for line in cell["source"] if line.startswith("#")}
+    assert {term.notebook for term in TERMS} - {""} <= headings
+
+
+def test_every_figure_of_a_planned_model_is_explained():
+    plan = Plan(build("gpt"), "data:4 model:4", "batch:data; heads:model", hardware=parse_hardware("TPU v5e 4x4"))
+    known = {label for term in TERMS for label in term.on}
+    assert {figure.key for figure in figures(plan.report())} <= known
+
+
+def test_the_front_end_gets_all_of_it_as_json():
+    state = json.loads(json.dumps(glossary_state(), allow_nan=False))
+    assert [len(group["terms"]) for group in state["groups"]] == [len(terms) for _, terms in GROUPS]
+    assert len(state["keys"]) == len(KEYS)

@@ -1,0 +1,142 @@
+"""The tabs made of pictures, and what a hand opens in them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.visualize.steps import CURVE, GRAPH, KERNELS, step_report
+from workbench.comparison import Comparison
+from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
+from workbench.errors import WorkbenchError
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.session import Session
+from workbench.visualize.collapse import open_at_first
+from workbench.widgets.blocks import Paint
+from workbench.widgets.board import Board
+from workbench.widgets.evidence import Evidence
+from workbench.widgets.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+
+PAINT = Paint({"data": 0, "model": 1})
+MADE = Compiled(
+    "TPU v5e 2x4",
+    8,
+    1.0,
+    CompiledMemory(arguments=2048, outputs=0, aliased=0, temporary=6144),
+    (),
+    kernels=(CompiledKernel("fusion.1", "fusion", 12, "layers/mlp/dot_general", "toy.py:7", 80e-6, 0, 0),),
+)
+
+
+def beside(stale: bool = False) -> Evidence:
+    return Evidence(Comparison(step_report(), MADE), stale=stale)
+
+
+def every_tab(report, evidence=None):
+    return {
+        "devices": device_blocks(report),
+        "communication": traffic_blocks(report, evidence, PAINT),
+        "memory": memory_blocks(report, evidence, Views()),
+        "step": step_blocks(report, evidence),
+        "graph": graph_blocks(report, Views()),
+    }
+
+
+def heads(blocks) -> list[str]:
+    return [column["label"] for block in blocks for column in block["columns"]]
+
+
+def test_each_tab_is_json_with_a_picture_and_its_twin():
+    for tab, blocks in every_tab(step_report(), beside()).items():
+        pictures = [block["picture"] for block in blocks if block["picture"]]
+        assert pictures, tab
+        for picture in pictures:
+            assert picture["svg"].startswith("<svg")
+            assert picture["text"].startswith(picture["about"])
+        json.dumps(blocks, allow_nan=False)
+
+
+def test_a_selected_argument_is_the_one_whose_parts_the_devices_show():
+    report = step_report()
+    assert "params/layers/1/w2" in device_blocks(report, "params/layers/1/w2")[0]["picture"]["about"]
+    assert "params/layers/0/w2" in device_blocks(report, "params/layers/*/w2")[0]["picture"]["about"]
+    unselected = device_blocks(report)[0]
+    assert "params/" in unselected["picture"]["about"]
+    assert "Select a tensor" in unselected["note"]
+
+
+def test_a_moment_of_the_step_shows_what_is_alive_there_and_again_the_peak():
+    report = step_report()
+    views = Views().after({"verb": "moment", "place": "4"}, report)
+    assert views.place == 4
+    blocks = memory_blocks(report, None, views)
+    assert "alive at this moment" in heads(blocks)
+    assert "at grad/layers/1/mlp" in blocks[1]["picture"]["about"]
+    assert views.after({"verb": "moment", "place": "4"}, report).place is None
+
+
+@pytest.mark.parametrize("place", ["7", "-1", "x", "", None, "9" * 40])
+def test_a_moment_that_the_step_does_not_have_is_refused(place):
+    with pytest.raises(WorkbenchError, match="The step has no place"):
+        Views().after({"verb": "moment", "place": place}, step_report())
+
+
+def test_a_place_beyond_the_end_of_another_plan_is_its_peak():
+    short = replace(step_report(), make_memory_curve=lambda: replace(CURVE, paths=CURVE.paths[:3]))
+    assert Views(place=5).place_in(short) is None
+
+
+def test_a_scope_opens_and_closes_from_those_that_are_open_at_first():
+    report = step_report()
+    first = open_at_first(GRAPH)
+    opened = Views().after({"verb": "expand", "scope": "loss"}, report)
+    assert opened.opened == first | {"loss"}
+    assert opened.after({"verb": "expand", "scope": "loss"}, report).opened == first
+
+
+def test_a_scope_that_the_graph_does_not_have_is_refused():
+    with pytest.raises(WorkbenchError, match="The graph has no scope `nowhere`"):
+        Views().after({"verb": "expand", "scope": "nowhere"}, step_report())
+
+
+def test_what_was_compiled_stands_beside_what_was_predicted():
+    report = step_report()
+    assert {"predicted", "compiled", "measured"} <= set(heads(memory_blocks(report, beside(), Views())))
+    assert {"predicted", "compiled", "measured"} <= set(heads(step_blocks(report, beside())))
+    kernels = step_blocks(report, beside())[-1]
+    column = [each["label"] for each in kernels["columns"]].index("compiled")
+    shown = {row["subject"]: row["cells"][column]["text"] for row in kernels["rows"]}
+    assert shown["layers/mlp/dot_general"] == "960 µs"
+    assert shown["optimizer/add"] == "–"
+
+
+def test_what_was_compiled_of_a_plan_before_is_not_shown_as_of_this_one():
+    assert "compiled" not in heads(step_blocks(step_report(), beside(stale=True)))
+
+
+def test_the_kernels_are_listed_longest_first_with_what_bounds_them():
+    kernels = step_blocks(step_report(), None)[-1]
+    assert [row["subject"] for row in kernels["rows"]] == [each.path for each in KERNELS]
+    bound = [each["label"] for each in kernels["columns"]].index("bound by")
+    assert [row["cells"][bound]["text"] for row in kernels["rows"]] == ["products", "products", "memory", "memory"]
+
+
+def test_without_hardware_the_step_says_what_to_do():
+    bare = replace(step_report(), step_time=None)
+    assert step_blocks(bare, None)[0]["note"].startswith("Choose hardware")
+
+
+def test_the_board_opens_what_a_hand_asks_for_and_refuses_the_rest():
+    shown = {}
+    plan = Plan(build("two_layer", batch=16, io=64, hidden=30), "data:4 model:2", "batch:data")
+    board = Board(Session(plan), lambda part, state: shown.update({part: state}))
+    board.answer({"verb": "open", "tab": "graph", "view": "v", "seq": 1})
+    opens = shown["table"]["blocks"][0]["picture"]["opens"]
+    assert opens == {"verb": "expand", "field": "scope"}
+    board.answer({"verb": "expand", "scope": "nowhere", "view": "v", "seq": 2})
+    assert "no scope `nowhere`" in shown["board"]["refusal"]["message"]
+    board.answer({"verb": "open", "tab": "memory", "view": "v", "seq": 3})
+    board.answer({"verb": "moment", "place": "1", "view": "v", "seq": 4})
+    assert shown["board"]["refusal"] is None
+    assert "alive at this moment" in heads(shown["table"]["blocks"])

@@ -1,0 +1,128 @@
+"""What collectives do to kernels: a kernel with a collective in the middle is two, and a product that is multiplied piece by piece is many.
+
+A windowed einsum (Wang et al. 2023, "Overlap communication with dependent computation via decomposition") takes an all-gather or a
+reduce-scatter of n pieces apart. Pieces go around the ring both ways, so each of n / 2 steps multiplies two of them, in a kernel of its own:
+
+- gathered along a summed dimension, every step adds to the whole result, which it reads and writes again;
+- gathered along another one, every step's columns are written into the result by two more kernels, zeros to begin with;
+- scattered, every step's product is added to what was received, by another kernel.
+
+What would have been computed as the product's epilogue is a kernel of its own in the first two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.hardware import Chip
+from workbench.mesh import Mesh
+from workbench.partition import HALVES, Kernels, Partitioned
+from workbench.partition.fusion import VIEWING, viewed
+from workbench.partition.kernels import PRODUCTS
+from workbench.partition.reshards import Reshard
+from workbench.partition.structure import Structure
+from workbench.sharding import axis_size
+from workbench.tensor import itemsize
+
+RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
+"""The smallest ring of a windowed einsum, by what a chip's compiler is called: along a summed dimension or scattered, and along another one.
+Seen in what XLA:TPU (jax 0.10.2) compiles; for the others it makes none."""
+LONGEST = 32  # of 64 pieces none is windowed
+_TOGETHER = 2  # pieces a step: one from either side
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How a product is taken apart: into so many steps, along its summed dimension or not."""
+
+    count: int
+    is_summed: bool
+
+
+WHOLE = Steps(1, is_summed=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apart:
+    """What one execution of each kernel launches, moves (bytes) and passes over (elements) beside what it would alone; `steps` of products."""
+
+    launches: NDArray[np.float64]
+    moved: NDArray[np.float64]
+    elements: NDArray[np.float64]
+    steps: dict[int, Steps] = field(default_factory=dict)
+
+    def add(self, kernel: int, launches: float, moved: float, elements: float) -> None:
+        self.launches[kernel] += launches
+        self.moved[kernel] += moved
+        self.elements[kernel] += elements
+
+
+def taken_apart(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> Apart:
+    """Of all kernels of a plan; `local_bytes` are those of each value of the structure."""
+    apart = Apart(*(np.zeros(kernels.count) for _ in range(3)))
+    structure = partitioned.structure
+    for each in partitioned.reshards if chip.platform == "tpu" else ():
+        source = structure.ops[each.source].results[0] if each.source is not None else -1
+        maker = kernels.of[each.source] if each.source is not None else -1
+        reader = kernels.of[each.before]
+        devices = prod(axis_size(axis, mesh) for axis in each.axes)
+        sent = each.payload // devices if each.kind == "all-gather" else each.payload
+        width = itemsize(structure.values[source].dtype) if source >= 0 else 4
+        if maker >= 0 and maker == reader:  # written, and read again
+            apart.add(reader, 1, sent + each.local_bytes, each.local_bytes / width)
+        elif reader >= 0:
+            if maker < 0 and source >= 0 and structure.ops[each.source].kind not in VIEWING:  # a cast, say, that its reader would do itself
+                apart.add(reader, 1, sent, sent / width)
+            apart.add(reader, 0, max(each.local_bytes - sent, 0) if each.kind == "all-gather" else 0, 0)
+        steps = _steps(each, kernels, partitioned, devices, chip)
+        if steps is not None:
+            _window(apart, each, steps, kernels, structure, local_bytes)
+    return apart
+
+
+def _steps(each: Reshard, kernels: Kernels, partitioned: Partitioned, devices: int, chip: Chip) -> Steps | None:
+    """How the product of a collective is taken apart, if it is."""
+    rings = RINGS.get(chip.target)
+    if rings is None or each.source is None or devices > LONGEST:
+        return None
+    structure = partitioned.structure
+    source = structure.ops[each.source]
+    if structure.values[source.results[0]].dtype not in HALVES:
+        return None
+    count = ceil(devices / _TOGETHER)
+    if each.kind == "reduce-scatter":
+        return Steps(count, is_summed=False) if source.kind in PRODUCTS and devices >= rings[0] else None
+    reader = structure.ops[each.before]
+    if each.kind != "all-gather" or reader.kind != "stablehlo.dot_general" or kernels.multiplied.get(viewed(structure, source.results[0]), 0) > 1:
+        return None
+    is_summed = _gathers_summed(each, partitioned)
+    return Steps(count, is_summed) if devices >= rings[0 if is_summed else 1] else None
+
+
+def _gathers_summed(each: Reshard, partitioned: Partitioned) -> bool:
+    """Whether a product's operand is gathered along a dimension the product sums over."""
+    structure = partitioned.structure
+    op = structure.ops[each.before]
+    for operand, contracted in zip(op.operands[:2], (op.work.contracted, op.work.contracted_right), strict=True):
+        if structure.values[operand].born == each.source and (dims := partitioned.dims[operand]) is not None:
+            return any(set(dims[i]) & set(each.axes) for i in contracted)
+    return False
+
+
+def _window(apart: Apart, each: Reshard, steps: Steps, kernels: Kernels, structure: Structure, local_bytes: Sequence[int]) -> None:
+    op = each.source if each.kind == "reduce-scatter" else each.before
+    assert op is not None
+    kernel, value = kernels.of[op], structure.ops[op].results[0]
+    size = local_bytes[value]
+    elements = size / itemsize(structure.values[value].dtype)
+    apart.steps[op] = steps
+    n = steps.count
+    if each.kind == "reduce-scatter":
+        apart.add(kernel, n - 1 + n, 3 * size, elements)
+    elif steps.is_summed:
+        apart.add(kernel, n - 1 + 1, 2 * (n - 1) * size + 2 * size, n * elements)
+    else:
+        apart.add(kernel, n - 1 + 2 * n + 2, 3 * size + 2 * size, 3 * elements)

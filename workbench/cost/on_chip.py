@@ -1,0 +1,113 @@
+"""What the compiler keeps in memory on the chip, so that it takes none of the device's: XLA:TPU's memory-space assignment to first order.
+
+Values are taken in the order of what a place on the chip is worth to them, over the root of their size: bytes times accesses, five times as
+much in a loop (`memory_space_assignment`: `GetMemoryBoundedness`, `kWhileExecutionCount`). One stays there that fits beside those before it
+all its life, and is never left alone for long: not between two accesses for more than so many times what copying it would take
+(`CanAllocateInAlternateMemoryNoCopy`). Others may be copied there for a while, and take the device's memory all the same.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.partition.kernels import Kernels
+from workbench.partition.structure import Structure
+
+_TURNS = 5  # by which XLA weighs what a loop's body does, however often it runs
+_SMALL = 8192  # parts of the memory: what is smaller than one is not worth placing
+_LONGEST_GAP = float(__import__("os").environ.get("GAP", "10"))
+Integers = NDArray[np.int64]
+Seconds = NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """One value's life: region, the positions where it is written and read in rising order, and bytes."""
+
+    region: int
+    places: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnChip:
+    """Memory on the chip while one step runs: `capacity` bytes, `copying` seconds a byte to and from the device's memory; what passes until
+    each position of the program begins and ends, seconds, a loop's body weighed as XLA weighs it."""
+
+    capacity: int
+    copying: float
+    begins: Seconds
+    ends: Seconds
+    depths: tuple[int, ...]  # loops that each region is in
+    last: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
+
+    def kept(self, intervals: Sequence[Interval]) -> list[bool]:
+        """Of each interval, whether it stays on the chip."""
+        placed = [False] * len(intervals)
+        taken = np.zeros(len(self.begins), dtype=np.int64)
+        for number in self._in_order(intervals):
+            each = intervals[number]
+            life = taken[each.places[0] : self._last(each) + 1]
+            if life.max(initial=0) + each.bytes <= self.capacity:
+                life += each.bytes
+                placed[number] = True
+        return placed
+
+    def _in_order(self, intervals: Sequence[Interval]) -> list[int]:
+        """Those that may stay, what is worth most first."""
+        smallest = self.capacity // _SMALL
+        able = [i for i, each in enumerate(intervals) if smallest <= each.bytes <= self.capacity and self._is_never_alone(each)]
+        worth = [_TURNS ** self.depths[intervals[i].region] * len(intervals[i].places) * intervals[i].bytes ** 0.5 for i in able]
+        return [able[i] for i in np.argsort(np.negative(worth), kind="stable")]
+
+    def _is_never_alone(self, each: Interval) -> bool:
+        places = each.places
+        waits = max(
+            (self.begins[after] - self.ends[self.last.get((each.region, before), before)] for before, after in zip(places, places[1:], strict=False)),
+            default=0.0,
+        )
+        return bool(waits <= _LONGEST_GAP * each.bytes * self.copying * _TURNS ** self.depths[each.region])
+
+    def _last(self, each: Interval) -> int:
+        return self.last.get((each.region, each.places[-1]), each.places[-1])
+
+
+def on_chip(structure: Structure, kernels: Kernels, busy: Seconds, extents: Sequence[tuple[int, int]], capacity: int, bandwidth: float) -> OnChip:
+    """`busy` are seconds of each kernel, once; `extents` first and last position of each region; `bandwidth` the device's memory's."""
+    depths = _depths(structure)
+    lasts = np.zeros(max(last for _, last in extents) + 2)
+    np.add.at(lasts, np.array(kernels.positions), busy * np.power(_TURNS, np.array(depths)[list(kernels.regions)]))
+    ends = lasts.cumsum()
+    return OnChip(capacity, 1 / bandwidth, ends - lasts, ends, tuple(depths), dict(_loops(structure, extents)))
+
+
+def _depths(structure: Structure) -> list[int]:
+    bodies = set(structure.body_of.values())
+    depths: list[int] = []
+    for number, region in enumerate(structure.regions):
+        outside = structure.ops[region.parent].region if region.parent >= 0 else 0
+        depths.append((depths[outside] if number else 0) + (number in bodies))
+    return depths
+
+
+def _loops(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+    for number, region in enumerate(structure.regions):
+        if region.parent >= 0:
+            op = structure.ops[region.parent]
+            yield (op.region, op.position), extents[number][1]
+
+
+def accesses(structure: Structure, kernels: Kernels) -> list[list[int]]:
+    """Positions where each value is read, by kernels or by a loop as a whole."""
+    found: list[list[int]] = [[] for _ in structure.values]
+    for kernel, value in zip(kernels.readers.tolist(), kernels.read.tolist(), strict=True):
+        op, home = structure.ops[kernels.ops[kernel]], structure.values[value].region
+        while op.region != home and op.region > 0:
+            op = structure.ops[structure.regions[op.region].parent]
+        found[value].append(op.position)
+    for index in structure.control_flow:
+        for value in structure.ops[index].operands:
+            found[value].append(structure.ops[index].position)
+    return found

@@ -1,0 +1,160 @@
+"""Which values of a scheduled program share a buffer.
+
+The schedule is the order of the text, loop bodies in their loop's place. Values that the compiler must or may lay over one another are
+joined: a loop's state from operand to result, a branch's result, what is updated in place, a donated argument and its result.
+"""
+
+from collections.abc import Sequence
+
+from workbench.engine.hlo import Computation, HloModule, Instruction, root_of
+from workbench.engine.hlo_buffers import Buffer, HloValue, Schedule, Tree, at, leaves
+from workbench.engine.hlo_shapes import Array, Shape, parse_shape
+from workbench.engine.hlo_sharing import MUST_ALIAS, Sharing
+
+_SAME = ("bitcast", "optimization-barrier", "add-dependency", "domain")
+
+
+def schedule_of(module: HloModule, header: str) -> Schedule:
+    """Walk a scheduled module; `header` is its text's first line, which names donated arguments."""
+    walk = _Walk(module)
+    entry = module.computations[module.entry]
+    walk.run(entry, ())
+    walk.close(entry, header)
+    return Schedule(walk.steps, walk.buffers())
+
+
+class _Walk:
+    """One pass over the schedule; buffers are joined as a union-find."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.steps: list[Instruction] = []
+        self._values: list[HloValue] = []
+        self._parents: list[int] = []
+        self._entry_values: dict[str, Tree] = {}
+        self._sharing = Sharing(module, self._values.__getitem__)
+
+    def run(self, computation: Computation, arguments: Sequence[Tree]) -> Tree:
+        """The value of the computation's root; `arguments` those of its parameters, none for the program's own."""
+        values: dict[str, Tree] = {}
+        if not self._entry_values:
+            self._entry_values = values
+        for instruction in computation.values():
+            self.steps.append(instruction)
+            operands = [values[name] for name in instruction.operands if name in values]
+            for operand in operands:
+                self._use(operand)
+            values[instruction.name] = self._value(computation, instruction, operands, arguments)
+        root = root_of(computation)
+        result = values[root.name] if root else ()
+        self._use(result)
+        return result
+
+    def close(self, entry: Computation, header: str) -> None:
+        """Mark what is not temporary: arguments, which live through the whole program, and results, which live to its end."""
+        parameters = {each.literal: each.name for each in entry.values() if each.opcode == "parameter"}
+        root = root_of(entry)
+        result = self._entry_values[root.name] if root else ()
+        for output, parameter, inner in MUST_ALIAS.findall(header.partition("entry_computation_layout")[0]):
+            if parameter in parameters:
+                self._join(at(result, output), at(self._entry_values[parameters[parameter]], inner))
+        for number in (leaf for name in parameters.values() for leaf in leaves(self._entry_values[name])):
+            self._values[number].is_given = True
+        for number in leaves(result):
+            self._values[number].is_result = True
+
+    def buffers(self) -> list[Buffer]:
+        joined: dict[int, list[HloValue]] = {}
+        for number, value in enumerate(self._values):
+            joined.setdefault(self._find(number), []).append(value)
+        return [Buffer(tuple(values)) for values in joined.values()]
+
+    def _value(self, computation: Computation, instruction: Instruction, operands: list[Tree], arguments: Sequence[Tree]) -> Tree:
+        opcode = instruction.opcode
+        if opcode == "parameter":
+            return arguments[int(instruction.literal)] if arguments else self._new(instruction)
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "get-tuple-element" and operands and isinstance(operands[0], tuple):
+            return operands[0][instruction.element]
+        if opcode in _SAME and operands:
+            return operands[0]
+        if opcode == "while":
+            return self._loop(instruction, operands[0])
+        if opcode == "conditional":
+            return self._branches(instruction, operands)
+        if opcode == "call":
+            return self.run(self.module.computations[self.module.callees(instruction)[0]], operands)
+        if opcode.endswith(("-done", "-update")):
+            return self._awaited(instruction, operands)
+        made = self._new(instruction)
+        for one, other in self._sharing.pairs(computation, instruction, operands, made):
+            self._join(one, other)
+        return made
+
+    def _loop(self, instruction: Instruction, state: Tree) -> Tree:
+        """In place: state, parameter, the body's root and result lie in one buffer."""
+        for key in ("condition", "body"):
+            if (name := instruction.attribute(key)) in self.module.computations:
+                result = self.run(self.module.computations[name or ""], (self._again(state),))
+                if key == "body":
+                    self._join(result, state)
+        return self._again(state)
+
+    def _branches(self, instruction: Instruction, operands: list[Tree]) -> Tree:
+        results = []
+        for number, name in enumerate(self.module.callees(instruction)):
+            results.append(self.run(self.module.computations[name], operands[number + 1 : number + 2]))
+            for operand in operands[number + 1 :]:
+                self._use(operand)
+        made = self._new(instruction)
+        for result in results:
+            self._join(made, result)
+        return made
+
+    def _again(self, tree: Tree) -> Tree:
+        """New values in the same buffers, from here on."""
+        if isinstance(tree, tuple):
+            return tuple(map(self._again, tree))
+        value = self._values[tree]
+        again = self._add(value.array, value.maker)
+        self._join(tree, again)
+        return again
+
+    def _awaited(self, instruction: Instruction, operands: list[Tree]) -> Tree:
+        """The end of an asynchronous operation: its destination, among what was started, with operands and contexts."""
+        shape = parse_shape(instruction.shape)
+        started = operands[0] if operands else ()
+        if instruction.opcode == "copy-done" and isinstance(started, tuple):
+            return started[0]
+        if isinstance(started, tuple) and len(started) > 1:
+            return started[1]
+        return started if started != () else self._fresh(shape, instruction)
+
+    def _new(self, instruction: Instruction) -> Tree:
+        return self._fresh(parse_shape(instruction.shape), instruction)
+
+    def _fresh(self, shape: Shape, instruction: Instruction) -> Tree:
+        if not isinstance(shape, Array):
+            return tuple(self._fresh(each, instruction) for each in shape)
+        return self._add(shape, instruction)
+
+    def _add(self, array: Array, maker: Instruction) -> int:
+        here = len(self.steps) - 1
+        self._values.append(HloValue(array, maker, here, here, is_given=maker.opcode in ("parameter", "constant")))
+        self._parents.append(len(self._parents))
+        return len(self._parents) - 1
+
+    def _use(self, tree: Tree) -> None:
+        for number in leaves(tree):
+            self._values[number].last = len(self.steps) - 1
+
+    def _join(self, one: Tree, other: Tree) -> None:
+        for first, second in zip(leaves(one), leaves(other), strict=False):
+            self._parents[self._find(second)] = self._find(first)
+
+    def _find(self, number: int) -> int:
+        while self._parents[number] != number:
+            self._parents[number] = self._parents[self._parents[number]]
+            number = self._parents[number]
+        return number

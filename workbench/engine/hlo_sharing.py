@@ -1,0 +1,109 @@
+"""Which of an instruction's results lie where its operands did, as XLA's back ends say it or are known to do it."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from workbench.engine.hlo import Computation, HloModule, Instruction
+from workbench.engine.hlo_buffers import HloValue, Tree, at, leaves
+
+MUST_ALIAS = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}")
+"""A result's index path, the operand's number, and the path in that."""
+
+_TPU_ALIAS = re.compile(r'"indices":\[([^\]]*)\]')
+_STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")
+_OVERWRITES = ("sort", "all-reduce", "all-reduce-start")
+_IN_PLACE = ("dynamic-update-slice", "bitcast", "tuple", "fusion")
+_UPDATES = ("dynamic-update-slice", "scatter", "all-reduce-done", "send-done")
+_ELEMENTWISE = (
+    *("abs", "add", "and", "cbrt", "ceil", "clamp", "compare", "convert", "cosine", "divide", "exponential"),
+    *("exponential-minus-one", "floor", "log", "log-plus-one", "logistic", "maximum", "minimum", "multiply", "negate"),
+    *("not", "or", "power", "remainder", "round-nearest-afz", "round-nearest-even", "rsqrt", "select", "sign", "sine"),
+    *("sqrt", "subtract", "tan", "tanh", "xor"),
+)
+Pairs = Iterator[tuple[Tree, Tree]]
+
+
+class Sharing:
+    """Reads a module's instructions; `value` gives what is known of a buffer's value."""
+
+    def __init__(self, module: HloModule, value: Callable[[int], HloValue]) -> None:
+        self._module, self._value = module, value
+        self._last_uses: dict[int, dict[str, str]] = {}
+
+    def pairs(self, computation: Computation, instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+        """Trees that lie over one another once an instruction has made `made` of its operands."""
+        results, given = list(leaves(made)), [leaf for tree in operands for leaf in leaves(tree)]
+        said = [*self._said(instruction, operands, made), *_numbered(instruction, [*given, *results])]
+        yield from said
+        if instruction.opcode in _STARTS:
+            yield from _started(instruction, operands, made)
+        elif "ConcatBitcast" in instruction.attributes:
+            yield from ((leaf, results[0]) for leaf in given)
+        elif not said and '"aliasing_operands"' not in instruction.attributes:
+            yield from self._reused(computation, instruction, given, results)
+
+    def _said(self, instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+        for output, operand, inner in MUST_ALIAS.findall(_section(instruction.attributes, "output_to_operand_aliasing")):
+            yield at(made, output), at(operands[int(operand)], inner)
+
+    def _reused(self, computation: Computation, instruction: Instruction, given: list[int], results: list[int]) -> Pairs:
+        """XLA:CPU and GPU do not say: an update is in place, and an element-wise result takes the place of an operand that ends here."""
+        if instruction.opcode in _UPDATES and given and results:
+            yield given[0], results[0]
+            return
+        ending = self._ending(computation)
+        free = [
+            number
+            for position, number in enumerate(given[: len(instruction.operands)])
+            if ending.get(instruction.operands[position]) == instruction.name and self._is_overwritable(instruction, position)
+        ]
+        for result in results:
+            size = self._value(result).array.bytes
+            place = next((each for each in free if self._value(each).array.bytes == size and not self._value(each).is_given), None)
+            if place is not None:
+                yield place, result
+                free.remove(place)
+
+    def _is_overwritable(self, instruction: Instruction, position: int) -> bool:
+        """Whether an operand is read only where a result is written: element by element, or updated in place."""
+        if instruction.opcode != "fusion":
+            return instruction.opcode in _ELEMENTWISE or instruction.opcode in _OVERWRITES
+        body = self._module.computations[self._module.callees(instruction)[0]]
+        parameter = next((each.name for each in body.values() if each.opcode == "parameter" and each.literal == str(position)), "")
+        users = [each for each in body.values() if parameter in each.operands]
+        return bool(users) and all(each.opcode in _ELEMENTWISE or each.opcode in _IN_PLACE for each in users)
+
+    def _ending(self, computation: Computation) -> dict[str, str]:
+        """The last user of every value of a computation."""
+        known = self._last_uses.get(id(computation))
+        if known is None:
+            known = {name: each.name for each in computation.values() for name in each.operands}
+            self._last_uses[id(computation)] = known
+        return known
+
+
+def _numbered(instruction: Instruction, both: Sequence[int]) -> Pairs:
+    """XLA:TPU numbers operands first and results after them."""
+    for indices in _TPU_ALIAS.findall(_section(instruction.attributes, '"aliasing_operands"')):
+        chosen = [both[int(index)] for index in re.findall(r"\d+", indices) if int(index) < len(both)]
+        yield from ((chosen[0], leaf) for leaf in chosen[1:])
+
+
+def _started(instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+    """What is started names its operands again, which are no new buffers."""
+    if isinstance(made, tuple) and operands:
+        yield made[1] if instruction.opcode == "copy-start" else made[0], tuple(operands)
+
+
+def _section(attributes: str, key: str) -> str:
+    """The attribute from its key to where its braces close."""
+    start = attributes.find(key)
+    if start < 0:
+        return ""
+    depth, begun = 0, False
+    for position in range(start, len(attributes)):
+        depth += {"{": 1, "}": -1}.get(attributes[position], 0)
+        begun |= attributes[position] == "{"
+        if begun and depth == 0:
+            return attributes[start : position + 1]
+    return attributes[start:]

@@ -1,0 +1,58 @@
+// What a notebook keeps of the board: a few lines and a still picture, so that its file stays small. The picture stands until a kernel
+// answers; then the module comes from there, once for all boards of a page, and the board's parts with it, as messages that no notebook saves.
+
+const modules = (globalThis[Symbol.for("sharding-workbench")] ??= new Map()); // by version
+
+function importing(version, text) {
+  if (!modules.has(version)) {
+    const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+    modules.set(version, import(address).finally(() => URL.revokeObjectURL(address)));
+  }
+  return modules.get(version);
+}
+
+// The model as the board's module knows it: its parts live here, everything else in the notebook's own model.
+function withParts(model) {
+  const parts = {}, heard = {};
+  const own = (event) => PARTS.includes(event.replace("change:", ""));
+  const listeners = (event) => (heard[event] ??= new Set());
+  return {
+    parts,
+    take(found) {
+      Object.assign(parts, found);
+      for (const name of Object.keys(found)) for (const listener of [...listeners(`change:${name}`)]) listener();
+    },
+    get: (name) => (PARTS.includes(name) ? parts[name] : model.get(name)),
+    set: (name, value) => model.set(name, value),
+    save_changes: () => model.save_changes(),
+    on: (event, listener) => (own(event) ? listeners(event).add(listener) : model.on(event, listener)),
+    off: (event, listener) => (own(event) ? listeners(event).delete(listener) : model.off(event, listener)),
+  };
+}
+
+function render({ model, el }) {
+  const place = document.createElement("div");
+  place.innerHTML = model.get("picture");
+  el.append(place);
+  const shown = withParts(model);
+  let closed = false, drawn = false, close = () => {};
+  const hear = async ({ module, parts, failure }) => {
+    if (failure) return place.replaceChildren(`The board could not be drawn: ${failure}`);
+    if (parts) shown.take(parts);
+    if (drawn || closed || !PARTS.every((name) => shown.parts[name]) || !(module || modules.has(VERSION))) return;
+    drawn = true;
+    const { default: board } = await importing(VERSION, module);
+    if (closed) return;
+    place.replaceChildren();
+    close = board.render({ model: shown, el: place });
+  };
+  model.on("msg:custom", hear);
+  model.send({ want: modules.has(VERSION) ? "parts" : "module" });
+  return () => {
+    closed = true;
+    model.off("msg:custom", hear);
+    close();
+  };
+}
+
+export default { render };
