@@ -84,7 +84,10 @@ def figures(results: Sequence[Result]) -> dict[str, float | int | None]:
 def sides(results: Sequence[Result]) -> dict[str, list[Result]]:
     """The cases with a time whose programs the numbers of TPUs are fitted on, and those that they are not."""
     timed = [each for each in results if each.time is not None]
-    return {"fitted": [each for each in timed if each.case.program in FITTED], "tested": [each for each in timed if each.case.program not in FITTED]}
+    return {
+        "fitted": [each for each in timed if each.case.program in FITTED],
+        "tested": [each for each in timed if each.case.program not in FITTED],
+    }
 
 
 def row(name: str, summary: dict[str, float | int | None]) -> str:

@@ -34,7 +34,7 @@ from workbench.plan import Plan
 
 START = {"matmul": 0.93, "operands": 1.2, "memory": 0.9, "sweep": 1.0}
 LOWEST, HIGHEST = np.array([0.8, 0.2, 0.2, 0.05]), np.array([0.97, 3.0, 2.0, 20.0])
-ROUNDS, STEP, PRIOR, FAR = 12, 0.03, 0.03, 0.15
+ROUNDS, STEP, PRIOR, FAR = 8, 0.03, 0.03, 0.15
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _lanes(name: str) -> float:
 def fit(cases: Sequence[Estimate]) -> NDArray[np.float64]:
     """The shares, in the order of `START`."""
     start = np.array(list(START.values()))
-    shares, step = start.copy(), np.ones(len(start))
+    shares = start.copy()
     for _ in range(ROUNDS):
         points = [shares, *(shares * np.where(np.arange(len(start)) == i, 1 + STEP, 1) for i in range(len(start)))]
         table = np.array([[each.residual(point) for point in points] for each in cases])
@@ -77,9 +77,22 @@ def fit(cases: Sequence[Estimate]) -> NDArray[np.float64]:
         prior = PRIOR * np.sqrt(len(cases)) * np.eye(len(start))
         left = np.vstack([slopes * weights[:, None], prior])
         right = np.concatenate([-table[:, 0] * weights, -np.diag(prior) * np.log(shares / start)])
-        step = np.clip(np.linalg.lstsq(left, right)[0], -0.5, 0.5)
-        shares = np.clip(shares * np.exp(step), LOWEST, HIGHEST)
+        shares = np.clip(shares * np.exp(_step(left, right, shares)), LOWEST, HIGHEST)
     return shares
+
+
+def _step(left: NDArray[np.float64], right: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least squares step of the logarithms; a share at its limit stays there where it would go beyond."""
+    free = np.ones(len(shares), dtype=bool)
+    step = np.zeros(len(shares))
+    for _ in shares:
+        step[:] = 0.0
+        step[free] = np.clip(np.linalg.lstsq(left[:, free], right)[0], -0.5, 0.5)
+        beyond = free & (((shares >= HIGHEST) & (step > 0)) | ((shares <= LOWEST) & (step < 0)))
+        if not beyond.any():
+            break
+        free &= ~beyond
+    return step
 
 
 def main() -> None:

@@ -100,26 +100,31 @@ _B200_PART = re.compile(r"(l|tp|cp|ep|pp|dp|seq|mbc)(\d+)")
 
 
 def b200_rows() -> Iterable[Row]:
-    """SimuMax's runs of Megatron-LM on eight B200 (docs/b200 of the source): micro-batches of one sequence of 4,096 tokens unless the name
-    says otherwise (`mbc` of them), distributed optimiser, gradients in float32, the loss one kernel (`cef`), nothing overlapped."""
+    """SimuMax's runs of Megatron-LM on eight B200 (docs/b200 of the source)."""
     for name, milliseconds, _, gib, _ in _data()["simumax_b200_real"]["rows"]:
-        size = {found[1]: int(found[2]) for found in map(_B200_PART.fullmatch, name.split("_")) if found}
-        yield Row(
-            "b200",
-            name,
-            "B200",
-            _b200_config(name, size["l"], size.get("seq", 4096)),
-            milliseconds / 1e3,
-            gib * GIB,
-            tensor=size.get("tp", 1),
-            context=size.get("cp", 1),
-            pipe=size["pp"],
-            replicas=size["dp"],
-            schedule=Schedule(size["pp"], size["mbc"]),
-            splits_sequence=True,
-            shares_state=True,
-            dummies=True,
-        )
+        yield b200_row(name, milliseconds, gib)
+
+
+def b200_row(name: str, milliseconds: float, gib: float) -> Row:
+    """A run by its name there: micro-batches of one sequence of 4,096 tokens unless the name says otherwise (`mbc` of them), distributed
+    optimiser, gradients in float32, the loss one kernel (`cef`), nothing overlapped."""
+    size = {found[1]: int(found[2]) for found in map(_B200_PART.fullmatch, name.split("_")) if found}
+    return Row(
+        "b200",
+        name,
+        "B200",
+        _b200_config(name, size["l"], size.get("seq", 4096)),
+        milliseconds / 1e3,
+        gib * GIB,
+        tensor=size.get("tp", 1),
+        context=size.get("cp", 1),
+        pipe=size["pp"],
+        replicas=size["dp"],
+        schedule=Schedule(size["pp"], size["mbc"]),
+        splits_sequence=True,
+        shares_state=True,
+        dummies=True,
+    )
 
 
 def _b200_config(name: str, layers: int, seq: int) -> DecoderConfig | MixtureConfig:

@@ -11,7 +11,8 @@ from workbench.cost.flops import flops_of, product_list, products_of
 from workbench.cost.graph import graph_of
 from workbench.cost.host import host_memory, with_transfers
 from workbench.cost.kernel_list import kernel_list
-from workbench.cost.memory import Lifetimes, MemoryOverStep, lifetimes_of
+from workbench.cost.lifetimes import Lifetimes, lifetimes_of
+from workbench.cost.memory import MemoryOverStep
 from workbench.cost.on_chip import OnChip, on_chip
 from workbench.cost.step_time import collective_costs, step_time
 from workbench.cost.tiles import laid_out_bytes
@@ -98,8 +99,7 @@ def _fixed(program: Program, *, recomputes: bool) -> _Fixed:
 def _on_chip(fixed: _Fixed, partitioned: Partitioned, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:
     if hardware is None or times is None or not hardware.chip.on_chip:
         return None
-    chip = hardware.chip
-    return on_chip(partitioned.structure, fixed.kernels, times.busy, fixed.lifetimes.extents, chip.on_chip, chip.memory_bandwidth)
+    return on_chip(partitioned.structure, fixed.kernels, times, fixed.lifetimes.extents, hardware.chip)
 
 
 def _recomputes(hardware: Hardware | None) -> bool:

@@ -279,7 +279,6 @@ def _read_entry(name: str, table: dict[str, Any]) -> Entry:
         matmul_tile=tuple(table.get("matmul_tile", ())),
         array_tile=tuple(table.get("array_tile", ())),
         on_chip=int(table.get("on_chip", 0) * share),
-        near_memory=table.get("near_memory", math.inf),
         efficiency=table.get("efficiency", {}),
         target=table.get("target", ""),
         sources=table.get("sources", {}),

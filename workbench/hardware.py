@@ -53,13 +53,12 @@ class Chip:
     - `sweep`: elements a second that a kernel passes over, whatever it computes of each, beside the time of its traffic;
     - `matmul_tile`: sides of the tile its matrix unit works in, to which a product's sizes are rounded up: two of a systolic array, or the
       rows, columns and summed elements of a block, then how many blocks run at once and how many summing steps it takes to fill one;
-    - `on_chip`: how much of a step's activations the compiler keeps in memory on the chip, beside `memory`;
-    - `near_memory`: bytes of memory on the chip, into which what is read next is copied ahead: larger arrays come from `memory` at its rate;
+    - `on_chip`: bytes of memory on the chip, beside `memory`, that the compiler places a step's arrays in;
     - `array_tile`: to what the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
     - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.
       `memory` and, for what products read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
-      `large` is that of arrays that do not fit there; `sustained` is the share of all of these, the compiler's estimate, that is reached in
-      a run;
+      `large` is that of arrays that do not fit there (`on_chip`); `sustained` is the share of all of these, the compiler's estimate, that
+      a run reaches;
     - `target`: what the compile tier calls it (`tpu:v5e`), empty where there is no compiler for it here;
     - `sources`: where each number is from.
     """
@@ -76,7 +75,6 @@ class Chip:
     matmul_tile: tuple[int, ...] = ()
     array_tile: tuple[int, ...] = ()
     on_chip: int = 0
-    near_memory: float = math.inf
     efficiency: Mapping[str, float] = field(default_factory=dict)
     target: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from workbench.compiled import Compiled
     from workbench.edits import Edit
     from workbench.measurement import Measurement
+    from workbench.plan_diff import PlanDiff
     from workbench.report import Report
 
 
@@ -108,6 +109,12 @@ class Plan:
         hardware = parse_hardware(hardware) if isinstance(hardware, str) else hardware
         plan = self if hardware is None else self.updated(hardware=hardware)
         return Comparison(plan.report(), plan.compile(**options), measurement)
+
+    def diff(self, other: "Plan") -> "PlanDiff":
+        """What another plan decides otherwise, and what that costs or saves. `print` it."""
+        from workbench.plan_diff import PlanDiff
+
+        return PlanDiff(self.report(), other.report())
 
     def save(self, path: str | Path) -> None:
         """Write the plan document (`*.plan.json`)."""

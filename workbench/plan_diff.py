@@ -69,6 +69,7 @@ class PlacementChange(NamedTuple):
     """Arguments that lie otherwise, `tensors` of them under one template path. A sharding is `None` where there is no such argument."""
 
     path: str
+    dims: tuple[str, ...]
     before: Sharding | None
     after: Sharding | None
     bytes_before: int
@@ -186,13 +187,14 @@ def _traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:
 
 def _placements(before: Report, after: Report) -> Iterator[PlacementChange]:
     one, other = ({placed.tensor.path: placed for placed in report.arguments} for report in (before, after))
-    alike: dict[tuple[str, Sharding | None, Sharding | None], list[tuple[int, int]]] = {}
+    alike: dict[tuple[str, tuple[str, ...], Sharding | None, Sharding | None], list[tuple[int, int]]] = {}
     for path in {**one, **other}:
         was, now = one.get(path), other.get(path)
         before_after = was.sharding if was else None, now.sharding if now else None
         if before_after[0] != before_after[1]:
             held = was.local_bytes if was else 0, now.local_bytes if now else 0
-            alike.setdefault((template(path), *before_after), []).append(held)
-    for (path, was_placed, now_placed), held_all in alike.items():
+            dims = (now or one[path]).tensor.dims
+            alike.setdefault((template(path), dims, *before_after), []).append(held)
+    for kind, held_all in alike.items():
         bytes_before, bytes_after = (sum(each) for each in zip(*held_all, strict=True))
-        yield PlacementChange(path, was_placed, now_placed, bytes_before, bytes_after, len(held_all))
+        yield PlacementChange(*kind, bytes_before, bytes_after, len(held_all))

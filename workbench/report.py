@@ -147,6 +147,10 @@ class MemoryCurve:
     paths: tuple[str, ...]
     by_role: Mapping[Role, tuple[int, ...]]
 
+    def near(self, place: int) -> str:
+        """The operation at a place, or the last one before it: some places are of operations that came to nothing."""
+        return next((path for path in reversed(self.paths[: place + 1]) if path), "the start")
+
 
 @dataclass(frozen=True, slots=True)
 class Flops:

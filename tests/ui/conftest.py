@@ -1,12 +1,13 @@
 """The served page in a real browser. One server for all tests; each sets the stage for the pages it opens."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
 
-from tests.ui.jupyterlab import running_lab
+from tests.ui.jupyterlab import open_lab, running_lab
 from tests.ui.servers import free_port, wait_for
 from tests.widgets.scripted import ScriptedRunner
 from workbench.app import serve
@@ -73,9 +74,9 @@ def stage(server, program) -> Stage:
     return server[1][-1]
 
 
-@pytest.fixture
-def guarded(page) -> Iterator:
-    """A page that may reach this machine alone, and fails its test if it tried to reach another or a script broke."""
+@contextmanager
+def within_this_machine(page) -> Iterator:
+    """The page may reach this machine alone, and fails its test if it tried to reach another or a script broke."""
     reached, broken = [], []
 
     def guard(route):
@@ -90,6 +91,22 @@ def guarded(page) -> Iterator:
     yield page
     assert reached == [], f"the page reached out to {reached}"
     assert broken == [], f"a script broke: {broken}"
+
+
+@pytest.fixture
+def guarded(page) -> Iterator:
+    with within_this_machine(page):
+        yield page
+
+
+@pytest.fixture(scope="module")
+def desk(lab, browser, browser_context_args) -> Iterator:
+    """JupyterLab open in one window, for all tests of a module: loading it takes longer than most of them."""
+    context = browser.new_context(**browser_context_args)
+    with within_this_machine(context.new_page()) as page:
+        open_lab(page, lab[0])
+        yield page
+    context.close()
 
 
 @pytest.fixture

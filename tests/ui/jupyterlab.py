@@ -68,8 +68,19 @@ def open_lab(page: Page, url: str, path: str = "") -> None:
     page.evaluate("() => window.jupyterapp.restored.then(() => 1)")
 
 
+def clear(page: Page) -> None:
+    """Close every document, saved or not."""
+    page.evaluate("""() => { for (const each of [...jupyterapp.shell.widgets("main")]) {
+      if (each.context) each.context.model.dirty = false;
+      each.close();
+    } return 1; }""")
+    page.locator("#jp-main-dock-panel .jp-Launcher").first.wait_for()
+
+
 def double_click(page: Page, name: str) -> FrameLocator:
     """Open a plan file as a person does, and wait for its board."""
+    command(page, "filebrowser:activate")
+    command(page, "filebrowser:refresh")
     page.locator(".jp-DirListing-item", has_text=name).dblclick()
     return plan_board(page)
 
@@ -95,5 +106,5 @@ def run_cell(page: Page, number: int) -> None:
     )
 
 
-def command(page: Page, name: str) -> None:
-    page.evaluate("name => { window.jupyterapp.commands.execute(name); return 1 }", name)
+def command(page: Page, name: str, **options: str) -> None:
+    page.evaluate("([name, options]) => { window.jupyterapp.commands.execute(name, options); return 1 }", [name, options])

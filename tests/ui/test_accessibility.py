@@ -94,6 +94,10 @@ def test_runs_and_compilations_can_be_used_by_everyone(themed, stage):
     themed.locator(".compile[data-phase=done]").wait_for()
     themed.locator(".run .log summary").click()
     assert findings(themed) == [], "when both are done"
+    themed.evaluate("scrollTo(0, 0)")
+    drag(themed, "hidden", "model")
+    themed.locator(".run.stale").wait_for()
+    assert findings(themed) == [], "when both are of another plan"
 
 
 def test_help_and_tour_can_be_used_by_everyone(themed):

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from tests.importable import regression
 from tests.ui.test_accessibility import findings
-from tests.ui.test_page import drag, grip, settled
+from tests.ui.test_page import drag, grip, settled, zone
 from workbench.documents import ALL_EXPORTS, dump_plan, load_plan
 from workbench.plan import Plan
 
@@ -123,6 +123,10 @@ def test_a_save_is_downloaded_once_though_the_board_is_drawn_again(board):
     board.get_by_role("tab", name="Memory").click()
     drag(board, "hidden", "model")
     assert len(downloads) == 1
+    for _ in range(2):
+        with board.expect_download():
+            board.keyboard.press("Control+s")
+    assert len(downloads) == 3
 
 
 @pytest.mark.parametrize(
@@ -178,9 +182,8 @@ def test_exports_are_shown_copied_and_downloaded(board, stage, context, tmp_path
         expect(board.locator(".sheet .code")).to_have_text(form.write(stage.make()))
     board.locator("[data-form=specs]").click()
     settled(board)
-    grip(board, "hidden").scroll_into_view_if_needed()
-    board.mouse.wheel(0, 400)
-    drag(board, "hidden", "model")
+    grip(board, "hidden").click()
+    zone(board, "model").click(position={"x": 150, "y": 90})
     expect(board.locator(".sheet .code")).to_contain_text('"w": P(None, "model")')
     board.get_by_role("button", name="Copy", exact=True).click()
     expect(board.get_by_role("button", name="Copied")).to_be_visible()

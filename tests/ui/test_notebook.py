@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.ui.jupyterlab import READY, run_cell, write_notebook
+from tests.ui.jupyterlab import READY, open_lab, run_cell, write_notebook
 from tests.ui.test_page import drag, grip
 
 pytestmark = pytest.mark.ui
@@ -30,3 +30,20 @@ def test_a_drop_in_the_cell_moves_the_plan_in_the_kernel(lab, guarded):
     run_cell(guarded, 1)
     expect(guarded.locator(".jp-OutputArea-output", has_text="PLAN")).to_contain_text("batch:data; hidden:model")
     expect(guarded.locator(".jp-Cell")).to_have_count(2)
+
+
+def test_a_saved_notebook_is_small_and_shows_a_still_picture_where_its_kernel_is_gone(lab, guarded):
+    url, folder = lab
+    write_notebook(folder / "saved.ipynb", SETUP)
+    open_lab(guarded, url, "saved.ipynb")
+    guarded.wait_for_function(READY, timeout=60_000)
+    run_cell(guarded, 0)
+    guarded.locator(".wb .chip").first.wait_for(timeout=60_000)
+    guarded.evaluate("() => jupyterapp.shell.currentWidget.context.save().then(() => 1)")
+    assert len((folder / "saved.ipynb").read_bytes()) < 20_000
+    guarded.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown().then(() => 1)")
+    open_lab(guarded, url, "saved.ipynb")
+    picture = guarded.locator(".jp-OutputArea-output table").first
+    expect(picture).to_contain_text("Memory per device")
+    expect(guarded.locator(".jp-OutputArea-output")).to_contain_text("batch 16 → 4")
+    expect(guarded.locator(".wb")).to_have_count(0)

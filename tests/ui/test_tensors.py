@@ -243,7 +243,7 @@ def test_a_tensor_and_a_collective_tell_why(board):
     expect(panel).to_contain_text("rule hidden:model")
     board.keyboard.press("Escape")
     board.locator('[data-tab="communication"]').click()
-    board.locator(".tables[data-tab=communication] .ask.number").first.click()
+    board.locator(".tables[data-tab=communication] tr[data-subject] .ask").first.click()
     expect(panel).to_contain_text("a summed dimension is split there")
 
 

@@ -13,6 +13,7 @@ from workbench.models import build
 from workbench.plan import Plan
 from workbench.visualize import dot, graph, graph_dot, graph_text, palette
 from workbench.visualize.collapse import MOST_BOXES, collapse, open_at_first, scopes_of
+from workbench.visualize.drawing import text_width
 from workbench.visualize.graph import heat
 
 
@@ -144,3 +145,13 @@ def test_names_with_colons_and_marks_of_html_come_through():
     assert "a:b" in made.text
     assert "<x>" not in made.svg
     assert len(made.drawing.lines) == 1
+
+
+def test_text_stays_inside_its_box(gpt):
+    drawing = graph(gpt, scopes_of(gpt.graph)).drawing
+    boxes = [each for each in drawing.rectangles if each.line and (each.subject or each.opens)]
+    for label in drawing.labels:
+        around = [each for each in boxes if each.x <= label.x <= each.x + each.width and each.y <= label.y <= each.y + each.height]
+        for box in around[-1:]:
+            reach = {"start": 1.0, "middle": 0.5, "end": 0.0}[label.anchor] * text_width(label.text)
+            assert label.x + reach <= box.x + box.width + 1, label.text

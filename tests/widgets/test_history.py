@@ -121,6 +121,8 @@ def test_a_difference_is_shown_in_the_colours_of_the_axes(screen, session):
     assert (peak[0]["text"], peak[3]["tone"], peak[4]["tone"]) == ("peak memory", "good", "good")
     assert peak[4]["pair"][0] == 1.0 > peak[4]["pair"][1]
     assert [block["title"] for block in others] == ["Payload per device and step that changed", ""]
+    weights = next(row for row in others[1]["rows"] if row["cells"][0]["path"] == "w")
+    assert [(tag["name"], tag["colours"]) for tag in weights["cells"][2]["dims"]] == [("io", []), ("hidden", [1])]
 
 
 def test_equal_plans_are_told_and_their_figures_shown(session):

@@ -1,6 +1,7 @@
 """The Run panel's state: a value moved on by events, and what is told of the plan at hand."""
 
 import json
+import threading
 from math import inf, nan
 
 import pytest
@@ -14,6 +15,7 @@ from workbench.widgets.jobs import Jobs
 from workbench.widgets.live import MOST_KEPT, Live
 from workbench.widgets.messages import MOST_MESSAGES, log_state, noted
 from workbench.widgets.run_panel import INVITATION, STALE, run_state
+from workbench.widgets.runner import WorkerRunner
 
 
 def begun(session) -> Live:
@@ -181,3 +183,16 @@ def test_events_are_taken_in_the_order_they_were_told_even_if_the_host_turns_the
     for work in reversed(deferred):
         work()
     assert jobs.live.losses == (1.0, 2.0, 3.0)
+
+
+def test_a_worker_that_is_killed_is_a_message_and_the_board_lives_on(session):
+    """The real engine: its process is ended from outside, as the system does when memory runs out."""
+    changed = threading.Event()
+    jobs = Jobs(WorkerRunner(), lambda work: work(), lambda ended: changed.set() if ended else None)
+    jobs.run(session.report, "10000", {})
+    jobs._run._process.kill()
+    assert changed.wait(60)
+    assert (jobs.live.phase, jobs.live.running) == ("error", False)
+    assert "two-layer" in jobs.live.message
+    assert "killed" in jobs.live.message.lower()
+    assert jobs.live.log[-1].tone == "bad"

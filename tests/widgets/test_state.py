@@ -142,7 +142,7 @@ def test_undo_names_the_edit_it_takes_back(session):
     session.apply(ResizeAxis("model", 1))
     assert board_state(session)["undo"] == "Undo model:1"
     session.undo()
-    assert board_state(session)["redo"] == "Redo"
+    assert board_state(session)["redo"] == "Redo model:1"
 
 
 def test_a_refusal_carries_its_ways_out(session):

@@ -10,6 +10,7 @@ from workbench.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.report import Report
+from workbench.units import format_bytes
 from workbench.widgets.blocks import Paint
 from workbench.widgets.figures import figures
 from workbench.widgets.why import MOST_ROWS, why
@@ -48,7 +49,8 @@ def test_the_amounts_are_those_of_the_report(report):
     assert sum(each.flops * each.count for each in report.products) == report.flops.unique
     on_chip = sum(each.bytes for each in report.alive) - report.memory.peak
     assert 0 <= on_chip <= report.plan.hardware.chip.on_chip
-    assert any("chip's own memory" in line for line in why("figure memory", report, PAINT)["lead"])
+    told = any("chip's own memory" in line for line in why("figure memory", report, PAINT)["lead"])
+    assert told is (on_chip > 0.01 * report.memory.peak)
     parts = sum(each.total_seconds for each in report.kernel_costs)
     assert parts + report.step_time.exposed == pytest.approx(report.step_time.total, rel=1e-3)
 
@@ -93,6 +95,13 @@ def test_a_value_names_the_rule_or_constraint_its_axes_come_from(report):
     held = Plan(report.plan.program, report.plan.mesh, layout).report()
     told = why(f"value {value.path}", held, PAINT)["blocks"][0]["rows"][place]["cells"][-1]["text"]
     assert told.startswith(f"constraint `@/{value.path}=")
+
+
+def test_the_payload_of_an_axis_is_made_of_its_collectives(report):
+    for (axes, kind), payload in report.by_axis_and_kind.items():
+        answer = why(f"sent {'+'.join(axes)} {kind}", report, PAINT)
+        assert format_bytes(payload) in answer["title"]
+        assert sum(shares(answer)) == pytest.approx(1, abs=1e-3)
 
 
 def test_a_collective_tells_what_it_is_for_and_its_arithmetic(report):

@@ -57,6 +57,7 @@ function render({ model, el }) {
   listen(window, "beforeunload", (event) => { if (!framed && model.get("unsaved")) event.preventDefault(); });
 
   const listeners = {
+    "change:shown": () => post("shown"),
     "change:text": () => post("text", { text: model.get("text"), created: model.get("created") }),
     "change:saves": () => post("save"),
     "change:notice": showNotice,

@@ -11,6 +11,7 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
     """What Python tells the window, and what it hears from there.
 
     - `text`, `saves`: of a document of JupyterLab: its text now, and how often it was asked to save; `created` with the text of a new one;
+    - `shown`: how often a board or a failure was put on the page;
     - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is heard as its kind;
     - `unsaved`: leaving the page asks first;
     - `heard`: `{"kind", "seq", ...}`: `open` (`text`, `name`, `theme`), `theme`, `save`, or the kind of a choice.
@@ -21,6 +22,7 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
 
     text = param.String(default="")
     created = param.Boolean(default=False)
+    shown = param.Integer(default=0)
     saves = param.Integer(default=0)
     notice = param.Dict(default={})
     unsaved = param.Boolean(default=False)

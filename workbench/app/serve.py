@@ -17,6 +17,7 @@ from workbench.widgets.runner import Runner, WorkerRunner
 
 LOOPBACK = "127.0.0.1"
 TITLE = "Sharding workbench"
+BEHIND_PROXY = "/board"  # not at the root, which a proxy asks for just to see whether somebody is there
 
 _PAGE = Path(__file__).parent / "page.html"
 
@@ -56,9 +57,9 @@ def serve(
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = (lambda: plan) if isinstance(plan, Plan) else plan
-    served = Served(make, runner or WorkerRunner(), file and Path(file), root and Path(root), tour)
+    served = Served(make, runner or WorkerRunner(), Path(file) if file else None, Path(root) if root else None, tour)
     return pn.serve(
-        {"/": lambda: page(served)},
+        {BEHIND_PROXY if unix_socket else "/": lambda: page(served)},
         **(_at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)),
         show=open_browser and not unix_socket,
         threaded=threaded,

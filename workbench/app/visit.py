@@ -15,7 +15,6 @@ from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.session import Session
-from workbench.visualize.palette import NEUTRAL
 from workbench.widgets.host import Host
 from workbench.widgets.runner import Runner
 
@@ -61,13 +60,14 @@ class Visit:
             Session(plan), runner=self._runner, document=self._document, host=host, theme=self._theme, sizing_mode="stretch_width"
         )
         self.board, self._place.objects = board, [board]
-        self.bridge.notice = {}
+        self.bridge.param.update(notice={}, shown=self.bridge.shown + 1)
 
     def show_failure(self, error: Exception) -> None:
         """The error where the board would be."""
         self.close()
         self._place.objects = []
-        self.bridge.notice = {"title": "This plan could not be opened", "text": failure_text(error), "choices": []}
+        notice = {"title": "This plan could not be opened", "text": failure_text(error), "choices": []}
+        self.bridge.param.update(notice=notice, shown=self.bridge.shown + 1)
 
     def close(self) -> None:
         """Nobody watches any more."""
@@ -141,8 +141,7 @@ class LabVisit(Visit):
 
     def __init__(self, make: Callable[[], Plan], runner: Runner | None, document: Document | None) -> None:
         super().__init__(runner, document)
-        self._make, self._name = make, ""
-        self._place.objects = [pn.pane.HTML("Opening the plan…", styles={"color": NEUTRAL})]
+        self._make, self._name, self._opening = make, "", False
 
     def _hear(self, message: dict[str, Any]) -> None:
         super()._hear(message)
@@ -151,24 +150,30 @@ class LabVisit(Visit):
             try:
                 self._open(str(message.get("text", "")))
             except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
+                self._opening = False
                 self.show_failure(error)
 
     def _open(self, text: str) -> None:
         """Show the plan of a text. An empty one is a new document, and gets a plan to begin with."""
-        if self.board and text == self.bridge.text:
+        if self.board and text == dump_plan(self.board.answering.session.plan):
             return
         plan = parse_plan(text, f"`{self._name}`") if text.strip() else self._make()
+        self._opening = True
         if self.board:
             self.board.answering.session.apply(Reread(plan, self._name))
         else:
             self.show(plan, Host(save=self._save, path=self._name, changed=self._tell))
-        if not text.strip():
+        self._opening = False
+        if text.strip():
+            self.bridge.text = text  # as it stands: what a hand wrote is not changed by looking at it
+        else:
             self.bridge.created = True
             self._tell(plan)
             self.bridge.created = False
 
     def _tell(self, plan: Plan) -> None:
-        self.bridge.text = dump_plan(plan)
+        if not self._opening:
+            self.bridge.text = dump_plan(plan)
 
     def _save(self, plan: Plan) -> str:
         self._tell(plan)

@@ -1,7 +1,7 @@
 """What collectives do to kernels: a kernel with a collective in the middle is two, and a product that is multiplied piece by piece is many.
 
-A windowed einsum (Wang et al. 2023, "Overlap communication with dependent computation via decomposition") takes an all-gather or a
-reduce-scatter of n pieces apart. Pieces go around the ring both ways, so each of n / 2 steps multiplies two of them, in a kernel of its own:
+A windowed einsum (Wang et al. 2023, "Overlap communication with dependent computation via decomposition") takes a gather or a
+reduce-scatter of n pieces apart. Pieces go around the ring both ways, and each of n / 2 steps multiplies two, in a kernel of its own:
 
 - gathered along a summed dimension, every step adds to the whole result, which it reads and writes again;
 - gathered along another one, every step's columns are written into the result by two more kernels, zeros to begin with;
@@ -28,10 +28,11 @@ from workbench.sharding import axis_size
 from workbench.tensor import itemsize
 
 RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
-"""The smallest ring of a windowed einsum, by what a chip's compiler is called: along a summed dimension or scattered, and along another one.
-Seen in what XLA:TPU (jax 0.10.2) compiles; for the others it makes none."""
+"""The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a summed dimension; gathered along another.
+Seen in what XLA:TPU (jax 0.10.2) compiles; for other chips it makes none."""
 LONGEST = 32  # of 64 pieces none is windowed
 _TOGETHER = 2  # pieces a step: one from either side
+_DOT = "stablehlo.dot_general"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ WHOLE = Steps(1, is_summed=False)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Apart:
-    """What one execution of each kernel launches, moves (bytes) and passes over (elements) beside what it would alone; `steps` of products."""
+    """What one execution of each kernel launches, moves (bytes) and passes over (elements) beside its own; `steps` of products."""
 
     launches: NDArray[np.float64]
     moved: NDArray[np.float64]
@@ -77,39 +78,42 @@ def taken_apart(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequenc
             if maker < 0 and source >= 0 and structure.ops[each.source].kind not in VIEWING:  # a cast, say, that its reader would do itself
                 apart.add(reader, 1, sent, sent / width)
             apart.add(reader, 0, max(each.local_bytes - sent, 0) if each.kind == "all-gather" else 0, 0)
-        steps = _steps(each, kernels, partitioned, devices, chip)
+        steps = _steps(each, kernels, partitioned, local_bytes, devices, chip)
         if steps is not None:
             _window(apart, each, steps, kernels, structure, local_bytes)
     return apart
 
 
-def _steps(each: Reshard, kernels: Kernels, partitioned: Partitioned, devices: int, chip: Chip) -> Steps | None:
-    """How the product of a collective is taken apart, if it is."""
-    rings = RINGS.get(chip.target)
-    if rings is None or each.source is None or devices > LONGEST:
-        return None
-    structure = partitioned.structure
-    source = structure.ops[each.source]
-    if structure.values[source.results[0]].dtype not in HALVES:
+def _steps(each: Reshard, kernels: Kernels, partitioned: Partitioned, local_bytes: Sequence[int], devices: int, chip: Chip) -> Steps | None:
+    """How the product of a collective is taken apart, if it is: one of two-byte floats, whose weight no other product reads."""
+    rings, structure = RINGS.get(chip.target), partitioned.structure
+    if rings is None or devices > LONGEST:
         return None
     count = ceil(devices / _TOGETHER)
-    if each.kind == "reduce-scatter":
-        return Steps(count, is_summed=False) if source.kind in PRODUCTS and devices >= rings[0] else None
-    reader = structure.ops[each.before]
-    if each.kind != "all-gather" or reader.kind != "stablehlo.dot_general" or kernels.multiplied.get(viewed(structure, source.results[0]), 0) > 1:
+    if each.kind == "reduce-scatter" and each.source is not None and structure.ops[each.source].kind in PRODUCTS:
+        is_half = structure.values[structure.ops[each.source].results[0]].dtype in HALVES
+        return Steps(count, is_summed=False) if is_half and devices >= rings[0] else None
+    gathered = _gathered(each, partitioned, local_bytes, devices) if each.kind == "all-gather" else None
+    if gathered is None or structure.values[gathered[0]].dtype not in HALVES:
         return None
-    is_summed = _gathers_summed(each, partitioned)
-    return Steps(count, is_summed) if devices >= rings[0 if is_summed else 1] else None
+    value, is_summed = gathered
+    is_alone = kernels.multiplied.get(viewed(structure, value), 0) <= 1
+    return Steps(count, is_summed) if is_alone and devices >= rings[0 if is_summed else 1] else None
 
 
-def _gathers_summed(each: Reshard, partitioned: Partitioned) -> bool:
-    """Whether a product's operand is gathered along a dimension the product sums over."""
+def _gathered(each: Reshard, partitioned: Partitioned, local_bytes: Sequence[int], devices: int) -> tuple[int, bool] | None:
+    """The operand of a product that is gathered, and whether along a dimension that the product sums over."""
     structure = partitioned.structure
     op = structure.ops[each.before]
+    if op.kind != _DOT:
+        return None
+    born = -1 if each.source is None else each.source
     for operand, contracted in zip(op.operands[:2], (op.work.contracted, op.work.contracted_right), strict=True):
-        if structure.values[operand].born == each.source and (dims := partitioned.dims[operand]) is not None:
-            return any(set(dims[i]) & set(each.axes) for i in contracted)
-    return False
+        dims = partitioned.dims[operand] or ()
+        along = [i for i, axes in enumerate(dims) if set(axes) & set(each.axes)]
+        if structure.values[operand].born == born and along and local_bytes[operand] * devices == each.payload:
+            return operand, any(i in contracted for i in along)
+    return None
 
 
 def _window(apart: Apart, each: Reshard, steps: Steps, kernels: Kernels, structure: Structure, local_bytes: Sequence[int]) -> None:

@@ -7,7 +7,7 @@ product of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 1
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, isinf, prod
+from math import ceil, inf, isfinite, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,8 @@ _SUBLANES = 8  # rows a systolic array takes at once
 class KernelTimes:
     """Of one execution of each kernel: seconds of its products, of its elementwise work and of its memory traffic, and in all.
 
-    `moved` bytes and `steps` of elementwise work are what the latter two are of. On a chip with a `sweep` the time of elementwise work is one
-    with that of traffic: a pass over so many elements, whatever is computed of each.
+    `moved` bytes and `steps` of elementwise work are what the latter two are of. On a chip with a `sweep` elementwise work is in
+    the time of the traffic: a pass over the elements, whatever is computed of each.
     """
 
     products: Seconds
@@ -56,33 +56,38 @@ class KernelTimes:
 def kernel_times(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> KernelTimes:
     """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure."""
     sizes = np.asarray(local_bytes, dtype=np.float64)
-    count = kernels.count
     apart = taken_apart(kernels, partitioned, local_bytes, mesh, chip)
     products = _products(kernels, partitioned, mesh, chip, apart.steps)
-    moved = _moved(kernels, sizes) + apart.moved
-    large = _moved(kernels, np.where(sizes > chip.near_memory, sizes, 0.0))
-    bandwidth = chip.memory_bandwidth * np.where(products > 0, chip.reached("operands"), chip.reached("memory"))
-    memory = (moved - large) / bandwidth + large / (chip.memory_bandwidth * chip.reached("large"))
+    stored = sizes.copy()
+    stored[list(kernels.unfilled)] = 0.0
+    moved = _moved(kernels, sizes, stored) + apart.moved
+    is_large = sizes > (chip.on_chip or inf)
+    memory = _seconds_moving(moved, _moved(kernels, sizes * is_large, stored * is_large), products > 0, chip)
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
-    steps = np.bincount(kernels.workers, elements * kernels.steps, count)
-    if isinf(chip.sweep):
-        vector, launches = steps / (chip.vector_flops * chip.reached("vector")), np.ones(count)
-    else:
-        swept = _swept(kernels, sizes, elements)
+    steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count)
+    vector, launches = steps / (chip.vector_flops * chip.reached("vector")), np.ones(kernels.count)
+    if isfinite(chip.sweep):
+        swept = _swept(kernels, stored, elements)
         memory += (swept + apart.elements) / chip.sweep
-        vector, launches = np.zeros(count), apart.launches + ((swept > 1) | (products > 0))  # single numbers are the scalar unit's
+        vector, launches = np.zeros(kernels.count), apart.launches + ((swept > 1) | (products > 0))  # one number is the scalar unit's
     share = chip.reached("sustained")
     return KernelTimes(products / share, vector / share, memory / share, chip.launch * launches, moved, steps)
 
 
-def _moved(kernels: Kernels, sizes: Seconds) -> Seconds:
-    """Bytes each kernel reads and writes."""
-    read = np.bincount(kernels.readers, sizes[kernels.read], kernels.count)
-    return (read + np.bincount(kernels.writers, sizes[kernels.written], kernels.count)).astype(np.float64)
+def _seconds_moving(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:
+    """Of so many bytes, of which some are of arrays too large for the memory on the chip."""
+    reached = np.where(multiplies, chip.reached("operands"), chip.reached("memory"))
+    return ((moved - large) / reached + large / chip.reached("large")) / chip.memory_bandwidth  # type: ignore[no-any-return]
+
+
+def _moved(kernels: Kernels, read: Seconds, written: Seconds) -> Seconds:
+    """Bytes each kernel moves, of those that a value has when it is read, and when it is written."""
+    inward = np.bincount(kernels.readers, read[kernels.read], kernels.count)
+    return (inward + np.bincount(kernels.writers, written[kernels.written], kernels.count)).astype(np.float64)
 
 
 def _swept(kernels: Kernels, sizes: Seconds, elements: Seconds) -> Seconds:
-    """Elements each kernel passes over: of the largest array it works on or writes."""
+    """Elements each kernel passes over: of the largest array it works on or writes; `sizes` are bytes of what is stored."""
     found = np.zeros(kernels.count)
     np.maximum.at(found, kernels.workers, elements)
     np.maximum.at(found, kernels.writers, sizes[kernels.written] / kernels.itemsizes[kernels.written])

@@ -2,78 +2,60 @@
 
 Arguments live through the step, and a carried result is written where its argument lay (donation). A value lives from the operation that
 makes it to its last reader, fused ones (see `partition.structure` and `partition.fusion`) not at all. A loop's values are the loop's while
-it runs: what is alive inside at its worst moment is added at the loop's place.
+it runs: what is alive inside at its worst moment is added at the loop's place. What the compiler keeps on the chip is left out, and what
+lies, for a while, in the memory that is set apart for a result.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from workbench.cost.on_chip import Interval, OnChip, accesses
+from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
+from workbench.cost.on_chip import Interval, OnChip
 from workbench.cost.tiles import laid_out_bytes
 from workbench.partition import Partitioned
-from workbench.partition.fusion import VIEWING
-from workbench.partition.kernels import Kernels
-from workbench.partition.reshards import Reshard
-from workbench.partition.structure import Structure, Value
 from workbench.program import Program
 from workbench.report import Alive, Memory, MemoryCurve
 from workbench.tensor import Role
 
-_ROLES = tuple(Role)
-_ACTIVATION, _OUTPUT = _ROLES.index(Role.ACTIVATION), _ROLES.index(Role.OUTPUT)
-_ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
-Integers = NDArray[np.int64]
+_ACTIVATION, _OUTPUT = ROLES.index(Role.ACTIVATION), ROLES.index(Role.OUTPUT)
 
 
-class Spans(NamedTuple):
-    """Stored values of a region: value, first and last position, role; one array each."""
+@dataclass(slots=True)
+class _Life:
+    """What is alive in a region from one position to another: a value of the program, or a buffer that has none."""
 
-    values: Integers
-    first: Integers
-    last: Integers
-    roles: Integers
+    region: int
+    first: int
+    last: int
+    bytes: int
+    path: str = ""
+    value: int = -1
+    places: tuple[int, ...] = ()  # where it is written and read
+    kernels: tuple[int, ...] = (-1,)  # that write or read it, see `on_chip`
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lifetimes:
-    """What never changes with the layout."""
-
-    regions: tuple[Spans, ...]
-    extents: tuple[tuple[int, int], ...]  # first and last position of each region
-    born: Integers  # the operation that makes each value, -1 for an argument
-    gathering: tuple[int, ...]  # operations XLA runs on whole arrays
-    reduces_in_place: bool  # an all-reduce's result lies where its operand did
-    accesses: Sequence[Sequence[int]]  # positions where each value is read
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.region, self.places or (self.first, max(self.first, self.last)), self.bytes, self.kernels)
 
 
 class MemoryOverStep:
     """What is alive on one device at each place of a step.
 
-    `local_bytes` are those of each value of the structure, `on_chip` what of activations the compiler keeps in memory on the chip.
+    `local_bytes` are those of each value of the structure; `on_chip` says which of them stay in memory on the chip, where it has any.
     """
 
-    def __init__(self, program: Program, partitioned: Partitioned, lifetimes: Lifetimes, local_bytes: Sequence[int], on_chip: OnChip | None = None) -> None:
+    def __init__(
+        self, program: Program, partitioned: Partitioned, lifetimes: Lifetimes, local_bytes: Sequence[int], on_chip: OnChip | None = None
+    ) -> None:
         self._program, self._partitioned, self._lifetimes = program, partitioned, lifetimes
         self._structure = partitioned.structure
         self._sizes = np.asarray(local_bytes, dtype=np.int64)
-        self._buffers: dict[int, list[Reshard]] = {}
-        freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its result's place
-        reduced: set[tuple[int | None, int]] = set()
-        for each in partitioned.reshards:
-            if each.kind == "all-reduce":
-                if lifetimes.reduces_in_place or (each.source, each.before) in reduced:
-                    continue  # in the same buffer; as is what is reduced over other axes again
-                reduced.add((each.source, each.before))
-            self._buffers.setdefault(each.region, []).append(each)
-            if each.frees_source and each.source is not None:
-                freed[each.source] = each.first_use
-        self._freed = freed
-        if on_chip is not None:
-            self._place_on_chip(on_chip)
+        self._results = int(sum(self._sizes[spans.values[spans.roles == _OUTPUT]].sum() for spans in lifetimes.regions))
+        self._freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its place
+        self._buffers = [*self._moved(), *self._cast(beside_chip=on_chip is not None)]
+        self._leave_out(on_chip)
         self._gathered = self._gather_whole()
         self._inner: dict[int, tuple[int, Integers]] = {}  # by loop: its worst region, and what is alive there by role
         for region in range(len(self._structure.regions) - 1, 0, -1):
@@ -83,29 +65,77 @@ class MemoryOverStep:
             if parent not in self._inner or worst.sum() > self._inner[parent][1].sum():
                 self._inner[parent] = region, worst
         self._main = self._alive(0)
-        self._main[_OUTPUT] += self._room_for_results()
+        self._main[_OUTPUT] = self._results  # set apart from the start
         self._main += self._arguments()[:, None]
 
-    def _place_on_chip(self, on_chip: OnChip) -> None:
-        """Leave out what stays on the chip."""
-        lifetimes, owners, intervals = self._lifetimes, [], []
-        for region, spans in enumerate(lifetimes.regions):
-            lives = zip(spans.values.tolist(), spans.first.tolist(), self._last(spans).tolist(), spans.roles.tolist(), strict=True)
-            for value, first, last, role in lives:
+    def _moved(self) -> Iterator[_Life]:
+        """What collectives make; where one is its operand's last reader, it lies in that one's place from then on."""
+        reduced: set[tuple[int | None, int]] = set()
+        for each in self._partitioned.reshards:
+            if each.kind == "all-reduce":
+                if self._lifetimes.reduces_in_place or (each.source, each.before) in reduced:
+                    continue  # in the same buffer; as is what is reduced over other axes again
+                reduced.add((each.source, each.before))
+            operation = self._program.operations[each.source if each.source is not None else each.before]
+            yield _Life(each.region, each.first_use, each.last_use, each.local_bytes, f"{operation.path} ({each.kind})")
+            if each.frees_source and each.source is not None:
+                self._freed[each.source] = each.first_use
+
+    def _cast(self, *, beside_chip: bool) -> Iterator[_Life]:
+        """Stacked weights as a loop's products read them. Chips with memory of their own keep them to the end of the last loop."""
+        for each in self._lifetimes.casts:
+            path = self._program.operations[each.operation].path
+            size = int(self._sizes[each.stack] * each.share)
+            yield _Life(0, each.first, each.last_of_all if beside_chip else each.last, size, path)
+
+    def _leave_out(self, on_chip: OnChip | None) -> None:
+        """Take no bytes for what stays on the chip, or finds room where a result will be."""
+        if on_chip is None and not self._results:
+            return
+        lives = [*self._values(), *self._buffers]
+        if on_chip is not None:
+            for each, is_placed in zip(lives, on_chip.kept([each.interval for each in lives]), strict=True):
+                if is_placed:
+                    self._take_none(each)
+        for each in self._in_results(lives):
+            self._take_none(each)
+
+    def _take_none(self, life: _Life) -> None:
+        life.bytes = 0
+        if life.value >= 0:
+            self._sizes[life.value] = 0
+
+    def _values(self) -> Iterator[_Life]:
+        for region, spans in enumerate(self._lifetimes.regions):
+            rows = zip(spans.values.tolist(), spans.first.tolist(), self._last(spans).tolist(), spans.roles.tolist(), strict=True)
+            for value, first, last, role in rows:
                 if role != _OUTPUT:
-                    places = sorted({first, last, *(each for each in lifetimes.accesses[value] if first < each < last)})
-                    intervals.append(Interval(region, tuple(places), int(self._sizes[value])))
-                    owners.append(value)
-        moved = [each for group in self._buffers.values() for each in group]
-        intervals += [Interval(each.region, (each.first_use, max(each.first_use,each.last_use)), each.local_bytes) for each in moved]
-        placed = on_chip.kept(intervals)
-        self._sizes[[value for value, is_placed in zip(owners, placed, strict=False) if is_placed]] = 0
-        stays = {id(each) for each, is_placed in zip(moved, placed[len(owners) :], strict=True) if is_placed}
-        self._buffers = {region: [each for each in group if id(each) not in stays] for region, group in self._buffers.items()}
+                    read = self._lifetimes.accesses[value]
+                    places = tuple(sorted({first, *(place for place, _ in read if first < place < last), last}))
+                    kernels = tuple(kernel for _, kernel in read)
+                    yield _Life(region, first, last, int(self._sizes[value]), value=value, places=places, kernels=kernels)
+
+    def _in_results(self, lives: Sequence[_Life]) -> Iterator[_Life]:
+        """What lies in a result's memory before that is made: one after the other, the largest first, as XLA reuses an allocation."""
+        spans = self._lifetimes.regions[0]
+        rows = [
+            (int(self._sizes[value]), int(first))
+            for value, first, role in zip(spans.values, spans.first, spans.roles, strict=True)
+            if role == _OUTPUT
+        ]
+        ends = self._lifetimes.loop_ends
+        by_size = sorted((each for each in lives if each.bytes), key=lambda each: -each.bytes)
+        for room, until in sorted(rows, reverse=True):
+            taken = np.zeros(until + 1, dtype=bool)
+            for each in by_size:
+                last = ends.get((each.region, each.last), each.last)
+                if 0 < each.bytes <= room and last < until and not taken[each.first : last + 1].any():
+                    taken[each.first : last + 1] = True
+                    yield each
 
     def memory(self) -> Memory:
         """Bytes at the peak by role."""
-        totals = zip(_ROLES, map(int, self._main[:, self._worst()]), strict=True)
+        totals = zip(ROLES, map(int, self._main[:, self._worst()]), strict=True)
         return Memory({role: count for role, count in totals if count})
 
     def curve(self) -> MemoryCurve:
@@ -115,14 +145,15 @@ class MemoryOverStep:
         for operation, op in zip(self._program.operations, self._structure.ops, strict=True):
             if op.region == 0:
                 paths[op.position - start] = operation.path
-        by_role = {role: tuple(row.tolist()) for role, row in zip(_ROLES, self._main, strict=True) if row.any()}
+        by_role = {role: tuple(row.tolist()) for role, row in zip(ROLES, self._main, strict=True) if row.any()}
         return MemoryCurve(tuple(paths), by_role)
 
     def alive(self, place: int | None = None) -> tuple[Alive, ...]:
         """What is there at a place of main, or at the peak; the largest first."""
         merged: dict[tuple[str, Role], list[int]] = {}
         arguments = zip(self._program.arguments, self._structure.arguments, strict=True)
-        held = [(tensor.path, tensor.role, int(self._sizes[value])) for tensor, value in arguments]
+        here = ((tensor, value) for tensor, value in arguments if not self._structure.values[value].on_host)
+        held = [(tensor.path, tensor.role, int(self._sizes[value])) for tensor, value in here]
         for path, role, count in (*held, *self._alive_at(0, self._worst() if place is None else place)):
             sums = merged.setdefault((path, role), [0, 0])
             sums[0] += count
@@ -134,10 +165,10 @@ class MemoryOverStep:
         return int(self._main.sum(axis=0).argmax())
 
     def _arguments(self) -> Integers:
-        held = np.zeros(len(_ROLES), dtype=np.int64)
+        held = np.zeros(len(ROLES), dtype=np.int64)
         for value, tensor in zip(self._structure.arguments, self._program.arguments, strict=True):
             if not self._structure.values[value].on_host:
-                held[_ROLES.index(tensor.role)] += self._sizes[value]
+                held[ROLES.index(tensor.role)] += self._sizes[value]
         return held
 
     def _gather_whole(self) -> dict[int, list[tuple[int, int]]]:
@@ -155,24 +186,6 @@ class MemoryOverStep:
         lies = self._partitioned.dims[value]
         return lies is not None and any(axes for dim, axes in enumerate(lies) if dim in dims or not dims)
 
-    def _room_for_results(self) -> Integers:
-        """Bytes set apart at each place of main for results that are not there yet, less what smaller values find room in meanwhile."""
-        start, stop = self._lifetimes.extents[0]
-        spans = self._lifetimes.regions[0]
-        room = np.zeros(stop - start + 2, dtype=np.int64)
-        results = spans.roles == _OUTPUT
-        if not results.any():
-            return room
-        sizes = self._sizes[spans.values]
-        room[0] = sizes[results].sum()
-        np.subtract.at(room, spans.first[results] - start, sizes[results])
-        small = ~results & (sizes <= sizes[results].max())
-        used = np.zeros(stop - start + 2, dtype=np.int64)
-        np.add.at(used, spans.first[small] - start, sizes[small])
-        np.subtract.at(used, self._last(spans)[small] - start + 1, sizes[small])
-        free: Integers = np.maximum(room.cumsum() - used.cumsum(), 0)
-        return free
-
     def _last(self, spans: Spans) -> Integers:
         return np.maximum(np.minimum(spans.last, self._freed[self._lifetimes.born[spans.values]]), spans.first)
 
@@ -181,14 +194,15 @@ class MemoryOverStep:
         start, stop = self._lifetimes.extents[region]
         spans = self._lifetimes.regions[region]
         width = max(stop - start + 2, 1)
-        changes = np.zeros(len(_ROLES) * width, dtype=np.int64)
+        changes = np.zeros(len(ROLES) * width, dtype=np.int64)
         counts = self._sizes[spans.values]
         np.add.at(changes, spans.roles * width + spans.first - start, counts)
         np.add.at(changes, spans.roles * width + self._last(spans) - start + 1, -counts)
-        table = changes.reshape(len(_ROLES), width)
-        for each in self._buffers.get(region, ()):
-            table[_ACTIVATION, each.first_use - start] += each.local_bytes
-            table[_ACTIVATION, min(each.last_use, stop) - start + 1] -= each.local_bytes
+        table = changes.reshape(len(ROLES), width)
+        for each in self._buffers:
+            if each.region == region:
+                table[_ACTIVATION, each.first - start] += each.bytes
+                table[_ACTIVATION, min(each.last, stop) - start + 1] -= each.bytes
         for position, count in self._gathered.get(region, ()):
             table[_ACTIVATION, position - start] += count
             table[_ACTIVATION, position - start + 1] -= count
@@ -202,95 +216,14 @@ class MemoryOverStep:
         """(path, role, bytes) of each value alive at a place of a region, those of the loop that runs there too."""
         start, stop = self._lifetimes.extents[region]
         position, spans = start + place, self._lifetimes.regions[region]
-        for index in np.flatnonzero((spans.first <= position) & (position <= self._last(spans))):
+        is_there = (spans.first <= position) & (position <= self._last(spans)) | (spans.roles == _OUTPUT)  # set apart from the start
+        for index in np.flatnonzero(is_there):
             value = int(spans.values[index])
             born = self._structure.values[value].born
-            yield self._program.operations[born].path, _ROLES[spans.roles[index]], int(self._sizes[value])
-        for each in self._buffers.get(region, ()):
-            if each.first_use <= position <= min(each.last_use, stop):
-                operation = self._program.operations[each.source if each.source is not None else each.before]
-                yield f"{operation.path} ({each.kind})", Role.ACTIVATION, each.local_bytes
+            yield self._program.operations[born].path, ROLES[spans.roles[index]], int(self._sizes[value])
+        for each in self._buffers:
+            if each.region == region and each.first <= position <= min(each.last, stop):
+                yield each.path, Role.ACTIVATION, each.bytes
         for loop, (inner, _) in self._inner.items():
             if self._structure.ops[loop].region == region and self._structure.ops[loop].position == position:
                 yield from self._alive_at(inner, int(self._alive(inner).sum(axis=0).argmax()))
-
-
-def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool = False) -> Lifetimes:
-    """Made once a program; `kept` are the stored values and the positions up to which they are read, if not as the structure has them."""
-    kept = kernels.kept if recomputes else None
-    extents = _extents(structure)
-    last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
-    returned = [value if kept is None else _viewed(structure, value) for value in structure.returned]
-    carried = {returned[result] for result, _ in program.carried}
-    outputs = set(returned) - carried
-    shapes = {tensor.shape for tensor in program.arguments if tensor.role is Role.PARAMETER and tensor.shape}
-    in_place = _loop_buffers_in_place(structure, last_use)
-    regions = []
-    for number, region in enumerate(structure.regions):
-        spans = []
-        for index in region.values:
-            value = structure.values[index]
-            if value.born < 0 or index not in last_use or value.on_host or index in carried or index in in_place:
-                continue
-            first = structure.ops[value.born].position
-            last = extents[number][1] if index in outputs else min(max(last_use[index], first), extents[number][1])
-            role = _role(program, value.born, value.shape, shapes, is_output=index in outputs)
-            spans.append((index, first, last, _ROLES.index(role)))
-        columns = np.array(spans, dtype=np.int64).reshape(-1, 4)
-        regions.append(Spans(*(columns[:, i] for i in range(4))))
-    born = np.array([value.born for value in structure.values], dtype=np.int64)
-    gathering = tuple(index for index, op in enumerate(structure.ops) if op.kind in _ON_WHOLE_ARRAYS and not op.placement)
-    return Lifetimes(tuple(regions), tuple(extents), born, gathering, recomputes, accesses(structure, kernels))
-
-
-def _viewed(structure: Structure, value: int) -> int:
-    """What a value is a view of."""
-    while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING and len(structure.ops[born].results) == 1:
-        value = structure.ops[born].operands[0]
-    return value
-
-
-def _is_stored(value: Value) -> bool:
-    return value.stored and value.alias is None
-
-
-def _role(program: Program, born: int, shape: tuple[int, ...], parameters: set[tuple[int, ...]], *, is_output: bool) -> Role:
-    path = program.operations[born].path
-    if is_output:
-        return Role.OUTPUT
-    # What has a parameter's shape in the backward pass or the optimiser is a gradient or made of one.
-    return Role.GRADIENT if shape in parameters and path.startswith(("grad/", "optimizer/")) else Role.ACTIVATION
-
-
-def _extents(structure: Structure) -> list[tuple[int, int]]:
-    extents = [(max(op.position for op in structure.ops), 0)] * len(structure.regions)
-    for op in structure.ops:
-        region = op.region
-        while region >= 0:
-            first, last = extents[region]
-            extents[region] = min(first, op.position), max(last, op.position)
-            parent = structure.regions[region].parent
-            region = structure.ops[parent].region if parent >= 0 else -1
-    return extents
-
-
-def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> set[int]:
-    """Results of a loop that take over the buffer they started in: what the body hands on unchanged, and what no one reads afterwards.
-
-    `last_use` of what they take over is moved to theirs.
-    """
-    found = set()
-    for loop, body in structure.body_of.items():
-        op = structure.ops[loop]
-        last = max(index for index, each in enumerate(structure.ops) if each.region == body)
-        arguments = [index for index in structure.regions[body].values if structure.values[index].born < 0]
-        for slot, result in enumerate(op.results):
-            start = structure.values[op.operands[slot]]
-            unchanged = structure.ops[last].operands[slot] == arguments[slot]
-            dies_here = start.born >= 0 and last_use.get(op.operands[slot]) == op.position and start.region == op.region
-            if unchanged:
-                found.add(result)
-            elif dies_here:
-                last_use[op.operands[slot]] = max(op.position, last_use.get(result, -1))
-                found.add(result)
-    return found

@@ -13,13 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.cost.compute import KernelTimes
+from workbench.hardware import Chip
 from workbench.partition.kernels import Kernels
 from workbench.partition.structure import Structure
 
 _TURNS = 5  # by which XLA weighs what a loop's body does, however often it runs
 _SMALL = 8192  # parts of the memory: what is smaller than one is not worth placing
-_LONGEST_GAP = float(__import__("os").environ.get("GAP", "10"))
-Integers = NDArray[np.int64]
+_SHARE = 0.85  # of the memory: the rest holds what is copied ahead for a while
+_LARGEST = 0.7  # of what it may take: the largest value seen placed
+_LONGEST_GAP = 30  # times what copying the value takes
+_BOTH_ENDS = 2
 Seconds = NDArray[np.float64]
 
 
@@ -29,6 +33,12 @@ class Interval(NamedTuple):
     region: int
     places: tuple[int, ...]
     bytes: int
+    kernels: tuple[int, ...]  # that write or read it; -1 for a collective, and for a loop that takes it as a whole
+
+    @property
+    def is_carried(self) -> bool:
+        """By loops, which have to find it where they left it."""
+        return len(self.places) > _BOTH_ENDS and -1 in self.kernels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +50,7 @@ class OnChip:
     copying: float
     begins: Seconds
     ends: Seconds
+    waits: Seconds  # of each kernel: how long it waits for the device's memory; the last, for what is none, for ever
     depths: tuple[int, ...]  # loops that each region is in
     last: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
 
@@ -58,29 +69,39 @@ class OnChip:
     def _in_order(self, intervals: Sequence[Interval]) -> list[int]:
         """Those that may stay, what is worth most first."""
         smallest = self.capacity // _SMALL
-        able = [i for i, each in enumerate(intervals) if smallest <= each.bytes <= self.capacity and self._is_never_alone(each)]
-        worth = [_TURNS ** self.depths[intervals[i].region] * len(intervals[i].places) * intervals[i].bytes ** 0.5 for i in able]
-        return [able[i] for i in np.argsort(np.negative(worth), kind="stable")]
+        worth = {
+            i: self._worth(each)
+            for i, each in enumerate(intervals)
+            if smallest <= each.bytes <= _LARGEST * self.capacity and self._is_never_alone(each)
+        }
+        return sorted((i for i in worth if worth[i] > 0), key=lambda i: -worth[i])
+
+    def _worth(self, each: Interval) -> float:
+        copied = each.bytes * self.copying
+        gained = sum(min(copied, self.waits[kernel]) for kernel in each.kernels)
+        return float(_TURNS ** self.depths[each.region] * gained / max(each.bytes, 1) ** 0.5)
 
     def _is_never_alone(self, each: Interval) -> bool:
-        places = each.places
-        waits = max(
-            (self.begins[after] - self.ends[self.last.get((each.region, before), before)] for before, after in zip(places, places[1:], strict=False)),
-            default=0.0,
-        )
+        if each.is_carried:
+            return True
+        left = (self.ends[self.last.get((each.region, place), place)] for place in each.places)
+        waits = max((self.begins[after] - before for before, after in zip(left, each.places[1:], strict=False)), default=0.0)
         return bool(waits <= _LONGEST_GAP * each.bytes * self.copying * _TURNS ** self.depths[each.region])
 
     def _last(self, each: Interval) -> int:
         return self.last.get((each.region, each.places[-1]), each.places[-1])
 
 
-def on_chip(structure: Structure, kernels: Kernels, busy: Seconds, extents: Sequence[tuple[int, int]], capacity: int, bandwidth: float) -> OnChip:
-    """`busy` are seconds of each kernel, once; `extents` first and last position of each region; `bandwidth` the device's memory's."""
+def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents: Sequence[tuple[int, int]], chip: Chip) -> OnChip:
+    """`times` of each kernel, once; `extents` first and last position of each region."""
     depths = _depths(structure)
     lasts = np.zeros(max(last for _, last in extents) + 2)
-    np.add.at(lasts, np.array(kernels.positions), busy * np.power(_TURNS, np.array(depths)[list(kernels.regions)]))
+    np.add.at(lasts, np.array(kernels.positions), times.busy * np.power(_TURNS, np.array(depths)[list(kernels.regions)]))
     ends = lasts.cumsum()
-    return OnChip(capacity, 1 / bandwidth, ends - lasts, ends, tuple(depths), dict(_loops(structure, extents)))
+    waits = np.append(np.maximum(times.memory - np.maximum(times.products, times.vector), 0.0), np.inf)
+    return OnChip(
+        int(chip.on_chip * _SHARE), 1 / chip.memory_bandwidth, ends - lasts, ends, waits, tuple(depths), dict(_loops(structure, extents))
+    )
 
 
 def _depths(structure: Structure) -> list[int]:
@@ -99,15 +120,17 @@ def _loops(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator
             yield (op.region, op.position), extents[number][1]
 
 
-def accesses(structure: Structure, kernels: Kernels) -> list[list[int]]:
-    """Positions where each value is read, by kernels or by a loop as a whole."""
-    found: list[list[int]] = [[] for _ in structure.values]
+def accesses(structure: Structure, kernels: Kernels) -> list[list[tuple[int, int]]]:
+    """(position, kernel) where each value is read, by a kernel or by a loop as a whole, -1; after the kernel that makes it."""
+    found: list[list[tuple[int, int]]] = [[] for _ in structure.values]
+    for kernel, value in zip(kernels.writers.tolist(), kernels.written.tolist(), strict=True):
+        found[value].append((-1, kernel))
     for kernel, value in zip(kernels.readers.tolist(), kernels.read.tolist(), strict=True):
         op, home = structure.ops[kernels.ops[kernel]], structure.values[value].region
         while op.region != home and op.region > 0:
             op = structure.ops[structure.regions[op.region].parent]
-        found[value].append(op.position)
+        found[value].append((op.position, kernel))
     for index in structure.control_flow:
         for value in structure.ops[index].operands:
-            found[value].append(structure.ops[index].position)
+            found[value].append((structure.ops[index].position, -1))
     return found

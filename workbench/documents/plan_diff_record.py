@@ -15,7 +15,8 @@ def plan_diff_record(diff: PlanDiff) -> Mapping[str, Any]:
         "figures": [{**each._asdict(), "delta": each.delta, "ratio": each.ratio} for each in diff.figures],
         "traffic": [{**each._asdict(), "axes": list(each.axes), "delta": each.delta} for each in diff.traffic],
         "placements": [
-            {**each._asdict(), "before": _plain(each.before), "after": _plain(each.after), "delta": each.delta} for each in diff.placements
+            {**each._asdict(), "dims": list(each.dims), "before": _plain(each.before), "after": _plain(each.after), "delta": each.delta}
+            for each in diff.placements
         ],
     }
 

@@ -13,6 +13,7 @@ from workbench.engine.against_unsharded import largest_error
 from workbench.engine.calibrate import calibrate
 from workbench.engine.compiled_step import CompiledStep, compile_step
 from workbench.engine.failures import in_user_terms
+from workbench.engine.hlo_report import stated
 from workbench.engine.placement import real_shard_shape
 from workbench.engine.profile import profile as profiled
 from workbench.engine.readback import read_collectives
@@ -86,7 +87,7 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, wat
         losses=losses,
         shards=shards,
         compiled=payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), plan.mesh)),
-        compiled_peak=_peak(step.compiled.memory_analysis()),
+        compiled_peak=stated(step.compiled.memory_analysis()).peak,
         device_peak=device_peak,
         predicted_seconds=_predicted(plan, hardware),
         hardware=hardware,
@@ -155,12 +156,6 @@ def _check_results(report: Report, arrays: tuple[jax.Array, ...]) -> tuple[Shard
 
 def _shard_check(placement: Placement, array: jax.Array) -> ShardCheck:
     return ShardCheck(placement.tensor.path, placement.local_shape, real_shard_shape(array))
-
-
-def _peak(memory: Any) -> int:
-    """Bytes of one device while the step runs, by the compiler's account."""
-    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return int(held + memory.temp_size_in_bytes)
 
 
 def _device_peak(mesh: jax.sharding.Mesh) -> int | None:

@@ -26,7 +26,7 @@ def read_compiled(
     compiler: str = "",
 ) -> Compiled:
     """What `compiled.as_text()` and `compiled.memory_analysis()` of a program partitioned over `mesh` say; `clock` in Hz."""
-    compiled = Compiled(target, mesh.size, compile_seconds, _stated(memory), (), compiler=compiler)
+    compiled = Compiled(target, mesh.size, compile_seconds, stated(memory), (), compiler=compiler)
     return read_again(compiled, hlo_text, mesh, clock)
 
 
@@ -34,11 +34,11 @@ def read_again(compiled: Compiled, hlo_text: str, mesh: Mesh, clock: float | Non
     """The record with all that follows from the HLO text as it is read today."""
     module, lines = parse_hlo(hlo_text), SourceLines(hlo_text)
     timeline = timeline_of(module, hlo_text)
-    stated = compiled.memory.stated or compiled.memory.temporary
-    temporary = _packed(stated, timeline.peak) if compiled.compiler.startswith("libtpu") else stated
+    said = compiled.memory.stated or compiled.memory.temporary
+    temporary = _packed(said, timeline.peak) if compiled.compiler.startswith("libtpu") else said
     return replace(
         compiled,
-        memory=replace(compiled.memory, temporary=temporary, stated=stated, live=timeline.peak),
+        memory=replace(compiled.memory, temporary=temporary, stated=said, live=timeline.peak),
         collectives=collectives_of(module, lines, mesh),
         kernels=kernels_of(module, lines, clock),
         alive=timeline.alive,
@@ -47,7 +47,8 @@ def read_again(compiled: Compiled, hlo_text: str, mesh: Mesh, clock: float | Non
     )
 
 
-def _stated(memory: Any) -> CompiledMemory:
+def stated(memory: Any) -> CompiledMemory:
+    """What `memory_analysis()` says."""
     host = memory.host_argument_size_in_bytes + memory.host_output_size_in_bytes - memory.host_alias_size_in_bytes
     return CompiledMemory(
         arguments=memory.argument_size_in_bytes,
@@ -60,11 +61,11 @@ def _stated(memory: Any) -> CompiledMemory:
     )
 
 
-def _packed(stated: int, live: int) -> int:
+def _packed(said: int, live: int) -> int:
     """Bytes that libtpu's temporaries take in the device's memory.
 
     It states the size of their heap with what packing wastes added once more. The requirement it logs and holds against the device's
     memory has that once: 667 MiB and 124 MiB of it wasted are stated as 791 MiB, and a limit between the two is kept (libtpu 0.0.42.1).
     Its heap is packed to within a few per cent of what is alive, and takes half of what is stated at least.
     """
-    return min(stated, max(live, stated // 2))
+    return min(said, max(live, said // 2))

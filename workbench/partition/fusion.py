@@ -71,8 +71,7 @@ class _Grouping:
         self._buffers: dict[int, int] = {}  # of a part, and of an update: the value whose memory it is in
         self._uses = _uses(structure)
         self._read_whole = _read_whole(structure)
-        self._hoisted = hoisted_casts(structure) if recomputes else frozenset()
-        self._unfilled = unfilled_stacks(structure) if recomputes else frozenset()
+        self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
         for index, op in enumerate(structure.ops):
             self._place(index, op)
         self._merged = self._merge()
@@ -253,8 +252,8 @@ class _Grouping:
             self._keep(value, ops[own.get(draft, table.last[kernel])])
         for draft, product in own.items():
             self._keep(ops[product].results[0], ops[table.last[table.number(draft)]])
-        written = [each for each in self._written if each[1] not in self._unfilled]
-        return table.kernels(written, self._stored, self._kept, _multiplied(self._structure))
+        unfilled = unfilled_stacks(self._structure) if self._recomputes else frozenset[int]()
+        return table.kernels(self._written, self._stored, self._kept, _multiplied(self._structure), unfilled)
 
     def _moved(self, table: Table) -> dict[int, int]:
         """By draft, the products that are a part of a kernel behind a loop. They run before the loop all the same: what they make waits for

@@ -53,6 +53,7 @@ class Kernels:
     itemsizes: NDArray[np.float64]  # of all values
     kept: Mapping[int, int]
     multiplied: Mapping[int, int]  # by how many products each value is read, views of it looked through
+    unfilled: frozenset[int]  # values that have memory, and that nothing is written to where they are made (see `loop_edges`)
 
     @property
     def count(self) -> int:
@@ -104,7 +105,9 @@ class Table:
             readers[self._new[number]].update(self._new[each] if each >= 0 else -1 for each in draft.readers)
         return [(self._new[draft], value) for draft, value in written if readers[self._new[draft]] - {self._new[draft]}]
 
-    def kernels(self, written: Pairs, stored: Stored, kept: Mapping[int, int], multiplied: Mapping[int, int]) -> Kernels:
+    def kernels(
+        self, written: Pairs, stored: Stored, kept: Mapping[int, int], multiplied: Mapping[int, int], unfilled: frozenset[int]
+    ) -> Kernels:
         ops, regions = self._structure.ops, [self._structure.ops[op].region for op in self.last]
         work = ((self._new[number], *each) for number, draft in enumerate(self._drafts) for each in draft.work)
         return Kernels(
@@ -120,6 +123,7 @@ class Table:
             np.array([itemsize(value.dtype) for value in self._structure.values]),
             kept,
             multiplied,
+            unfilled,
         )
 
 

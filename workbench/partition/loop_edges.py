@@ -1,11 +1,11 @@
 """What XLA:TPU does before a loop for what is in it: casts that it takes out, and stacks that it need not fill.
 
-A cast of a stack that is there from the start, and of which each turn takes its part (a scan's weights): in the loop the part would be cast
-where it is read; before it, the whole stack is cast by itself, and each turn reads the narrower part. What is read and written is the same
-whether it is done at once or a turn at a time, and it is told as the latter.
+A cast of a stack that is there from the start, and of which each turn takes its part (a scan's weights): in the loop the part would be
+cast where it is read; before it, the whole stack is cast by itself, and each turn reads the narrower part. What is read and written is
+the same whether it is done at once or a turn at a time, and it is told as the latter.
 
-A stack whose part each turn writes at the loop's own counter is written whole in the end: its zeros at the start are never stored. Where the
-place is computed, as in a loop that runs backwards, they are.
+A stack whose part each turn writes at the loop's own counter is written whole in the end: its zeros at the start are never stored.
+Where the place is computed, as in a loop that runs backwards, they are.
 """
 
 from workbench.partition.structure import Structure

@@ -18,9 +18,9 @@ LEVELS = (0.01, 0.05, 0.15, 0.3)
 """Shares of the whole from which on a box is in the next colour of `HEAT`."""
 _LINE, _PAD = 15, 9  # pixels
 _STRIP = 4
-_LEAST, _WIDEST = 96, 230
+_LEAST, _WIDEST = 96, 290
 _TOP = 66  # of the first box, below title and legend
-_LONG = 26  # characters of a name
+_LONG, _LONG_DIMS = 26, 32  # characters of a name, and of a line of dimensions
 _NAMED = 2  # of what a box reads, in the twin
 
 
@@ -199,9 +199,12 @@ def _dims_line(seen: Collapsed, number: int) -> str:
 
 
 def _dims(node: GraphNode) -> list[tuple[str, tuple[str, ...]]]:
-    """Dimensions of its result and the axes they are split over; one that has no name by its size."""
+    """The last dimensions of its result, as there is room, and the axes they are split over; one that has no name by its size."""
     entries = zip(node.dims, node.shape, node.sharding.dims, strict=True)
-    return [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1][-4:]
+    found = [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1]
+    while found and sum(len(name) + 1 for name, _ in found) > _LONG_DIMS:
+        found = found[1:]
+    return found
 
 
 def _send_text(send: GraphSend) -> str:

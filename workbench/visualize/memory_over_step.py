@@ -163,7 +163,7 @@ def _moments(chart: _Chart, head: float, top: float, chosen: int | None, *, open
     width = _LENGTH / len(shown)
     for number, (place, column) in enumerate(shown):
         parts = ", ".join(f"{name} {format_bytes(count)}" for (name, _), count in zip(chart.series, column, strict=True) if count)
-        where = f"{chart.paths[place]}: " if place < len(chart.paths) and chart.paths[place] else ""
+        where = next((f"{path}: " for path in reversed(chart.paths[: place + 1]) if path), "")
         title = f"{where}{format_bytes(sum(column))} ({parts})"
         opened = str(place) if opens else ""
         yield Rectangle(head + width * number, top, width, _HEIGHT, fill=NEUTRAL, alpha=0.001, title=title, opens=opened)

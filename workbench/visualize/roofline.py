@@ -64,7 +64,7 @@ def roofline(report: Report) -> Picture:
     chip = report.plan.hardware.chip if report.plan.hardware else None
     if chip is None or not shown:
         return Picture(fitted((Label(0, 12, title, bold=True),)), title)
-    return Picture(_drawing(title, chip, shown, _whole(report)), roofline_text(report))
+    return Picture(_drawing(title, chip, shown, report.kernel_costs), roofline_text(report))
 
 
 def roofline_text(report: Report) -> str:
@@ -105,7 +105,11 @@ def _shown(report: Report) -> tuple[Kernel, ...]:
 
 
 def _whole(report: Report) -> float:
-    return sum(each.total_seconds for each in report.kernel_costs) or 1.0
+    return _seconds(report.kernel_costs)
+
+
+def _seconds(kernels: Sequence[Kernel]) -> float:
+    return sum(each.total_seconds for each in kernels) or 1.0
 
 
 def _ceilings(chip: Chip, shown: Sequence[Kernel]) -> tuple[_Ceiling, ...]:
@@ -119,8 +123,8 @@ def _ceilings(chip: Chip, shown: Sequence[Kernel]) -> tuple[_Ceiling, ...]:
     return tuple(sorted(found, key=lambda each: -each.rate))
 
 
-def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], whole: float) -> Drawing:
-    ceilings = _ceilings(chip, shown)
+def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], kernels: Sequence[Kernel]) -> Drawing:
+    ceilings, whole = _ceilings(chip, shown), _seconds(kernels)
     top = max((each.rate for each in ceilings), default=chip.peak("float32"))
     ridge = top / chip.memory_bandwidth
     worked = [each for each in shown if each.intensity >= THIN]
@@ -136,7 +140,7 @@ def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], whole: float) -> D
     for each, x, y, radius in sorted(placed, key=lambda entry: -entry[3]):
         marks.append(Dot(x, y, radius, _COLOURS[each.bound], 0.62, _about(each, whole), each.path))
     marks += _names(placed, whole)
-    marks += _legend(shown, whole)
+    marks += _legend(kernels, whole)
     if idle := [each for each in shown if each.intensity < THIN]:
         share = sum(each.total_seconds for each in idle) / whole
         text = f"not in it: {share:.0%} of the time, in kernels that only move bytes"
@@ -213,10 +217,10 @@ def _names(placed: Sequence[tuple[Kernel, float, float, float]], whole: float) -
         y += 16
 
 
-def _legend(shown: Sequence[Kernel], whole: float) -> Iterator[Mark]:
+def _legend(kernels: Sequence[Kernel], whole: float) -> Iterator[Mark]:
     x = float(_HEAD)
     sums: dict[str, float] = {}
-    for each in shown:
+    for each in kernels:
         sums[each.bound] = sums.get(each.bound, 0.0) + each.total_seconds
     for bound, seconds in sorted(sums.items(), key=lambda entry: -entry[1]):
         if seconds < 0.005 * whole:

@@ -28,7 +28,9 @@ def _totals(report: Report, paint: Paint) -> Block:
     for axes in dict.fromkeys(axes for axes, _ in totals):
         counts = [totals.get((axes, kind), 0) for kind in kinds]
         seconds = sum(each.seconds * each.count for each in report.collectives if each.axes == axes)
-        cells = (*map(byte_cell, counts), format_bytes(sum(counts)), *([seconds_cell(seconds)] * timed))
+        mine = "+".join(axes)
+        asked = [{**byte_cell(count), "why": f"sent {mine} {kind}" if count else ""} for kind, count in zip(kinds, counts, strict=True)]
+        cells = (*asked, {"text": format_bytes(sum(counts)), "why": f"sent {mine}"}, *([seconds_cell(seconds)] * timed))
         rows.append((sum(counts), row("+".join(axes), paint.axes(axes), *cells)))
     rows.sort(key=lambda pair: -pair[0])
     columns = (Column("mesh axes"), *(Column(kind, number=True) for kind in kinds), Column("all kinds", number=True))

@@ -26,6 +26,7 @@ class Files:
         self._session, self._host = session, host
         self._sheet = ""  # key of an export, or `link`
         self._download: dict[str, Any] | None = None
+        self._downloads = 0
         self._word = ""
 
     def forget(self) -> None:
@@ -47,7 +48,7 @@ class Files:
             self._sheet = asked
 
     def state(self) -> dict[str, Any]:
-        """`download` names the gesture it answers, so that no other view of the board downloads as well."""
+        """`download` names the view that asked for it, so that no other one downloads as well; a key of the page names none."""
         sheet = None
         if self._sheet:
             try:
@@ -63,7 +64,8 @@ class Files:
             return
         name = file_name(plan.name, ENDING)
         text = dump_plan(plan)
-        self._download = {"name": name, "text": text, "view": str(gesture.get("view", ""))[:40], "seq": gesture.get("seq", 0)}
+        self._downloads += 1
+        self._download = {"name": name, "text": text, "view": str(gesture.get("view", ""))[:40], "seq": self._downloads}
         self._word = f"{name} goes to your downloads."
 
     def _open(self, gesture: Gesture) -> None:

@@ -4,7 +4,6 @@ The newest plan stands first, as in a log of commits. Each branch has a lane of 
 one it was made of.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from workbench.errors import WorkbenchError
@@ -18,6 +17,7 @@ from workbench.widgets.history_diff import diff_blocks
 VERBS = ("history", "go", "name_plan", "pin", "compare_plans", "swap_plans", "stop_comparing")
 MOST_NODES = 200
 """Plans listed: the newest, and all with a name or a pin."""
+MOST_TITLE = 300  # characters of a layout
 
 
 class HistoryPanel:
@@ -98,8 +98,7 @@ class HistoryPanel:
             "here": here,
             "picked": picked,
             "figures": _figures(glance, before),
-            "title": str(node.plan.layout) or "everything replicated",
-            "menu": _menu(node, here=here, picked=picked),
+            "title": str(node.plan.layout)[:MOST_TITLE] or "everything replicated",
         }
 
     def _compared(self) -> dict[str, Any] | None:
@@ -173,18 +172,3 @@ def _figures(glance: Glance | None, before: Glance | None) -> list[dict[str, str
             tone = "" if was is None or was == now else "good" if now < was else "bad"
             figures.append({"label": label, "text": texts(now), "tone": tone})
     return figures
-
-
-def _menu(node: Node, *, here: bool, picked: str) -> list[dict[str, Any]]:
-    def item(label: str, verb: str, ask: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
-        return {"label": label, "gesture": {"verb": verb, "number": node.number, **fields}, "reason": None, "ask": ask}
-
-    items: Iterator[dict[str, Any] | None] = iter(
-        (
-            None if here else item("Go to this plan", "go"),
-            item("Rename…" if node.name else "Name…", "name_plan", {"label": "Name of this plan", "value": node.name, "verb": "Name"}),
-            item("Unpin" if node.pinned else "Pin", "pin", pinned=not node.pinned),
-            item("Stop comparing" if picked == "A" else "Compare", "compare_plans"),
-        )
-    )
-    return [each for each in items if each is not None]

@@ -45,15 +45,15 @@ def _decided(kind: str, decided: Decided, paint: Paint) -> Cell:
     return _sharding(decided, paint) if isinstance(decided, Sharding) else decided_text(kind, decided)
 
 
-def _sharding(sharding: Sharding, paint: Paint) -> Cell:
-    """A tag a dimension: the axes it lies on, `-` for whole, `?` for open."""
+def _sharding(sharding: Sharding, paint: Paint, names: tuple[str, ...] = ()) -> Cell:
+    """A tag a dimension, in the colours of the axes it lies on: with its name if that is known, else with the axes; `?` is open."""
     tags = [
         {
-            "name": "?" if dim is None else "+".join(dim) or "-",
+            "name": names[place] if place < len(names) else "?" if dim is None else "+".join(dim) or "-",
             "title": "left to propagation" if dim is None else f"split over {' then '.join(dim)}" if dim else "whole on every device",
             "colours": [paint.colours.get(base_axis(axis)) for axis in dim or ()],
         }
-        for dim in sharding.dims
+        for place, dim in enumerate(sharding.dims)
     ]
     return {"dims": tags} if tags else "scalar"
 
@@ -107,8 +107,8 @@ def _placements(diff: PlanDiff, paint: Paint) -> Block:
         row(
             f"{each.path} {each.before} {each.after}",
             {"path": each.path, "count": f"×{each.tensors}" if each.tensors > 1 else ""},
-            _sharding(each.before, paint) if each.before else {"text": "not there", "tone": "muted"},
-            _sharding(each.after, paint) if each.after else {"text": "not there", "tone": "muted"},
+            _sharding(each.before, paint, each.dims) if each.before else {"text": "not there", "tone": "muted"},
+            _sharding(each.after, paint, each.dims) if each.after else {"text": "not there", "tone": "muted"},
             byte_cell(each.bytes_before),
             byte_cell(each.bytes_after),
         )

@@ -46,6 +46,8 @@ class History(Protocol):
     @property
     def edits(self) -> tuple[Any, ...]: ...
     @property
+    def undone(self) -> Any: ...
+    @property
     def can_undo(self) -> bool: ...
     @property
     def can_redo(self) -> bool: ...
@@ -78,7 +80,7 @@ def board_state(
         "count": device_count(plan),
         "layout": str(plan.layout) or "everything replicated",
         "undo": f"Undo {session.edits[-1]}" if session.can_undo else None,
-        "redo": "Redo" if session.can_redo else None,
+        "redo": f"Redo {session.undone}" if session.can_redo else None,
         "hardware": hardware_state(plan, refusal.asked if refusal else None),
         "figures": figure_states(figures(report) if now is None else now, before),
         "alarms": [_alarm(note) for note in report.diagnostics if note.kind in URGENT],

@@ -142,8 +142,13 @@ def chips(
     dims: tuple[tuple[str, ...] | None, ...],
     paint: Paint,
     own: str = "",
+    given: str = "",
 ) -> Cell:
-    """The dimensions of a tensor as chips that a hand can take; `own` says by which override or constraint it lies where it does."""
+    """The dimensions of a tensor as chips that a hand can take.
+
+    `own` says by which override or constraint it lies where it does, `given` what a constraint asks for: it is met behind the operation,
+    whose own result the chips show.
+    """
     found: list[dict[str, Any]] = []
     for place, (name, size, axes) in enumerate(zip(names, shape, dims, strict=True)):
         where = f"split over {' then '.join(axes)}" if axes else "whole on every device"
@@ -155,7 +160,7 @@ def chips(
             "title": f"{name or 'unnamed'} = {size}, {where}",
         }
         found.append(entry)
-    return {"chips": found, "of": kind, "path": subject, "own": own}
+    return {"chips": found, "of": kind, "path": subject, "own": own, "given": given}
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -65,10 +65,11 @@ def _haystack(value: Value) -> str:
 def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
     value = each.first
     held = constraint_on(layout, value.path, len(value.shape))
+    own, given = (f"constraint {held}", str(dict(layout.constraints)[held])) if held else ("", "")
     return row(
         f"{place} {each.subject} {value.shape} {value.sharding}",
         {"path": each.label, "title": f"{value.kind} · {each.label}"},
-        chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, own=f"constraint {held}" if held else ""),
+        chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, own, given),
         {"text": _shape(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
         _shape(value.shape),
         {"text": f"{each.count:,}", "why": f"value {each.subject}"},

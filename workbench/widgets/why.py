@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from workbench.measurement import Measurement
-from workbench.report import Collective, Report
+from workbench.report import Report
 from workbench.sharding import axis_size, base_axis
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, rest_text, row
@@ -40,10 +40,12 @@ class Part:
 
 
 def why(of: str, report: Report, paint: Paint, measurement: Measurement | None = None) -> dict[str, Any] | None:
-    """The answer to `figure KEY`, `tensor PATH`, `value PATH` or `collective KIND AXES PATH`; `None` if there is no such thing."""
+    """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `sent AXES KIND` or `collective KIND AXES PATH`; `None` if there is none."""
     kind, _, name = of.partition(" ")
     if kind == "figure":
         found = _FIGURES[name](report, paint, measurement) if name in _FIGURES else None
+    elif kind == "sent":
+        found = _payload(name, report)
     elif kind == "collective":
         found = _collective(name, report, paint)
     elif kind in ("tensor", "value"):
@@ -72,6 +74,19 @@ def _memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> 
         lead.append(f"{format_bytes(on_chip)} of it stay in the chip's own memory and take none of the device's.")
     columns = (Column("role"),)
     return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [_table("alive at the peak", columns, parts, format_bytes)]
+
+
+def _payload(name: str, report: Report) -> Answer | None:
+    """The collectives over some mesh axes, of one kind or of all."""
+    axes, _, kind = name.partition(" ")
+    alike = [each for each in report.collectives if "+".join(each.axes) == axes and kind in ("", each.kind)]
+    parts = [Part(each.path, each.total_payload, each.source, 1, (each.kind, format_bytes(each.payload)), each.count) for each in alike]
+    if not parts:
+        return None
+    total = format_bytes(sum(each.total_payload for each in alike))
+    lead = [f"Payload over {axes} in a step: of each collective the larger of what goes in and comes out on one device, so many times."]
+    columns = (Column("collective"), Column("payload", number=True, title="of one execution"))
+    return f"Why {total} over {axes}?", lead, [_table("scope", columns, parts, format_bytes)]
 
 
 def _sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
@@ -185,11 +200,6 @@ _FIGURES: dict[str, Callable[[Report, Paint, Measurement | None], Answer | None]
     "measured": _measured,
 }
 _PRODUCT = (Column("once, on all devices", number=True), Column("split over"))
-
-
-def collective_key(each: Collective) -> str:
-    """How a row asks for it."""
-    return f"collective {each.kind} {'+'.join(each.axes)} {each.path}"
 
 
 def _collective(name: str, report: Report, paint: Paint) -> Answer | None:

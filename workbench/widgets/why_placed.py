@@ -82,8 +82,10 @@ def value_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list[
 
 
 def _come_from(plan: Plan, place: int, dim: str, axes: tuple[str, ...], held: str) -> Cell:
-    if held and dict(plan.layout.constraints)[held].dims[place] is not None:
-        return {"text": f"constraint `@{held}={dict(plan.layout.constraints)[held]}`", "wrap": True}
+    given = dict(plan.layout.constraints)[held] if held else None
+    if given and (wanted := given.dims[place]) is not None:
+        met = "" if set(wanted) == set(axes) else ", which is met behind the operation"
+        return {"text": f"constraint `@{held}={given}`{met}", "wrap": True}
     if not axes:
         return {"text": "nothing it is computed with splits it here", "tone": "muted", "wrap": True}
     ruled = plan.layout.rule(dim)

@@ -72,7 +72,7 @@ function drawCell(wb, cell) {
 
 function drawRow(wb, columns, row) {
   if (row.section) return drawSection(wb, columns, row);
-  return h("tr", { data: { subject: row.subject || null } }, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : "", i || !("fold" in row) ? "" : row.level ? `level${row.level}` : row.fold ? "" : "foldless"].join(" ").trim() },
+  return h("tr", { data: { subject: row.subject || null } }, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : "", cell.chips ? "chipped" : "", i || !("fold" in row) ? "" : row.level ? `level${row.level}` : row.fold ? "" : "foldless"].join(" ").trim() },
     i || !row.fold ? null : drawFold(wb, row.fold, cell.path), drawCell(wb, cell))));
 }
 

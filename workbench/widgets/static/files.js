@@ -105,7 +105,7 @@ function filesSection(wb) {
   const paint = (state, refusal, seq) => {
     paintNotice({ refusal, word: state.word, seq });
     paintSheet(state.sheet);
-    const mine = state.download?.view === wb.view ? state.download : null;
+    const mine = [wb.view, ""].includes(state.download?.view) ? state.download : null;
     if (mine && mine.seq !== taken && !first) download(mine.name, mine.text);
     taken = mine ? mine.seq : taken;
     first = false;

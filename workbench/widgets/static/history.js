@@ -24,10 +24,20 @@ function drawGraph(nodes, lanes) {
     ...ordered.map((line) => svg("path", { d: line.path, class: line.walked ? "walked" : "" })), ...dots);
 }
 
+function planMenu(node) {
+  const item = (label, verb, fields = {}, ask = null) => ({ label, gesture: { verb, number: node.number, ...fields }, reason: null, ask });
+  return [
+    ...(node.here ? [] : [item("Go to this plan", "go")]),
+    item(node.name ? "Rename…" : "Name…", "name_plan", {}, { label: "Name of this plan", value: node.name, verb: "Name" }),
+    item(node.pinned ? "Unpin" : "Pin", "pin", { pinned: !node.pinned }),
+    item(node.picked === "A" ? "Stop comparing" : "Compare", "compare_plans"),
+  ];
+}
+
 const SIGNS = { good: "▾", bad: "▴" };
 
 function drawPlan(wb, node) {
-  const more = h("button", { class: "more", type: "button", tabIndex: -1, ariaLabel: `Menu of plan ${node.number}`, ariaHasPopup: "menu", onclick: () => openMenu(wb, more, node.menu) }, "⋯");
+  const more = h("button", { class: "more", type: "button", tabIndex: -1, ariaLabel: `Menu of plan ${node.number}`, ariaHasPopup: "menu", onclick: () => openMenu(wb, more, planMenu(node)) }, "⋯");
   const act = (verb, fields = {}) => wb.send({ verb, number: node.number, ...fields });
   const pin = () => act("pin", { pinned: !node.pinned });
   const words = [`plan ${node.number}`, node.name, node.edit, node.here && "the present plan", node.pinned && "pinned", node.picked && `compared as ${node.picked}`].filter(Boolean);
@@ -42,7 +52,7 @@ function drawPlan(wb, node) {
         all[all.indexOf(go) + step]?.focus();
       } else if (key === "p") pin();
       else if (key === "c") act("compare_plans");
-      else if (key === "m") openMenu(wb, more, node.menu);
+      else if (key === "m") openMenu(wb, more, planMenu(node));
       else return;
       event.preventDefault();
     },

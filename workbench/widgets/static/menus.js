@@ -46,7 +46,7 @@ function walkMenu(wb, element, event) {
 function askName(wb, element, item, choose) {
   const input = h("input", { class: "field", value: item.ask.value, ariaLabel: item.ask.label, maxLength: 400 });
   element.setAttribute("role", "dialog"); // a menu holds items, and no field
-  element.ariaLabel = item.ask.label;
+  element.ariaLabel = item.label;
   element.replaceChildren(h("form", { onsubmit: (event) => { event.preventDefault(); choose({ ...item.gesture, name: input.value }); } },
     input, h("button", { class: "btn primary", type: "submit", style: "width:auto;display:inline-block" }, item.ask.verb)));
   input.focus();

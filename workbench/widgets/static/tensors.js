@@ -42,7 +42,7 @@ function drawOwn(wb, cell) {
   return h("button", {
     class: "own", type: "button", tabIndex: -1, title: `${what} ${pattern}. ${back}`, ariaLabel: `${what} ${pattern}. ${back}`, data: { focus: `own ${cell.path}` },
     onclick: () => wb.send({ verb: "by_rules", of: cell.of, path: cell.path, rank: cell.chips.length, zone: "tables" }),
-  }, cell.of === "value" ? "constrained" : "own way", h("span", { ariaHidden: "true" }, " ×"));
+  }, cell.of === "value" ? `constrained ${cell.given}` : "own way", h("span", { ariaHidden: "true" }, " ×"));
 }
 
 function drawFold(wb, fold, what) {

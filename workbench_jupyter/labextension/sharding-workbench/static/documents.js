@@ -55,7 +55,7 @@ export function planDocuments(lab, app, themes) {
       if (this.isDisposed) return;
       this.frame = document.createElement("iframe");
       this.frame.title = `Board of ${this.name}`;
-      this.frame.src = `${base()}workbench/?host=jupyterlab&theme=${this.theme}`;
+      this.frame.src = `${base()}workbench/board?host=jupyterlab&theme=${this.theme}`;
       this.node.append(this.frame);
       clearTimeout(this.patience);
       this.patience = setTimeout(() => this.fail("The page of the workbench does not answer."), PATIENCE);
@@ -84,9 +84,10 @@ export function planDocuments(lab, app, themes) {
       const { kind, text, created } = event.data;
       if (kind === "ready") {
         clearTimeout(this.patience);
-        this.said.replaceChildren();
+        this.say(`Opening ${this.name}…`);
         this.open();
-      } else if (kind === "text") this.take(text, created);
+      } else if (kind === "shown") this.said.replaceChildren();
+      else if (kind === "text") this.take(text, created);
       else if (kind === "save") this.context.save();
       else if (kind === "palette") app.commands.execute("apputils:activate-command-palette");
       else if (kind === "focus" && this.parent && app.shell.currentWidget !== this.parent) app.shell.activateById(this.parent.id);

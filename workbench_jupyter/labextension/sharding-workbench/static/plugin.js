@@ -2,6 +2,7 @@
 
 import { DOCUMENT, planDocuments } from "./documents.js";
 import { livePlans } from "./sidebar.js";
+import { stillPictures } from "./still.js";
 
 const square = (x, y, look) => `<rect x="${x}" y="${y}" width="8" height="8" rx="1.5" ${look}/>`;
 const GREY = 'class="jp-icon3 jp-icon-selectable" fill="#616161"'; // in JupyterLab's own grey; the others in the colours of the first two mesh axes
@@ -17,8 +18,8 @@ export function plugin(lab) {
     description: "Sharding plans as documents, and the live plans of running kernels.",
     autoStart: true,
     requires: [lab.IDocumentManager],
-    optional: [lab.ILauncher, lab.ICommandPalette, lab.ILayoutRestorer, lab.IDefaultFileBrowser, lab.IThemeManager],
-    activate: (app, documents, launcher, palette, restorer, browser, themes) => {
+    optional: [lab.ILauncher, lab.ICommandPalette, lab.ILayoutRestorer, lab.IDefaultFileBrowser, lab.IThemeManager, lab.INotebookTracker],
+    activate: (app, documents, launcher, palette, restorer, browser, themes, notebooks) => {
       const icon = new lab.LabIcon({ name: "sharding-workbench:plan", svgstr: ICON });
       addStyle();
       const tracker = addFileType(lab, app, icon, themes);
@@ -32,6 +33,7 @@ export function plugin(lab) {
       for (const name of ["new", "open", "live"]) {
         palette?.addItem({ command: `sharding-workbench:${name}`, category: CATEGORY, args: { isPalette: true } });
       }
+      if (notebooks) stillPictures(notebooks);
       const sidebar = livePlans(lab, app, icon);
       app.shell.add(sidebar, "left", { rank: 450, type: "Sharding plans" });
       restorer?.add(sidebar, "sharding-workbench-live");

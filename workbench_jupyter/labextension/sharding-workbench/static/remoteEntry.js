@@ -5,7 +5,7 @@
   let shared = {};
   const MODULES = [
     "@jupyterlab/application", "@jupyterlab/apputils", "@jupyterlab/coreutils", "@jupyterlab/docmanager", "@jupyterlab/docregistry",
-    "@jupyterlab/filebrowser", "@jupyterlab/launcher", "@jupyterlab/services", "@jupyterlab/ui-components", "@lumino/widgets",
+    "@jupyterlab/filebrowser", "@jupyterlab/launcher", "@jupyterlab/notebook", "@jupyterlab/services", "@jupyterlab/ui-components", "@lumino/widgets",
   ];
 
   async function module(name) {

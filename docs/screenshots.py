@@ -1,0 +1,105 @@
+"""The pictures of the README: opens each view of the page in both themes, and writes docs/*.png. Run by hand: `python docs/screenshots.py`.
+
+With names it takes those alone: `python docs/screenshots.py graph memory`. It needs Chromium, as the tests do, and takes about a minute.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from PIL import Image
+from playwright.sync_api import Locator, Page, sync_playwright
+
+from tests.install_chromium import system_chromium
+from tests.ui.servers import free_port, wait_for
+from workbench.app import serve
+from workbench.catalogue import parse_hardware
+from workbench.models import build
+from workbench.plan import Plan
+
+WIDTH, HEIGHT = 1440, 1000
+COLOURS = 256  # of a palette: half the bytes, and no difference to be seen
+MOST_BYTES = 150_000
+
+
+def plan() -> Plan:
+    """GPT-2 on a slice of sixteen TPUs."""
+    program = build("gpt", preset="gpt2-small", scan=True, batch=32)
+    return Plan(program, "data:8 model:2", "batch:data; d_ff:model; heads:model", hardware=parse_hardware("TPU v5e 4x4"))
+
+
+def tab(name: str) -> Callable[[Page], Locator]:
+    """A tab with its pictures and tables, without what stands above it."""
+
+    def opened(page: Page) -> Locator:
+        page.locator(f'.tab[data-tab="{name}"]').click()
+        tables = page.locator(f'.tables[data-tab="{name}"]')
+        tables.wait_for(timeout=60_000)
+        return tables
+
+    return opened
+
+
+def whole(page: Page) -> Locator:
+    """The card as one meets it."""
+    tab("tensors")(page)
+    return page.locator(".wb .card")
+
+
+def history(page: Page) -> Locator:
+    """Some edits, and the drawer that lists them."""
+    whole(page)
+    page.locator("[data-verb=history]").click()
+    return page.locator(".wb .card")
+
+
+VIEWS: dict[str, Callable[[Page], Locator]] = {
+    "workbench": whole,
+    "history": history,
+    **{name: tab(name) for name in ("tensors", "devices", "communication", "memory", "step", "timeline", "graph", "values")},
+}
+
+
+def shoot(page: Page, name: str, theme: str) -> Path:
+    """One view, as a file with a palette."""
+    shown = VIEWS[name](page)
+    page.locator(".wb[data-busy=false]").wait_for()
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(300)
+    taken = Image.open(BytesIO(shown.screenshot())).convert("RGB")
+    target = ROOT / "docs" / (f"{name}.png" if theme == "light" else f"{name}-dark.png")
+    taken.crop((0, 0, taken.width, min(taken.height, HEIGHT))).quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+    return target
+
+
+def main(names: list[str]) -> None:
+    """Light ones as `name.png`, dark ones as `name-dark.png`."""
+    port = free_port()
+    running = serve(plan(), port=port, open_browser=False, threaded=True)
+    wait_for(f"http://127.0.0.1:{port}/liveness")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=system_chromium(), args=["--no-sandbox", "--disable-gpu"])
+        for theme in ("light", "dark"):
+            page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=theme, reduced_motion="reduce")
+            page.goto(f"http://127.0.0.1:{port}/")
+            page.locator(".wb .chip").first.wait_for(timeout=60_000)
+            for name in names or VIEWS:
+                target = shoot(page, name, theme)
+                size = target.stat().st_size
+                print(f"{target.relative_to(ROOT)}  {size / 1000:.0f} kB{'  more than it should be' * (size > MOST_BYTES)}")
+            page.close()
+        browser.close()
+    running.stop()
+
+
+if __name__ == "__main__":
+    unknown = [name for name in sys.argv[1:] if name not in VIEWS]
+    if unknown:
+        sys.exit(f"There is no view {unknown[0]}; there are {', '.join(VIEWS)}.")
+    main(sys.argv[1:])

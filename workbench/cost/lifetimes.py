@@ -1,0 +1,172 @@
+"""When the values of a program are alive, as far as no layout changes it: made once a program and back end."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.cost.on_chip import accesses
+from workbench.partition.fusion import VIEWING
+from workbench.partition.kernels import Kernels
+from workbench.partition.structure import Structure, Value
+from workbench.program import Program
+from workbench.tensor import Role, itemsize
+
+_ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
+Integers = NDArray[np.int64]
+ROLES = tuple(Role)
+
+
+class Cast(NamedTuple):
+    """Stacked weights that loops take apart and cast to a narrower type: XLA casts the whole stack before the first of them."""
+
+    operation: int  # the cast
+    stack: int
+    share: float  # its bytes of the stack's
+    first: int
+    last: int  # the end of the last loop that reads it
+    last_of_all: int  # and of the last loop
+
+
+class Spans(NamedTuple):
+    """Stored values of a region: value, first and last position, role; one array each."""
+
+    values: Integers
+    first: Integers
+    last: Integers
+    roles: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lifetimes:
+    """What never changes with the layout."""
+
+    regions: tuple[Spans, ...]
+    extents: tuple[tuple[int, int], ...]  # first and last position of each region
+    born: Integers  # the operation that makes each value, -1 for an argument
+    gathering: tuple[int, ...]  # operations XLA runs on whole arrays
+    reduces_in_place: bool  # an all-reduce's result lies where its operand did
+    accesses: Sequence[Sequence[tuple[int, int]]]  # of each value, see `on_chip.accesses`
+    loop_ends: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
+    casts: tuple["Cast", ...]
+
+
+def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool = False) -> Lifetimes:
+    """Made once a program; `kept` are the stored values and the positions up to which they are read, if not as the structure has them."""
+    kept = kernels.kept if recomputes else None
+    extents = _extents(structure)
+    last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
+    returned = [value if kept is None else _viewed(structure, value) for value in structure.returned]
+    carried = {returned[result] for result, _ in program.carried}
+    outputs = set(returned) - carried
+    shapes = {tensor.shape for tensor in program.arguments if tensor.role is Role.PARAMETER and tensor.shape}
+    in_place = _loop_buffers_in_place(structure, last_use)
+    regions = []
+    for number, region in enumerate(structure.regions):
+        spans = []
+        for index in region.values:
+            value = structure.values[index]
+            if value.born < 0 or index not in last_use or value.on_host or index in carried or index in in_place:
+                continue
+            first = structure.ops[value.born].position
+            last = extents[number][1] if index in outputs else min(max(last_use[index], first), extents[number][1])
+            role = _role(program, value.born, value.shape, shapes, is_output=index in outputs)
+            spans.append((index, first, last, ROLES.index(role)))
+        columns = np.array(spans, dtype=np.int64).reshape(-1, 4)
+        regions.append(Spans(*(columns[:, i] for i in range(4))))
+    born = np.array([value.born for value in structure.values], dtype=np.int64)
+    gathering = tuple(index for index, op in enumerate(structure.ops) if op.kind in _ON_WHOLE_ARRAYS and not op.placement)
+    return Lifetimes(
+        tuple(regions),
+        tuple(extents),
+        born,
+        gathering,
+        recomputes,
+        accesses(structure, kernels),
+        dict(_loop_ends(structure, extents)),
+        tuple(_casts(structure, extents)) if recomputes else (),
+    )
+
+
+def _viewed(structure: Structure, value: int) -> int:
+    """What a value is a view of."""
+    while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING and len(structure.ops[born].results) == 1:
+        value = structure.ops[born].operands[0]
+    return value
+
+
+def _is_stored(value: Value) -> bool:
+    return value.stored and value.alias is None
+
+
+def _role(program: Program, born: int, shape: tuple[int, ...], parameters: set[tuple[int, ...]], *, is_output: bool) -> Role:
+    path = program.operations[born].path
+    if is_output:
+        return Role.OUTPUT
+    # What has a parameter's shape in the backward pass or the optimiser is a gradient or made of one.
+    return Role.GRADIENT if shape in parameters and path.startswith(("grad/", "optimizer/")) else Role.ACTIVATION
+
+
+def _extents(structure: Structure) -> list[tuple[int, int]]:
+    extents = [(max(op.position for op in structure.ops), 0)] * len(structure.regions)
+    for op in structure.ops:
+        region = op.region
+        while region >= 0:
+            first, last = extents[region]
+            extents[region] = min(first, op.position), max(last, op.position)
+            parent = structure.regions[region].parent
+            region = structure.ops[parent].region if parent >= 0 else -1
+    return extents
+
+
+def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> set[int]:
+    """Results of a loop that take over the buffer they started in: what the body hands on unchanged, and what no one reads afterwards.
+
+    `last_use` of what they take over is moved to theirs.
+    """
+    found = set()
+    for loop, body in structure.body_of.items():
+        op = structure.ops[loop]
+        last = max(index for index, each in enumerate(structure.ops) if each.region == body)
+        arguments = [index for index in structure.regions[body].values if structure.values[index].born < 0]
+        for slot, result in enumerate(op.results):
+            start = structure.values[op.operands[slot]]
+            unchanged = structure.ops[last].operands[slot] == arguments[slot]
+            dies_here = start.born >= 0 and last_use.get(op.operands[slot]) == op.position and start.region == op.region
+            if unchanged:
+                found.add(result)
+            elif dies_here:
+                last_use[op.operands[slot]] = max(op.position, last_use.get(result, -1))
+                found.add(result)
+    return found
+
+
+def _loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+    for number, region in enumerate(structure.regions):
+        if region.parent >= 0:
+            op = structure.ops[region.parent]
+            yield (op.region, op.position), extents[number][1]
+
+
+def _casts(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[Cast]:
+    """Of arguments that loops of main read a slice of and cast it."""
+    bodies = {body: structure.ops[loop].position for loop, body in structure.body_of.items() if structure.ops[loop].region == 0}
+    slices = {op.results[0]: op for op in structure.ops if op.region in bodies and op.kind == "stablehlo.dynamic_slice"}
+    found: dict[tuple[int, str], Cast] = {}
+    for index, op in enumerate(structure.ops):
+        if op.kind == "stablehlo.reshape" and op.operands[0] in slices:
+            slices[op.results[0]] = slices[op.operands[0]]
+        if op.kind != "stablehlo.convert" or op.operands[0] not in slices:
+            continue
+        stack, narrow = _viewed(structure, slices[op.operands[0]].operands[0]), structure.values[op.results[0]].dtype
+        share = itemsize(narrow) / itemsize(structure.values[stack].dtype)
+        if stack in structure.arguments and share < 1:
+            first, last = bodies[op.region], extents[op.region][1]
+            known = found.get((stack, narrow))
+            of_all = max(extents[body][1] for body in bodies)
+            found[stack, narrow] = Cast(
+                index, stack, share, min(first, known.first) if known else first, max(last, known.last) if known else last, of_all
+            )
+    yield from found.values()

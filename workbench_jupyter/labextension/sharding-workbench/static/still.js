@@ -1,0 +1,35 @@
+// A saved board whose kernel is gone: JupyterLab would say that it misses a model. Here the still picture of the same output stands instead.
+
+const WIDGET = "application/vnd.jupyter.widget-view+json";
+
+export function stillPictures(notebooks) {
+  const attend = (panel) => setTimeout(() => wrap(panel.content.rendermime), 0); // after ipywidgets has made itself known to the notebook
+  notebooks.forEach(attend);
+  notebooks.widgetAdded.connect((_, panel) => attend(panel));
+}
+
+function wrap(registry) {
+  const factory = registry.getFactory(WIDGET);
+  if (!factory) return;
+  const createRenderer = (options) => {
+    const renderer = factory.createRenderer(options);
+    const render = renderer.renderModel.bind(renderer);
+    renderer.renderModel = async (model) => {
+      await render(model);
+      // A widget that is there is an element; a word about one that is not, or not yet, is text alone.
+      if (isBoard(model) && !renderer.node.firstElementChild) await show(registry, renderer, model);
+    };
+    return renderer;
+  };
+  registry.addFactory({ safe: false, mimeTypes: [WIDGET], createRenderer }, -10);
+}
+
+function isBoard(model) {
+  return model.data["text/html"] && `${model.data["text/plain"]}`.startsWith("Workbench(");
+}
+
+async function show(registry, renderer, model) {
+  const picture = registry.createRenderer("text/html");
+  await picture.renderModel(model);
+  if (!renderer.node.firstElementChild) renderer.node.replaceChildren(picture.node);
+}
