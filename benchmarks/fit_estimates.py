@@ -72,7 +72,7 @@ def fit(cases: Sequence[Estimate]) -> NDArray[np.float64]:
     for _ in range(ROUNDS):
         points = [shares, *(shares * np.where(np.arange(len(start)) == i, 1 + STEP, 1) for i in range(len(start)))]
         table = np.array([[each.residual(point) for point in points] for each in cases])
-        weights = 1 / np.sqrt(1 + (table[:, 0] / FAR) ** 2)
+        weights = (1 + (table[:, 0] / FAR) ** 2) ** -0.25  # of a smooth absolute value
         slopes = (table[:, 1:] - table[:, :1]) / np.log1p(STEP)
         prior = PRIOR * np.sqrt(len(cases)) * np.eye(len(start))
         left = np.vstack([slopes * weights[:, None], prior])

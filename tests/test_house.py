@@ -33,7 +33,7 @@ NOUNS = (
         "program",
     ),
     *("legality", "compiled", "kernel", "graph", "timeline", "device_trace", "measurement", "plan", "edits", "report"),
-    *("differences", "memory_differences", "comparison", "plan_diff"),
+    *("differences", "memory_differences", "kernel_differences", "comparison", "plan_diff"),
 )
 ROOMS = (
     *NOUNS,

@@ -1,10 +1,13 @@
 """What the sidebar of JupyterLab is told of the plans in a kernel."""
 
 import json
+from weakref import WeakSet
 
 import pytest
 
-from workbench.live_plans import boards, live_plans
+from workbench import live_plans as module
+from workbench.edits import PlaceDim
+from workbench.live_plans import live_plans
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.session import Session
@@ -13,6 +16,11 @@ from workbench.session import Session
 @pytest.fixture(scope="module")
 def plan():
     return Plan(build("two_layer", batch=16, io=64, hidden=30), "data:4 model:2", "batch:data")
+
+
+@pytest.fixture(autouse=True)
+def no_other_boards(monkeypatch):
+    monkeypatch.setattr(module, "boards", WeakSet())
 
 
 def test_a_plan_in_a_variable_is_told_and_a_plan_that_nobody_analysed_has_no_memory(plan):
@@ -28,10 +36,9 @@ def test_names_of_one_plan_share_a_row_and_a_report_or_session_tells_the_memory(
 
 def test_a_board_that_no_variable_names_is_told_with_its_present_plan(plan):
     session = Session(plan)
-    boards.add(session)
-    rows = live_plans({})
-    assert ("batch:data", []) in [(row["layout"], row["names"]) for row in rows]
-    boards.discard(session)
+    module.boards.add(session)
+    session.apply(PlaceDim("io", ("model",)))
+    assert [(row["layout"], row["names"]) for row in live_plans({})] == [(str(session.plan.layout), [])]
 
 
 def test_values_of_other_packages_are_not_touched():

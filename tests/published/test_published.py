@@ -16,8 +16,8 @@ from workbench.catalogue import default_catalogue
 from workbench.models.mixture_config import MixtureConfig
 
 # Mean absolute error allowed: (all rows, the half that nothing was fitted on). What each table reaches is in the benchmark's output.
-# MaxText's goal of 10 % is missed by a point: what is fitted for TPUs is fitted to the compiler's estimates, which its chips do not reach.
-LIMITS = {"megatron": (0.03, 0.03), "sc21": (0.07, 0.07), "b200": (0.05, 0.05), "maxtext": (0.12, 0.12)}
+# Of MaxText one number is fitted, the share of the compiler's estimate that its chips sustain.
+LIMITS = {"megatron": (0.03, 0.03), "sc21": (0.07, 0.07), "b200": (0.05, 0.05), "maxtext": (0.10, 0.10)}
 # Runs of the same source that are not among its rows in the file: tensor parallel by 2 and 8, sequences over all devices, two stages of a
 # mixture of experts. (name, milliseconds, GiB)
 OTHERS = [

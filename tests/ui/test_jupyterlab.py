@@ -154,6 +154,7 @@ def test_the_board_follows_the_theme_of_jupyterlab(desk, plan_file):
 def test_the_sidebar_lists_the_plans_of_running_kernels_and_brings_up_their_notebook(desk, lab):
     folder = lab[1]
     write_notebook(folder / "plans.ipynb", PLAN, "report = plan.report(); 1 + 1")
+    desk.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll().then(() => 1)")
     command(desk, "docmanager:open", path="plans.ipynb")
     desk.wait_for_function(READY, timeout=60_000)
     command(desk, "sharding-workbench:live")

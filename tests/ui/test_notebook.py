@@ -28,7 +28,7 @@ def test_a_drop_in_the_cell_moves_the_plan_in_the_kernel(lab, guarded):
     grip(guarded, "hidden", "model").focus()
     guarded.keyboard.press("b")  # JupyterLab would insert a cell
     run_cell(guarded, 1)
-    expect(guarded.locator(".jp-OutputArea-output", has_text="PLAN")).to_contain_text("batch:data; hidden:model")
+    expect(guarded.locator("[data-mime-type='application/vnd.jupyter.stdout']")).to_contain_text("PLAN batch:data; hidden:model")
     expect(guarded.locator(".jp-Cell")).to_have_count(2)
 
 

@@ -1,7 +1,6 @@
 """The board in a cell, its static picture, and that widgets load no engine."""
 
 import json
-import re
 import subprocess
 import sys
 

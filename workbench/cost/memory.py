@@ -15,6 +15,7 @@ from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip import Interval, OnChip
 from workbench.cost.tiles import laid_out_bytes
 from workbench.partition import Partitioned
+from workbench.partition.fusion import VIEWING
 from workbench.program import Program
 from workbench.report import Alive, Memory, MemoryCurve
 from workbench.tensor import Role
@@ -119,7 +120,7 @@ class MemoryOverStep:
         """What lies in a result's memory before that is made: one after the other, the largest first, as XLA reuses an allocation."""
         spans = self._lifetimes.regions[0]
         rows = [
-            (int(self._sizes[value]), int(first))
+            (int(self._sizes[value]), int(first) + self._is_view(value))
             for value, first, role in zip(spans.values, spans.first, spans.roles, strict=True)
             if role == _OUTPUT
         ]
@@ -132,6 +133,10 @@ class MemoryOverStep:
                 if 0 < each.bytes <= room and last < until and not taken[each.first : last + 1].any():
                     taken[each.first : last + 1] = True
                     yield each
+
+    def _is_view(self, value: int) -> bool:
+        """Whether a value lies where its operand does."""
+        return self._structure.ops[self._structure.values[value].born].kind in VIEWING
 
     def memory(self) -> Memory:
         """Bytes at the peak by role."""

@@ -3,6 +3,7 @@
     picture = device_grid(plan.report().arguments[0])
     picture          # in a notebook: SVG, which a reader without a kernel sees too
     picture.figure   # a Bokeh figure, for a page
+    picture.save("grid.png")  # or .svg, .txt
     print(picture)   # text
 
 Importing this room does not import Bokeh; asking a picture for its figure does.

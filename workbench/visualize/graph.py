@@ -1,7 +1,6 @@
 """The step as a graph of its kernels, collapsed by named scope: where each lies, what is sent between them, and what they cost."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from workbench.graph import GraphNode, GraphSend
 from workbench.mesh import Mesh
@@ -11,26 +10,32 @@ from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.collapse import Box, Collapsed, collapse
 from workbench.visualize.dot import Frame, Placed, Point, dot_text, placed
 from workbench.visualize.drawing import Area, Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.graph_boxes import (
+    LINE,
+    PAD,
+    STRIP,
+    Pill,
+    cost_text,
+    cut,
+    dims_of,
+    heading,
+    pill_width,
+    pills_of,
+    scope_name,
+    second_line,
+    send_text,
+    share_text,
+    size_of,
+    times_text,
+    totals,
+)
 from workbench.visualize.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
 from workbench.visualize.picture import Picture
 
 LEVELS = (0.01, 0.05, 0.15, 0.3)
 """Shares of the whole from which on a box is in the next colour of `HEAT`."""
-_LINE, _PAD = 15, 9  # pixels
-_STRIP = 4
-_LEAST, _WIDEST = 96, 290
 _TOP = 66  # of the first box, below title and legend
-_LONG, _LONG_DIMS = 26, 32  # characters of a name, and of a line of dimensions
 _NAMED = 2  # of what a box reads, in the twin
-
-
-@dataclass(frozen=True, slots=True)
-class _Pill:
-    """What one box sends to another over one set of mesh axes by one kind of collective."""
-
-    name: str
-    ends: tuple[int, int]
-    sends: tuple[GraphSend, ...]
 
 
 def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
@@ -40,7 +45,7 @@ def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
     sent within it; what is sent from one box to another stands on the way.
     """
     seen = collapse(report.graph, opened)
-    pills = _pills(seen)
+    pills = pills_of(seen)
     text = _text(report, seen)
     found = placed(_dot(seen, pills)) if seen.boxes else None
     if found is None:
@@ -56,7 +61,7 @@ def graph_text(report: Report, opened: Collection[str] | None = None) -> str:
 def graph_dot(report: Report, opened: Collection[str] | None = None) -> str:
     """The same boxes in Graphviz's language, for other tools."""
     seen = collapse(report.graph, opened)
-    return _dot(seen, _pills(seen))
+    return _dot(seen, pills_of(seen))
 
 
 def _title(report: Report, seen: Collapsed) -> str:
@@ -71,13 +76,13 @@ def _text(report: Report, seen: Collapsed) -> str:
         for scope in _open_around(box, seen):
             if scope not in headings:
                 headings.add(scope)
-                rows.append((f"{'  ' * scope.count('/')}− {_scope_name(seen, scope)}", "", "", "", "", ""))
+                rows.append((f"{'  ' * scope.count('/')}− {scope_name(seen, scope)}", "", "", "", "", ""))
         depth = len(_open_around(box, seen))
         made = [seen.boxes[maker].label for maker, reader in seen.arrows if reader == number]
-        sends = ", ".join(f"{each.kind} {axes_text(each.axes)}" for each in _totals(seen.inside(number)))
+        sends = ", ".join(f"{each.kind} {axes_text(each.axes)}" for each in totals(seen.inside(number)))
         name = f"{'  ' * depth}{'+ ' if box.can_open else ''}{box.label}"
-        reads = ", ".join(map(_cut, made[:_NAMED])) + (f" and {len(made) - _NAMED} more" if len(made) > _NAMED else "")
-        rows.append((name, _times(seen, box), _share(seen, number), _cost_text(seen, seen.costs[number]), sends, reads))
+        reads = ", ".join(map(cut, made[:_NAMED])) + (f" and {len(made) - _NAMED} more" if len(made) > _NAMED else "")
+        rows.append((name, times_text(seen, box), share_text(seen, number), cost_text(seen, seen.costs[number]), sends, reads))
     title = _title(report, seen)
     return f"{title}\n\n{table_text(['scope', 'times>', 'share>', 'cost>', 'sends~', 'reads~'], rows)}" if rows else title
 
@@ -86,67 +91,11 @@ def _open_around(box: Box, seen: Collapsed) -> tuple[str, ...]:
     return tuple(scope for scope in seen.opened if box.scope == scope or box.scope.startswith(f"{scope}/"))
 
 
-def _scope_name(seen: Collapsed, scope: str) -> str:
-    """`mlp`, or `* ×96` for as many layers."""
-    word = scope.rpartition("/")[2]
-    return f"{word} ×{seen.alike(scope)}" if "*" in word else word
-
-
-def _times(seen: Collapsed, box: Box) -> str:
-    """How often the kernels of a box run, if all run as often; of a scope, how many are alike."""
-    if "*" in box.label and box.can_open:
-        return f"×{seen.alike(box.key)}"
-    counts = {seen.graph.nodes[member].count for member in box.members}
-    return f"×{next(iter(counts))}" if len(counts) == 1 and counts != {1} else ""
-
-
-def _share(seen: Collapsed, number: int) -> str:
-    share = seen.costs[number] / seen.whole
-    return "" if seen.graph.nodes[seen.boxes[number].members[0]].is_input else f"{share:.0%}" if share >= 0.01 else "<1%"
-
-
-def _cost_text(seen: Collapsed, cost: float) -> str:
-    if not cost:
-        return ""
-    return format_seconds(cost) if seen.by_time else format_count(cost, "FLOP")
-
-
-def _totals(sends: Sequence[GraphSend]) -> list[GraphSend]:
-    """One for each kind and set of axes, the heaviest first."""
-    sums: dict[tuple[str, tuple[str, ...]], list[GraphSend]] = {}
-    for each in sends:
-        sums.setdefault((each.kind, each.axes), []).append(each)
-    found = [
-        GraphSend(
-            *key,
-            -1,
-            -1,
-            group[0].path,
-            group[0].source,
-            sum(each.count for each in group),
-            sum(each.sent for each in group),
-            sum(each.seconds for each in group),
-            sum(each.exposed for each in group),
-        )
-        for key, group in sums.items()
-    ]
-    return sorted(found, key=lambda each: -each.sent)
-
-
-def _pills(seen: Collapsed) -> tuple[_Pill, ...]:
-    return tuple(
-        _Pill(f"send {ends[0]} {ends[1]} {each.kind} {axes_text(each.axes)}", ends, (each,))
-        for ends, sends in seen.sends.items()
-        if ends[0] != ends[1]
-        for each in _totals(sends)
-    )
-
-
-def _dot(seen: Collapsed, pills: Sequence[_Pill]) -> str:
-    sizes = [(box.key, box.scope, *_size(seen, number)) for number, box in enumerate(seen.boxes)]
+def _dot(seen: Collapsed, pills: Sequence[Pill]) -> str:
+    sizes = [(box.key, box.scope, *size_of(seen, number)) for number, box in enumerate(seen.boxes)]
     common = [_common(seen.boxes[pill.ends[0]].scope, seen.boxes[pill.ends[1]].scope, seen.opened) for pill in pills]
-    sizes += [(pill.name, scope, _pill_width(pill), 18.0) for pill, scope in zip(pills, common, strict=True)]
-    scopes = [(scope, text_width(_scope_name(seen, scope)) + 30) for scope in seen.opened]
+    sizes += [(pill.name, scope, pill_width(pill), 18.0) for pill, scope in zip(pills, common, strict=True)]
+    scopes = [(scope, text_width(scope_name(seen, scope)) + 30) for scope in seen.opened]
     through = {pill.ends for pill in pills}
     arrows = [
         (seen.boxes[maker].key, seen.boxes[reader].key, float(maker < reader))
@@ -170,52 +119,11 @@ def _common(one: str, other: str, opened: Collection[str]) -> str:
     return scope if scope in opened else ""
 
 
-def _size(seen: Collapsed, number: int) -> tuple[float, float]:
-    lines = [_heading(seen, number), _second(seen, number), _dims_line(seen, number), *map(_send_text, _totals(seen.inside(number)))]
-    width = max(text_width(line) for line in lines) + 2 * _PAD + _STRIP
-    return min(max(width, _LEAST), _WIDEST), _LINE * sum(bool(line) for line in lines) + 8.0
-
-
-def _pill_width(pill: _Pill) -> float:
-    return text_width(_send_text(pill.sends[0])) + 2 * _PAD
-
-
-def _heading(seen: Collapsed, number: int) -> str:
-    box = seen.boxes[number]
-    times = _times(seen, box)
-    return f"{'+ ' if box.can_open else ''}{_cut(box.label)}{' ' if times else ''}{times}"
-
-
-def _cut(text: str, most: int = _LONG) -> str:
-    return text if len(text) <= most else "…" + text[1 - most :]
-
-
-def _second(seen: Collapsed, number: int) -> str:
-    return "  ".join(filter(None, (_share(seen, number), _cost_text(seen, seen.costs[number]))))
-
-
-def _dims_line(seen: Collapsed, number: int) -> str:
-    return " ".join(name for name, _ in _dims(seen.largest(seen.boxes[number]))) if not seen.boxes[number].rest else ""
-
-
-def _dims(node: GraphNode) -> list[tuple[str, tuple[str, ...]]]:
-    """The last dimensions of its result, as there is room, and the axes they are split over; one that has no name by its size."""
-    entries = zip(node.dims, node.shape, node.sharding.dims, strict=True)
-    found = [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1]
-    while found and sum(len(name) + 1 for name, _ in found) > _LONG_DIMS:
-        found = found[1:]
-    return found
-
-
-def _send_text(send: GraphSend) -> str:
-    return f"{send.kind} {axes_text(send.axes)} {format_bytes(send.sent)}"
-
-
-def _drawing(report: Report, seen: Collapsed, pills: Sequence[_Pill], found: Placed) -> Drawing:
+def _drawing(report: Report, seen: Collapsed, pills: Sequence[Pill], found: Placed) -> Drawing:
     marks: list[Mark] = [Label(0, 12, _title(report, seen), bold=True), *_legend(seen)]
     for scope in seen.opened:
         if scope in found.scopes:
-            marks += _scope(scope, _scope_name(seen, scope), found.scopes[scope])
+            marks += _scope(scope, scope_name(seen, scope), found.scopes[scope])
     labels = {(seen.boxes[maker].key, seen.boxes[reader].key): seen.graph.nodes[node] for (maker, reader), node in seen.arrows.items()}
     for tail, head, points in found.arrows:
         marks += _arrow(_moved(points), labels.get((tail, head)), ends=not head.startswith("send "))
@@ -283,21 +191,21 @@ def _node(mesh: Mesh, seen: Collapsed, number: int, frame: Frame) -> Iterator[Ma
     yield Rectangle(
         frame.x, frame.y, frame.width, frame.height, colour, 0.16, line=colour, title=title, subject=subject, opens=opens, round=4
     )
-    yield Rectangle(frame.x, frame.y, _STRIP, frame.height, fill=colour)
-    x, y = frame.x + _STRIP + _PAD - 2, frame.y + 15
-    times = _times(seen, box)
-    yield Label(x, y, _heading(seen, number).removesuffix(times).rstrip(), bold=True)
+    yield Rectangle(frame.x, frame.y, STRIP, frame.height, fill=colour)
+    x, y = frame.x + STRIP + PAD - 2, frame.y + 15
+    times = times_text(seen, box)
+    yield Label(x, y, heading(seen, number).removesuffix(times).rstrip(), bold=True)
     if times:
-        yield Label(frame.x + frame.width - _PAD + 2, y, times, anchor="end")
-    if second := _second(seen, number):
-        y += _LINE
+        yield Label(frame.x + frame.width - PAD + 2, y, times, anchor="end")
+    if second := second_line(seen, number):
+        y += LINE
         yield Label(x, y, second)
-    if not box.rest and (dims := _dims(seen.largest(box))):
-        y += _LINE
+    if not box.rest and (dims := dims_of(seen.largest(box))):
+        y += LINE
         yield from _dim_labels(mesh, dims, x, y)
-    for each in _totals(seen.inside(number)):
-        y += _LINE
-        yield Label(x, y, _send_text(each), colour=axes_colour(each.axes, mesh), bold=True)
+    for each in totals(seen.inside(number)):
+        y += LINE
+        yield Label(x, y, send_text(each), colour=axes_colour(each.axes, mesh), bold=True)
 
 
 def _dim_labels(mesh: Mesh, dims: list[tuple[str, tuple[str, ...]]], x: float, y: float) -> Iterator[Mark]:
@@ -313,9 +221,9 @@ def _about(seen: Collapsed, number: int) -> str:
     words = [box.key if not box.rest else f"{box.rest} boxes of {box.scope or 'the step'}"]
     if not node.is_input:
         kernels = len(box.members)
-        words.append(f"{kernels} kernel{'s' * (kernels > 1)}, {_second(seen, number)} of {_cost_text(seen, seen.whole)}")
+        words.append(f"{kernels} kernel{'s' * (kernels > 1)}, {second_line(seen, number)} of {cost_text(seen, seen.whole)}")
     words.append(f"{'the dearest makes' if box.can_open else 'makes'} {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}")
-    words += [f"{each.kind} over {axes_text(each.axes)}, ×{each.count}, {_send_cost(each)}" for each in _totals(seen.inside(number))]
+    words += [f"{each.kind} over {axes_text(each.axes)}, ×{each.count}, {_send_cost(each)}" for each in totals(seen.inside(number))]
     return " · ".join(filter(None, (*words, "" if box.can_open else node.source)))
 
 
@@ -326,14 +234,14 @@ def _send_cost(send: GraphSend) -> str:
     return f"{sent} in {format_seconds(send.seconds)}, {format_seconds(send.exposed)} of it waited for"
 
 
-def _pill(mesh: Mesh, pill: _Pill, frame: Frame) -> Iterator[Mark]:
+def _pill(mesh: Mesh, pill: Pill, frame: Frame) -> Iterator[Mark]:
     send = pill.sends[0]
     colour = axes_colour(send.axes, mesh)
     title = f"{send.kind} over {axes_text(send.axes)}, ×{send.count}, {_send_cost(send)} · {send.path} · {send.source}"
     yield Rectangle(
         frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.14, line=colour, round=9, title=title, subject=send.path
     )
-    yield Label(frame.x + frame.width / 2, frame.y + 13, _send_text(send), anchor="middle", colour=colour, bold=True)
+    yield Label(frame.x + frame.width / 2, frame.y + 13, send_text(send), anchor="middle", colour=colour, bold=True)
 
 
 def _outline(text: str) -> Drawing:

@@ -69,9 +69,6 @@ def _memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> 
         totals = [sum(counts) for counts in zip(*curve.by_role.values(), strict=True)]
         peak = curve.paths[totals.index(max(totals))] if totals else ""
         lead += [f"That is at `{peak}`" + (f", {lines[peak]}." if lines.get(peak) else ".")] if peak else []
-    on_chip = sum(each.bytes for each in report.alive) - report.memory.peak
-    if on_chip > 0.01 * report.memory.peak:
-        lead.append(f"{format_bytes(on_chip)} of it stay in the chip's own memory and take none of the device's.")
     columns = (Column("role"),)
     return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [_table("alive at the peak", columns, parts, format_bytes)]
 

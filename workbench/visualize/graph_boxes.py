@@ -1,0 +1,120 @@
+"""What stands in the boxes of a graph, and how large they are. Texts and numbers only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.graph import GraphNode, GraphSend
+from workbench.tables import axes_text
+from workbench.units import format_bytes, format_count, format_seconds
+from workbench.visualize.collapse import Box, Collapsed
+from workbench.visualize.drawing import text_width
+
+LINE, PAD, STRIP = 15, 9, 4  # pixels
+_LEAST, _WIDEST = 96, 290
+_LONG, _LONG_DIMS = 26, 32  # characters of a name, and of a line of dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class Pill:
+    """What one box sends to another over one set of mesh axes by one kind of collective."""
+
+    name: str
+    ends: tuple[int, int]
+    sends: tuple[GraphSend, ...]
+
+
+def scope_name(seen: Collapsed, scope: str) -> str:
+    """`mlp`, or `* ×96` for as many layers."""
+    word = scope.rpartition("/")[2]
+    return f"{word} ×{seen.alike(scope)}" if "*" in word else word
+
+
+def times_text(seen: Collapsed, box: Box) -> str:
+    """How often the kernels of a box run, if all run as often; of a scope, how many are alike."""
+    if "*" in box.label and box.can_open:
+        return f"×{seen.alike(box.key)}"
+    counts = {seen.graph.nodes[member].count for member in box.members}
+    return f"×{next(iter(counts))}" if len(counts) == 1 and counts != {1} else ""
+
+
+def share_text(seen: Collapsed, number: int) -> str:
+    share = seen.costs[number] / seen.whole
+    return "" if seen.graph.nodes[seen.boxes[number].members[0]].is_input else f"{share:.0%}" if share >= 0.01 else "<1%"
+
+
+def cost_text(seen: Collapsed, cost: float) -> str:
+    if not cost:
+        return ""
+    return format_seconds(cost) if seen.by_time else format_count(cost, "FLOP")
+
+
+def totals(sends: Sequence[GraphSend]) -> list[GraphSend]:
+    """One for each kind and set of axes, the heaviest first."""
+    sums: dict[tuple[str, tuple[str, ...]], list[GraphSend]] = {}
+    for each in sends:
+        sums.setdefault((each.kind, each.axes), []).append(each)
+    found = [
+        GraphSend(
+            *key,
+            -1,
+            -1,
+            group[0].path,
+            group[0].source,
+            sum(each.count for each in group),
+            sum(each.sent for each in group),
+            sum(each.seconds for each in group),
+            sum(each.exposed for each in group),
+        )
+        for key, group in sums.items()
+    ]
+    return sorted(found, key=lambda each: -each.sent)
+
+
+def pills_of(seen: Collapsed) -> tuple[Pill, ...]:
+    return tuple(
+        Pill(f"send {ends[0]} {ends[1]} {each.kind} {axes_text(each.axes)}", ends, (each,))
+        for ends, sends in seen.sends.items()
+        if ends[0] != ends[1]
+        for each in totals(sends)
+    )
+
+
+def size_of(seen: Collapsed, number: int) -> tuple[float, float]:
+    lines = [heading(seen, number), second_line(seen, number), _dims_line(seen, number), *map(send_text, totals(seen.inside(number)))]
+    width = max(text_width(line) for line in lines) + 2 * PAD + STRIP
+    return min(max(width, _LEAST), _WIDEST), LINE * sum(bool(line) for line in lines) + 8.0
+
+
+def pill_width(pill: Pill) -> float:
+    return text_width(send_text(pill.sends[0])) + 2 * PAD
+
+
+def heading(seen: Collapsed, number: int) -> str:
+    box = seen.boxes[number]
+    times = times_text(seen, box)
+    return f"{'+ ' if box.can_open else ''}{cut(box.label)}{' ' if times else ''}{times}"
+
+
+def cut(text: str, most: int = _LONG) -> str:
+    return text if len(text) <= most else "…" + text[1 - most :]
+
+
+def second_line(seen: Collapsed, number: int) -> str:
+    return "  ".join(filter(None, (share_text(seen, number), cost_text(seen, seen.costs[number]))))
+
+
+def _dims_line(seen: Collapsed, number: int) -> str:
+    return " ".join(name for name, _ in dims_of(seen.largest(seen.boxes[number]))) if not seen.boxes[number].rest else ""
+
+
+def dims_of(node: GraphNode) -> list[tuple[str, tuple[str, ...]]]:
+    """The last dimensions of its result, as there is room, and the axes they are split over; one that has no name by its size."""
+    entries = zip(node.dims, node.shape, node.sharding.dims, strict=True)
+    found = [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1]
+    while found and sum(len(name) + 1 for name, _ in found) > _LONG_DIMS:
+        found = found[1:]
+    return found
+
+
+def send_text(send: GraphSend) -> str:
+    return f"{send.kind} {axes_text(send.axes)} {format_bytes(send.sent)}"
