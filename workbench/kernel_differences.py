@@ -38,8 +38,11 @@ class _Sum(NamedTuple):
     """Kernels of one scope and work on one side."""
 
     seconds: float = 0.0
-    count: int = 0
+    kernels: int = 0
     flops: int = 0
+
+    def plus(self, seconds: float, kernels: int, flops: int) -> "_Sum":
+        return _Sum(self.seconds + seconds, self.kernels + kernels, self.flops + flops)
 
 
 def explain_kernels(report: Report, compiled: Compiled) -> tuple[KernelDifference, ...]:
@@ -63,8 +66,8 @@ def explain_kernels(report: Report, compiled: Compiled) -> tuple[KernelDifferenc
 
 def _sums(kernels: Iterable[tuple[tuple[str, str], float, int, int]]) -> defaultdict[tuple[str, str], _Sum]:
     sums: defaultdict[tuple[str, str], _Sum] = defaultdict(_Sum)
-    for key, *more in kernels:
-        sums[key] = _Sum(*map(sum, zip(sums[key], more, strict=True)))
+    for key, seconds, count, flops in kernels:
+        sums[key] = sums[key].plus(seconds, count, flops)
     return sums
 
 
@@ -77,4 +80,4 @@ def _cause(work: str, ours: _Sum, theirs: _Sum) -> Cause:
         return COPIED if work == "copies" else FUSED
     if theirs.flops > _PIECES * ours.flops:
         return RECOMPUTED
-    return IN_PIECES if theirs.count > _PIECES * ours.count else RATE
+    return IN_PIECES if theirs.kernels > _PIECES * ours.kernels else RATE

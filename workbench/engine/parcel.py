@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -16,6 +15,7 @@ import numpy as np
 
 from workbench.errors import EngineError
 from workbench.plan import Plan
+from workbench.tracing.platform import lacks_tpu
 
 MAX_VIRTUAL_DEVICES = 64
 """Virtual CPU devices a worker is given at most: each costs threads, and a copy of whatever is replicated."""
@@ -100,8 +100,7 @@ def environment(job: Job) -> dict[str, Any]:
 def _quiet_tpu() -> Mapping[str, str]:
     """Where libtpu is installed without a TPU, JAX looks for one before it turns to other devices, and libtpu complains at length on
     standard error, where a worker's last words are read; told where it is, it says nothing."""
-    has_tpu = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
-    if has_tpu or "TPU_ACCELERATOR_TYPE" in os.environ or importlib.util.find_spec("libtpu") is None:
+    if not lacks_tpu() or "TPU_ACCELERATOR_TYPE" in os.environ or importlib.util.find_spec("libtpu") is None:
         return {}
     return NO_TPU
 

@@ -8,4 +8,7 @@ from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.function import trace as trace
 from workbench.tracing.kernel import fused_kernel as fused_kernel
 from workbench.tracing.layers import layer as layer
+from workbench.tracing.platform import hush_absent_tpu
 from workbench.tracing.training import trace_training as trace_training
+
+hush_absent_tpu()  # before anything here starts JAX's backends

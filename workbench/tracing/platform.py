@@ -1,6 +1,9 @@
 """Which devices this process keeps its hands off."""
 
+import importlib.util
+import os
 from contextlib import suppress
+from pathlib import Path
 
 import jax
 
@@ -12,3 +15,17 @@ def leave_accelerators_alone() -> None:
     """
     with suppress(RuntimeError):
         jax.config.update("jax_platforms", "cpu")
+
+
+def hush_absent_tpu() -> None:
+    """Where libtpu is installed to compile for TPUs and none is attached, keep it from asking Google's metadata server where it is.
+
+    JAX looks for a TPU when it starts, and libtpu would complain at length on standard error, in every notebook.
+    """
+    if lacks_tpu() and importlib.util.find_spec("libtpu") is not None:
+        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+
+
+def lacks_tpu() -> bool:
+    """No TPU is attached to this machine, as far as its device files tell."""
+    return not any(Path("/dev").glob("accel*")) and not any(Path("/dev/vfio").glob("[0-9]*"))
