@@ -2,6 +2,8 @@
 
 import itertools
 
+import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from workbench.cost.timeline import Send, simulate
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.timeline import COMPUTE
+from workbench.tracing import trace
 
 KERNELS = (2.0, 3.0, 5.0)
 SECONDS = st.floats(0.0, 10.0)
@@ -81,3 +84,9 @@ def test_the_parts_of_a_step_are_its_length_and_the_events_are_in_it(arguments, 
 def test_nothing_overlaps_on_a_device_without_a_compiler_that_does():
     plan = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model")
     assert analyze(plan, flat("plain")).step_time.hidden == 0.0
+
+
+def test_a_kernel_with_a_product_is_shown_as_that():
+    program = trace(lambda x: jnp.tanh(x @ x) + 1, jax.ShapeDtypeStruct((256, 256), "float32"))
+    events = analyze(Plan(program, "x:1"), flat("test")).timeline.events
+    assert [each.kind for each in events] == ["dot_general"]

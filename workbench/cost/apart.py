@@ -63,11 +63,12 @@ class Apart:
 
 def taken_apart(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> Apart:
     """Of all kernels of a plan; `local_bytes` are those of each value of the structure."""
-    apart = Apart(*(np.zeros(kernels.count) for _ in range(3)))
+    apart = Apart(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
     structure = partitioned.structure
     for each in partitioned.reshards if chip.platform == "tpu" else ():
         source = structure.ops[each.source].results[0] if each.source is not None else -1
         maker = kernels.of[each.source] if each.source is not None else -1
+        is_cast = each.source is not None and maker < 0 and structure.ops[each.source].kind not in VIEWING
         reader = kernels.of[each.before]
         devices = prod(axis_size(axis, mesh) for axis in each.axes)
         sent = each.payload // devices if each.kind == "all-gather" else each.payload
@@ -75,7 +76,7 @@ def taken_apart(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequenc
         if maker >= 0 and maker == reader:  # written, and read again
             apart.add(reader, 1, sent + each.local_bytes, each.local_bytes / width)
         elif reader >= 0:
-            if maker < 0 and source >= 0 and structure.ops[each.source].kind not in VIEWING:  # a cast, say, that its reader would do itself
+            if is_cast:  # its reader would do it itself
                 apart.add(reader, 1, sent, sent / width)
             apart.add(reader, 0, max(each.local_bytes - sent, 0) if each.kind == "all-gather" else 0, 0)
         steps = _steps(each, kernels, partitioned, local_bytes, devices, chip)

@@ -64,7 +64,7 @@ def kernel_times(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequen
     is_large = sizes > (chip.on_chip or inf)
     memory = _seconds_moving(moved, _moved(kernels, sizes * is_large, stored * is_large), products > 0, chip)
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
-    steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count)
+    steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
     vector, launches = steps / (chip.vector_flops * chip.reached("vector")), np.ones(kernels.count)
     if isfinite(chip.sweep):
         swept = _swept(kernels, stored, elements)
@@ -77,7 +77,7 @@ def kernel_times(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequen
 def _seconds_moving(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:
     """Of so many bytes, of which some are of arrays too large for the memory on the chip."""
     reached = np.where(multiplies, chip.reached("operands"), chip.reached("memory"))
-    return ((moved - large) / reached + large / chip.reached("large")) / chip.memory_bandwidth  # type: ignore[no-any-return]
+    return ((moved - large) / reached + large / chip.reached("large")) / chip.memory_bandwidth
 
 
 def _moved(kernels: Kernels, read: Seconds, written: Seconds) -> Seconds:

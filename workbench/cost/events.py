@@ -1,6 +1,7 @@
 """A simulated step as a picture's events."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from workbench.cost.timeline import Send, SimulatedStep
@@ -12,8 +13,16 @@ from workbench.timeline import COMPUTE, Event, Timeline
 
 def timeline(program: Program, partitioned: Partitioned, kernels: Kernels, simulated: SimulatedStep) -> Timeline:
     """Kernels and collectives of main and of each loop's first turn, at the place of the loop; one event for a loop's other turns."""
-    events = sorted(_events(0, 0.0, program, partitioned, kernels, simulated), key=lambda each: (each.start, each.stream))
+    named = replace(kernels, ops=_named(kernels, partitioned))
+    events = sorted(_events(0, 0.0, program, partitioned, named, simulated), key=lambda each: (each.start, each.stream))
     return Timeline(simulated.seconds, tuple(events))
+
+
+def _named(kernels: Kernels, partitioned: Partitioned) -> tuple[int, ...]:
+    """The operation each kernel is shown as: the largest product in it, else the last that was fused into it."""
+    products = sorted(kernels.products, key=lambda each: partitioned.local_flops.get(each.op, 0))
+    largest = {each.kernel: each.op for each in products if partitioned.local_flops.get(each.op)}
+    return tuple(largest.get(number, op) for number, op in enumerate(kernels.ops))
 
 
 def _events(
