@@ -1,5 +1,8 @@
+from fnmatch import fnmatchcase
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.strategies import patterns
 from workbench.paths import matches, template
@@ -24,10 +27,25 @@ from workbench.paths import matches, template
         ("w*", "params/w12", True),
         ("w.1", "params/w-1", False),
         ("**", "w", True),
+        ("a*b*c", "x/abcbbc", True),
+        ("a*b*c", "x/abc/c", False),
+        ("*?*?", "params/w1", True),
+        ("*?*?", "w", False),
     ],
 )
 def test_a_pattern_matches_a_path_or_its_tail(pattern, path, expected):
     assert matches(pattern, path) is expected
+
+
+@given(st.text("abc*?", max_size=8), st.text("abc", max_size=8))
+def test_within_a_component_patterns_are_those_of_the_shell(pattern, name):
+    assert matches(f"/{pattern}", name) is fnmatchcase(name, pattern) or pattern == "**"
+
+
+@pytest.mark.parametrize("pattern", ["*" * 60 + "x", "*?" * 20 + "x", "*a" * 20 + "x"])
+def test_a_pattern_of_many_stars_is_tried_in_no_time(pattern):
+    """A plan file or a link may bring any; this one took minutes, and the page of every visitor stood still."""
+    assert not matches(pattern, "params/" + "a" * 40)
 
 
 @given(patterns().filter(lambda path: "*" not in path and "?" not in path))

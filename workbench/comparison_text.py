@@ -1,20 +1,15 @@
 """A comparison as text: the figures of each tier, collectives by mesh axis, and every difference with its cause."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from workbench.comparison import Comparison, Figure
 from workbench.differences import ALL_CAUSES, Cause, Difference
 from workbench.kernel_differences import KERNEL_CAUSES
 from workbench.memory_differences import MEMORY_CAUSES
 from workbench.tables import axes_text, grouped, table_text, tail_text, wrapped
-from workbench.units import format_bytes, format_count, format_seconds
+from workbench.units import format_bytes, format_figure, format_seconds
 
 _MOST = 16  # differences in one table
-_FORMATS: dict[str, Callable[[float], str]] = {
-    "bytes": format_bytes,
-    "seconds": format_seconds,
-    "FLOP": lambda count: format_count(count, "FLOP"),
-}
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -50,7 +45,7 @@ def _figures(comparison: Comparison) -> str:
 
 
 def _cell(figure: Figure, value: float | None) -> str:
-    return "-" if value is None else _FORMATS[figure.unit](value)
+    return "-" if value is None else format_figure(value, figure.unit)
 
 
 def _error(figure: Figure) -> str:

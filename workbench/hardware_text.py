@@ -1,6 +1,7 @@
 """The hardware catalogue as text: a table of all kinds, and everything of one kind with the source of each number."""
 
 from collections.abc import Iterable
+from math import isfinite
 
 from workbench.catalogue import Catalogue, Entry, parse_hardware
 from workbench.errors import HardwareError
@@ -81,10 +82,12 @@ def _figures(entry: Entry) -> Iterable[tuple[str, str, str]]:
         "host_memory": format_bytes(chip.host_memory),
         "host_bandwidth": _rate(chip.host_bandwidth),
         "matmul_tile": "×".join(map(str, chip.matmul_tile)) or "-",
-        "efficiency": " ".join(f"{work} {share:.0%}" for work, share in chip.efficiency.items()) or "100%",
+        **({"sweep": f"{format_count(chip.sweep, 'elements')}/s"} if isfinite(chip.sweep) else {}),
     }
     for name, figure in figures.items():
         yield name.replace("_", " "), figure, sources.pop(name, "")
+    reached = " · ".join(f"{work} {share:.0%}" for work, share in chip.efficiency.items()) or "100%"
+    yield "efficiency", "", f"{reached}. {sources.pop('efficiency', '')}"
     for axis in entry.links:
         yield axis.name, f"{_rate(axis.bandwidth)}, {format_seconds(axis.latency)}", sources.pop(axis.name, "")
     for name, source in sources.items():

@@ -4,15 +4,22 @@ import functools
 import re
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1 << 12)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = []
-    for word in pattern.strip("/").split("/"):
-        if word == "**":
-            parts.append(r"[^/]+(?:/[^/]+)*")
-        else:
-            parts.append("".join("[^/]*" if c == "*" else "[^/]" if c == "?" else re.escape(c) for c in word))
-    return re.compile(("" if pattern.startswith("/") else r"(?:.*/)?") + "/".join(parts))
+    words = (r"[^/]+(?:/[^/]+)*" if word == "**" else _word(word) for word in pattern.strip("/").split("/"))
+    return re.compile(("" if pattern.startswith("/") else r"(?:.*/)?") + "/".join(words))
+
+
+def _word(word: str) -> str:
+    """One component. What stands between two stars is taken where it comes first and never sought again, as in `fnmatch`:
+
+    patterns come from strangers' plan files, and one of many stars would otherwise be tried in exponentially many ways.
+    """
+    first, *others = ("".join("[^/]" if c == "?" else re.escape(c) for c in piece) for piece in re.split(r"\*+", word))
+    if not others:
+        return first
+    *between, last = others
+    return first + "".join(f"(?>[^/]*?{piece})" for piece in between) + f"[^/]*{last}"
 
 
 def matches(pattern: str, path: str) -> bool:

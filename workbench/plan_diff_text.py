@@ -1,20 +1,12 @@
 """Two plans side by side as text: what was decided otherwise, the figures with their change, traffic by mesh axis, what lies otherwise."""
 
-from collections.abc import Callable
-
 from workbench.plan_diff import Change, Decided, FigureChange, PlanDiff
 from workbench.tables import axes_text, table_text, tail_text, wrapped
-from workbench.units import format_bytes, format_count, format_seconds
+from workbench.units import format_bytes, format_figure
 
 MOST = 24  # rows of one table
 NOTHING = {"rule": "whole", "override": "by the rules", "constraint": "free", "wiring": "by itself", "hardware": "none", "mesh axis": "-"}
 """What a plan that says nothing of something means."""
-
-_FORMATS: dict[str, Callable[[float], str]] = {
-    "bytes": format_bytes,
-    "seconds": format_seconds,
-    "FLOP": lambda count: format_count(count, "FLOP"),
-}
 
 
 def plan_diff_text(diff: PlanDiff) -> str:
@@ -43,7 +35,7 @@ def change_text(change: Change) -> str:
 
 def figure_text(unit: str, value: float | None) -> str:
     """In the unit of a figure; `-` where there is none."""
-    return "-" if value is None else _FORMATS[unit](value)
+    return "-" if value is None else format_figure(value, unit)
 
 
 def delta_text(change: FigureChange) -> str:

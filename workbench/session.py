@@ -140,9 +140,14 @@ class Session:
         return self._move(self._now)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with the plan and its report after every move, name and pin; the function returned stops that."""
+        """Call `listener` with the plan and its report after every move, name and pin; the function returned stops that, once or more."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
 
     def _move(self, number: int) -> Report:
         self._report = self.report_of(number)

@@ -30,6 +30,15 @@ def format_count(count: float, unit: str = "") -> str:
     return f"{text}{unit}" if " " in text else f"{text} {unit}".rstrip()
 
 
+def format_figure(value: float, unit: str) -> str:
+    """A figure in its unit: `bytes`, `seconds`, or one that is counted, such as `FLOP`.
+
+    >>> format_figure(512, "bytes"), format_figure(0.0123, "seconds"), format_figure(124e6, "FLOP")
+    ('512 B', '12.3 ms', '124 MFLOP')
+    """
+    return format_bytes(value) if unit == "bytes" else format_seconds(value) if unit == "seconds" else format_count(value, unit)
+
+
 def format_seconds(seconds: float) -> str:
     """
     >>> format_seconds(0.0123), format_seconds(4.2e-6), format_seconds(75)

@@ -1,5 +1,6 @@
 """A plan file as one visitor knows it: what others wrote is noticed, and never overwritten unasked."""
 
+import json
 import os
 
 import pytest
@@ -56,6 +57,16 @@ def test_the_first_save_over_a_change_by_others_is_refused_and_the_second_overwr
     assert load_plan(path) == THEIRS
     file.save(MINE)
     assert load_plan(path) == MINE
+
+
+def test_a_file_holds_its_plan_however_a_hand_has_spaced_it_and_none_that_others_wrote_since(path):
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    file = PlanFile(path)
+    assert file.holds(file.read())
+    assert not file.holds(MINE)
+    THEIRS.save(path)
+    assert file.changed_by_others()
+    assert not file.holds(BEFORE)
 
 
 def test_a_file_that_is_gone_is_written_anew(path):

@@ -1,5 +1,9 @@
 """A board answers gestures over a real session, without a browser."""
 
+from unittest.mock import Mock
+
+import pytest
+
 from tests.machines import flat
 from tests.widgets.scripted import HeldRunner, measurement
 from workbench.edits import PlaceDim
@@ -47,6 +51,18 @@ def test_an_illegal_drop_changes_nothing_and_says_why_where_it_was(session):
     assert "leave `hidden` whole" in refusal["ways_out"]
 
 
+def test_an_interrupt_of_the_kernel_is_answered_and_the_board_goes_on(session, monkeypatch):
+    """The front end sends its next gesture when the one before is answered."""
+    screen = Screen(session)
+    monkeypatch.setattr(session, "undo", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        screen.send("undo")
+    assert screen.shown["board"]["answer"]["seq"] == 1
+    assert "interrupted" in screen.shown["board"]["refusal"]["message"]
+    session.apply(PlaceDim("hidden", ("model",)))
+    assert screen.shown["board"]["layout"] == "batch:data; hidden:model"
+
+
 def test_the_next_gesture_takes_the_refusal_away(session):
     screen = Screen(session)
     screen.send("resize", axis="data", size="zero")
@@ -77,6 +93,7 @@ def test_edits_made_elsewhere_are_shown(session):
     session.apply(PlaceDim("hidden", ("model",)))
     assert screen.shown["board"]["layout"] == "batch:data; hidden:model"
     screen.board.close()
+    screen.board.close()  # as `__del__` of a widget does once more
     session.undo()
     assert screen.shown["board"]["layout"] == "batch:data; hidden:model"
 
@@ -95,6 +112,20 @@ def test_tabs_open_and_search(session):
     assert screen.shown["table"]["tab"] == "values"
     assert screen.shown["table"]["blocks"][0]["rows"]
     assert [tab["key"] for tab in screen.shown["board"]["tabs"] if tab["open"]] == ["values"]
+
+
+def test_a_measured_figure_and_the_answer_why_are_of_one_run(session):
+    runner = HeldRunner()
+    screen = Screen(session, runner=runner)
+    screen.send("run", steps="3")
+    runner.tell({"event": "done", "measurement": measurement(session.plan)})
+    screen.send("drop", dim="hidden", source="", target="model")
+    screen.send("run", steps="3")
+    runner.tell({"event": "done", "measurement": measurement(session.plan, step_seconds=(1.0, 2.0, 3.0))})
+    screen.send("undo")
+    screen.send("why", of="figure measured")
+    measured = next(each for each in screen.shown["board"]["figures"] if each["key"] == "measured")
+    assert screen.shown["table"]["why"]["title"] == f"Why {measured['text']} a step?"
 
 
 def test_a_run_goes_through_the_runner_and_its_result_reaches_the_head(session):

@@ -46,7 +46,7 @@ function render({ model, el }) {
     const command = event.ctrlKey || event.metaKey;
     if (command && !event.altKey && event.key.toLowerCase() === "s" && !event.shiftKey) {
       event.preventDefault();
-      if (!event.defaultPrevented || !event.repeat) tell("save");
+      if (!event.repeat) tell("save");
     } else if (framed && command && event.shiftKey && event.key.toLowerCase() === "c") {
       event.preventDefault();
       post("palette");

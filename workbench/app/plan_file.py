@@ -5,8 +5,7 @@ from pathlib import Path
 from workbench.documents import dump_plan, load_plan, save_plan
 from workbench.errors import DocumentError
 from workbench.plan import Plan
-
-ENDING = ".plan.json"
+from workbench.widgets.host import ENDING
 
 
 class PlanFile:
@@ -18,6 +17,7 @@ class PlanFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: bytes | None = None
+        self._plan: Plan | None = None  # that of `_seen`, where this visitor read or wrote it
         self._stamp: tuple[int, int] | None = None
 
     @property
@@ -27,7 +27,8 @@ class PlanFile:
     def read(self) -> Plan:
         """The plan that is in the file now; errors are those of `documents.load_plan`."""
         self._remember()
-        return load_plan(self.path)
+        self._plan = load_plan(self.path)
+        return self._plan
 
     def save(self, plan: Plan) -> str:
         """Write the plan, and say where to.
@@ -43,6 +44,7 @@ class PlanFile:
             )
         save_plan(plan, self.path)
         self._remember()
+        self._plan = plan
         return self.name
 
     def changed_by_others(self) -> bool:
@@ -54,15 +56,15 @@ class PlanFile:
         return self._seen is not None and self._seen != before
 
     def holds(self, plan: Plan) -> bool:
-        """Whether the file holds this very plan, as far as this visitor knows."""
-        return self._seen == dump_plan(plan).encode()
+        """Whether the file holds this very plan, as far as this visitor knows; however a hand may have spaced it."""
+        return self._plan == plan
 
     def _touched(self) -> bool:
         return _stamp(self.path) != self._stamp
 
     def _remember(self) -> None:
         self._stamp = _stamp(self.path)  # before the content: what changes in between is noticed the next time
-        self._seen = _content(self.path)
+        self._seen, self._plan = _content(self.path), None
 
 
 def file_under(root: Path, name: str) -> Path:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import panel as pn
@@ -12,6 +11,7 @@ from workbench.app.bridge import Bridge
 from workbench.app.component import BoardComponent
 from workbench.app.plan_file import PlanFile
 from workbench.documents import dump_plan, parse_plan
+from workbench.edits import OpenPlan
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.session import Session
@@ -23,25 +23,11 @@ WATCHED = 1500  # milliseconds between two looks at a file
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Reread:
-    """The edit by which a plan is replaced with what its file holds now: it can be undone like any other."""
-
-    plan: Plan
-    name: str
-
-    def apply(self, _plan: Plan) -> Plan:
-        return self.plan
-
-    def __str__(self) -> str:
-        return f"read {self.name} again"
-
-
 class Visit:
     """The board of one visitor, and the wire to the window around it. `root` is what the page shows."""
 
     def __init__(self, runner: Runner | None, document: Document | None) -> None:
-        self._runner, self._document = runner, document
+        self._runner, self._document, self._theme = runner, document, "auto"
         self.bridge = Bridge(width=0, height=0, margin=0)
         self.bridge.param.watch(lambda event: self._hear(event.new), "heard")
         self.board: BoardComponent | None = None
@@ -75,8 +61,6 @@ class Visit:
             self.board.answering.close()
             self.board = None
 
-    _theme = "auto"
-
     def _hear(self, message: dict[str, Any]) -> None:
         if message.get("theme") in ("light", "dark"):
             self._theme = message["theme"]
@@ -97,12 +81,9 @@ class FileVisit(Visit):
 
     def look(self) -> None:
         """If the file was changed by others: shown at once where nothing unsaved would be lost, else asked."""
-        if self.board is None:
+        if self.board is None or not self._file.changed_by_others():
             return
-        clean = not self.bridge.unsaved
-        if not self._file.changed_by_others():
-            return
-        if clean:
+        if not self.bridge.unsaved:
             self._reread()
         else:
             self.bridge.notice = {
@@ -121,7 +102,7 @@ class FileVisit(Visit):
     def _reread(self) -> None:
         assert self.board is not None
         try:
-            self.board.answering.session.apply(Reread(self._file.read(), self._file.name))
+            self.board.answering.session.apply(OpenPlan(self._file.read(), self._file.name))
         except WorkbenchError as error:
             self.bridge.notice = {"title": f"{self._file.name} was changed, and cannot be shown", "text": str(error), "choices": []}
         else:
@@ -160,7 +141,7 @@ class LabVisit(Visit):
         plan = parse_plan(text, f"`{self._name}`") if text.strip() else self._make()
         self._opening = True
         if self.board:
-            self.board.answering.session.apply(Reread(plan, self._name))
+            self.board.answering.session.apply(OpenPlan(plan, self._name))
         else:
             self.show(plan, Host(save=self._save, path=self._name, changed=self._tell))
         self._opening = False

@@ -40,99 +40,123 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     added = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add in (_serve, _report, _run, _compile, _compare, _diff, _export, _calibrate, _models, _hardware):
+        add(added)
+    return parser
 
-    serve = _command(added, "serve", commands.serve, "open the workbench in the browser", 'workbench serve --model mnist --mesh "data:8"')
-    serve.add_argument("--port", type=int, default=5006, help="port to listen on (default: %(default)s; 0 takes a free one)")
-    serve.add_argument("--no-open", action="store_true", help="do not open the browser")
-    serve.add_argument("--root", metavar="FOLDER", help="also open and save the plan files of this folder, at ?file=NAME.plan.json")
-    serve.add_argument("--unix-socket", metavar="PATH", help="listen at this socket instead of a port, behind a proxy")
 
-    report = _command(
+def _serve(added: Any) -> None:
+    command = _command(added, "serve", commands.serve, "open the workbench in the browser", 'workbench serve --model mnist --mesh "data:8"')
+    command.add_argument("--port", type=int, default=5006, help="port to listen on (default: %(default)s; 0 takes a free one)")
+    command.add_argument("--no-open", action="store_true", help="do not open the browser")
+    command.add_argument("--root", metavar="FOLDER", help="also open and save the plan files of this folder, at ?file=NAME.plan.json")
+    command.add_argument("--unix-socket", metavar="PATH", help="listen at this socket instead of a port, behind a proxy")
+
+
+def _report(added: Any) -> None:
+    command = _command(
         added, "report", commands.report, "print what every device would hold, send and compute", "workbench report my.plan.json --json"
     )
-    report.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
 
-    run = _command(added, "run", commands.run, "run a plan on the attached devices and measure it", "srun -n 2 workbench run my.plan.json")
-    run.add_argument("--steps", type=_positive, default=20, help="steps to measure, after warm-up (default: %(default)s)")
-    run.add_argument("--check", action="store_true", help="also check the result against the unsharded step")
-    run.add_argument(
+
+def _run(added: Any) -> None:
+    command = _command(
+        added, "run", commands.run, "run a plan on the attached devices and measure it", "srun -n 2 workbench run my.plan.json"
+    )
+    command.add_argument("--steps", type=_positive, default=20, help="steps to measure, after warm-up (default: %(default)s)")
+    command.add_argument("--check", action="store_true", help="also check the result against the unsharded step")
+    command.add_argument(
         "--profile",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="watch one more step, and tell what the devices did in it (default: yes; it takes about half a second)",
     )
-    run.add_argument(
+    command.add_argument(
         "--distributed", action="store_true", help="this is one of several processes (known by itself under Slurm and Open MPI)"
     )
-    run.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
 
-    compile_ = _command(
+
+def _compile(added: Any) -> None:
+    command = _command(
         added,
         "compile",
         commands.compile_,
         "compile a plan for hardware that may be absent, and print what its compiler makes of it",
         'workbench compile my.plan.json --hardware "TPU v5e 4x4"',
     )
-    compile_.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
-    compile_.add_argument("--hlo", metavar="FILE", help="also write the scheduled HLO text there")
-    compile_.add_argument("--no-cache", action="store_true", help="compile anew, and keep nothing on disk")
-    compile_.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+    command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    command.add_argument("--hlo", metavar="FILE", help="also write the scheduled HLO text there")
+    command.add_argument("--no-cache", action="store_true", help="compile anew, and keep nothing on disk")
+    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
 
-    compare = _command(
+
+def _compare(added: Any) -> None:
+    command = _command(
         added,
         "compare",
         commands.compare,
         "compile a plan and set every prediction beside the compiler's figure, with the cause of each difference",
         'workbench compare my.plan.json --hardware "TPU v5e 4x4"',
     )
-    compare.add_argument("--run", action="store_true", help="also run the plan on the attached devices")
-    compare.add_argument("--steps", type=_positive, default=20, help="steps to measure with --run (default: %(default)s)")
-    compare.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
-    compare.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+    command.add_argument("--run", action="store_true", help="also run the plan on the attached devices")
+    command.add_argument("--steps", type=_positive, default=20, help="steps to measure with --run (default: %(default)s)")
+    command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
 
-    diff = added.add_parser(
+
+def _diff(added: Any) -> None:
+    command = added.add_parser(
         "diff",
         help="set two plans side by side: what was decided otherwise, and what it costs or saves",
         description="Set two plans side by side: what was decided otherwise, and what it costs or saves.",
         epilog=f"{_TERMS}\nexample:\n  workbench diff mine.plan.json theirs.plan.json\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    diff.add_argument("before", metavar="A.plan.json", help="a saved plan")
-    diff.add_argument("after", metavar="B.plan.json", help="another one")
-    diff.add_argument("--hardware", metavar="NAME", help="what both are planned for (default: what each of them says)")
-    diff.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
-    diff.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    diff.set_defaults(command=commands.diff)
+    command.add_argument("before", metavar="A.plan.json", help="a saved plan")
+    command.add_argument("after", metavar="B.plan.json", help="another one")
+    command.add_argument("--hardware", metavar="NAME", help="what both are planned for (default: what each of them says)")
+    command.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    command.set_defaults(command=commands.diff)
 
-    export = _command(added, "export", commands.export, "write a plan as a JAX script", "workbench export my.plan.json -o my_plan.py")
-    export.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
-    calibrate = added.add_parser(
+def _export(added: Any) -> None:
+    command = _command(added, "export", commands.export, "write a plan as a JAX script", "workbench export my.plan.json -o my_plan.py")
+    command.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
+
+
+def _calibrate(added: Any) -> None:
+    command = added.add_parser(
         "calibrate",
         help="measure the attached devices, for a hardware file",
         description="Measure how fast the attached devices are, all busy at once, and print an entry for a hardware file "
         "(WORKBENCH_HARDWARE names it). It takes a few seconds.",
     )
-    calibrate.add_argument("--name", default="This machine", help='what to call it, for --hardware "8 NAME" (default: %(default)s)')
-    calibrate.add_argument(
+    command.add_argument("--name", default="This machine", help='what to call it, for --hardware "8 NAME" (default: %(default)s)')
+    command.add_argument(
         "--devices", type=_positive, default=8, help="virtual devices to share a machine without accelerators (default: %(default)s)"
     )
-    calibrate.set_defaults(command=commands.calibrate)
+    command.set_defaults(command=commands.calibrate)
 
-    models = added.add_parser("models", help="list the models of the zoo", description="List the models of the zoo, for --model.")
-    models.set_defaults(command=commands.models)
 
-    hardware = added.add_parser(
+def _models(added: Any) -> None:
+    command = added.add_parser("models", help="list the models of the zoo", description="List the models of the zoo, for --model.")
+    command.set_defaults(command=commands.models)
+
+
+def _hardware(added: Any) -> None:
+    command = added.add_parser(
         "hardware",
         help="list the hardware catalogue, for --hardware",
         description="List the hardware catalogue, or tell all of one kind: its rates and links, and where each number is from.",
         epilog='example:\n  workbench hardware "TPU v5p"\n',
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    hardware.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or so many of it, "TPU v5p 8x8x16"')
-    hardware.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
-    hardware.set_defaults(command=commands.hardware)
-    return parser
+    command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or so many of it, "TPU v5p 8x8x16"')
+    command.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    command.set_defaults(command=commands.hardware)
 
 
 def _command(added: Any, name: str, function: Callable[[argparse.Namespace], None], text: str, example: str) -> argparse.ArgumentParser:

@@ -120,6 +120,7 @@ class Region:
     parent: int  # the region its loop is in; -1 for main
     trips: int  # turns of one execution of its loop
     times: int
+    places: Mapping[int, int]  # of each kernel among the items
 
 
 def regions_of(structure: Structure, kernels: Kernels) -> tuple[Region, ...]:
@@ -147,6 +148,7 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[Region, ...]:
                 outer,
                 region.times // max(structure.regions[outer].times, 1) if outer >= 0 else 1,
                 region.times,
+                {item: place for place, (_, _, item) in enumerate(items) if item >= 0},
             )
         )
     return tuple(found)
@@ -246,7 +248,7 @@ def _send(reshard: Reshard, cost: Cost, structure: Structure, kernels: Kernels, 
         position = kernels.positions[maker] if maker >= 0 else structure.ops[reshard.source].position
         made = bisect_right(region.ends, position)
         if maker >= 0 and kernels.regions[maker] == reshard.region:
-            made = region.ready[region.kernels.index(maker)]
+            made = region.ready[region.places[maker]]
     reader = kernels.of[reshard.before]
     needed = kernels.positions[reader] if reader >= 0 else _first_read(reshard, structure, kernels)
     place = min(bisect_left(region.ends, needed), len(region.ends))
@@ -279,6 +281,6 @@ def _made_inside(structure: Structure, kernels: Kernels, region: Region, source:
             kernel = kernels.of[born] if born >= 0 else own
             if born >= 0 and kernel in (own, -1) and structure.ops[born].region == structure.ops[source].region:
                 pending.append(born)
-            elif kernel in region.kernels and kernel not in (own, -1):
-                latest = max(latest, region.ready[region.kernels.index(kernel)])
+            elif kernel in region.places and kernel != own:
+                latest = max(latest, region.ready[region.places[kernel]])
     return latest

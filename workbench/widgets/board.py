@@ -101,9 +101,13 @@ class Board:
                 _log.exception("The gesture %r failed", dict(gesture))
                 failure = WorkbenchError(f"The workbench itself failed: {type(error).__name__}: {error}")
                 self._refusal = Refusal(failure, zone_of(gesture), asked_hardware(gesture))
-            self._answering = False
-            self._show("board")
-            self._later(self._settle)
+            except KeyboardInterrupt:  # of the kernel: the hand that waits for the answer must have one
+                self._refusal = Refusal(WorkbenchError("It was interrupted before it was done."), zone_of(gesture))
+                raise
+            finally:
+                self._answering = False
+                self._show("board")
+                self._later(self._settle)
 
     def close(self) -> None:
         """Stop listening, and what runs or is compiled: nobody watches any more."""
@@ -245,8 +249,10 @@ class Board:
         """The answer to what was asked last, told anew of each plan."""
         if not self._why:
             return None
+        report = self.session.report
+        ran = self._jobs.live.shown(report.plan)
         try:
-            return why(self._why, self.session.report, paint, self.measurement)
+            return why(self._why, report, paint, ran.measurement if ran else None)
         except Exception:  # noqa: BLE001 - a question without an answer is no reason to lose the tables
             _log.exception("No answer to %r", self._why)
             return None

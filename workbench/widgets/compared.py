@@ -1,13 +1,13 @@
 """The Compared tab: figures of each tier side by side, collectives by mesh axes, and every difference with its cause."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 
 from workbench.comparison import Comparison, Figure
 from workbench.differences import ALL_CAUSES, Cause, Difference
 from workbench.kernel_differences import KERNEL_CAUSES
 from workbench.memory_differences import MEMORY_CAUSES
 from workbench.tables import grouped
-from workbench.units import format_bytes, format_count, format_seconds
+from workbench.units import format_figure
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.communication import collectives_block
 from workbench.widgets.evidence import Evidence
@@ -17,11 +17,7 @@ NOTHING = (
     "Press Compile to set what XLA makes of this plan beside the prediction, or Run to measure it here: "
     "memory, kernels and collectives, and why they differ."
 )
-_FORMATS: Mapping[str, Callable[[float], str]] = {
-    "bytes": format_bytes,
-    "seconds": format_seconds,
-    "FLOP": lambda count: format_count(count, "FLOP"),
-}
+UNITS = ("bytes", "seconds", "FLOP")
 
 
 def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
@@ -40,7 +36,7 @@ def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
     return [each for each in blocks if each["rows"] or each["note"]]
 
 
-def figures_block(comparison: Comparison, units: Collection[str] = tuple(_FORMATS)) -> Block:
+def figures_block(comparison: Comparison, units: Collection[str] = UNITS) -> Block:
     """The figures of these units in each tier that has them."""
     tiers = ("predicted", "compiled", "measured")
     columns = (Column("per device"), *(Column(each, number=True) for each in tiers), Column("prediction is", number=True))
@@ -71,7 +67,7 @@ def _figure_cell(figure: Figure, value: float | None) -> Cell:
     if value is None:
         return {"text": "–", "tone": "muted"}
     exact = f"{value:.4g}" if figure.unit == "seconds" else f"{value:,.0f}"
-    return {"text": _FORMATS[figure.unit](value), "title": f"{exact} {figure.unit}"}
+    return {"text": format_figure(value, figure.unit), "title": f"{exact} {figure.unit}"}
 
 
 def _error(figure: Figure) -> Cell:

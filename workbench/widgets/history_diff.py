@@ -4,8 +4,8 @@ from workbench.plan_diff import Change, Decided, FigureChange, PlanDiff, Traffic
 from workbench.plan_diff_text import decided_text, delta_text, figure_text
 from workbench.sharding import Sharding, base_axis
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row
+from workbench.widgets.state import axis_colours
 
-COLOURS = 6  # of the palette; axes take them in order
 MOST_ROWS = 40
 
 
@@ -20,7 +20,7 @@ def diff_blocks(diff: PlanDiff) -> list[Block]:
 
 def diff_colours(diff: PlanDiff) -> dict[str, int]:
     """The axes of the second plan in its colours; one that only the first plan has keeps the colour it has there."""
-    return {name: place % COLOURS for mesh in (diff.before.mesh, diff.after.mesh) for place, name in enumerate(mesh.names)}
+    return {**axis_colours(diff.before.plan), **axis_colours(diff.after.plan)}
 
 
 def _changes(diff: PlanDiff, paint: Paint) -> Block:

@@ -121,9 +121,9 @@ def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
         key,
         {"path": group.label, "count": f"×{count}" if count > 1 else "", "title": tensor.path if count == 1 else group.label},
         chips(TENSOR, group.subject, tensor.dims, tensor.shape, first.sharding.dims, paint, own=_own(layout, tensor.path)),
-        {"text": _shape(first.local_shape), "tone": "same" if first.local_shape == tensor.shape else ""},
+        {"text": shape_text(first.local_shape), "tone": "same" if first.local_shape == tensor.shape else ""},
         {"text": format_bytes(group.bytes), "title": each, "why": f"tensor {group.subject}"},
-        _shape(tensor.shape),
+        shape_text(tensor.shape),
         dtype_cell(tensor.dtype),
         subject=group.subject,
     )
@@ -163,5 +163,5 @@ def chips(
     return {"chips": found, "of": kind, "path": subject, "own": own, "given": given}
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "scalar"

@@ -8,7 +8,7 @@ from workbench.paths import matches
 from workbench.report import Report, Value
 from workbench.widgets.blocks import Block, Column, Paint, Row, block, dtype_cell, rest_text, row
 from workbench.widgets.folding import folded, template
-from workbench.widgets.tensors import VALUE, chips
+from workbench.widgets.tensors import VALUE, chips, shape_text
 
 MOST_VALUES = 200
 _COLUMNS = (
@@ -70,14 +70,10 @@ def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
         f"{place} {each.subject} {value.shape} {value.sharding}",
         {"path": each.label, "title": f"{value.kind} · {each.label}"},
         chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, own, given),
-        {"text": _shape(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
-        _shape(value.shape),
+        {"text": shape_text(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
+        shape_text(value.shape),
         {"text": f"{each.count:,}", "why": f"value {each.subject}"},
         dtype_cell(value.dtype),
         {"text": value.source, "tone": "muted"},
         subject=each.subject,
     )
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape)) or "scalar"

@@ -13,6 +13,7 @@ from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, res
 from workbench.widgets.communication import exposed_seconds
 from workbench.widgets.figures import ROLES
 from workbench.widgets.folding import folded, is_named, template
+from workbench.widgets.tensors import shape_text
 from workbench.widgets.why_placed import placed_answer, value_answer
 
 MOST_ROWS = 40
@@ -222,7 +223,7 @@ def _collective(name: str, report: Report, paint: Paint) -> Answer | None:
             f"{place}",
             {"path": value.path},
             paint.dims(value.dims, value.shape, value.sharding),
-            "×".join(map(str, value.local_shape)) or "scalar",
+            shape_text(value.local_shape),
             f"{value.count:,}",
             subject=value.path,
         )

@@ -27,8 +27,7 @@ function drawTitle(wb, zone) {
 
 function drawRefusal(wb, refusal) {
   return h("div", { class: "refusal", role: "alert" },
-    h("p", {}, ...withCode(refusal.message)),
-    refusal.ways_out.length ? h("ul", {}, ...refusal.ways_out.map((way) => h("li", {}, ...withCode(way)))) : null,
+    ...drawProblem(refusal),
     h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×"));
 }
 

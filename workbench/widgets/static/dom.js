@@ -30,6 +30,11 @@ function withCode(text) {
   return text.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece) : piece)).filter((piece) => piece !== "");
 }
 
+// What is wrong, and the ways out.
+function drawProblem({ message, ways_out: ways }) {
+  return [h("p", {}, ...withCode(message)), ways.length ? h("ul", {}, ...ways.map((way) => h("li", {}, ...withCode(way)))) : null];
+}
+
 // Draws only when the state differs from the one drawn last.
 function painter(draw) {
   let seen = null;

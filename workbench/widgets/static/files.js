@@ -73,7 +73,7 @@ function drawSheet(wb, place, sheet) {
   const forms = h("div", { class: "forms", role: "group", ariaLabel: "Form of the export" }, ...sheet.forms.map((form) => h("button", {
     class: "btn", type: "button", ariaPressed: String(form.open), data: { focus: `form-${form.key}`, form: form.key }, onclick: () => wb.send({ verb: "export", form: form.key }),
   }, form.label)));
-  const problem = sheet.problem && h("div", { class: "told bad", role: "alert" }, h("p", {}, ...withCode(sheet.problem.message)), h("ul", {}, ...sheet.problem.ways_out.map((way) => h("li", {}, ...withCode(way)))));
+  const problem = sheet.problem && h("div", { class: "told bad", role: "alert" }, ...drawProblem(sheet.problem));
   const row = h("div", { class: "takeaway" }, sheet.kind === "link" ? field : forms, h("span", { class: "grow" }), ...(problem ? [] : [copy, save]));
   const scrolled = place.querySelector("pre")?.scrollTop ?? 0;
   place.replaceChildren(h("div", { class: "legendline" }, h("h2", {}, sheet.title), h("span", { class: "muted about" }, sheet.about), close), row, ...(sheet.kind === "link" ? [] : [problem ?? field]));
@@ -84,8 +84,7 @@ function drawNotice(wb, place, { refusal, word }) {
   const dismiss = () => h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×");
   place.hidden = !refusal && !word;
   if (refusal) {
-    place.replaceChildren(h("div", { class: "told bad", role: "alert" }, h("p", {}, ...withCode(refusal.message)),
-      refusal.ways_out.length ? h("ul", {}, ...refusal.ways_out.map((way) => h("li", {}, ...withCode(way)))) : null, dismiss()));
+    place.replaceChildren(h("div", { class: "told bad", role: "alert" }, ...drawProblem(refusal), dismiss()));
   } else place.replaceChildren(...(word ? [h("div", { class: "told", role: "status" }, h("p", {}, word), dismiss())] : []));
 }
 
