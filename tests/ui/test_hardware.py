@@ -74,15 +74,13 @@ def test_a_mesh_that_outgrows_its_hardware_is_offered_larger_one(board):
     expect(board.locator(".about").get_by_role("alert")).to_have_count(0)
 
 
-def test_pictures_have_a_text_twin(board):
-    choose(board, "TPU v5e")
-    for tab in ("Memory", "Timeline"):
-        board.get_by_role("tab", name=tab).click()
-        expect(board.locator(".picture svg")).to_have_attribute("aria-label", re.compile("two-layer on data:4 model:2"))
-        board.locator(".picture summary").click()
-        expect(board.locator(".picture pre")).to_contain_text("predicted")
+def test_with_hardware_the_tables_of_communication_say_what_is_waited_for(board):
     board.get_by_role("tab", name="Communication").click()
-    expect(board.locator(".block").nth(1)).to_contain_text("waited for")
+    column = board.locator(".tables th", has_text="waited for")
+    expect(board.locator(".tables th").first).to_be_visible()
+    expect(column).to_have_count(0)
+    choose(board, "TPU v5e")
+    expect(column.first).to_be_visible()
 
 
 def test_a_compilation_shows_its_progress_and_then_stands_beside_the_prediction(board, stage):

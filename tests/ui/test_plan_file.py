@@ -43,8 +43,7 @@ def test_a_file_is_opened_and_control_s_saves_it(guarded, folder, plan_file):
     drag(page, "hidden", "model")
     assert str(load_plan(plan_file).layout) == "batch:data"
     page.keyboard.press("Control+s")
-    expect(page.locator(".wb")).to_contain_text("mine.plan.json")
-    page.wait_for_timeout(200)
+    expect(page.locator(".told[role=status]")).to_have_text(re.compile("Saved to mine.plan.json"))
     assert str(load_plan(plan_file).layout) == "batch:data; hidden:model"
 
 
