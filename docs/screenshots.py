@@ -53,16 +53,29 @@ def whole(page: Page) -> Locator:
 
 
 def history(page: Page) -> Locator:
-    """Some edits, and the drawer that lists them."""
-    whole(page)
+    """Some edits and a branch, two plans compared, and the drawer that lists them."""
+    card = whole(page)
+    for dim, steps in (("vocab", 2), ("d_model", 1)):
+        place(page, dim, steps)
+    page.locator("[data-verb=undo]").click()
+    place(page, "seq", 2)
     page.locator("[data-verb=history]").click()
-    return page.locator(".wb .card")
+    return card
+
+
+def place(page: Page, dim: str, steps: int) -> None:
+    """A dimension onto the mesh axis so many zones to the right, by keyboard."""
+    page.locator(f'.zone .grip[data-dim="{dim}"]').first.focus()
+    for key in (" ", *["ArrowRight"] * steps, " "):
+        page.keyboard.press(key)
+    page.locator(".wb[data-busy=false]").wait_for()
+    page.wait_for_timeout(500)
 
 
 VIEWS: dict[str, Callable[[Page], Locator]] = {
     "workbench": whole,
-    "history": history,
     **{name: tab(name) for name in ("tensors", "devices", "communication", "memory", "step", "timeline", "graph", "values")},
+    "history": history,  # the last: it edits the plan
 }
 
 
