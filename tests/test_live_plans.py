@@ -11,6 +11,7 @@ from workbench.live_plans import live_plans
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.session import Session
+from workbench.widgets import Workbench
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +37,12 @@ def test_names_of_one_plan_share_a_row_and_a_report_or_session_tells_the_memory(
 
 def test_a_board_that_no_variable_names_is_told_with_its_present_plan(plan):
     session = Session(plan)
-    module.boards.add(session)
+    boards = [Workbench(session), Workbench(session)]
     session.apply(PlaceDim("io", ("model",)))
-    assert [(row["layout"], row["names"]) for row in live_plans({})] == [(str(session.plan.layout), [])]
+    for board in boards:
+        assert [(row["layout"], row["names"]) for row in live_plans({})] == [(str(session.plan.layout), [])]
+        board.close()
+    assert live_plans({}) == []
 
 
 def test_values_of_other_packages_are_not_touched():

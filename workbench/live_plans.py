@@ -4,7 +4,7 @@ It only looks: nothing is computed, nothing is imported, and a plan that nobody 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from workbench.plan import Plan
@@ -12,8 +12,15 @@ from workbench.report import Report
 from workbench.session import Session
 from workbench.units import format_bytes
 
-boards: "WeakSet[Session]" = WeakSet()
-"""The sessions of boards in notebook cells, also of those that no variable names."""
+
+class ShownBoard(Protocol):
+    """A board in a notebook cell; several may show one session."""
+
+    session: Session
+
+
+boards: "WeakSet[ShownBoard]" = WeakSet()
+"""Those that are open, also where no variable names them."""
 
 
 class LivePlans(list[dict[str, Any]]):
@@ -48,8 +55,8 @@ def _found(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Plan, str]]:
             yield name, value.plan, _memory(value)
         elif isinstance(value, Plan):
             yield name, value, ""
-    for session in tuple(boards):
-        yield "", session.plan, _memory(session.report)
+    for board in tuple(boards):
+        yield "", board.session.plan, _memory(board.session.report)
 
 
 def _own(variables: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:

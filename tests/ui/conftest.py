@@ -87,7 +87,7 @@ def within_this_machine(page) -> Iterator:
             route.abort()
 
     page.route("**/*", guard)
-    page.on("pageerror", lambda error: broken.append(str(error)))
+    page.on("pageerror", lambda error: broken.append(f"{error}\n{error.stack}"))
     yield page
     assert reached == [], f"the page reached out to {reached}"
     assert broken == [], f"a script broke: {broken}"

@@ -142,13 +142,20 @@ def test_a_workbench_that_does_not_start_is_told_with_what_to_do_and_can_be_trie
 def test_the_board_follows_the_theme_of_jupyterlab(desk, plan_file):
     frame = double_click(desk, plan_file.name)
     expect(frame.locator(".wb[data-theme=light]")).to_be_visible()
-    desk.evaluate("() => { jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}); return 1 }")
+    use_theme(desk, "JupyterLab Dark")
     try:
         expect(frame.locator(".wb[data-theme=dark]")).to_be_visible()
         expect(frame.locator("html[data-theme=dark]")).to_be_visible()
     finally:
-        desk.evaluate("() => { jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'}); return 1 }")
+        use_theme(desk, "JupyterLab Light")
         expect(frame.locator(".wb[data-theme=light]")).to_be_visible()
+
+
+def use_theme(page: Page, theme: str) -> None:
+    """Change it, and wait for the splash over it to go: JupyterLab's own script breaks if the next one comes before that."""
+    command(page, "apputils:change-theme", theme=theme)
+    page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+    page.locator("#jupyterlab-splash").wait_for(state="detached")
 
 
 def test_the_sidebar_lists_the_plans_of_running_kernels_and_brings_up_their_notebook(desk, lab):

@@ -45,7 +45,7 @@ class Workbench(anywidget.AnyWidget):  # type: ignore[misc]
         self._watched = False
         self.session = plan if isinstance(plan, Session) else Session(plan)
         self._board = Board(self.session, self._show, runner=runner or WorkerRunner(), host=notebook_host())
-        live_plans.boards.add(self.session)
+        live_plans.boards.add(self)
         self.on_msg(self._asked)
         self.observe(lambda change: self._board.answer(change["new"]), "gesture")
 
@@ -71,7 +71,7 @@ class Workbench(anywidget.AnyWidget):  # type: ignore[misc]
         """Also stops the run, if there is one."""
         if hasattr(self, "_board"):
             self._board.close()
-            live_plans.boards.discard(self.session)
+            live_plans.boards.discard(self)
         super().close()
 
     def _show(self, part: Part, state: dict[str, Any]) -> None:
