@@ -45,8 +45,9 @@ WATCH = """root => {
 
 
 def centre(page: Page, selector: str) -> tuple[float, float]:
-    box = page.locator(selector).first.bounding_box()
-    assert box is not None, selector
+    box = None
+    while box is None:  # it was drawn anew while it was measured
+        box = page.locator(selector).first.bounding_box()
     return box["x"] + min(box["width"] / 2, 60), box["y"] + box["height"] / 2
 
 
