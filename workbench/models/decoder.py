@@ -11,7 +11,6 @@ become all-gathers and reduce-scatters (Korthikanti et al. 2022).
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,11 +20,11 @@ import numpy as np
 import optax
 from jax.ad_checkpoint import checkpoint_name
 
-from workbench.errors import DocumentError, unknown_name
 from workbench.models import text
 from workbench.models.blocks import Params, add, cross_entropy, embed, flash_attention, kernel, mark, mix, mlp, normalize, rotate, softmax
 from workbench.models.decoder_config import PRESETS, DecoderConfig
 from workbench.models.decoder_weights import dims, init
+from workbench.models.presets import chosen
 from workbench.models.recompute import remat_policy, replayed
 from workbench.program import Program
 from workbench.tracing import trace_training
@@ -115,13 +114,6 @@ def make_loss(config: DecoderConfig) -> Callable[[Params, dict[str, Any]], Any]:
     return loss
 
 
-def preset_config(preset: str, **changes: Any) -> DecoderConfig:
-    """A preset with some of its choices changed; `None` keeps the preset's. Raises `DocumentError` for an unknown preset."""
-    if preset not in PRESETS:
-        raise DocumentError(*unknown_name("preset", preset, PRESETS))
-    return replace(PRESETS[preset], **{name: value for name, value in changes.items() if value is not None})
-
-
 def build(
     *,
     preset: str = "tiny",
@@ -132,7 +124,7 @@ def build(
     seq: int | None = None,
 ) -> Program:
     """A training step of a preset with AdamW, some of its choices changed; nothing is allocated."""
-    config = preset_config(preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
+    config = chosen(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
     return training_step(config, scan=scan, name=f"decoder {preset}")
 
 

@@ -6,7 +6,6 @@ where a token chooses), d_expert, expert_gates, d_shared, vocab, sparse (layers 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from workbench.errors import DocumentError, unknown_name
 from workbench.models import text
 from workbench.models.blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
 from workbench.models.experts import experts
 from workbench.models.latent_attention import attention
 from workbench.models.mixture_config import PRESETS, MixtureConfig
 from workbench.models.mixture_weights import dims, init
+from workbench.models.presets import chosen
 from workbench.models.recompute import remat_policy
 from workbench.program import Program
 from workbench.tracing import layer, trace_training
@@ -86,13 +85,6 @@ def make_loss(config: MixtureConfig) -> Callable[[Params, dict[str, Any]], Any]:
     return loss
 
 
-def preset_config(preset: str, **changes: Any) -> MixtureConfig:
-    """A preset with some of its choices changed; `None` keeps the preset's. Raises `DocumentError` for an unknown preset."""
-    if preset not in PRESETS:
-        raise DocumentError(*unknown_name("preset", preset, PRESETS))
-    return replace(PRESETS[preset], **{name: value for name, value in changes.items() if value is not None})
-
-
 def build(
     *,
     preset: str = "tiny",
@@ -103,7 +95,7 @@ def build(
     seq: int | None = None,
 ) -> Program:
     """A training step of a preset with AdamW, some of its choices changed; nothing is allocated."""
-    config = preset_config(preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
+    config = chosen(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
     start = partial(init, config=config, scan=scan)
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     return trace_training(
