@@ -7,17 +7,17 @@ import pytest
 from tests.programs import mlp_report
 from workbench.comparison import Comparison
 from workbench.compiled import Compiled, CompiledMemory
-from workbench.memory_differences import ARGUMENTS, FREED, HELD, MEMORY_CAUSES, PACKED, SIZED
+from workbench.memory_differences import ARGUMENTS, FREED, HELD, MEMORY_CAUSES, PACKED, REST, SIZED
 from workbench.report import Alive
 from workbench.tensor import Role
 
 BIG = 1 << 20
 
 
-def compared(ours=(), theirs=(), *, packing=0, arguments=None):
+def compared(ours=(), theirs=(), *, packing=0, arguments=None, unnamed=0):
     report = mlp_report()
     held = sum(each.local_bytes for each in report.arguments)
-    live = sum(count for _, count in theirs)
+    live = sum(count for _, count in theirs) + unnamed
     memory = CompiledMemory(held if arguments is None else arguments, 0, 0, live + packing, live=max(live, 1))
     alive = tuple(Alive(path, Role.ACTIVATION, count, 1) for path, count in ours)
     peak = replace(report.memory, by_role={Role.ACTIVATION: held + sum(count for _, count in ours)})
@@ -31,6 +31,7 @@ CASES = {
     SIZED: compared([("layers/mlp/up/add", BIG)], [("layers/mlp/down/dot_general", 2 * BIG)]),
     PACKED: compared([("head/dot_general", BIG)], [("head/dot_general", BIG)], packing=BIG),
     ARGUMENTS: compared(arguments=BIG),
+    REST: compared(unnamed=BIG),
 }
 
 
@@ -54,3 +55,11 @@ def test_scopes_are_summed_forward_and_backward_apart():
 
 def test_equal_peaks_have_no_differences():
     assert compared([("layers/a/dot", BIG)], [("layers/b/dot", BIG)]).memory_differences == ()
+
+
+@pytest.mark.parametrize("cause", MEMORY_CAUSES, ids=lambda cause: cause.name)
+def test_the_differences_add_up_to_that_of_the_peaks(cause):
+    comparison = CASES[cause]
+    told = sum(each.compiled - each.predicted for each in comparison.memory_differences)
+    peaks = comparison.compiled.memory.peak - comparison.report.memory.peak
+    assert abs(told - peaks) <= 0.01 * max(comparison.compiled.memory.peak, comparison.report.memory.peak)

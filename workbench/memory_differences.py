@@ -13,8 +13,9 @@ FREED = Cause("not held", "the compiler has used up, fused away or put into on-c
 HELD = Cause("held", "at the compiled program's own peak this is alive; at the plan's it is not")
 SIZED = Cause("held otherwise", "both hold values of this scope, in other number, type or padding")
 ARGUMENTS = Cause("arguments padded", "the compiler lays the arguments out in other sizes than the plan takes")
+REST = Cause("the rest", "what is too small for a line of its own, and what the compiler holds without saying for which operation")
 
-MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS)
+MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS, REST)
 
 _STAYING = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
 _LEAST = 0.01  # of the peak: what is smaller is not worth a line
@@ -31,7 +32,7 @@ class MemoryDifference:
 
 
 def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference, ...]:
-    """The differences of at least a hundredth of the peak, the largest first; what the compiler packs away last.
+    """The differences of at least a hundredth of the peak, the largest first, and what is left of the difference last.
 
     Of the compiled program the largest buffers are known by name, and the sum of all.
     """
@@ -49,8 +50,14 @@ def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference
     if memory.live:
         found.append(MemoryDifference("", 0, memory.temporary - memory.live, PACKED))
     least = _LEAST * max(report.memory.peak, memory.peak)
-    telling = (each for each in found if abs(each.predicted - each.compiled) >= least)
-    return tuple(sorted(telling, key=lambda each: -abs(each.predicted - each.compiled)))
+    telling = sorted((each for each in found if _gap(each) >= least), key=lambda each: -_gap(each))
+    left = report.memory.peak - sum(each.predicted for each in telling), memory.peak - sum(each.compiled for each in telling)
+    rest = MemoryDifference("", *left, REST)
+    return (*telling, rest) if _gap(rest) >= least else tuple(telling)
+
+
+def _gap(each: MemoryDifference) -> int:
+    return abs(each.predicted - each.compiled)
 
 
 def scope_of(path: str) -> str:

@@ -168,12 +168,12 @@ def _figures(before: Report, after: Report) -> Iterator[FigureChange]:
     yield FigureChange("products", "FLOP", before.flops.per_device, after.flops.per_device)
     yield FigureChange("memory traffic", "bytes", before.traffic, after.traffic)
     was, now = before.step_time, after.step_time
-    for name in ("total", "compute", "exposed"):
+    for name, label in _TIMES.items():
         seconds = (getattr(each, name) if each else None for each in (was, now))
-        yield FigureChange(_TIMES[name], "seconds", *seconds)
+        yield FigureChange(label, "seconds", *seconds)
 
 
-_TIMES = {"total": "step", "compute": "kernels", "exposed": "waiting for communication"}
+_TIMES = {"total": "step", "estimate": "kernels", "exposed": "waiting for communication"}
 
 
 def _traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:

@@ -15,16 +15,11 @@ import numpy as np
 
 from workbench.errors import EngineError
 from workbench.plan import Plan
-from workbench.tracing.platform import lacks_tpu
+from workbench.tracing.platform import NO_TPU, lacks_tpu
 
 MAX_VIRTUAL_DEVICES = 64
 """Virtual CPU devices a worker is given at most: each costs threads, and a copy of whatever is replicated."""
 
-NO_TPU = {  # libtpu asks Google's metadata server where it is, unless it is told
-    "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-16",
-    "TPU_WORKER_HOSTNAMES": "localhost",
-}
 _CONFIG = (  # settings that change what a traced program means or which of its values are random
     "jax_enable_x64",
     "jax_default_prng_impl",

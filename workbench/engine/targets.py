@@ -15,13 +15,13 @@ import numpy as np
 from jax.sharding import AxisType
 
 from workbench.engine.gpu_descriptions import GPUS, description
-from workbench.engine.parcel import NO_TPU
 from workbench.engine.wired import row_major, wired
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.mesh import Mesh
 from workbench.plan import Plan
 from workbench.topology import device_order
+from workbench.tracing.platform import NO_TPU
 from workbench.units import format_count
 
 CLOCKS = {

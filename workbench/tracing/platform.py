@@ -7,6 +7,12 @@ from pathlib import Path
 
 import jax
 
+NO_TPU = {  # libtpu asks Google's metadata server where it is, unless it is told
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-16",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+
 
 def leave_accelerators_alone() -> None:
     """Keep JAX in this process on the CPU: planning needs no more, and the worker process that runs the plan needs the accelerators whole.
@@ -22,8 +28,8 @@ def hush_absent_tpu() -> None:
 
     JAX looks for a TPU when it starts, and libtpu would complain at length on standard error, in every notebook.
     """
-    if lacks_tpu() and importlib.util.find_spec("libtpu") is not None:
-        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    if lacks_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ and importlib.util.find_spec("libtpu") is not None:
+        os.environ.update(NO_TPU)
 
 
 def lacks_tpu() -> bool:

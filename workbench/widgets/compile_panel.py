@@ -61,7 +61,7 @@ def _facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, str]]:
     facts = [_fact("peak memory", format_bytes(compiled.memory.peak), predicted)]
     if compiled.compute_seconds is not None:
         time = comparison.report.step_time
-        told = f"; predicted {format_seconds(time.compute)}" if time else ""
+        told = f"; predicted {format_seconds(time.estimate)}" if time else ""
         facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{told}"))
     facts.append(_collectives(comparison))
     took = "from the cache" if compiled.from_cache else f"took {format_seconds(compiled.compile_seconds)}"
