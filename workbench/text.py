@@ -66,8 +66,8 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
 
 def _time_figures(time: StepTime) -> Iterable[tuple[str, str, str]]:
     parts = {
-        "arithmetic": time.arithmetic,
-        "memory traffic": time.memory,
+        "compute-bound kernels": time.arithmetic,
+        "memory-bound kernels": time.memory,
         "communication waited for": time.exposed,
         "starting kernels": time.launch,
     }

@@ -97,7 +97,7 @@ def test_the_kernels_of_a_real_step_take_as_long_as_the_step_says():
 def test_the_step_is_a_bar_of_its_parts_to_scale():
     made = step_time(step_report()).drawing
     bars = [each for each in made.rectangles if each.title and not each.hatched]
-    assert [each.title.split(" ")[0] for each in bars] == ["arithmetic", "memory", "launches", "exposed"]
+    assert [each.title.split(" ")[0] for each in bars] == ["compute-bound", "memory-bound", "launches", "exposed"]
     assert bars[0].width / bars[1].width == pytest.approx(0.9 / 0.18, rel=0.02)
     assert any(each.hatched for each in made.rectangles)
 

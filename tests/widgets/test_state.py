@@ -112,8 +112,8 @@ def test_a_predicted_step_time_is_shown_where_the_report_has_one(session):
     shown = {each["key"]: each for each in figure_states(figures(replace(session.report, step_time=step)))}
     assert shown["predicted"]["text"] == "4.00 ms"
     assert [(part["role"], part["share"]) for part in shown["predicted"]["parts"]] == [
-        ("arithmetic", 0.5),
-        ("memory traffic", 0.25),
+        ("compute-bound", 0.5),
+        ("memory-bound", 0.25),
         ("exposed communication", 0.25),
     ]
     assert (shown["predicted"]["apart"]["role"], shown["predicted"]["apart"]["text"]) == ("hidden communication", "2.00 ms")

@@ -66,8 +66,8 @@ def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
 
 def _predicted(step: StepTime) -> _Bar:
     parts = (
-        _Part("arithmetic", step.arithmetic, STEP[0], "in kernels bound by arithmetic"),
-        _Part("memory traffic", step.memory, STEP[1], "in kernels bound by their memory traffic"),
+        _Part("compute-bound", step.arithmetic, STEP[0], "in kernels whose arithmetic takes longer than their memory traffic"),
+        _Part("memory-bound", step.memory, STEP[1], "in kernels whose memory traffic takes longer than their arithmetic"),
         _Part("launches", step.launch, STEP[2], "between one kernel and the next"),
         _Part("exposed communication", step.exposed, STEP[3], "the device waits and computes nothing"),
     )

@@ -63,8 +63,8 @@ def _time(step: StepTime | None) -> Iterator[Figure]:
     if step is None:
         return
     parts = {
-        "arithmetic": (step.arithmetic, "in kernels bound by arithmetic"),
-        "memory traffic": (step.memory, "in kernels bound by their memory traffic"),
+        "compute-bound": (step.arithmetic, "in kernels whose arithmetic takes longer than their memory traffic"),
+        "memory-bound": (step.memory, "in kernels whose memory traffic takes longer than their arithmetic"),
         "launches": (step.launch, "between one kernel and the next"),
         "exposed communication": (step.exposed, "the device waits for it and computes nothing"),
     }

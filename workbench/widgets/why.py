@@ -147,8 +147,9 @@ def _step(report: Report, _paint: Paint, _measurement: Measurement | None) -> An
             parts.append(Part(path, waited, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
     lead = [
         (
-            f"One step on {step.hardware}: {format_seconds(step.arithmetic)} computing, {format_seconds(step.memory)} moving data in the "
-            f"device's memory, {format_seconds(step.launch)} between kernels, {format_seconds(step.exposed)} waiting for other devices. "
+            f"One step on {step.hardware}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "
+            f"{format_seconds(step.memory)} in kernels that wait for memory, {format_seconds(step.launch)} between kernels, "
+            f"{format_seconds(step.exposed)} waiting for other devices. "
             f"{format_seconds(step.hidden)} of communication hides behind computation."
         )
     ]
