@@ -139,6 +139,21 @@ def test_a_workbench_that_does_not_start_is_told_with_what_to_do_and_can_be_trie
     expect(plan_board(desk).locator(".layout")).to_have_text("batch:data")
 
 
+def test_a_plan_file_is_edited_by_keyboard_compiled_run_and_cancelled(desk, plan_file):
+    frame = double_click(desk, plan_file.name)
+    grip(inside(desk, frame), "hidden", "").focus()
+    for key in (" ", "ArrowRight", "ArrowRight", " "):
+        desk.keyboard.press(key)
+    expect(grip(inside(desk, frame), "hidden", "model")).to_be_visible()
+    frame.get_by_role("button", name="Compile", exact=True).click()
+    frame.locator(".compile[data-phase=done]").wait_for(timeout=120_000)
+    frame.get_by_label("steps to run").fill("5000")
+    frame.get_by_role("button", name="Run", exact=True).click()
+    frame.locator(".run[data-phase=running]").wait_for()
+    frame.get_by_role("button", name="Cancel", exact=True).click()
+    expect(frame.locator(".run .message")).to_have_text("Cancelled.", timeout=60_000)
+
+
 def test_the_board_follows_the_theme_of_jupyterlab(desk, plan_file):
     frame = double_click(desk, plan_file.name)
     expect(frame.locator(".wb[data-theme=light]")).to_be_visible()
