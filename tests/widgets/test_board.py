@@ -185,3 +185,22 @@ def test_steps_that_are_no_number_do_not_run(session):
 
 def test_without_a_runner_there_is_no_run_panel(session):
     assert Screen(session).shown["live"]["can_run"] is False
+
+
+def test_a_gesture_told_twice_is_done_once_and_answered_twice(session):
+    screen = Screen(session)
+    drop = {"dim": "hidden", "source": "", "target": "model", "add": False, "view": "a", "seq": 7}
+    screen.board.answer({"verb": "drop", **drop})
+    before, plan = screen.shown["board"], screen.board.session.plan
+    screen.board.answer({"verb": "drop", **drop, "again": 1})
+    assert screen.board.session.plan == plan
+    assert screen.shown["board"] != before
+    assert screen.shown["board"]["answer"] == before["answer"]
+
+
+def test_a_page_that_misses_a_table_is_told_all_anew(session):
+    screen = Screen(session)
+    before = dict(screen.shown)
+    screen.board.answer({"verb": "refresh", "view": "a", "seq": 8, "again": 1})
+    assert all(screen.shown[part] != before[part] for part in ("board", "table", "live"))
+    assert screen.shown["board"]["answer"] == {"view": "a", "seq": 8}

@@ -64,7 +64,7 @@ class Board:
         self._why = ""
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._lock, self._answering = threading.RLock(), False
-        self._defer = defer
+        self._defer, self._told = defer, 0
         self._owed: set[Part] = set()
         self._jobs = Jobs(runner, self._later, self._working)
         self._evidence: Evidence | None = None
@@ -90,9 +90,13 @@ class Board:
     def answer(self, gesture: Gesture) -> None:
         """Do what a hand asked for, or say why not."""
         with self._lock:
+            asked = {"view": str(gesture.get("view", ""))[:40], "seq": gesture.get("seq", 0)}
+            if gesture.get("again") and (asked == self._answer or gesture.get("verb") == "refresh"):
+                self._tell_again(asked)
+                return
             self._refusal, self._taken, self._answering = None, None, True
             self._files.forget()
-            self._answer = {"view": str(gesture.get("view", ""))[:40], "seq": gesture.get("seq", 0)}
+            self._answer = asked
             try:
                 self._obey(gesture)
             except WorkbenchError as error:
@@ -109,6 +113,11 @@ class Board:
                 self._show("board")
                 self._later(self._settle)
 
+    def _tell_again(self, asked: dict[str, Any]) -> None:
+        """The page lacks what it was told, as a host may lose a message: it is told anew what stands, and nothing is done twice."""
+        self._answer, self._told = asked, self._told + 1
+        self._show("board", "table", "live")
+
     def close(self) -> None:
         """Stop listening, and what runs or is compiled: nobody watches any more."""
         self._stop_listening()
@@ -118,7 +127,8 @@ class Board:
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
         shown = board_state(self.session, now=self._now, before=self._before, refusal=self._refusal, tab=self._tab, evidence=self._evidence)
-        return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), "answer": self._answer}
+        told = {"answer": self._answer, "told": self._told, "follows": "table" in self._owed}
+        return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **told}
 
     def _beside(self) -> dict[str, Any]:
         """What stands beside the plan: its history, and files."""
@@ -231,7 +241,7 @@ class Board:
             elif part == "table":
                 self._publish("table", self._table())
             else:
-                self._publish("live", self._jobs.state(self.session.plan, self._evidence))
+                self._publish("live", {**self._jobs.state(self.session.plan, self._evidence), "told": self._told})
 
     def _table(self) -> dict[str, Any]:
         report, live = self.session.report, self._jobs.live
@@ -243,7 +253,7 @@ class Board:
         except Exception as error:  # noqa: BLE001 - a view that fails is a message in its place
             _log.exception("The view %r failed", self._tab)
             shown = failed_state(self._tab, error)
-        return {**shown, "why": self._because(Paint(facts.colours)), "seq": self._answer["seq"]}
+        return {**shown, "why": self._because(Paint(facts.colours)), "seq": self._answer["seq"], "told": self._told}
 
     def _because(self, paint: Paint) -> dict[str, Any] | None:
         """The answer to what was asked last, told anew of each plan."""

@@ -39,7 +39,7 @@ function mount(model, el) {
     }
     tables.paintTargets({ zones: zones.map(({ axis, title, colour, size }) => ({ axis, title, colour, size })), tab: model.get("table").tab, refusal: refusal?.zone === "tables" ? refusal : null, seq: refusal?.zone === "tables" ? seq : 0 });
     tables.paintTabs(state.tabs);
-    const { seq: charted, why: because, ...table } = model.get("table");
+    const { seq: charted, why: because, told, ...table } = model.get("table");
     tables.paintTable(table);
     why.paint(because);
     root.dataset.charted = `${charted}`;
@@ -52,7 +52,12 @@ function mount(model, el) {
     followTour(wb, layout);
     root.dataset.answered = `${state.answer.seq}`;
   };
-  const onBoard = () => { box.answered(model.get("board").answer); wb.paint(); takenUp(wb, model.get("board").taken); };
+  const onBoard = () => { box.answered(model.get("board").answer); wb.paint(); takenUp(wb, model.get("board").taken); expectTable(); };
+  const expectTable = () => { // what the board says will follow, or it is asked for
+    const { answer: { view, seq }, follows } = model.get("board");
+    if (follows && view === box.view) setTimeout(() => { if (model.get("board").answer.seq === seq && model.get("table").seq !== seq) box.refresh(); }, 3000);
+  };
+  const watching = setInterval(() => { const live = model.get("live"); if (live.phase === "running" || live.compile?.phase === "running") box.refresh(); }, 5000);
   const listeners = { "change:board": onBoard, "change:table": () => wb.paint(), "change:live": () => wb.paint(), "change:theme": () => dress() };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
 
@@ -75,6 +80,7 @@ function mount(model, el) {
   return () => {
     stop.abort();
     box.close();
+    clearInterval(watching);
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
   };
 }
