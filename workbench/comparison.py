@@ -64,6 +64,15 @@ class Figure(NamedTuple):
             return None
         return self.predicted / self.truest - 1
 
+    @property
+    def verdict(self) -> str:
+        """The error in words; empty where there is none to tell."""
+        if self.error is None:
+            return ""
+        if abs(self.error) < 0.005:
+            return "the same"
+        return f"{abs(self.error):.0%} {'more' if self.error > 0 else 'less'}"
+
 
 @dataclass(frozen=True)
 class Comparison:

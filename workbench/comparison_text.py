@@ -1,11 +1,11 @@
 """A comparison as text: the figures of each tier, collectives by mesh axis, and every difference with its cause."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from workbench.comparison import Comparison, Figure
 from workbench.differences import ALL_CAUSES, Cause, Difference
-from workbench.kernel_differences import KERNEL_CAUSES
-from workbench.memory_differences import MEMORY_CAUSES
+from workbench.kernel_differences import KERNEL_CAUSES, KernelDifference
+from workbench.memory_differences import MEMORY_CAUSES, MemoryDifference
 from workbench.tables import axes_text, grouped, table_text, tail_text, wrapped
 from workbench.units import format_bytes, format_figure, format_seconds
 
@@ -40,20 +40,12 @@ def _figures(comparison: Comparison) -> str:
     rows = []
     for each in comparison.figures:
         tiers = (each.predicted, each.compiled, each.measured)
-        rows.append((each.name, *(_cell(each, tier) for tier in tiers), _error(each)))
+        rows.append((each.name, *(_cell(each, tier) for tier in tiers), each.verdict))
     return table_text(["per device", "predicted>", "compiled>", "measured>", "prediction is>"], rows) if rows else ""
 
 
 def _cell(figure: Figure, value: float | None) -> str:
     return "-" if value is None else format_figure(value, figure.unit)
-
-
-def _error(figure: Figure) -> str:
-    if figure.error is None:
-        return ""
-    if abs(figure.error) < 0.005:
-        return "the same"
-    return f"{abs(figure.error):.0%} {'more' if figure.error > 0 else 'less'}"
 
 
 def _memory(comparison: Comparison) -> str:
@@ -62,7 +54,7 @@ def _memory(comparison: Comparison) -> str:
         return ""
     rows = [(each.cause.name, each.scope, format_bytes(each.predicted), format_bytes(each.compiled)) for each in found[:_MOST]]
     table = table_text(["cause", "scope", "predicted>", "compiled>"], rows)
-    return f"Where the peaks differ, and why\n\n{table}\n\n" + "\n".join(_legend(MEMORY_CAUSES, {each.cause for each in found}))
+    return _explained("Where the peaks differ, and why", table, MEMORY_CAUSES, found)
 
 
 def _kernels(comparison: Comparison) -> str:
@@ -71,7 +63,7 @@ def _kernels(comparison: Comparison) -> str:
         return ""
     rows = [(each.cause.name, each.scope, each.work, *map(_or_none, (each.predicted, each.compiled))) for each in found[:_MOST]]
     table = table_text(["cause", "scope", "work", "predicted>", "compiled>"], rows)
-    return f"Where the kernels differ, and why\n\n{table}\n\n" + "\n".join(_legend(KERNEL_CAUSES, {each.cause for each in found}))
+    return _explained("Where the kernels differ, and why", table, KERNEL_CAUSES, found)
 
 
 def _or_none(seconds: float) -> str:
@@ -97,7 +89,7 @@ def _differences(comparison: Comparison) -> str:
     table = table_text(["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"], rows[:_MOST])
     same = all(each.predicted == each.compiled for each in found)
     head = "The compiled program sends what the plan says, byte for byte, in another form" if same else "Where they differ, and why"
-    return f"{head}\n\n{table}{more}\n\n" + "\n".join(_legend(ALL_CAUSES, {each.cause for each in found}))
+    return _explained(head, table + more, ALL_CAUSES, found)
 
 
 def _difference(group: list[Difference]) -> tuple[str, ...]:
@@ -107,5 +99,8 @@ def _difference(group: list[Difference]) -> tuple[str, ...]:
     return (first.cause.name, axes_text(first.axes), first.kind, format_bytes(predicted), format_bytes(compiled), where, line)
 
 
-def _legend(causes: tuple[Cause, ...], named: set[Cause]) -> Iterator[str]:
-    return (wrapped(f"{cause.name}: {cause.text}.", first="  ", indent="    ") for cause in causes if cause in named)
+def _explained(head: str, table: str, causes: tuple[Cause, ...], found: Iterable[Difference | MemoryDifference | KernelDifference]) -> str:
+    """A table of differences under its head, and what the causes in it mean."""
+    named = {each.cause for each in found}
+    legend = (wrapped(f"{cause.name}: {cause.text}.", first="  ", indent="    ") for cause in causes if cause in named)
+    return f"{head}\n\n{table}\n\n" + "\n".join(legend)

@@ -12,15 +12,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType
 
 from workbench.engine.gpu_descriptions import GPUS, description
-from workbench.engine.wired import row_major, wired
+from workbench.engine.wired import row_major, wired, wired_over
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.mesh import Mesh
 from workbench.plan import Plan
-from workbench.topology import device_order
 from workbench.tracing.platform import NO_TPU
 from workbench.units import format_count
 
@@ -102,8 +100,7 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
             f"{hardware} is {hardware.size:,} devices, and the compiler's own description of it has {len(devices):,}.",
             ["write the slice as its maker does", "compare with `jax.experimental.topologies.get_topology_desc`"],
         )
-    order = device_order(plan.mesh, hardware, plan.wiring)
-    mesh = jax.sharding.Mesh(devices[order], plan.mesh.names, axis_types=(AxisType.Auto,) * len(plan.mesh.names))
+    mesh = wired_over(devices, plan, hardware)
     compiler = f"libtpu {_version('libtpu')}" if kind == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
     return Target(str(hardware), mesh, compiler, CLOCKS.get(hardware.chip.target))
 

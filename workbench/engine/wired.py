@@ -22,7 +22,11 @@ def wired(plan: Plan) -> jax.sharding.Mesh:
     hardware, devices = plan.hardware, jax.devices()
     if hardware is None or plan.mesh.size != hardware.size or not _is(hardware, devices):
         return attach(plan.mesh)
-    numbered = row_major(devices)
+    return wired_over(row_major(devices), plan, hardware)
+
+
+def wired_over(numbered: "np.ndarray[Any, Any]", plan: Plan, hardware: Hardware) -> jax.sharding.Mesh:
+    """The mesh over all devices of this hardware, numbered row-major."""
     order = device_order(plan.mesh, hardware, plan.wiring)
     return jax.sharding.Mesh(numbered[order], plan.mesh.names, axis_types=(AxisType.Auto,) * len(plan.mesh.names))
 

@@ -71,12 +71,7 @@ def _figure_cell(figure: Figure, value: float | None) -> Cell:
 
 
 def _error(figure: Figure) -> Cell:
-    if figure.error is None:
-        return ""
-    if abs(figure.error) < 0.005:
-        return {"text": "the same", "tone": "good"}
-    text = f"{abs(figure.error):.0%} {'more' if figure.error > 0 else 'less'}"
-    return {"text": text, "tone": "good" if abs(figure.error) < 0.05 else "warn"}
+    return {"text": figure.verdict, "tone": "good" if abs(figure.error) < 0.05 else "warn"} if figure.error is not None else ""
 
 
 def _memory(comparison: Comparison) -> list[Block]:

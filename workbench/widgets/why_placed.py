@@ -6,7 +6,7 @@ from workbench.plan import Plan
 from workbench.report import Placement, Report
 from workbench.sharding import base_axis
 from workbench.units import format_bytes
-from workbench.widgets.blocks import Block, Cell, Column, Paint, block, row
+from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, row
 from workbench.widgets.folding import is_named
 from workbench.widgets.values import constraint_on
 
@@ -22,20 +22,17 @@ def placed_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list
     layout = report.plan.layout
     override = next((pattern for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), "")
     rows = [
-        row(
-            str(place),
-            dim,
-            f"{size:,}",
-            paint.axes(axes or ()),
-            f"{local:,}",
-            _because(layout, dim, axes or (), override),
-        )
+        _dimension(paint, place, dim, size, axes or (), local, _because(layout, dim, axes or (), override))
         for place, (dim, size, axes, local) in enumerate(
             zip(tensor.dims, tensor.shape, first.sharding.dims, first.local_shape, strict=True)
         )
     ]
     held = format_bytes(sum(each.local_bytes for each in placed))
     return f"Why {held} on each device?", list(_bytes_told(placed, report)), [block("Why it lies so", _COLUMNS, rows)] if rows else []
+
+
+def _dimension(paint: Paint, place: int, dim: str, size: int, axes: tuple[str, ...], local: int, because: Cell) -> Row:
+    return row(str(place), dim, f"{size:,}", paint.axes(axes), f"{local:,}", because)
 
 
 def _bytes_told(placed: list[Placement], report: Report) -> list[str]:
@@ -66,14 +63,7 @@ def value_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list[
     plan = report.plan
     held = constraint_on(plan.layout, value.path, len(value.shape))
     rows = [
-        row(
-            str(place),
-            dim,
-            f"{size:,}",
-            paint.axes(axes or ()),
-            f"{local:,}",
-            _come_from(plan, place, dim, tuple(map(base_axis, axes or ())), held),
-        )
+        _dimension(paint, place, dim, size, axes or (), local, _come_from(plan, place, dim, tuple(map(base_axis, axes or ())), held))
         for place, (dim, size, axes, local) in enumerate(zip(value.dims, value.shape, value.sharding.dims, value.local_shape, strict=True))
     ]
     times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
