@@ -134,6 +134,19 @@ def test_the_menu_of_a_chip_offers_the_rule_and_this_tensor_alone(board):
     expect(layout(board)).to_have_text("batch:data")
 
 
+def test_a_menu_opens_where_its_chip_is_drawn_anew_under_the_press(board):
+    drag(board, "hidden", "model")
+    expect(layout(board)).to_have_text("batch:data; hidden:model")
+    settled(board)
+    board.mouse.move(*centre(chip(board, "w", 1)))
+    board.mouse.down()
+    board.keyboard.press("Control+z")
+    expect(board.locator(".wb")).to_have_attribute("data-busy", "false")
+    board.mouse.up()
+    expect(board.get_by_role("menu")).to_contain_text("Every hidden, in 2 tensors")
+    expect(layout(board)).to_have_text("batch:data")
+
+
 def test_a_finger_drags_the_chip_of_a_tensor(browser, server, stage):
     context = browser.new_context(has_touch=True, viewport={"width": 900, "height": 1000})
     page = context.new_page()

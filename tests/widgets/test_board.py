@@ -198,9 +198,21 @@ def test_a_gesture_told_twice_is_done_once_and_answered_twice(session):
     assert screen.shown["board"]["answer"] == before["answer"]
 
 
+def test_a_gesture_told_twice_is_done_once_whatever_another_view_did_between(session):
+    screen = Screen(session)
+    for dim, target in (("hidden", "model"), ("batch", "data")):
+        screen.board.answer({"verb": "drop", "dim": dim, "source": "", "target": target, "add": False, "view": "a", "seq": len(target)})
+    undo = {"verb": "undo", "view": "a", "seq": 9}
+    screen.board.answer(undo)
+    screen.board.answer({"verb": "open", "tab": "memory", "view": "b", "seq": 1})
+    plan = screen.board.session.plan
+    screen.board.answer({**undo, "again": True})
+    assert screen.board.session.plan == plan
+
+
 def test_a_page_that_misses_a_table_is_told_all_anew(session):
     screen = Screen(session)
     before = dict(screen.shown)
-    screen.board.answer({"verb": "refresh", "view": "a", "seq": 8, "again": 1})
+    screen.board.answer({"verb": "refresh", "view": "a", "seq": 8})
     assert all(screen.shown[part] != before[part] for part in ("board", "table", "live"))
     assert screen.shown["board"]["answer"] == {"view": "a", "seq": 8}

@@ -65,6 +65,7 @@ class Board:
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._lock, self._answering = threading.RLock(), False
         self._defer, self._told = defer, 0
+        self._done: dict[str, int] = {}  # the last gesture of each view: one that is told again is not done again
         self._owed: set[Part] = set()
         self._jobs = Jobs(runner, self._later, self._working)
         self._evidence: Evidence | None = None
@@ -91,9 +92,10 @@ class Board:
         """Do what a hand asked for, or say why not."""
         with self._lock:
             asked = {"view": str(gesture.get("view", ""))[:40], "seq": gesture.get("seq", 0)}
-            if gesture.get("again") and (asked == self._answer or gesture.get("verb") == "refresh"):
+            if gesture.get("verb") == "refresh" or (gesture.get("again") and self._done.get(asked["view"]) == asked["seq"]):
                 self._tell_again(asked)
                 return
+            self._done[asked["view"]] = asked["seq"]
             self._refusal, self._taken, self._answering = None, None, True
             self._files.forget()
             self._answer = asked

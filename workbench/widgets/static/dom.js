@@ -77,16 +77,16 @@ function keepingFocus(root, parent, draw, wanted = null) {
 function outbox(model, root) {
   const view = Math.random().toString(36).slice(2);
   const queue = [];
-  let seq = 0, waiting = null, timer = 0, again = 0;
+  let seq = 0, waiting = null, timer = 0, asking = 0;
   const next = () => {
     root.dataset.busy = String(Boolean(waiting || queue.length));
     if (waiting || !queue.length) return;
     waiting = queue.shift();
     timer = setTimeout(() => { root.dataset.silent = "true"; }, 10000);
     tell(waiting);
+    asking = setInterval(() => tell({ ...waiting, again: true }), 5000); // a host may lose a message; Python does nothing twice
   };
   const tell = (gesture) => { model.set("gesture", gesture); model.save_changes(); };
-  const asking = setInterval(() => { if (waiting) tell({ ...waiting, again: ++again }); }, 5000); // a host may lose a message; Python does nothing twice
   return {
     view,
     send(gesture) { queue.push({ ...gesture, view, seq: ++seq }); next(); },
@@ -94,10 +94,11 @@ function outbox(model, root) {
       if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;
       waiting = null;
       clearTimeout(timer);
+      clearInterval(asking);
       delete root.dataset.silent;
       next();
     },
-    refresh() { if (!waiting && !queue.length) this.send({ verb: "refresh", again: ++again }); },
+    refresh() { if (!waiting && !queue.length) this.send({ verb: "refresh" }); },
     close() { clearTimeout(timer); clearInterval(asking); },
   };
 }

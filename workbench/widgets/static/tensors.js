@@ -91,7 +91,8 @@ function takenUp(wb, taken) {
   if (wb.asked?.key === taken.key) {
     const { anchor } = wb.asked;
     wb.asked = null;
-    if (anchor.isConnected) openMenu(wb, anchor, taken.menu, { zone: "tables" });
+    const now = anchor.isConnected ? anchor : [...wb.card.querySelectorAll(".grip")].find((grip) => grip.dataset.focus === taken.key); // a repaint may have come first
+    if (now) openMenu(wb, now, taken.menu, { zone: "tables" });
   }
 }
 
