@@ -130,6 +130,7 @@ def test_two_devices_of_a_chip_share_what_the_chip_has():
         ("8 TPU v5e", 'TPU v5e comes as a torus; give its sides in chips.\n  Ways out: write "TPU v5e 2x4".'),
         ("H100 4x4", 'H100 comes in nodes and has no torus.\n  Ways out: write "8 H100" · "4 nodes of 8 H100".'),
         ("TPU v5e", '`TPU v5e` is a kind of device; how many are there?\n  Ways out: write "TPU v5e 4x4".'),
+        ("TPU v5e 2x", '`2x` is no size of a TPU v5e slice or node.\n  Ways out: write "TPU v5e 4x4".'),
         ("TPU v5e 0x4", "`TPU v5e 0x4` has a side of 0 chips.\n  Ways out: each side is 1 chip at least."),
         ("0 nodes of 8 H100", "There must be one node at least.\n  Ways out: leave `0 nodes of` away."),
     ],

@@ -194,6 +194,10 @@ def test_exports_are_shown_copied_and_downloaded(board, stage, context, tmp_path
     assert "def partition_specs" in Path(tmp_path / "specs.py").read_text(encoding="utf-8")
     board.locator(".sheet").get_by_label("Close").click()
     expect(board.locator(".sheet")).to_be_hidden()
+    tool(board, "export").click()
+    expect(board.locator(".sheet .code")).to_be_focused()
+    board.keyboard.press("Escape")
+    expect(board.locator(".sheet")).to_be_hidden()
 
 
 def test_a_link_opens_the_same_plan(board, context):

@@ -35,7 +35,7 @@ def blocks(screen):
 
 
 def test_before_anything_was_compiled_the_tab_says_how(screen):
-    assert "Press Compile" in blocks(screen)[""]["note"]
+    assert "Nothing of this plan is compiled" in blocks(screen)[""]["note"]
 
 
 def test_a_compilation_tells_its_stage_and_seconds(screen):

@@ -14,8 +14,8 @@ from workbench.widgets.evidence import Evidence
 
 MOST_DIFFERENCES = 100
 NOTHING = (
-    "Press Compile to set what XLA makes of this plan beside the prediction, or Run to measure it here: "
-    "memory, kernels and collectives, and why they differ."
+    "Nothing of this plan is compiled or measured yet. Once it is, what XLA makes of it and what a run measures stand here beside the "
+    "prediction: memory, kernels and collectives, and why they differ."
 )
 UNITS = ("bytes", "seconds", "FLOP")
 

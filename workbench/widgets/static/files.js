@@ -92,6 +92,7 @@ function filesSection(wb) {
   const notice = h("div", { class: "notice", hidden: true });
   const sheet = h("section", { class: "sheet", ariaLabel: "Text to take away", hidden: true });
   const section = h("div", {}, notice, sheet);
+  sheet.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); wb.send({ verb: "close_sheet" }); } });
   let taken = null, first = true;
   const paintNotice = painter((state) => keepingFocus(wb.root, notice, () => drawNotice(wb, notice, state)));
   const paintSheet = painter((state) => keepingFocus(wb.root, sheet, () => {
@@ -99,7 +100,7 @@ function filesSection(wb) {
     sheet.hidden = !state;
     if (!state) return sheet.replaceChildren();
     drawSheet(wb, sheet, state);
-    if (opened && state.kind === "link") sheet.querySelector("input").focus({ preventScroll: true });
+    if (opened) sheet.querySelector("[data-focus=sheet-text]")?.focus({ preventScroll: true });
   }));
   const paint = (state, refusal, seq) => {
     paintNotice({ refusal, word: state.word, seq });

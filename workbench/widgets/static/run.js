@@ -7,8 +7,10 @@ function progressOf(label) {
   const stage = h("div", { class: "stage" });
   const paint = (state) => {
     bar.hidden = stage.hidden = state.phase !== "running";
-    level.style.width = `${state.fraction * 100}%`;
-    bar.ariaValueNow = String(Math.round(state.fraction * 100));
+    const known = !state.stage.startsWith("compiling"); // a compiler does not say how far it is
+    bar.classList.toggle("unknown", !known);
+    level.style.width = known ? `${state.fraction * 100}%` : "";
+    bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;
     stage.textContent = state.stage;
   };
   return { bar, stage, paint };
