@@ -58,6 +58,14 @@ class HardwareError(WorkbenchError):
     """Hardware that does not exist, is not in the catalogue, or that a mesh cannot be laid over."""
 
 
+class PipelineError(WorkbenchError):
+    """A pipeline that cannot be: a schedule, a number of stages or micro-batches, a boundary that does not go with the program."""
+
+
+class FleetError(WorkbenchError):
+    """Models that cannot be trained together as asked."""
+
+
 class DocumentError(WorkbenchError):
     """A file that is not a plan, is of a newer version, or names a program that is not here."""
 

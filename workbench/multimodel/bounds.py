@@ -1,0 +1,58 @@
+"""What no schedule can beat, and what other ways of training the same models would take (DOMAIN: Hydra TR, section 4; derived)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.multimodel.jobs import Job
+
+
+def lower_bound(jobs: Sequence[Job], devices: int) -> float:
+    """`max(sum R_i / P, max R_i)`: all the work shared out, or the longest model, whose units run one after the other.
+
+    >>> from workbench.multimodel.jobs import chain
+    >>> lower_bound([chain("a", (1.0,) * 4), chain("b", (1.0,) * 4), chain("c", (1.0,) * 8)], devices=2)
+    8.0
+    """
+    return max(sum(each.seconds for each in jobs) / devices, *(each.seconds for each in jobs))
+
+
+def list_bound(jobs: Sequence[Job], devices: int) -> float:
+    """No schedule that leaves no device idle while a unit is eligible takes longer (Graham 1966): `(2 - 1/P)` times the lower bound."""
+    return (2 - 1 / devices) * lower_bound(jobs, devices)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """Another way to train the same models: seconds in all, transfers not counted; `note` says what it takes for granted."""
+
+    name: str
+    seconds: float
+    note: str
+
+
+def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = None) -> tuple[Strategy, ...]:
+    """One at a time, model parallel, task parallel, pipelined; GPipe's rule of thumb is four micro-batches a device.
+
+    >>> from workbench.multimodel.jobs import chain
+    >>> three = [chain(name, (1.0,) * 4) for name in "abc"]
+    >>> [(each.name, each.seconds) for each in strategies(three, devices=2, micro_batches=8)]
+    [('one at a time', 12.0), ('model parallel', 12.0), ('task parallel', 8.0), ('pipelined', 6.75)]
+    """
+    micro = micro_batches or 4 * devices
+    whole = sum(each.seconds for each in jobs)
+    return (
+        Strategy("one at a time", whole, "each model alone on one device"),
+        Strategy("model parallel", whole, "each model over all devices, of which one computes at a time"),
+        Strategy("task parallel", _packed([each.seconds for each in jobs], devices), "each model whole on one device, if it fits there"),
+        Strategy(
+            "pipelined", whole * (micro + devices - 1) / (micro * devices), f"each model over all devices, {micro} micro-batches, balanced"
+        ),
+    )
+
+
+def _packed(lengths: Sequence[float], devices: int) -> float:
+    """Whole models on devices, the longest first onto the one that is free first: at most 4/3 of the optimum (Graham 1969)."""
+    loads = [0.0] * devices
+    for length in sorted(lengths, reverse=True):
+        loads[loads.index(min(loads))] += length
+    return max(loads)

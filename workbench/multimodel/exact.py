@@ -1,0 +1,92 @@
+"""The shortest schedule there is, for small cases, by a constraint solver.
+
+Hydra's printed formulation (TR, section 4.7.1) starts each unit on *every* device and lacks a variable that assigns it to one; here each
+unit has one interval a device of which exactly one is present (Saturn's formulation has the same). The job shop is NP-complete: a limit of
+time is set, and the answer says whether it is proven.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ortools.sat.python import cp_model
+
+from workbench.errors import FleetError
+from workbench.multimodel.bounds import lower_bound
+from workbench.multimodel.jobs import Job, verify_jobs
+from workbench.multimodel.schedule import Placed, Schedule
+
+_TICKS = 10_000  # so many are the lower bound: times are whole numbers to the solver
+MOST_UNITS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """The best schedule found; `proven` if no shorter one exists, otherwise none is shorter than `bound` seconds."""
+
+    schedule: Schedule
+    proven: bool
+    bound: float
+
+
+def optimum(jobs: Sequence[Job], devices: int, limit: float = 10.0) -> Optimum:
+    """The shortest schedule of these jobs, transfers not counted; `limit` in seconds.
+
+    Raises `FleetError` for more than 2,000 units, or if the time does not suffice to find any schedule.
+    """
+    verify_jobs(tuple(jobs))
+    units = sum(each.length for each in jobs)
+    if units > MOST_UNITS:
+        raise FleetError(f"The exact optimum of {units:,} units on {devices} devices is out of reach.", ["ask for `sharded-lrtf`"])
+    problem = _Problem(jobs, devices)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = limit
+    solver.parameters.random_seed = 0
+    status = solver.solve(problem.model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        raise FleetError(f"No schedule of {units:,} units was found within {limit:g} s.", ["give it more time", "ask for `sharded-lrtf`"])
+    return Optimum(problem.schedule(solver), status == cp_model.OPTIMAL, solver.best_objective_bound * problem.tick)
+
+
+class _Problem:
+    def __init__(self, jobs: Sequence[Job], devices: int) -> None:
+        self.devices = devices
+        self.tick = lower_bound(jobs, devices) / _TICKS
+        self.model = cp_model.CpModel()
+        lengths = [sum(self._ticks(job.unit(unit).seconds) for unit in range(job.length)) for job in jobs]
+        least = max(-(-sum(lengths) // devices), *lengths)  # the lower bound of `bounds`, in ticks: often reached, and then it proves
+        self.makespan = self.model.new_int_var(least, sum(lengths), "C")
+        self.on_device: list[list[cp_model.IntervalVar]] = [[] for _ in range(devices)]
+        self.units = [(i, unit, *self._unit(job, unit)) for i, job in enumerate(jobs) for unit in range(job.length)]
+        for (model, _, _, end, _, _), (after, _, start, _, _, _) in pairwise(self.units):
+            if model == after:
+                self.model.add(start >= end)
+        for intervals in self.on_device:
+            self.model.add_no_overlap(intervals)
+        self.model.minimize(self.makespan)
+
+    def _ticks(self, seconds: float) -> int:
+        return round(seconds / self.tick) if self.tick else 0
+
+    def _unit(self, job: Job, unit: int) -> tuple[cp_model.IntVar, cp_model.IntVar, list[cp_model.IntVar], float]:
+        """Start, end, the device it is assigned to, and its seconds."""
+        seconds = job.unit(unit).seconds
+        name, length = f"{job.name} {unit}", self._ticks(seconds)
+        start, end = (self.model.new_int_var(0, 2**40, f"{name} {which}") for which in ("start", "end"))
+        assigned = [self.model.new_bool_var(f"{name} on {device}") for device in range(self.devices)]
+        for device, here in enumerate(assigned):
+            self.on_device[device].append(self.model.new_optional_interval_var(start, length, end, here, f"{name} at {device}"))
+        self.model.add_exactly_one(assigned)
+        self.model.add(end <= self.makespan)
+        return start, end, assigned, seconds
+
+    def schedule(self, solver: cp_model.CpSolver) -> Schedule:
+        """The solver's order and assignment, in exact seconds: each unit as early as these allow."""
+        placed: list[Placed] = []
+        free, ready = [0.0] * self.devices, [0.0] * (self.units[-1][0] + 1)
+        for model, unit, _, _, assigned, seconds in sorted(self.units, key=lambda each: (solver.value(each[2]), each[1])):
+            device = next(i for i, each in enumerate(assigned) if solver.value(each))
+            start = max(free[device], ready[model])
+            free[device] = ready[model] = start + seconds
+            placed.append(Placed(model, unit, device, start, start + seconds, start))
+        return Schedule(self.devices, tuple(placed))

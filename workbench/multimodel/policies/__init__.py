@@ -1,0 +1,20 @@
+"""Which model runs next: one short file a policy. Simulator and executor ask the same code."""
+
+from workbench.errors import FleetError, unknown_name
+from workbench.multimodel.policies.first_in_list import FirstInList
+from workbench.multimodel.policies.policy import Candidate as Candidate
+from workbench.multimodel.policies.policy import Policy as Policy
+from workbench.multimodel.policies.random_order import RandomOrder
+from workbench.multimodel.policies.round_robin import RoundRobin
+from workbench.multimodel.policies.sharded_lrtf import ShardedLrtf
+from workbench.multimodel.policies.shortest import Shortest
+
+ALL_POLICIES: tuple[Policy, ...] = (ShardedLrtf(), RandomOrder(), FirstInList(), Shortest(), RoundRobin())
+
+
+def policy_named(name: str) -> Policy:
+    """The policy of that name; raises `FleetError` with the names there are."""
+    found = next((each for each in ALL_POLICIES if each.name == name), None)
+    if found is None:
+        raise FleetError(*unknown_name("policy", name, (each.name for each in ALL_POLICIES)))
+    return found

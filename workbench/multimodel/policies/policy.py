@@ -1,0 +1,36 @@
+"""What every policy decides: which of the eligible models runs its next unit on a device that is free (H10)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An idle model with a unit to run.
+
+    - `remaining`: seconds it still has to compute (`Job.remaining`), `seconds` those of its next unit;
+    - `started`: when its last unit began, minus infinity if none did;
+    - `here`: its state lies on the asking device, so that no transfer is needed.
+    """
+
+    model: int
+    remaining: float
+    seconds: float
+    started: float = float("-inf")
+    here: bool = False
+
+
+class Policy(Protocol):
+    """A rule, and nothing that it remembers: the same candidates and number give the same choice.
+
+    `candidates` are in the order of the list, the one that is `here` first, so that equals keep locality (H14); `decision` numbers the
+    question, from 0.
+    """
+
+    name: str
+    about: str
+
+    def choose(self, candidates: Sequence[Candidate], decision: int) -> Candidate:
+        """One of the candidates."""
+        ...
