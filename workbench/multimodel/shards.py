@@ -1,0 +1,99 @@
+"""A model cut into shards that fit a device: greedy, each as large as it goes (Hydra TR, section 4.3, Algorithm 1).
+
+Not balanced on purpose: a shard is brought in and taken back as a whole, so fewer shards are fewer transfers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from workbench.errors import FleetError
+from workbench.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer needs on a device, bytes.
+
+    - `held`: parameters, their gradients and optimiser state;
+    - `kept`: what its backward pass reads, recomputed from the shard's input;
+    - `entering`: what it is given by the layers before it for one mini-batch, skips included.
+    """
+
+    name: str
+    held: int
+    kept: int
+    entering: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The memory of one device: `capacity` bytes, of which `buffer`, a share, is left for the next unit's state (double buffering, H12)."""
+
+    capacity: int
+    buffer: float = 0.15
+
+    @property
+    def usable(self) -> int:
+        """Bytes that a running unit may use."""
+        return int(self.capacity * (1 - self.buffer))
+
+
+Measure = Callable[[int, int], int]
+
+
+def shard_bytes(layers: Sequence[Layer], begin: int, end: int) -> int:
+    """What the layers `begin` to before `end` need together: the planner's estimate."""
+    own = layers[begin:end]
+    return sum(each.held + each.kept for each in own) + own[0].entering + (layers[end].entering if end < len(layers) else 0)
+
+
+def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
+    """Where each shard begins, the first at 0: layers are added as long as the shard fits the device with the least room.
+
+    `measure(begin, end)` gives the bytes that a shard really takes, compiled; layers are taken off one by one until that fits too (H8).
+    Raises `FleetError` where one layer alone does not fit.
+
+    >>> greedy_shards([Layer(name, held=30, kept=10) for name in "abcde"], [Room(120, buffer=0.25)])
+    (0, 2, 4)
+    """
+    room = min(rooms, key=lambda each: each.usable)
+    need = measure or (lambda begin, end: shard_bytes(layers, begin, end))
+    starts, begin = [0], 0
+    while begin < len(layers):
+        end = begin + 1
+        while end < len(layers) and shard_bytes(layers, begin, end + 1) <= room.usable:
+            end += 1
+        while end > begin + 1 and need(begin, end) > room.usable:
+            end -= 1
+        if (taken := need(begin, end)) > room.usable:
+            raise _too_large(layers[begin], taken, room)
+        begin = end
+        starts.append(end)
+    return tuple(starts[:-1])
+
+
+def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
+    """A given cut list, if each shard of it fits; raises `FleetError` with the shard and the arithmetic otherwise."""
+    if list(starts) != sorted(set(starts)) or not starts or starts[0] != 0 or starts[-1] >= len(layers):
+        raise FleetError(
+            f"{list(starts)} are not places to cut {len(layers)} layers at.", [f"begin with 0, go up, and stay below {len(layers)}"]
+        )
+    room = min(rooms, key=lambda each: each.usable)
+    need = measure or (lambda begin, end: shard_bytes(layers, begin, end))
+    for begin, end in zip(starts, [*starts[1:], len(layers)], strict=True):
+        if (taken := need(begin, end)) > room.usable:
+            raise FleetError(
+                f"The shard of layers {begin} to {end - 1} (`{layers[begin].name}` to `{layers[end - 1].name}`) takes {format_bytes(taken)}; "
+                f"a device has {format_bytes(room.usable)} for it.",
+                ["cut it once more", "leave the cuts out, and they are chosen"],
+            )
+    return tuple(starts)
+
+
+def _too_large(layer: Layer, taken: int, room: Room) -> FleetError:
+    return FleetError(
+        f"Layer `{layer.name}` alone takes {format_bytes(taken)} ({format_bytes(layer.held)} of parameters, gradients and optimiser state, "
+        f"{format_bytes(layer.kept)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
+        f"less {room.buffer:.0%} for the buffer.",
+        ["give a larger budget of memory", "make the mini-batch smaller", "cut the layer into smaller named scopes"],
+    )
