@@ -1,7 +1,7 @@
 """Rows that others published, each built as real programs of the zoo, planned, and set beside the measurement.
 
 A row of a pipeline or of accumulated gradients is several programs: one micro-batch on the first, a middle and the last stage, and the
-update of each; `workbench.cost.pipeline` puts their reports together. A row without either is one training step.
+update of each; `workbench.pipeline` puts their reports together. A row without either is one training step.
 
     python benchmarks/published.py [TABLE ...] [--quick] [--json]      prints every row: published, predicted, error
 """
@@ -20,12 +20,14 @@ from benchmarks.published_rows import GIB, TABLES, Row
 from workbench.catalogue import parse_hardware
 from workbench.cost.communication import collective_seconds
 from workbench.cost.kept import kept_between_passes
-from workbench.cost.pipeline import pipeline_time, stage_memory
 from workbench.hardware import Hardware
 from workbench.models import decoder, decoder_stage
 from workbench.models.decoder_config import DecoderConfig
 from workbench.models.decoder_layouts import sequence_parallel
 from workbench.models.mixture_config import MixtureConfig
+from workbench.pipeline.costs import StageCost
+from workbench.pipeline.simulate import simulate
+from workbench.pipeline.transfer import Transfer
 from workbench.program import Program
 from workbench.report import Collective, Report
 from workbench.tensor import Role
@@ -130,12 +132,21 @@ def predict(row: Row, efficiency: Mapping[str, float] | None = None) -> Predicti
         return _predict_step(row, hardware)
     numbers = sorted({0, min(1, row.pipe - 1), row.pipe - 1})  # all in between are alike
     stages = {number: _stage(row, number, hardware) for number in numbers}
-    times = [_seconds(stages[min(number, 1) if number < row.pipe - 1 else number].micro_batch) for number in range(row.pipe)]
+    costs = {number: _piece_cost(row, stage) for number, stage in stages.items()}
+    pieces = [costs[min(number, 1) if number < row.pipe - 1 else number] for number in range(row.pipe)] * row.spec.chunks
     transfer = _transfer_seconds(row, hardware)
+    step = simulate(row.spec, pieces, Transfer(lambda _: transfer, overlapped=False))
     update = max(stage.update.step_time.total for stage in stages.values())
-    time = pipeline_time(row.schedule, times, transfer, update)
-    memory = max(_stage_bytes(row, stage, number) for number, stage in stages.items())
-    return Prediction(row, time.total, memory, {"work": time.work, "bubble": time.bubble, "transfer": time.transfer, "update": time.update})
+    work = max(step.busy)
+    return Prediction(row, step.makespan + update, max(step.peaks), {"work": work, "waiting": step.makespan - work, "update": update})
+
+
+def _piece_cost(row: Row, stage: Stage) -> StageCost:
+    """Of a chunk of a stage: its share of the stage's time, a third of it forward, and of what the stage keeps."""
+    chunks = row.spec.chunks
+    seconds = _seconds(stage.micro_batch) / chunks
+    held, passing = _stage_bytes(row, stage)
+    return StageCost(seconds / 3, seconds / 3, seconds / 3, held // chunks, stage.kept // chunks, passing)
 
 
 def _seconds(one: Report) -> float:
@@ -151,14 +162,15 @@ def _is_deferred(collective: Collective) -> bool:
     return collective.kind == "all-reduce" and collective.axes in (("context",), ("expert",))
 
 
-def _stage_bytes(row: Row, stage: Stage, number: int) -> float:
+def _stage_bytes(row: Row, stage: Stage) -> tuple[int, int]:
+    """Held throughout, and passing while a micro-batch is worked on."""
     one = stage.micro_batch
     arguments = sum(each.local_bytes for each in one.arguments)
     state = sum(each.local_bytes for each in stage.update.arguments if each.tensor.role is Role.OPTIMIZER_STATE)
     held = arguments + state + (_dummies(one) if row.dummies else 0)
     deferred = {f"{each.path} (all-reduce)" for each in one.collectives if _is_deferred(each)}
     passing = one.memory.peak - arguments - stage.kept - sum(each.bytes for each in one.alive if each.path in deferred)
-    return stage_memory(held, stage.kept, passing, row.schedule.in_flight(number))
+    return held, passing
 
 
 def _transfer_seconds(row: Row, hardware: Hardware) -> float:

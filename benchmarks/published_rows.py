@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workbench.cost.pipeline import Schedule
 from workbench.models.decoder_config import PRESETS, DecoderConfig
 from workbench.models.mixture_config import PRESETS as MIXTURES
 from workbench.models.mixture_config import MixtureConfig
+from workbench.pipeline_spec import PipelineSpec
 
 DATA = Path(__file__).parents[1] / "tests" / "published" / "step_times.json"
 GIB = 2**30
@@ -36,7 +36,7 @@ class Row:
     context: int = 1
     pipe: int = 1
     replicas: int = 1
-    schedule: Schedule = field(default_factory=lambda: Schedule(1, 1))
+    spec: PipelineSpec = field(default_factory=lambda: PipelineSpec(1, 1))
     splits_sequence: bool = False
     shares_state: bool = False
     dummies: bool = False
@@ -45,6 +45,11 @@ class Row:
     @property
     def devices(self) -> int:
         return self.tensor * self.context * self.pipe * self.replicas
+
+
+def _spec(stages: int, micro_batches: int, chunks: int = 1) -> PipelineSpec:
+    """As Megatron-LM pipelines; what is recomputed is in the traced micro-batch."""
+    return PipelineSpec(stages, micro_batches, "1f1b" if chunks == 1 else "interleaved", chunks, remat="never")
 
 
 @cache
@@ -67,7 +72,7 @@ def megatron_rows() -> Iterable[Row]:
             seconds,
             tensor=run["tensor_par"],
             pipe=pipe,
-            schedule=Schedule(pipe, run["batch_size"] // run["data_par"] // micro, run["pipeline_interleaving"]),
+            spec=_spec(pipe, run["batch_size"] // run["data_par"] // micro, run["pipeline_interleaving"]),
             splits_sequence=mode != "full",
             accumulate="float16",
         )
@@ -91,7 +96,7 @@ def sc21_rows() -> Iterable[Row]:
             tensor=tensor,
             pipe=pipe,
             replicas=replicas,
-            schedule=Schedule(pipe, batch // replicas // micro, layers // pipe // chunk if chunk else 1),
+            spec=_spec(pipe, batch // replicas // micro, layers // pipe // chunk if chunk else 1),
             accumulate="float16",
         )
 
@@ -120,7 +125,7 @@ def b200_row(name: str, milliseconds: float, gib: float) -> Row:
         context=size.get("cp", 1),
         pipe=size["pp"],
         replicas=size["dp"],
-        schedule=Schedule(size["pp"], size["mbc"]),
+        spec=_spec(size["pp"], size["mbc"]),
         splits_sequence=True,
         shares_state=True,
         dummies=True,

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from workbench.layout import Layout
+from workbench.layout_text import DIRECTIONS
 from workbench.mesh import Mesh
 from workbench.sharding import Sharding
 from workbench.tensor import Role, Tensor
@@ -19,15 +20,27 @@ def meshes(max_axes: int = 4, max_size: int = 8) -> st.SearchStrategy[Mesh]:
 
 
 @st.composite
-def shardings(draw: st.DrawFn, rank: int | None = None, *, names: tuple[str, ...] = AXES, can_be_open: bool = True) -> Sharding:
-    """Each axis on at most one dimension; some dimensions open."""
+def shardings(
+    draw: st.DrawFn, rank: int | None = None, *, names: tuple[str, ...] = AXES, can_be_open: bool = True, is_plain: bool = True
+) -> Sharding:
+    """Each axis on at most one dimension; some dimensions open. One that is not plain has open axes, priorities, replicated and unreduced
+    axes besides."""
     rank = draw(st.integers(0, 4)) if rank is None else rank
     dims: list[list[str] | None] = [None if can_be_open and draw(st.booleans()) else [] for _ in range(rank)]
+    rest = []
     for name in draw(st.permutations(names)):
         place = draw(st.integers(-1, rank - 1))
         if place >= 0 and (dim := dims[place]) is not None:
             dim.append(name)
-    return Sharding(tuple(None if dim is None else tuple(dim) for dim in dims))
+        else:
+            rest.append(name)
+    placed = tuple(None if dim is None else tuple(dim) for dim in dims)
+    if is_plain:
+        return Sharding(placed)
+    flags = tuple(draw(st.booleans()) for _ in placed)
+    rounds = tuple(draw(st.integers(0, 3)) if dim != () or is_open else 0 for dim, is_open in zip(placed, flags, strict=True))
+    cut, end = sorted((draw(st.integers(0, len(rest))), draw(st.integers(0, len(rest)))))
+    return Sharding(placed, flags, rounds, tuple(rest[:cut]), tuple(rest[cut:end]))
 
 
 @st.composite
@@ -41,10 +54,18 @@ def patterns() -> st.SearchStrategy[str]:
     return st.lists(WORDS, min_size=1, max_size=4).map("/".join)
 
 
+def places() -> st.SearchStrategy[str]:
+    """Where a group or a barrier stands: an argument, or with `@` an intermediate value."""
+    return st.tuples(st.sampled_from(("", "@")), patterns() | st.just("gpt.py:42")).map("".join)
+
+
 @st.composite
 def layouts(draw: st.DrawFn, *, names: tuple[str, ...] = AXES) -> Layout:
-    """Rules, overrides and constraints, legal in themselves but perhaps for no program."""
+    """Statements of every kind, legal in themselves but perhaps for no program."""
     axes = st.lists(st.sampled_from(names), unique=True, max_size=2).map(tuple)
     rules = draw(st.dictionaries(st.sampled_from(DIMS), axes, max_size=4))
-    entries = st.lists(st.tuples(patterns(), shardings(names=names)), max_size=3).map(tuple)
-    return Layout(tuple(rules.items()), draw(entries), draw(entries))
+    priorities = tuple((dim, draw(st.integers(0, 3))) for dim, each in rules.items() if each)
+    entries = st.lists(st.tuples(patterns(), shardings(names=names, is_plain=False)), max_size=3).map(tuple)
+    groups = st.lists(st.lists(places(), min_size=2, max_size=3, unique=True).map(tuple), max_size=2).map(tuple)
+    barriers = st.lists(st.tuples(places(), st.sampled_from(DIRECTIONS)), max_size=2).map(tuple)
+    return Layout(tuple(rules.items()), draw(entries), draw(entries), priorities, draw(groups), draw(barriers))

@@ -31,10 +31,10 @@ def test_a_plan_that_uses_everything_has_nothing_to_mind():
     assert Plan(build("two_layer"), "rows:2 cols:4", "batch:rows; hidden:cols").report().diagnostics == ()
 
 
-def test_what_xla_sends_by_itself_is_told():
+def test_what_xla_sends_by_itself_is_counted():
     program = trace(lambda x: (x[1:], jnp.cumsum(x, 1)), jax.ShapeDtypeStruct((16, 8), jnp.float32), dims={"x": "row column"})
     notes = Plan(program, "m:8", "row:m").report().diagnostics
-    assert [(each.kind, each.subject) for each in notes] == [("not counted", "slice")]
+    assert notes == ()
 
 
 def test_every_branch_of_a_cond_is_counted_and_told():

@@ -9,21 +9,28 @@ from workbench.edits import (
     OpenPlan,
     Override,
     PlaceDim,
+    Prioritize,
     RemoveAxis,
     RenameAxis,
     RenameDim,
     ReorderAxes,
     ResizeAxis,
+    SetBarrier,
     SetHardware,
     SetLayout,
     SetMesh,
     SetPrecision,
     SetRemat,
+    SetPipeline,
     SetWiring,
+    Tie,
+    Together,
+    Untie,
 )
 from workbench.errors import DimensionError, HardwareError, LayoutError, MeshError, TraceError, WorkbenchError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
+from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.precision import Precision
 from workbench.remat import Remat
@@ -48,7 +55,29 @@ CASES = [
         f"{LAYOUT}; @mlp/dot_general=[data, ?]",
     ),
     (Constrain("mlp/dot_general", None), "@mlp/dot_general → free", "data:4 model:2", LAYOUT),
+    (Prioritize("d_ff", 1), "d_ff → p1", "data:4 model:2", "batch:data; d_ff:model p1"),
+    (Prioritize("d_ff", 0), "d_ff → p0", "data:4 model:2", LAYOUT),
+    (Prioritize("d_model", 1), "d_model → p1", None, None),  # it has no rule
+    (Prioritize("d_ff", -1), "d_ff → p-1", None, None),
+    (Tie((W1, "@mlp/tanh")), f"group[{W1}, @mlp/tanh]", None, None),  # not of one shape
+    (Tie(("layers/0/w1", "layers/1/w1")), "group[layers/0/w1, layers/1/w1]", "data:4 model:2", f"{LAYOUT}; group[layers/0/w1, layers/1/w1]"),
+    (Untie(("layers/0/w1", "layers/1/w1")), "no group[layers/0/w1, layers/1/w1]", None, None),  # there is none
+    (SetBarrier("@mlp/dot_general"), "barrier[@mlp/dot_general]", "data:4 model:2", f"{LAYOUT}; barrier[@mlp/dot_general]"),
+    (
+        SetBarrier(W1, "forward"),
+        f"barrier[{W1}] allows:forward",
+        "data:4 model:2",
+        f"{LAYOUT}; barrier[{W1}] allows:forward",
+    ),
+    (SetBarrier(W1, None), f"no barrier[{W1}]", "data:4 model:2", LAYOUT),
     (SetLayout(Layout("batch:model")), "layout batch:model", "data:4 model:2", "batch:model"),
+    (
+        Together("megatron", (PlaceDim("d_ff"), PlaceDim("d_model", ("model",)))),
+        "megatron (2 edits)",
+        "data:4 model:2",
+        "batch:data; d_model:model",
+    ),
+    (Together("both", (PlaceDim("d_ff"), ResizeAxis("data", 3))), "both (2 edits)", None, None),
     (SetLayout(Layout()), "layout replicated", "data:4 model:2", ""),
     (SetMesh(Mesh("model:8")), "mesh model:8", "model:8", "d_ff:model"),
     (ResizeAxis("model", 4), "model:4", "data:4 model:4", LAYOUT),
@@ -63,6 +92,13 @@ CASES = [
     (RenameDim("d_ff", "d_model"), "dimension d_ff → d_model", None, None),
     (SetHardware(V5E), "hardware TPU v5e 4x2", "data:4 model:2", LAYOUT),
     (SetHardware(None), "hardware none", "data:4 model:2", LAYOUT),
+    (
+        SetPipeline(PipelineSpec(2, 4)),
+        "pipeline stages:2 micro_batches:4 schedule:1f1b",
+        "stage:2 data:4 model:2",
+        LAYOUT,
+    ),
+    (SetPipeline(PipelineSpec(4, 4, axis="data")), "pipeline stages:4 micro_batches:4 schedule:1f1b axis:data", None, None),  # splits batch
     (SetWiring(None), "wiring by itself", "data:4 model:2", LAYOUT),
     (SetWiring(parse_wiring("data:x; model:y")), "wiring data:x; model:y", None, None),  # refused: the plan names no hardware
     (SetRemat(Remat()), "remat as traced", "data:4 model:2", LAYOUT),

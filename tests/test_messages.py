@@ -33,7 +33,8 @@ MESSAGES = [
     (
         lambda: Layout("d_ff"),
         "`d_ff` is not a layout statement.\n  Ways out: a rule is `d_ff:model` · an override `params/w=[data, -]` · "
-        "a constraint `@mlp/dot_general=[data, ?, model]`.",
+        "a constraint `@mlp/dot_general=[data, ?, model]` · a group `group[@q/dot_general, @k/dot_general]` · "
+        "a barrier `barrier[@mlp/dot_general]`.",
     ),
     (
         lambda: Layout("d_ff:model; d_ff:data"),

@@ -10,7 +10,7 @@ from workbench.mesh import Mesh
 from workbench.sharding import Sharding, axis_size, base_axis
 
 
-@given(shardings())
+@given(shardings(is_plain=False))
 def test_a_sharding_prints_as_it_is_written(sharding):
     assert Sharding.parse(str(sharding)) == sharding
 

@@ -24,13 +24,19 @@ from workbench.partition import (
     Dims,
     Kernels,
     Partitioned,
+    arguments_placed,
     backend_of,
     collectives,
     kernels_of,
     local_shape,
+    own_annotations,
+    padding_list,
     partition,
+    propagation_of,
+    reshard_list,
     structure_of,
 )
+from workbench.partition.reshards import Reshard as Send
 from workbench.plan import Plan
 from workbench.program import Operation, Program
 from workbench.report import Placement, Report, Value
@@ -41,7 +47,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
     """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known."""
     hardware = hardware or plan.hardware
     partitioned = partition(plan, hardware)
-    program, mesh = plan.program, plan.mesh
+    program, mesh, placed = plan.program, plan.mesh, arguments_placed(plan, partitioned)
     fixed = _fixed(program, recomputes=_recomputes(hardware))
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed.types, tile, widens=backend_of(hardware).widens_halves)
@@ -51,7 +57,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
     costs = collective_costs(partitioned.reshards, plan, hardware) if hardware else []
     report = Report(
         plan=plan,
-        arguments=tuple(Placement(tensor, each, mesh) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)),
+        arguments=tuple(Placement(tensor, each, mesh) for tensor, each in zip(program.arguments, placed, strict=True)),
         results=tuple(Placement(tensor, Sharding(dims), mesh) for tensor, dims in zip(program.results, partitioned.results, strict=True)),
         collectives=collectives(program, mesh, partitioned.structure, partitioned.reshards, [each.seconds for each in costs]),
         memory=replace(memory.memory(), host=held, capacity=capacity),
@@ -65,6 +71,10 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
         list_alive_at=memory.alive,
         list_products=functools.partial(product_list, program, partitioned),
         make_graph=functools.partial(graph_of, program, partitioned, fixed.kernels, mesh),
+        list_reshards=functools.partial(reshard_list, plan, partitioned, functools.partial(_seconds, plan, hardware)),
+        list_padding=functools.partial(padding_list, plan, partitioned),
+        make_propagation=functools.partial(propagation_of, plan, partitioned.dims),
+        read_own=functools.partial(own_annotations, program),
     )
     if hardware and times:
         simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, (times.busy + times.launch).tolist(), costs)
@@ -76,6 +86,11 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
             make_graph=functools.partial(graph_of, program, partitioned, fixed.kernels, mesh, times.busy + times.launch, simulated),
         )
     return diagnose(report, partitioned)
+
+
+def _seconds(plan: Plan, hardware: Hardware | None, sends: list[Send]) -> list[float]:
+    """Of one execution of each; 0 without hardware."""
+    return [each.seconds for each in collective_costs(sends, plan, hardware)] if hardware else [0.0] * len(sends)
 
 
 class _Fixed(NamedTuple):

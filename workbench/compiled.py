@@ -75,6 +75,20 @@ class CompiledMemory:
         return self.arguments + self.outputs - self.aliased + self.temporary
 
 
+@dataclass(frozen=True, slots=True)
+class Rematerialised:
+    """An *involuntary full rematerialization* the compiler warned of: no way from one sharding to the other but to gather the whole value.
+
+    `path` as the planner writes it; `name` and `shape` are the instruction's, the shardings as XLA writes them.
+    """
+
+    path: str
+    name: str
+    shape: str
+    before: str
+    after: str
+
+
 @dataclass(frozen=True)
 class Compiled:
     """A plan compiled for a target, attached or not.
@@ -82,7 +96,8 @@ class Compiled:
     - `target`: the hardware as a person writes it, `TPU v5e 4x4`; `devices` of it;
     - `from_cache`: it was compiled before, and read from disk;
     - `alive`: bytes of temporaries over the scheduled program's instructions, loop bodies at their loop's place, as (instruction name,
-      bytes); `alive_at_peak`: the largest buffers there as (path, bytes).
+      bytes); `alive_at_peak`: the largest buffers there as (path, bytes);
+    - `rematerialised`: what the compiler warned of; empty too where it was compiled in a process whose words cannot be read back.
     """
 
     target: str
@@ -96,6 +111,7 @@ class Compiled:
     from_cache: bool = False
     compiler: str = ""  # name and version
     reader: int = 0  # the version of what read it
+    rematerialised: tuple[Rematerialised, ...] = ()
 
     @cached_property
     def compute_seconds(self) -> float | None:

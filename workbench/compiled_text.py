@@ -15,11 +15,21 @@ def compiled_text(compiled: Compiled) -> str:
     sections = [
         wrapped(f"For {compiled.target} by {compiled.compiler}, {when} in {format_seconds(compiled.compile_seconds)}"),
         pairs_text(_figures(compiled)),
+        _rematerialised(compiled),
         _collectives(compiled.collectives),
         _kernels(compiled),
         _at_peak(compiled),
     ]
     return "\n\n".join(section for section in sections if section)
+
+
+def _rematerialised(compiled: Compiled) -> str:
+    """What the partitioner warned of."""
+    lines = [
+        wrapped(f"- {each.path or each.name}: {each.shape} from {each.before} to {each.after}", indent="    ", first="  ")
+        for each in compiled.rematerialised
+    ]
+    return "\n".join(["Gathered whole, as the compiler warns (involuntary full rematerialization)\n", *lines]) if lines else ""
 
 
 def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:

@@ -3,17 +3,24 @@
 from collections import Counter
 from dataclasses import replace
 
+from workbench.diagnose_own import own_notes, subject_of
 from workbench.edits import PlaceDim, SetRemat, SetWiring
 from workbench.legality import why_illegal
-from workbench.partition import Partitioned
+from workbench.padding import Padding
+from workbench.partition import Partitioned, padding_list, reshard_list
 from workbench.remat import Remat
+from workbench.remedies import avoiding, resized
 from workbench.report import Diagnostic, Report
+from workbench.reshard import Reshard
 from workbench.sharding import base_axis
 from workbench.tensor import Role
 from workbench.topology import wiring_problem
 from workbench.units import format_bytes
 
 _LARGEST = 3  # things named in a message
+_EXPENSIVE = 0.25  # of all that is sent
+_NOTEWORTHY = 1 << 20  # bytes
+_WASTE = 0.1  # of a value's bytes
 
 
 def diagnose(report: Report, partitioned: Partitioned) -> Report:
@@ -21,11 +28,14 @@ def diagnose(report: Report, partitioned: Partitioned) -> Report:
     found = (
         *_hardware_misfit(report),
         *_too_much_memory(report, partitioned),
+        *_rematerialisations(report, partitioned),
+        *_resharding(report, partitioned),
+        *_padding(report, partitioned),
         *_duplicated_work(report),
         *_unused_axes(report, partitioned),
         *_unknown_loops(report, partitioned),
         *_branches(report, partitioned),
-        *_shifts(report, partitioned),
+        *own_notes(report, partitioned),
         *_manual_regions(report, partitioned),
     )
     return replace(report, diagnostics=found)
@@ -74,6 +84,79 @@ def _splits(report: Report) -> tuple[PlaceDim, ...]:
     return tuple(found.values())[:_LARGEST]
 
 
+def _rematerialisations(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    """What XLA will warn of, before it is compiled; with a sharding in between that avoids it, where one is found."""
+    found = [each for each in partitioned.edges if each.way.rematerialises]
+    if not found:
+        return []
+    places = reshard_list(report.plan, replace(partitioned, edges=found), lambda moves: [0.0] * len(moves))
+    return [
+        Diagnostic(
+            "involuntary full rematerialisation",
+            each.path,
+            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_at(each.source)}, which {_reader(each)} needs so: every "
+            f"device gathers {_gathered(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
+            f"{format_bytes(each.temporary)} are held at the worst moment.",
+            avoiding(report.plan, partitioned, each) if number < _LARGEST else (),
+        )
+        for number, each in enumerate(places)
+    ]
+
+
+def _gathered(each: Reshard) -> str:
+    largest = max(each.moves, key=lambda move: move.payload)
+    return f"{format_bytes(largest.payload)}, {_shape_text(each)} of {each.dtype},"
+
+
+def _shape_text(each: Reshard) -> str:
+    return " x ".join(map(str, each.shape))
+
+
+def _at(source: str) -> str:
+    return f" ({source})" if source else ""
+
+
+def _reader(each: Reshard) -> str:
+    return f"`{each.reader}`{_at(each.reader_source)}"
+
+
+def _resharding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    """Values resharded between operations that take a large share of what is sent; a parameter that is gathered lies so by choice."""
+    if not report.sent:
+        return []
+    values = [each for each in partitioned.edges if each.argument is None and not each.way.rematerialises and each.moves]
+    places = reshard_list(report.plan, replace(partitioned, edges=values), lambda moves: [0.0] * len(moves)) if values else ()
+    return [
+        Diagnostic(
+            "resharding",
+            each.path,
+            f"`{each.path}`{_at(each.source)} lies {each.before} and {_reader(each)} needs it {each.after}: {each.way}, "
+            f"{format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
+        )
+        for each in places
+        if each.sent > _EXPENSIVE * report.sent and each.sent > _NOTEWORTHY
+    ][:_LARGEST]
+
+
+def _padding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    """Dimensions that do not divide, by name: the values together, the largest told."""
+    groups: dict[tuple[str, tuple[str, ...]], list[Padding]] = {}
+    for each in padding_list(report.plan, partitioned):
+        groups.setdefault((each.dim, each.axes), []).append(each)
+    return [
+        Diagnostic(
+            "padding",
+            dim if dim != "_" else group[0].path,
+            f"{group[0].arithmetic}. {len(group)} kind{'s' * (len(group) != 1)} of values are padded, the largest `{group[0].path}`"
+            f"{_at(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
+            f"Sizes nearby: {group[0].way_out}.",
+            resized(report.plan, group[0]),
+        )
+        for (dim, _), group in groups.items()
+        if any(each.share > _WASTE for each in group)
+    ][:_LARGEST]
+
+
 def _unused_axes(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     used = {base_axis(axis) for dims in set(partitioned.dims) for axes in dims or () for axis in axes}
     peak = format_bytes(report.memory.peak)
@@ -107,7 +190,7 @@ def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]
     return [
         Diagnostic(
             "unknown trip count",
-            _subject(report, index),
+            subject_of(report.plan.program, index),
             "The number of turns of this loop depends on data; what happens in it is counted once.",
         )
         for index in partitioned.structure.control_flow
@@ -118,38 +201,10 @@ def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]
 def _branches(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     counts = Counter(region.parent for region in partitioned.structure.regions)
     return [
-        Diagnostic("branches", _subject(report, index), f"One of its {counts[index]} branches runs in a step; all of them are counted.")
+        Diagnostic("branches", subject_of(report.plan.program, index), f"One of its {counts[index]} branches runs in a step; all of them are counted.")
         for index in partitioned.structure.control_flow
         if partitioned.structure.ops[index].kind in ("stablehlo.case", "stablehlo.if")
     ]
-
-
-def _shifts(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
-    """Operations that read across the cut of a sharded dimension, a kind at a time."""
-    found: dict[str, list[int]] = {}
-    for index in partitioned.structure.shifting:
-        op = partitioned.structure.ops[index]
-        if any(_is_sharded(partitioned, value, op.shifted) for value in (op.operands[0], op.results[0])):
-            found.setdefault(report.plan.program.operations[index].kind, []).append(index)
-    return [
-        Diagnostic(
-            "not counted",
-            _subject(report, indices[0]),
-            f"`{kind}` moves data along a sharded dimension, in {len(indices)} {'place' if len(indices) == 1 else 'places'}. Shardy leaves "
-            "that to XLA, which sends borders to neighbours or gathers the dimension; it is not counted here.",
-        )
-        for kind, indices in found.items()
-    ]
-
-
-def _is_sharded(partitioned: Partitioned, value: int, dims: tuple[int, ...]) -> bool:
-    lies = partitioned.dims[value]
-    return lies is not None and any(lies[dim] for dim in dims if dim < len(lies))
-
-
-def _subject(report: Report, index: int) -> str:
-    operation = report.plan.program.operations[index]
-    return operation.path or operation.source or operation.kind
 
 
 def _manual_regions(report: Report, partitioned: Partitioned) -> list[Diagnostic]:

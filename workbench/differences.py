@@ -28,9 +28,9 @@ KEPT = Cause("kept", "the compiler keeps for the second use what the plan sends 
 HOISTED = Cause("moved out of a loop", "the compiler found that each turn of the loop sends the same, and sends it once")
 FOLDED = Cause("folded", "the compiler reduces over all axes at once what the plan reduces over one after the other")
 SPLIT = Cause("reduced axis by axis", "the compiler reduces over one axis after the other what the plan reduces at once")
-BORDERS = Cause(
-    "borders", "each device fetches the elements around its own slice that a shift, window or pad needs; the plan does not count them"
-)
+BORDERS = Cause("borders", "each device fetches the elements around its own slice that a shift, window or pad needs, in another way than planned")
+REWRITTEN = Cause("rewritten first", "this compiler rewrites the operation into others before it partitions them, and those send something else")
+NARROWED = Cause("narrowed", "this compiler rounds to 2-byte floats, as the reading product does, on another side of the collective")
 NOT_PARTITIONED = Cause("not partitioned", "the compiler has no partitioned form of this operation, and gathers its operand")
 OTHERWISE = Cause("resharded otherwise", "the compiler takes another way between the same two shardings")
 NOT_SENT = Cause("not sent", "the compiler found this value already there, or not needed")
@@ -38,7 +38,7 @@ UNEXPLAINED = Cause("unexplained", "no cause that the workbench knows; tell us")
 
 ALL_CAUSES = (
     *(COMBINED, WINDOWED, WIDENED, GATHERED_AGAIN, KEPT, HOISTED, FOLDED, SPLIT),
-    *(BORDERS, NOT_PARTITIONED, OTHERWISE, NOT_SENT, UNEXPLAINED),
+    *(BORDERS, REWRITTEN, NARROWED, NOT_PARTITIONED, OTHERWISE, NOT_SENT, UNEXPLAINED),
 )
 
 _SHIFTING = (
@@ -54,6 +54,7 @@ _SHIFTING = (
     "scatter",
     "gather",
 )
+_EXPANDED = ("select_and_scatter", "top_k", "fft")
 _WHOLE = ("top_k", "sort", "fft", "cholesky", "triangular_solve", "custom_call", "ragged_dot")
 
 
@@ -134,7 +135,7 @@ def _unmatched(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], lis
 
 def _pairs(ours: list[_Item], theirs: list[_Item]) -> Iterator[Difference]:
     """Leftovers of both sides that belong together; they are taken out of the lists."""
-    for test in (_together, _widened, _split, _folded, _otherwise):
+    for test in (_together, _widened, _narrowed, _split, _folded, _rewritten, _otherwise):
         for each in list(ours):
             if each in ours and (match := test(each, theirs, ours)):
                 mine, his, cause = match
@@ -158,6 +159,21 @@ def _together(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
 def _widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     match = _first(theirs, lambda item: (item.axes, item.kind, item.payload) == (each.axes, each.kind, 2 * each.payload))
     return ([each], [match], WIDENED) if match else None
+
+
+def _narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    match = _first(theirs, lambda item: (item.axes, item.kind) == (each.axes, each.kind) and each.payload in (2 * item.payload, item.payload / 2))
+    return ([each], [match], NARROWED) if match and each.kind == "collective-permute" else None
+
+
+def _rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
+    """All that either side sends for an operation that some compilers know no more when they partition."""
+    name = each.path.rpartition("/")[2]
+    if not any(word in name for word in _EXPANDED):
+        return None
+    mine = [item for item in ours if item.path == each.path]
+    his = [item for item in theirs if item.path.rpartition("/")[0] == each.path.rpartition("/")[0] and item.axes == each.axes]
+    return (mine, his, REWRITTEN) if his else None
 
 
 def _split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:

@@ -1,16 +1,18 @@
 """Edits: what a gesture, a command line flag or a search step does to a plan. Frozen, named, printable; undo is the plan before."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from workbench.errors import HardwareError, LayoutError, MeshError, unknown_name
 from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.mesh import Mesh
+from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.precision import Precision
 from workbench.remat import Remat
 from workbench.sharding import Sharding
+from workbench.statement_edits import Prioritize, SetBarrier, Tie, Untie
 from workbench.topology import Wiring, wiring_problem
 
 
@@ -40,7 +42,7 @@ class PlaceDim:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Place one argument (or all whose path matches) in its own way; `None` takes the override back."""
+    """Place one argument (or all whose path matches) in its own way, or a result that is not carried on; `None` takes the override back."""
 
     pattern: str
     sharding: Sharding | None
@@ -88,7 +90,7 @@ class SetMesh:
     def apply(self, plan: Plan) -> Plan:
         gone = {name: None for name in plan.mesh.names if name not in self.mesh}
         wiring = plan.wiring and plan.wiring.restricted(self.mesh)
-        return plan.updated(mesh=self.mesh, layout=plan.layout.map_axes(gone), wiring=wiring)
+        return plan.updated(mesh=self.mesh, layout=plan.layout.map_axes(gone), wiring=wiring, pipeline=_fitted(plan.pipeline, self.mesh))
 
     def __str__(self) -> str:
         return f"mesh {self.mesh}"
@@ -104,7 +106,7 @@ class ResizeAxis:
     def apply(self, plan: Plan) -> Plan:
         _ = plan.mesh[self.axis]
         mesh = Mesh(tuple((name, self.size if name == self.axis else size) for name, size in plan.mesh.axes))
-        return plan.updated(mesh=mesh)
+        return plan.updated(mesh=mesh, pipeline=_fitted(plan.pipeline, mesh))
 
     def __str__(self) -> str:
         return f"{self.axis}:{self.size}"
@@ -134,7 +136,8 @@ class RemoveAxis:
         _ = plan.mesh[self.axis]
         mesh = Mesh(tuple((name, size) for name, size in plan.mesh.axes if name != self.axis))
         wiring = plan.wiring and plan.wiring.restricted(mesh)
-        return plan.updated(mesh=mesh, layout=plan.layout.map_axes({self.axis: None}), wiring=wiring)
+        layout = plan.layout.map_axes({self.axis: None})
+        return plan.updated(mesh=mesh, layout=layout, wiring=wiring, pipeline=_fitted(plan.pipeline, mesh))
 
     def __str__(self) -> str:
         return f"- {self.axis}"
@@ -151,7 +154,9 @@ class RenameAxis:
         _ = plan.mesh[self.axis]
         mesh = Mesh(tuple((self.name if name == self.axis else name, size) for name, size in plan.mesh.axes))
         wiring = plan.wiring and plan.wiring.renamed(self.axis, self.name)
-        return plan.updated(mesh=mesh, layout=plan.layout.map_axes({self.axis: self.name}), wiring=wiring)
+        layout = plan.layout.map_axes({self.axis: self.name})
+        pipeline = plan.pipeline and replace(plan.pipeline, axis=self.name if plan.pipeline.axis == self.axis else plan.pipeline.axis)
+        return plan.updated(mesh=mesh, layout=layout, wiring=wiring, pipeline=pipeline)
 
     def __str__(self) -> str:
         return f"axis {self.axis} → {self.name}"
@@ -246,6 +251,48 @@ class SetWiring:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPipeline:
+    """Cut the step into stages, or, with `None`, do not. The mesh axis of the stages is made, resized or removed with it."""
+
+    pipeline: PipelineSpec | None
+
+    def apply(self, plan: Plan) -> Plan:
+        old, new = plan.pipeline, self.pipeline
+        dropped = old.axis if old and (new is None or new.axis != old.axis) else None
+        axes = tuple((name, new.stages if new and name == new.axis else size) for name, size in plan.mesh.axes if name != dropped)
+        mesh = Mesh(((new.axis, new.stages), *axes) if new and new.axis not in dict(axes) else axes)
+        return plan.updated(mesh=mesh, wiring=plan.wiring and plan.wiring.restricted(mesh), pipeline=new)
+
+    def __str__(self) -> str:
+        return f"pipeline {self.pipeline or 'none'}"
+
+
+def _fitted(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | None:
+    """With as many stages as its axis now has devices, without the boundaries if they are too many then; `None` if the axis is gone."""
+    if pipeline is None or pipeline.axis not in mesh:
+        return None
+    stages = mesh[pipeline.axis]
+    fits = len(pipeline.boundaries) < stages * pipeline.chunks
+    return replace(pipeline, stages=stages, boundaries=pipeline.boundaries if fits else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several edits as one step of the history, `name` for people: a recipe, say. All of them are made, or none."""
+
+    name: str
+    edits: tuple[Edit, ...]
+
+    def apply(self, plan: Plan) -> Plan:
+        for edit in self.edits:
+            plan = edit.apply(plan)
+        return plan
+
+    def __str__(self) -> str:
+        return f"{self.name} ({len(self.edits)} edit{'s' * (len(self.edits) != 1)})"
+
+
+@dataclass(frozen=True, slots=True)
 class OpenPlan:
     """Replace the plan whole by one of a file or a link, `source` for people."""
 
@@ -260,6 +307,6 @@ class OpenPlan:
 
 
 ALL_EDITS = (
-    *(PlaceDim, Override, Constrain, SetLayout, SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
-    *(SetRemat, SetPrecision, SetHardware, SetWiring, OpenPlan),
+    *(PlaceDim, Override, Constrain, Prioritize, Tie, Untie, SetBarrier, SetLayout, SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
+    *(SetRemat, SetPrecision, SetHardware, SetWiring, SetPipeline, Together, OpenPlan),
 )

@@ -66,6 +66,10 @@ class FleetError(WorkbenchError):
     """Models that cannot be trained together as asked."""
 
 
+class RecipeError(WorkbenchError):
+    """A recipe that does not apply to a plan, or is there already."""
+
+
 class DocumentError(WorkbenchError):
     """A file that is not a plan, is of a newer version, or names a program that is not here."""
 

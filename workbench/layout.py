@@ -1,15 +1,16 @@
-"""Where dimensions go: global rules, overrides for one tensor, constraints on intermediate values."""
+"""Where dimensions go: global rules, overrides for one tensor, constraints on intermediate values, groups and barriers."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TypeVar
 
 from workbench.errors import LayoutError
+from workbench.layout_text import DIRECTIONS, Entries, Rules, axes_text, barrier_text, group_text, parse_axes, parse_statements
 from workbench.paths import matches
 from workbench.sharding import Sharding
 from workbench.tensor import Tensor
 
-_RULE = re.compile(r"(?P<dim>[^\s:=@\[\]]+)\s*:\s*(?P<axes>[^\s:=@\[\]+]+(?:\+[^\s:=@\[\]+]+)*)")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -18,10 +19,12 @@ class Layout:
 
     In text, `;` separates statements (`,` too, between rules, as Mesh-TensorFlow allows):
 
-    - `d_ff:model`, a rule; `batch:data+pipe` splits on `data` (major), then `pipe`;
-    - `params/head=[-, model]`, an override of the arguments whose path matches (see `paths.matches`);
-    - `@mlp/dot_general=[data, ?, model]`, a constraint on the intermediate values whose named scope matches;
-      `?` leaves a dimension to propagation.
+    - `d_ff:model`, a rule; `batch:data+pipe` splits on `data` (major), then `pipe`; `embed:data p2` propagates in round 2 (Shardy Y7);
+    - `params/head=[-, model]`, an override of the arguments whose path matches (see `paths.matches`), or of results not carried on;
+    - `@mlp/dot_general=[data, ?, model]`, a constraint on the intermediate values whose named scope matches, or `@gpt.py:42=[data, ?]` on
+      those a line of the forward pass makes; `?` leaves a dimension to propagation;
+    - `group[params/embed, @head/dot_general]`: these lie alike, however that is (`shard_as`);
+    - `barrier[@mlp/dot_general] allows:forward`: no sharding passes here, or in one direction only.
 
     >>> layout = Layout("batch:data; d_ff:model; params/head=[-, model]")
     >>> layout.rule("d_ff"), str(layout)
@@ -29,32 +32,46 @@ class Layout:
 
     **Invariants**
 
-    - A dimension has one rule (M4); an empty one is the same as none and is dropped.
-    - A pattern has one override and one constraint: the last one given.
+    - A dimension has one rule (M4); an empty one is the same as none and is dropped. `priorities` are of rules, and from 1.
+    - A pattern has one override and one constraint, a place one barrier: the last one given.
+    - A group has two places at least; `@` marks an intermediate value in it, and in a barrier.
     """
 
-    rules: tuple[tuple[str, tuple[str, ...]], ...]
-    overrides: tuple[tuple[str, Sharding], ...]
-    constraints: tuple[tuple[str, Sharding], ...]
+    rules: Rules
+    overrides: Entries
+    constraints: Entries
+    priorities: tuple[tuple[str, int], ...]
+    groups: tuple[tuple[str, ...], ...]
+    barriers: tuple[tuple[str, str], ...]
 
     def __init__(
         self,
-        rules: "str | Mapping[str, str | tuple[str, ...]] | tuple[tuple[str, tuple[str, ...]], ...]" = "",
-        overrides: tuple[tuple[str, Sharding], ...] = (),
-        constraints: tuple[tuple[str, Sharding], ...] = (),
+        rules: "str | Mapping[str, str | tuple[str, ...]] | Rules" = "",
+        overrides: Entries = (),
+        constraints: Entries = (),
+        priorities: tuple[tuple[str, int], ...] = (),
+        groups: tuple[tuple[str, ...], ...] = (),
+        barriers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         if isinstance(rules, str):
-            parsed = _parse(rules)
-            pairs, overrides, constraints = parsed[0], parsed[1] + overrides, parsed[2] + constraints
+            pairs, *parsed = parse_statements(rules)
+            given = (overrides, constraints, priorities, groups, barriers)
+            overrides, constraints, priorities, groups, barriers = (one + other for one, other in zip(parsed, given, strict=True))  # type: ignore[assignment]
         elif isinstance(rules, Mapping):
-            pairs = tuple((dim, tuple(axes.split("+")) if isinstance(axes, str) else tuple(axes)) for dim, axes in rules.items())
+            read = {dim: parse_axes(axes) if isinstance(axes, str) else (tuple(axes), 0) for dim, axes in rules.items()}
+            pairs = tuple((dim, axes) for dim, (axes, _) in read.items())
+            priorities = (*((dim, priority) for dim, (_, priority) in read.items() if priority), *priorities)
         else:
             pairs = rules
         for dim, axes in pairs:
             _verify_rule(dim, axes, pairs)
-        object.__setattr__(self, "rules", tuple((dim, axes) for dim, axes in pairs if axes))
+        kept = tuple((dim, axes) for dim, axes in pairs if axes)
+        object.__setattr__(self, "rules", kept)
         object.__setattr__(self, "overrides", _last_of_each(overrides))
         object.__setattr__(self, "constraints", _last_of_each(constraints))
+        object.__setattr__(self, "priorities", _verified_priorities(kept, dict(priorities)))
+        object.__setattr__(self, "groups", tuple(dict.fromkeys(map(_verified_group, groups))))
+        object.__setattr__(self, "barriers", tuple(map(_verified_barrier, _last_of_each(barriers))))
 
     def rule(self, dim: str) -> tuple[str, ...]:
         """The mesh axes dimension `dim` lies on; empty if it is kept whole."""
@@ -64,63 +81,104 @@ class Layout:
         """The last override whose pattern matches `path`."""
         return next((sharding for pattern, sharding in reversed(self.overrides) if matches(pattern, path)), None)
 
+    def priority(self, dim: str) -> int:
+        """In which round the rule of `dim` begins to propagate."""
+        return next((priority for name, priority in self.priorities if name == dim), 0)
+
     def sharding(self, tensor: Tensor) -> Sharding:
         """Where `tensor` lies: its override if it has one, else the rules of its dimensions (M7)."""
-        return self.override(tensor.path) or Sharding(tuple(self.rule(dim) for dim in tensor.dims))
+        if (override := self.override(tensor.path)) is not None:
+            return override
+        priorities = tuple(self.priority(dim) for dim in tensor.dims) if self.priorities else ()
+        return Sharding(tuple(self.rule(dim) for dim in tensor.dims), priorities=priorities)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether JAX has words for all of it: axes per dimension of arguments and constraints, open dimensions of the latter."""
+        simple = all(each.is_plain for _, each in self.overrides)
+        asked = all(not each.open and not (each.priorities or each.unreduced or each.replicated) for _, each in self.constraints)
+        return simple and asked and not (self.priorities or self.groups or self.barriers)
+
+    def updated(self, **changes: object) -> "Layout":
+        """A new layout with some of its kinds of statements changed."""
+        return Layout(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})  # type: ignore[arg-type]
 
     def with_rule(self, dim: str, axes: tuple[str, ...]) -> "Layout":
-        """The layout with `dim` on `axes`, in its old place if it had one; empty `axes` frees it."""
+        """The layout with `dim` on `axes`, in its old place and of its old priority if it had one; empty `axes` frees it."""
         known = any(name == dim for name, _ in self.rules)
         kept = tuple((name, axes if name == dim else old) for name, old in self.rules)
-        return Layout(kept if known else (*kept, (dim, axes)), self.overrides, self.constraints)
+        priorities = tuple(each for each in self.priorities if axes or each[0] != dim)
+        return self.updated(rules=kept if known else (*kept, (dim, axes)), priorities=priorities)
+
+    def with_priority(self, dim: str, priority: int) -> "Layout":
+        """The layout with the rule of `dim` of that priority; raises `LayoutError` if it has no rule."""
+        return self.updated(priorities=(*(each for each in self.priorities if each[0] != dim), (dim, priority)))
 
     def with_override(self, pattern: str, sharding: Sharding | None) -> "Layout":
         """The layout with one override set, or removed with `None`."""
-        return Layout(self.rules, _set(self.overrides, pattern, sharding), self.constraints)
+        return self.updated(overrides=_set(self.overrides, pattern, sharding))
 
     def with_constraint(self, pattern: str, sharding: Sharding | None) -> "Layout":
         """The layout with one constraint set, or removed with `None`."""
-        return Layout(self.rules, self.overrides, _set(self.constraints, pattern, sharding))
+        return self.updated(constraints=_set(self.constraints, pattern, sharding))
+
+    def with_group(self, places: tuple[str, ...]) -> "Layout":
+        """The layout with these places tied together."""
+        return self.updated(groups=(*self.groups, places))
+
+    def without_group(self, places: tuple[str, ...]) -> "Layout":
+        return self.updated(groups=tuple(each for each in self.groups if each != places))
+
+    def with_barrier(self, place: str, allows: str | None = "none") -> "Layout":
+        """The layout with a barrier set, or removed with `None`."""
+        kept = tuple(each for each in self.barriers if each[0] != place)
+        return self.updated(barriers=kept if allows is None else (*kept, (place, allows)))
 
     def renamed_dim(self, old: str, new: str) -> "Layout":
-        return Layout(tuple((new if dim == old else dim, axes) for dim, axes in self.rules), self.overrides, self.constraints)
+        return self.updated(
+            rules=tuple((new if dim == old else dim, axes) for dim, axes in self.rules),
+            priorities=tuple((new if dim == old else dim, priority) for dim, priority in self.priorities),
+        )
 
     def map_axes(self, names: Mapping[str, str | None]) -> "Layout":
         """Mesh axes renamed, or dropped where `names` maps to `None`, in rules, overrides and constraints alike."""
+        mapped = tuple((dim, tuple(new for axis in old if (new := names.get(axis, axis)) is not None)) for dim, old in self.rules)
+        left = {dim for dim, axes in mapped if axes}
+        return self.updated(
+            rules=mapped,
+            priorities=tuple(each for each in self.priorities if each[0] in left),
+            overrides=tuple((pattern, old.map_axes(names)) for pattern, old in self.overrides),
+            constraints=tuple((pattern, old.map_axes(names)) for pattern, old in self.constraints),
+        )
 
-        def axes(old: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(new for axis in old if (new := names.get(axis, axis)) is not None)
-
-        def sharding(old: Sharding) -> Sharding:
-            return Sharding(tuple(None if dim is None else axes(dim) for dim in old.dims))
-
-        return Layout(
-            tuple((dim, axes(old)) for dim, old in self.rules),
-            tuple((pattern, sharding(old)) for pattern, old in self.overrides),
-            tuple((pattern, sharding(old)) for pattern, old in self.constraints),
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """One text each, as one would write it."""
+        return (
+            *(f"{dim}:{axes_text(axes, self.priority(dim))}" for dim, axes in self.rules),
+            *(f"{pattern}={sharding}" for pattern, sharding in self.overrides),
+            *(f"@{pattern}={sharding}" for pattern, sharding in self.constraints),
+            *(group_text(places) for places in self.groups),
+            *(barrier_text(place, allows) for place, allows in self.barriers),
         )
 
     def __str__(self) -> str:
-        return "; ".join(
-            [f"{dim}:{'+'.join(axes)}" for dim, axes in self.rules]
-            + [f"{pattern}={sharding}" for pattern, sharding in self.overrides]
-            + [f"@{pattern}={sharding}" for pattern, sharding in self.constraints]
-        )
+        return "; ".join(self.statements)
 
     def __repr__(self) -> str:
         return f'Layout("{self}")'
 
 
-def _set(entries: tuple[tuple[str, Sharding], ...], pattern: str, sharding: Sharding | None) -> tuple[tuple[str, Sharding], ...]:
+def _set(entries: Entries, pattern: str, sharding: Sharding | None) -> Entries:
     kept = tuple(entry for entry in entries if entry[0] != pattern)
     return kept if sharding is None else (*kept, (pattern, sharding))
 
 
-def _last_of_each(entries: tuple[tuple[str, Sharding], ...]) -> tuple[tuple[str, Sharding], ...]:
+def _last_of_each(entries: tuple[tuple[str, T], ...]) -> tuple[tuple[str, T], ...]:
     return tuple(entry for i, entry in enumerate(entries) if all(entry[0] != later for later, _ in entries[i + 1 :]))
 
 
-def _verify_rule(dim: str, axes: tuple[str, ...], rules: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+def _verify_rule(dim: str, axes: tuple[str, ...], rules: Rules) -> None:
     if sum(name == dim for name, _ in rules) > 1:
         given = " and ".join(f"`{name}:{'+'.join(other)}`" for name, other in rules if name == dim)
         raise LayoutError(f"Dimension `{dim}` has two rules, {given}.", [f"to split it over several axes write `{dim}:a+b`"])
@@ -129,25 +187,34 @@ def _verify_rule(dim: str, axes: tuple[str, ...], rules: tuple[tuple[str, tuple[
             raise LayoutError(f"The rule `{dim}:{'+'.join(axes)}` uses mesh axis `{axis}` twice.", ["name it once"])
 
 
-def _parse(
-    text: str,
-) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[tuple[str, Sharding], ...], tuple[tuple[str, Sharding], ...]]:
-    rules: list[tuple[str, tuple[str, ...]]] = []
-    overrides: list[tuple[str, Sharding]] = []
-    constraints: list[tuple[str, Sharding]] = []
-    for statement in re.split(r"[;\n]|,(?![^\[]*\])", text):
-        word = statement.strip()
-        if not word:
-            continue
-        if "=[" in word.replace(" ", ""):
-            pattern, _, sharding = word.partition("=")
-            entry = (pattern.strip().removeprefix("@"), Sharding.parse(sharding))
-            (constraints if word.startswith("@") else overrides).append(entry)
-        elif found := _RULE.fullmatch(word):
-            rules.append((found["dim"], tuple(found["axes"].split("+"))))
-        else:
+def _verified_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    """In the order of the rules; those of priority 0, which all have, left out."""
+    ruled = [dim for dim, _ in rules]
+    for dim, priority in priorities.items():
+        if priority < 0:
             raise LayoutError(
-                f"`{word[:80]}` is not a layout statement.",
-                ["a rule is `d_ff:model`", "an override `params/w=[data, -]`", "a constraint `@mlp/dot_general=[data, ?, model]`"],
+                f"The rule of `{dim}` has priority {priority}; 0 is the first to propagate.", ["use 0, 1, 2, ...", "give the others a larger one"]
             )
-    return tuple(rules), tuple(overrides), tuple(constraints)
+        if priority and dim not in ruled:
+            raise LayoutError(
+                f"Dimension `{dim}` has priority {priority} and no rule, so it has nothing to propagate.", [f"place `{dim}` first", "leave the priority out"]
+            )
+    return tuple((dim, priorities[dim]) for dim in ruled if priorities.get(dim))
+
+
+def _verified_group(places: tuple[str, ...]) -> tuple[str, ...]:
+    if len(places) < 2 or any("," in place or not place.strip("@ ") for place in places):  # noqa: PLR2004 - one value is alike by itself
+        raise LayoutError(
+            f"`{group_text(places)}` ties nothing together.", ["name two places or more, `group[params/embed, @head/dot_general]`"]
+        )
+    return tuple(dict.fromkeys(places)) if len(set(places)) > 1 else places
+
+
+def _verified_barrier(barrier: tuple[str, str]) -> tuple[str, str]:
+    place, allows = barrier
+    if allows not in DIRECTIONS or not place.strip("@ "):
+        raise LayoutError(
+            f"`{barrier_text(place, allows)[:80]}` is not a barrier.",
+            ["`barrier[@mlp/dot_general]` lets nothing through", "`allows:forward` and `allows:backward` let shardings through one way"],
+        )
+    return barrier

@@ -6,20 +6,46 @@ Checked before any work starts. The first rule broken is a `LayoutError` in the 
 from collections.abc import Iterator
 from math import prod
 
-from workbench.errors import LayoutError, unknown_name
+from workbench.errors import LayoutError, PipelineError, unknown_name
 from workbench.layout import Layout
+from workbench.layout_text import group_text
 from workbench.mesh import Mesh
 from workbench.paths import matches
+from workbench.places import is_line, operations_at, picks
+from workbench.pipeline_spec import PipelineSpec
 from workbench.program import Program
-from workbench.sharding import Sharding
+from workbench.sharding import Sharding, base_axis
 from workbench.tensor import Tensor
 
 
 def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
     """Raises `LayoutError` for an unknown dimension or axis (M3), an axis twice in a tensor (M5), an uneven split (M6),
-    or an override or constraint that names nothing or has the wrong rank."""
+    or a statement that names nothing, has the wrong rank or is about a manual axis inside its `shard_map`."""
     for error in illegalities(program, mesh, layout):
         raise error
+
+
+def verify_pipeline(mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
+    """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or splits a
+    dimension as well."""
+    if pipeline is None:
+        return
+    axis, stages = pipeline.axis, pipeline.stages
+    if axis not in mesh:
+        raise PipelineError(
+            f"The {stages} stages of the pipeline lie along mesh axis `{axis}`, and the mesh is `{mesh}`.",
+            [f"make it `{f'{axis}:{stages} {mesh}'.strip()}`", "name an axis that is there, axis:NAME"],
+        )
+    if mesh[axis] != stages:
+        raise PipelineError(
+            f"The pipeline has {stages} stages, and mesh axis `{axis}` {mesh[axis]} groups of devices.",
+            [f"make `{axis}` {stages}", f"make `stages` {mesh[axis]}"],
+        )
+    if layout.map_axes({axis: None}) != layout:
+        raise PipelineError(
+            f"Mesh axis `{axis}` carries the stages of the pipeline, and the layout splits a dimension over it as well.",
+            [f"take `{axis}` out of the layout", "give the pipeline an axis of its own"],
+        )
 
 
 def illegalities(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
@@ -27,7 +53,8 @@ def illegalities(program: Program, mesh: Mesh, layout: Layout) -> Iterator[Layou
     yield from _unknown_names(program, mesh, layout)
     yield from _pointless_patterns(program, layout)
     seen = set()
-    for tensor in program.arguments:
+    results = [each for each in program.results if layout.overrides and layout.override(each.path)]
+    for tensor in (*program.arguments, *results):
         override = layout.override(tensor.path)
         spec = override.dims if override else tuple(layout.rule(dim) for dim in tensor.dims)
         key = (tensor.dims, tensor.shape, spec)
@@ -50,33 +77,108 @@ def _unknown_names(program: Program, mesh: Mesh, layout: Layout) -> Iterator[Lay
     for dim, axes in layout.rules:
         if dim not in program.dims:
             yield LayoutError(*unknown_name("dimension", dim, program.dims))
-        yield from (LayoutError(*unknown_name("mesh axis", axis, mesh.names)) for axis in axes if axis not in mesh)
+        yield from (_unknown_axis(axis, mesh) for axis in axes if axis not in mesh)
     for _, sharding in layout.overrides + layout.constraints:
-        yield from (LayoutError(*unknown_name("mesh axis", axis, mesh.names)) for axis in sharding.axes if axis not in mesh)
+        yield from (_unknown_axis(axis, mesh) for axis in sharding.named if axis not in mesh)
+
+
+def _unknown_axis(axis: str, mesh: Mesh) -> LayoutError:
+    if (whole := base_axis(axis)) != axis and whole in mesh:
+        return LayoutError(
+            f"`{axis}` is a part of mesh axis `{whole}`; propagation makes such parts, and JAX has no words to ask for one.",
+            [f"make two axes of `{whole}`, such as `{whole}_major` and `{whole}_minor`", f"use `{whole}` whole"],
+        )
+    return LayoutError(*unknown_name("mesh axis", axis, mesh.names))
 
 
 def _pointless_patterns(program: Program, layout: Layout) -> Iterator[LayoutError]:
     for pattern, sharding in layout.overrides:
-        found = [tensor for tensor in program.arguments if matches(pattern, tensor.path)]
-        if not found:
-            yield LayoutError(*unknown_name("argument", pattern, (tensor.path for tensor in program.arguments)))
-        for tensor in found:
-            if len(sharding.dims) != len(tensor.dims):
-                yield _wrong_rank(f"`{tensor}`", len(tensor.dims), sharding)
-            elif None in sharding.dims:
-                yield LayoutError(
-                    f"The override {pattern}={sharding} leaves a dimension open.", ["`-` keeps a dimension of an argument whole"]
-                )
+        yield from _pointless_override(program, pattern, sharding)
     for pattern, sharding in layout.constraints:
-        values = [each for each in program.operations if matches(pattern, each.path)]
-        if not values:
+        yield from why_unconstrained(program, pattern, sharding)
+    for places in layout.groups:
+        yield from why_not_alike(program, places)
+    for place, _ in layout.barriers:
+        yield from _pointless_place(program, place)
+
+
+def _pointless_override(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
+    becomes = {i: program.arguments[argument] for i, argument in program.carried}
+    found = [tensor for tensor in program.arguments if matches(pattern, tensor.path)]
+    results = {i: tensor for i, tensor in enumerate(program.results) if matches(pattern, tensor.path)}
+    found += [tensor for i, tensor in results.items() if i not in becomes]
+    if not found and results:
+        carried = becomes[next(iter(results))]
+        yield LayoutError(
+            f"The result `{pattern}` becomes `{carried.path}` in the next step, and lies as that does.", [f"override `{carried.path}`"]
+        )
+    elif not found:
+        yield LayoutError(*unknown_name("argument", pattern, (tensor.path for tensor in program.arguments)))
+    for tensor in found:
+        if len(sharding.dims) != len(tensor.dims):
+            yield _wrong_rank(f"`{tensor}`", len(tensor.dims), sharding)
+
+
+def why_unconstrained(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
+    """Why no value can be constrained so: there is none of this name, none of this rank, or it is in a manual region of one of the axes."""
+    ids = operations_at(program, pattern)
+    if not ids:
+        yield _unknown_value(program, pattern)
+        return
+    ranked = operations_at(program, pattern, len(sharding.dims))
+    if not ranked:
+        yield _wrong_rank(f"`{pattern}`", len(program.operations[ids[0]].shape), sharding)
+    for op in (program.operations[i] for i in ranked):
+        if manual := [axis for axis in sharding.named if axis in op.manual]:
+            names = " and ".join(f"`{axis}`" for axis in manual)
             yield LayoutError(
-                *unknown_name(
-                    "intermediate value", pattern, dict.fromkeys(each.path for each in program.operations if each.path and each.shape)
-                )
+                f"`{op.path}` ({op.source or 'no source line'}) is computed in a shard_map that is manual over {names}: there the function "
+                "itself says what each device does, and a constraint cannot.",
+                [f"leave {names} out of @{pattern}={sharding}", "change the in_specs and out_specs of the shard_map"],
             )
-        elif not any(len(each.shape) == len(sharding.dims) for each in values):
-            yield _wrong_rank(f"`{pattern}`", len(values[0].shape), sharding)
+            return
+
+
+def _unknown_value(program: Program, pattern: str) -> LayoutError:
+    """There is no such value; or there was one in the function, and it is not computed."""
+    if gone := next((each for each in program.removed if picks(pattern, each.path, each.source)), None):
+        where = f" ({gone.source})" if gone.source else ""
+        return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {gone.why}.", list(gone.ways_out))
+    known = (each for each in program.operations if each.path and each.shape)
+    if is_line(pattern):
+        return LayoutError(*unknown_name("line with an intermediate value", pattern, sorted({each.source for each in known if each.source})))
+    return LayoutError(*unknown_name("intermediate value", pattern, dict.fromkeys(each.path for each in known)))
+
+
+def why_not_alike(program: Program, places: tuple[str, ...]) -> Iterator[LayoutError]:
+    """Why these cannot lie alike: one does not exist, or two are not of one shape."""
+    missing = [error for place in places for error in _pointless_place(program, place)]
+    yield from missing[:1]
+    if missing:
+        return
+    shapes = {shape: place for place in reversed(places) for shape in _shapes_at(program, place)}
+    if len(shapes) > 1:
+        told = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
+        yield LayoutError(
+            f"`{group_text(places)}` ties {told}; only values of one shape can lie alike.", ["name values of one shape", "override or constrain each by itself"]
+        )
+
+
+def _shapes_at(program: Program, place: str) -> list[tuple[int, ...]]:
+    if place.startswith("@"):
+        return [program.operations[i].shape for i in operations_at(program, place[1:])]
+    return [tensor.shape for tensor in program.arguments if matches(place, tensor.path)]
+
+
+def _pointless_place(program: Program, place: str) -> Iterator[LayoutError]:
+    if _shapes_at(program, place):
+        return
+    if place.startswith("@"):
+        yield _unknown_value(program, place[1:])
+        return
+    message, ways_out = unknown_name("argument", place, (tensor.path for tensor in program.arguments))
+    is_value = bool(operations_at(program, place))
+    yield LayoutError(message, [f"write `@{place}` for the intermediate value"] if is_value else ways_out)
 
 
 def _wrong_rank(subject: str, rank: int, sharding: Sharding) -> LayoutError:

@@ -21,6 +21,22 @@ class ShardCheck(NamedTuple):
         return self.predicted == self.actual
 
 
+class TaskTime(NamedTuple):
+    """One task of a pipelined step as it was measured: the device (or group of devices) along the pipeline, `kind` as a schedule's tasks
+    have it or `update`, seconds from the start of the step."""
+
+    device: int
+    kind: str
+    stage: int
+    micro_batch: int
+    start: float
+    seconds: float
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
+
+
 @dataclass(frozen=True)
 class Measurement:
     """A run of a plan.
@@ -31,7 +47,8 @@ class Measurement:
     - `compiled_peak`: XLA's own bytes per device (arguments + outputs + temporaries - aliases);
     - `device_peak`: peak bytes in use as the device reports it, `None` where it does not (CPU);
     - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if it was checked;
-    - `trace`: one more step, watched by the profiler, on the devices of this process; `why_untraced` if that was tried and failed.
+    - `trace`: one more step, watched by the profiler, on the devices of this process; `why_untraced` if that was tried and failed;
+    - `tasks`: of a pipelined plan, one more step task by task; `task_overhead`: seconds the engine itself spends on one, dispatching.
     """
 
     device_kind: str
@@ -49,6 +66,8 @@ class Measurement:
     max_error: float | None = None
     trace: Trace | None = None
     why_untraced: str = ""
+    tasks: tuple[TaskTime, ...] = ()
+    task_overhead: float | None = None
 
     @property
     def median_seconds(self) -> float:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from workbench.catalogue import parse_hardware
 from workbench.hardware import Hardware
 from workbench.layout import Layout
-from workbench.legality import verify_layout
+from workbench.legality import verify_layout, verify_pipeline
 from workbench.mesh import Mesh
+from workbench.pipeline_spec import PipelineSpec
 from workbench.program import Program
 from workbench.sharding import Sharding
 from workbench.topology import Wiring, parse_wiring
@@ -30,10 +31,12 @@ class Plan:
 
     `hardware` is what it is planned for, if anything (`"TPU v5p 8x8x16"`), and `wiring` which mesh axis runs over which of its links;
     without one the axes go as `topology.default_wiring` says. A mesh that does not fit the hardware is a diagnostic of the report.
+    `pipeline` cuts the program into stages along one mesh axis (`"stages:4 micro_batches:16 schedule:1f1b"`).
 
     **Invariants**
 
     - The layout is legal for the program on the mesh (`legality.verify_layout`); the constructor raises `LayoutError` otherwise.
+    - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; the constructor raises `PipelineError`.
     """
 
     program: Program
@@ -42,6 +45,7 @@ class Plan:
     name: str
     hardware: Hardware | None
     wiring: Wiring | None
+    pipeline: PipelineSpec | None
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Plan:
         name: str = "",
         hardware: Hardware | str | None = None,
         wiring: Wiring | str | None = None,
+        pipeline: PipelineSpec | str | None = None,
     ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
@@ -58,7 +63,9 @@ class Plan:
         object.__setattr__(self, "name", name or program.name)
         object.__setattr__(self, "hardware", parse_hardware(hardware) if isinstance(hardware, str) else hardware)
         object.__setattr__(self, "wiring", parse_wiring(wiring) if isinstance(wiring, str) else wiring)
+        object.__setattr__(self, "pipeline", PipelineSpec.parse(pipeline) if isinstance(pipeline, str) else pipeline)
         verify_layout(self.program, self.mesh, self.layout)
+        verify_pipeline(self.mesh, self.layout, self.pipeline)
 
     @cached_property
     def argument_shardings(self) -> tuple[Sharding, ...]:
@@ -74,6 +81,16 @@ class Plan:
         return edit.apply(self)
 
     # The verbs below call rooms above this one; they are imported when asked for, so that a plan needs neither.
+
+    def recipe(self, name: str, *axes: str) -> "Plan":
+        """Laid out in a known way: `plan.recipe("data_parallel").recipe("megatron", "model").recipe("zero_1")`.
+
+        `workbench.recipes` lists them; mesh axes are found by their names where none are given. Raises `RecipeError`, saying why, where
+        one does not apply.
+        """
+        from workbench.recipes import find_recipe
+
+        return self.apply(find_recipe(name, axes).edit(self))
 
     def report(self) -> "Report":
         """What every device will hold, send and compute. `print` it."""
@@ -130,7 +147,8 @@ class Plan:
 
     def __str__(self) -> str:
         traced_with = f", {self.program.traced_with}" if self.program.traced_with else ""
-        return f"{self.name} on {self.mesh}: {str(self.layout) or 'replicated'}{traced_with}"
+        pipelined = f", pipeline {self.pipeline}" if self.pipeline else ""
+        return f"{self.name} on {self.mesh}: {str(self.layout) or 'replicated'}{traced_with}{pipelined}"
 
     def _repr_html_(self) -> str:
         from workbench.tables import html_of, pairs_text
@@ -140,6 +158,7 @@ class Plan:
             ("mesh", str(self.mesh), f"{self.mesh.size:,} device{'s' * (self.mesh.size != 1)}"),
             ("layout", str(self.layout) or "everything replicated", self.program.traced_with),
             *([("hardware", self.hardware.name, "")] if self.hardware else []),
+            *([("pipeline", str(self.pipeline), "")] if self.pipeline else []),
         ]
         return html_of(lambda: f"{self.name}\n{pairs_text(facts)}")
 

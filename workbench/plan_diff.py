@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from workbench.hardware import Hardware
 from workbench.paths import template
+from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.precision import Precision
 from workbench.remat import Remat
@@ -17,7 +18,7 @@ from workbench.report import Report
 from workbench.sharding import Sharding, base_axis
 from workbench.topology import Wiring
 
-Decided = tuple[str, ...] | Sharding | Hardware | Wiring | Remat | Precision | int | str | None
+Decided = tuple[str, ...] | Sharding | Hardware | Wiring | Remat | Precision | PipelineSpec | int | str | None
 """What a plan may say of something: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if it says nothing."""
 
 
@@ -30,7 +31,7 @@ class Change(NamedTuple):
     after: Decided
 
 
-KINDS = ("program", "dimension", "rule", "override", "constraint", "mesh axis", "axis order", "hardware", "wiring", "remat", "precision")
+KINDS = ("program", "dimension", "rule", "priority", "override", "constraint", "group", "barrier", "mesh axis", "axis order", "hardware", "wiring", "remat", "precision", "pipeline")
 
 
 class FigureChange(NamedTuple):
@@ -122,8 +123,11 @@ def _changes(before: Plan, after: Plan) -> Iterator[Change]:
     mine, theirs = before.layout, after.layout
     for kind, one, other in (
         ("rule", mine.rules, theirs.rules),
+        ("priority", mine.priorities, theirs.priorities),
         ("override", mine.overrides, theirs.overrides),
         ("constraint", mine.constraints, theirs.constraints),
+        ("group", _as_entries(mine.groups), _as_entries(theirs.groups)),
+        ("barrier", mine.barriers, theirs.barriers),
         ("mesh axis", before.mesh.axes, after.mesh.axes),
     ):
         yield from _entries(kind, dict(one), dict(other))
@@ -135,9 +139,14 @@ def _changes(before: Plan, after: Plan) -> Iterator[Change]:
         ("wiring", before.wiring, after.wiring),
         ("remat", before.program.remat, after.program.remat),
         ("precision", before.program.precision, after.program.precision),
+        ("pipeline", before.pipeline, after.pipeline),
     ):
         if was != now:
             yield Change(kind, "", was, now)
+
+
+def _as_entries(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((", ".join(places), "alike") for places in groups)
 
 
 def _program_changes(before: Plan, after: Plan) -> Iterator[Change]:

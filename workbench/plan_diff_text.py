@@ -5,7 +5,7 @@ from workbench.tables import axes_text, table_text, tail_text, wrapped
 from workbench.units import format_bytes, format_figure
 
 MOST = 24  # rows of one table
-NOTHING = {"rule": "whole", "override": "by the rules", "constraint": "free", "wiring": "by itself", "hardware": "none", "mesh axis": "-"}
+NOTHING = {"rule": "whole", "override": "by the rules", "constraint": "free", "group": "each by itself", "barrier": "all passes", "priority": "0", "wiring": "by itself", "hardware": "none", "pipeline": "none", "mesh axis": "-"}
 """What a plan that says nothing of something means."""
 
 

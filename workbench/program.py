@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.errors import DimensionError, TraceError, unknown_name
 from workbench.precision import AS_WRITTEN, Precision
@@ -33,7 +33,8 @@ class Operation:
     """One operation of the traced program, as far as no layout changes it. Its place in `Program.operations` is its id.
 
     `path` is its named scope and primitive (`blocks/mlp/dot_general`), under `grad/` in the backward pass;
-    `kind` the StableHLO operation; `source` the user's line (`gpt.py:42`); shape and dims are of the first result.
+    `kind` the StableHLO operation; `source` the user's line (`gpt.py:42`); shape and dims are of the first result. `manual` are the mesh
+    axes of the `shard_map` it is computed in, if any: its shape is what one of their devices has.
     """
 
     path: str
@@ -42,6 +43,30 @@ class Operation:
     dtype: str
     dims: tuple[str, ...]
     source: str
+    manual: tuple[str, ...] = ()
+
+
+class Removed(NamedTuple):
+    """A value of the function that is not in the step, why, and what to do instead."""
+
+    path: str
+    source: str
+    why: str
+    ways_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The parts of a training step: `loss(params, batch)`, the optimiser, the pytrees of parameters and batch.
+
+    `moments` is the type of the optimiser's state where it is not that of the parameters.
+    """
+
+    loss: Callable[..., Any]
+    optimizer: Any
+    params: Any
+    batch: Any
+    moments: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +76,8 @@ class Step:
     - `call(*arguments) -> results`, traceable;
     - `initialize(key, given) -> state leaves`, traceable, so that state is born sharded; `given` are the arrays at `given_indices`;
     - `feed(step) -> input leaves` as NumPy arrays on the host, equal on every process;
-    - `loss` is the index of the result that is the loss, if there is one.
+    - `loss` is the index of the result that is the loss, if there is one;
+    - `training` is what a training step was made of, for those who take it apart again (pipelines); `None` of any other function.
     """
 
     call: Callable[..., tuple[Any, ...]]
@@ -60,6 +86,7 @@ class Step:
     given_indices: tuple[int, ...] = ()
     given: tuple[Any, ...] = ()
     loss: int | None = None
+    training: Training | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +116,12 @@ class Program:
     remat: Remat = AS_TRACED
     precision: Precision = AS_WRITTEN
     retrace: "Callable[[Remat, Precision], Program] | None" = None
+    list_removed: Callable[[], tuple[Removed, ...]] = field(default=tuple, repr=False)
+
+    @cached_property
+    def removed(self) -> tuple[Removed, ...]:
+        """What the function computes and the step does not; made when first asked for, empty where the function is not here."""
+        return self.list_removed()
 
     @cached_property
     def dims(self) -> Mapping[str, tuple[int, ...]]:
@@ -158,7 +191,7 @@ class Program:
         return found.rename(renamed) if renamed else found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "retrace": None}
+        return {**self.__dict__, "retrace": None, "list_removed": tuple}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):

@@ -1,14 +1,18 @@
 """What the planner says of a plan: placements, collectives, memory, flops, time and what to mind. A value; `print` it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
 from workbench.graph import Graph
 from workbench.kernel import Kernel
 from workbench.mesh import Mesh
+from workbench.own_annotations import OwnAnnotations
+from workbench.padding import Padding
+from workbench.propagation import EMPTY, Propagation
+from workbench.reshard import Reshard
 from workbench.sharding import Sharding
 from workbench.tensor import Role, Tensor, itemsize
 from workbench.timeline import Timeline
@@ -248,6 +252,10 @@ class Report:
     make_timeline: Callable[[], Timeline | None] = field(default=lambda: None, compare=False, repr=False)
     list_kernels: Callable[[], tuple[Kernel, ...]] = field(default=tuple, compare=False, repr=False)
     make_graph: Callable[[], Graph] = field(default=Graph, compare=False, repr=False)
+    read_own: Callable[[], OwnAnnotations] = field(default=OwnAnnotations, compare=False, repr=False)
+    list_reshards: Callable[[], tuple[Reshard, ...]] = field(default=tuple, compare=False, repr=False)
+    list_padding: Callable[[], tuple[Padding, ...]] = field(default=tuple, compare=False, repr=False)
+    make_propagation: Callable[[], Propagation] = field(default=lambda: EMPTY, compare=False, repr=False)
 
     @property
     def mesh(self) -> Mesh:
@@ -257,6 +265,32 @@ class Report:
     def values(self) -> tuple[Value, ...]:
         """The intermediate values, alike ones together; made when first asked for."""
         return self.list_values()
+
+    @cached_property
+    def reshards(self) -> tuple[Reshard, ...]:
+        """Where shardings turn into others: what XLA gathers whole first, then by bytes sent; made when first asked for."""
+        from workbench.remedies import find_remedies
+
+        return tuple(replace(each, find_remedies=partial(find_remedies, self)) for each in self.list_reshards())
+
+    @cached_property
+    def padding(self) -> tuple[Padding, ...]:
+        """Values whose dimensions do not divide, the most wasteful first; made when first asked for."""
+        return self.list_padding()
+
+    @cached_property
+    def propagation(self) -> Propagation:
+        """How the shardings spread, step by step, and the wishes that lost; made when first asked for."""
+        return self.make_propagation()
+
+    def explain(self, value: str, dim: "int | str | None" = None) -> str:
+        """Why a value lies as it does, in words: an argument, a result or an intermediate value by its path or a pattern, a source line.
+
+        `dim` is a dimension by its place or name, all if left out. Raises `PropagationError` for what does not exist.
+        """
+        from workbench.propagation_text import explanation_text
+
+        return explanation_text(self, value, dim)
 
     @cached_property
     def memory_curve(self) -> MemoryCurve:
@@ -288,6 +322,11 @@ class Report:
     def graph(self) -> Graph:
         """What the kernels hand to each other; made when first asked for."""
         return self.make_graph()
+
+    @cached_property
+    def own_annotations(self) -> OwnAnnotations:
+        """What the traced function says of shardings by itself: constraints, explicit types, manual regions; read when first asked for."""
+        return self.read_own()
 
     @cached_property
     def timeline(self) -> Timeline | None:

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from workbench.hardware_text import wiring_text
+from workbench.own_annotations_text import own_annotations_text
 from workbench.paths import template
+from workbench.reshard_text import padding_text, reshards_text
 from workbench.report import Collective, Diagnostic, Placement, Report, StepTime
 from workbench.run_text import measurement_text
 from workbench.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
@@ -24,7 +26,10 @@ def report_text(report: Report) -> str:
         head,
         pairs_text(_figures(report)),
         f"Arguments, and what one device holds of them\n\n{_arguments(report.arguments)}",
+        own_annotations_text(report.own_annotations),
         _collectives(report.collectives),
+        reshards_text(report.reshards),
+        padding_text(report.padding),
         _diagnostics(report.diagnostics),
     ]
     return "\n\n".join(section for section in sections if section)

@@ -23,6 +23,7 @@ LAYOUTS = (
     "d_ff:model+data",
     "batch:data; params/layers/0/w1=[model, -]; layers/*/w2=[-, -]",
     "batch:data; @mlp/dot_general=[data, ?]; @dot_general=[-, model]",
+    "batch:data; d_ff:model p1; layers/0/w1=[?, model?] replicated:data; group[layers/0/w1, layers/1/w1]; barrier[@mlp/dot_general] allows:forward",
 )
 
 

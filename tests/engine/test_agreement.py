@@ -12,7 +12,7 @@ from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import host_value, real_shard_shape
 from workbench.engine.readback import read_collectives
-from workbench.models.mixture_layouts import expert_parallel
+from workbench.models.mixture_layouts import TOP2_LAYOUTS
 from workbench.models.registry import ALL_MODELS, build
 from workbench.plan import Plan
 
@@ -20,9 +20,11 @@ CASES = [
     *((model.name, (), mesh, layout) for model in ALL_MODELS for mesh, layout in model.layouts),
     *(("gpt", (("scan", False), ("layers", 2)), mesh, layout) for mesh, layout in ALL_MODELS[-1].layouts[2:7:2]),
     ("gpt", (("remat", True),), *ALL_MODELS[-1].layouts[3]),
-    ("mixture", (("preset", "tiny-top2"),), "data:2 expert:4", expert_parallel(batch="data+expert", shares=False)),
+    ("gpt", (("preset", "tiny-wide"),), *ALL_MODELS[-1].layouts[6]),
+    *(("mixture", (("preset", "tiny-top2"),), mesh, layout) for mesh, layout in TOP2_LAYOUTS),
 ]
-"""(model, its arguments, mesh, layout); the unrolled and the rematerialised form on some layouts too, and the mixture of GShard."""
+"""(model, its arguments, mesh, layout); the unrolled and the rematerialised form on some layouts too, GSPMD's wide model in two dimensions,
+and the mixture of GShard."""
 
 
 class Ran(NamedTuple):

@@ -197,8 +197,7 @@ def test_a_compiled_step_is_read_whole():
 def test_lines_of_a_constrained_program_are_the_users():
     of = plan("batch:data; d_ff:model; @tanh=[data, model]")
     mesh = attach(of.mesh)
-    shardings = tuple(named_sharding(each, mesh) for each in of.argument_shardings)
-    text = jitted(of, mesh, shardings).lower(*argument_specs(of.program)).compile().as_text()
+    text = jitted(of, mesh).lower(*argument_specs(of.program)).compile().as_text()
     sources = {each.source.partition(":")[0] for each in read_collectives(text, of.mesh)}
     assert sources - {""} == {"programs.py"}
 

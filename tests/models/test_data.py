@@ -6,9 +6,14 @@ import sys
 import numpy as np
 import pytest
 
-from workbench.models import mnist, text
+from workbench.models import mnist, scans, speech, text
 
-SOURCES = [lambda seed: text.batches(4, 32, seed), lambda seed: mnist.batches(8, seed)]
+SOURCES = [
+    lambda seed: text.batches(4, 32, seed),
+    lambda seed: mnist.batches(8, seed),
+    lambda seed: speech.batches(4, 32, 8, 16, seed),
+    lambda seed: scans.batches(2, 8, 1, 4, seed),
+]
 
 
 def same(left, right) -> bool:
@@ -51,3 +56,18 @@ def test_a_window_longer_than_the_text_goes_round_it():
 def test_the_ten_digits_differ():
     digits = [mnist.digit(label).tobytes() for label in range(10)]
     assert len(set(digits)) == 10
+
+
+def test_frames_of_one_sound_are_alike_and_every_frame_has_a_target():
+    batch = speech.batches(8, 64, 16, 4)(0)
+    assert batch["frames"].shape == (8, 64, 16)
+    means = np.stack([batch["frames"][batch["targets"] == sound].mean(0) for sound in range(4)])
+    apart = np.linalg.norm(batch["frames"][:, :, None] - means, axis=-1).argmin(-1)
+    assert (apart == batch["targets"]).mean() > 0.95
+
+
+def test_a_scan_shows_its_tissues_by_their_brightness():
+    batch = scans.batches(2, 16, 1, 4)(0)
+    assert batch["volumes"].shape == (2, 16, 16, 16, 1)
+    assert 0 < (batch["targets"] > 0).mean() < 0.9
+    assert np.abs(batch["volumes"][..., 0] - batch["targets"]).mean() < 0.3

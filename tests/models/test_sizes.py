@@ -6,7 +6,19 @@ from dataclasses import replace
 import jax
 import pytest
 
-from workbench.models import decoder_config, decoder_weights, gpt, mixture_config, mixture_weights
+from workbench.models import (
+    conformer,
+    conformer_config,
+    decoder_config,
+    decoder_weights,
+    gpt,
+    mixture_config,
+    mixture_weights,
+    t5,
+    t5_config,
+    unet,
+    unet_config,
+)
 from workbench.models.gpt_config import PADDED_VOCAB, PRESETS, GPTConfig
 
 GPT2_VOCAB = 50257
@@ -18,6 +30,11 @@ def specs(config: GPTConfig, *, scan: bool = True):
 
 def count(tree) -> int:
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
+
+
+def in_layers(config: GPTConfig) -> int:
+    """Parameters in the matrices of the layers: what the published figures count, to which a table of words would add a digit."""
+    return count([leaf for leaf in jax.tree.leaves(specs(config)["layers"]) if leaf.ndim > 2])
 
 
 @pytest.mark.parametrize("scan", [True, False])
@@ -48,9 +65,24 @@ def test_gpt3_has_the_174600_million_of_its_paper():
 
 def test_the_layers_of_gspmds_64b_hold_64_binary_billions():
     """Xu et al. 2021: the dense wide model of 32 layers is called 64B."""
-    config = PRESETS["gspmd-64b"]
-    matrices = [leaf for leaf in jax.tree.leaves(specs(config)["layers"]) if leaf.ndim > 2]
-    assert count(matrices) == 64 * 2**30
+    assert in_layers(PRESETS["gspmd-64b"]) == 64 * 2**30
+
+
+ASPLOS = {"gpt-1t": 1030, "meena-500b": 507, "mlperf-200b": 199}
+
+
+@pytest.mark.parametrize("preset", ASPLOS)
+def test_the_layers_of_the_dense_models_hold_the_published_parameters(preset):
+    """Wang et al. 2023, table 1: 1.03T, 507B and 199B."""
+    billions = in_layers(PRESETS[preset]) / 1e9
+    assert float(f"{billions:.3g}") == ASPLOS[preset]
+
+
+@pytest.mark.parametrize("billions", [32, 64, 128, 256, 512])
+def test_the_narrow_models_hold_what_they_are_called(billions):
+    """Wang et al. 2023, table 2, to two digits: 128.6 and 257.7 are called 128 and 256."""
+    found = in_layers(PRESETS[f"narrow-{billions}b"]) / 1e9
+    assert f"{found:.2g}" == f"{billions:.2g}"
 
 
 @pytest.mark.parametrize("scan", [True, False])
@@ -93,3 +125,55 @@ def test_the_mixtures_have_the_parameters_of_their_papers(preset, billions, acti
     config = mixture_config.PRESETS[preset]
     assert round(config.parameters / 1e9) == billions
     assert int(config.active / 1e9) == active
+
+
+def test_the_mixture_of_glam_is_the_one_that_gspmds_successor_measured():
+    """Wang et al. 2023, table 1: GLaM_1T has 1.16T parameters, a batch of 1,024 and 32 layers, a dense and a sparse one each."""
+    config = mixture_config.PRESETS["glam-64b-64e"]
+    assert (f"{config.parameters / 1e12:.3g}", config.sparse, config.d_model, config.d_ff, config.batch) == ("1.16", 32, 8192, 32768, 1024)
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("preset", conformer_config.PRESETS)
+def test_the_formula_counts_the_conformers_parameters_too(preset, scan):
+    config = conformer_config.PRESETS[preset]
+    made = jax.eval_shape(lambda key: conformer.init(key, config, scan=scan), jax.random.key(0))
+    assert count(made) == conformer.parameters(config)
+
+
+def test_the_conformer_of_bigssl_has_the_published_parameters():
+    """Wang et al. 2023, table 1: BigSSL_10B has 10.4B."""
+    assert round(conformer.parameters(conformer_config.PRESETS["bigssl-10b"]) / 1e9, 1) == 10.4
+
+
+@pytest.mark.parametrize("preset", unet_config.PRESETS)
+def test_the_formula_counts_the_unets_parameters_too(preset):
+    config = unet_config.PRESETS[preset]
+    made = jax.eval_shape(lambda key: unet.init(key, config), jax.random.key(0))
+    assert count(made) == unet.parameters(config)
+
+
+def test_the_unet_of_its_paper_has_the_published_parameters():
+    """Cicek et al. 2016, section 2: 19,069,955 in total: the kernels, and a bias for every channel that a convolution makes."""
+    assert unet.parameters(unet_config.PRESETS["cicek-2016"]) == 19_069_955
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("preset", t5_config.PRESETS)
+def test_the_formula_counts_the_parameters_of_t5_too(preset, scan):
+    config = t5_config.PRESETS[preset]
+    made = jax.eval_shape(lambda key: t5.init(key, config, scan=scan), jax.random.key(0))
+    assert count(made) == t5.parameters(config)
+
+
+@pytest.mark.parametrize(("preset", "published"), [("t5-base", 220e6), ("t5-11b", 11e9)])
+def test_t5_has_the_parameters_of_its_paper(preset, published):
+    """Raffel et al. 2020, sections 3.1.2 and 3.7: about 220 million and 11 billion."""
+    assert float(f"{t5.parameters(t5_config.PRESETS[preset]):.2g}") == published
+
+
+def test_the_layers_of_the_large_t5_hold_the_published_parameters():
+    """Wang et al. 2023, table 1: T5_300B has 290B."""
+    config = t5_config.PRESETS["t5-300b"]
+    made = jax.eval_shape(lambda key: t5.init(key, config, scan=True), jax.random.key(0))
+    assert round(count((made["encoder"], made["decoder"])) / 1e9) == 290

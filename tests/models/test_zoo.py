@@ -1,12 +1,16 @@
 """Every member of the zoo becomes a program, by the name that documents use."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
 
+from workbench import models
 from workbench.errors import DocumentError
+from workbench.layout import Layout
 from workbench.mesh import Mesh
-from workbench.models import ALL_MODELS, build
+from workbench.models import ALL_MODELS, build, gpt_config
 from workbench.plan import Plan
 from workbench.program import Reference
 from workbench.tensor import Role
@@ -52,6 +56,15 @@ def test_arguments_change_the_program_and_are_remembered():
     assert program.reference == Reference("gpt", {"batch": 8, "layers": 2, "seq": 32, "scan": False, "remat": True})
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_the_table_of_the_zoo_has_the_dimensions_that_a_layout_may_split(model, programs):
+    """A rule that finds its dimension by name means the same in every model."""
+    table = set(re.findall(r"`(\w+)`", models.__doc__))
+    split = {dim for _, layout in model.layouts for dim, _ in Layout(layout).rules}
+    inputs = {dim for each in programs[model.name].arguments if each.role is Role.INPUT for dim in each.dims}
+    assert split | inputs <= table
+
+
 @pytest.mark.parametrize("scan", [True, False])
 def test_the_dimensions_of_the_transformer_have_their_full_names(scan):
     program = build("gpt", scan=scan)
@@ -59,7 +72,13 @@ def test_the_dimensions_of_the_transformer_have_their_full_names(scan):
     assert set(program.dims) == names
 
 
-LARGE = [("gpt", "gpt2-small"), ("gpt", "gpt3-175b"), ("gpt", "gspmd-64b"), ("mixture", "deepseek-v2"), ("mixture", "glam-64b-64e")]
+LARGE = [
+    *(("gpt", preset) for preset in ("gpt2-small", "gpt3-175b", "gspmd-64b", "gpt-1t")),
+    *(("mixture", preset) for preset in ("deepseek-v2", "glam-64b-64e")),
+    ("t5", "t5-300b"),
+    ("conformer", "bigssl-10b"),
+    *(("unet", preset) for preset in ("cicek-2016", "mlperf-kits19")),
+]
 
 
 @pytest.mark.parametrize(("model", "preset"), LARGE)
@@ -70,14 +89,19 @@ def test_the_large_presets_become_programs_without_being_allocated(model, preset
     assert sizes[Role.OPTIMIZER_STATE] == pytest.approx(2 * sizes[Role.PARAMETER], rel=1e-6)
 
 
+def names(those) -> str:
+    return ", ".join(f"`{each}`" for each in those) + "."
+
+
 WRONG = [
-    (("transformer", {}), "There is no model `transformer`; there are `two_layer`, `mnist`, `decoder`, `mixture`, `gpt`."),
+    (("transformer", {}), "There is no model `transformer`; there are " + names(model.name for model in ALL_MODELS)),
     (("mnist", {"hiden": 8}), "Model `mnist`: There is no argument `hiden`; there are `batch`, `hidden`, `learning_rate`."),
-    (("gpt", {"preset": "gpt3"}), "There is no preset `gpt3`; there are `tiny`, `gpt2-small`, `gpt3-175b`, `gspmd-64b`."),
+    (("gpt", {"preset": "gpt3"}), "There is no preset `gpt3`; there are " + names(gpt_config.PRESETS)),
     (("gpt", {"layers": 0}), "Model `gpt`: `layers` is '0'; it should be a whole number from 1."),
     (("gpt", {"scan": 1}), "Model `gpt`: `scan` is '1'; it should be true or false."),
     (("gpt", {"batch": True}), "Model `gpt`: `batch` is 'True'; it should be a whole number from 1."),
     (("two_layer", {"io": "64"}), "Model `two_layer`: `io` is '64'; it should be a whole number from 1."),
+    (("unet", {"size": 18}), "`size` is 18; 3 levels halve it 2 times, and 4 does not divide it."),
     (("mnist", {"learning_rate": -1}), "Model `mnist`: `learning_rate` is '-1'; it should be a number above 0."),
 ]
 

@@ -30,6 +30,17 @@ def test_every_shard_fits_and_none_could_take_one_layer_more(layers, capacity, b
     assert verify_shards(layers, starts, [room]) == starts
 
 
+@given(layers_of_all_sizes, st.integers(70, 200), st.floats(0.2, 3.0))
+def test_a_shard_is_as_large_as_measured_bytes_allow(layers, capacity, factor):
+    def measure(begin, end):
+        return int(shard_bytes(layers, begin, begin + 1) + factor * sum(each.held for each in layers[begin + 1 : end]))
+
+    room = Room(capacity, 0.0)
+    for begin, end in ends(layers, greedy_shards(layers, [room], measure)):
+        assert measure(begin, end) <= room.usable
+        assert end == len(layers) or measure(begin, end + 1) > room.usable
+
+
 def test_what_was_measured_counts_more_than_the_estimate():
     layers = [Layer(name, held=30, kept=0) for name in "abcd"]
     assert greedy_shards(layers, [Room(100, 0.0)]) == (0, 3)

@@ -9,6 +9,7 @@ from jax.sharding import AxisType
 from workbench.errors import LayoutError
 from workbench.layout import Layout
 from workbench.models import build
+from workbench.places import operations_at
 from workbench.plan import Plan
 from workbench.tracing import constrain, trace
 
@@ -53,9 +54,7 @@ def test_planner_and_engine_constrain_the_same_values():
     """As many constraints as the planner inserts are in the program the engine lowers."""
     program = build("gpt", preset="tiny", scan=False)
     pattern = "mlp/up/dot_general"
-    from workbench.partition.propagate import constrained_operations
-
-    planned = constrained_operations(program, pattern, 3)
+    planned = operations_at(program, pattern, 3)
     constraints = Layout(f"@{pattern}=[data, -, model]").constraints
     specs = [jax.ShapeDtypeStruct(tensor.shape, tensor.dtype) for tensor in program.arguments]
     text = jax.jit(constrain(program.step.call, constraints, jax_mesh())).lower(*specs).as_text()

@@ -16,7 +16,7 @@ from workbench.measurement import Measurement
 from workbench.plan import Plan
 from workbench.units import format_seconds
 
-CHANGES = ("mesh", "layout", "remat", "precision", "hardware", "wiring")  # options that make another plan than the file's
+CHANGES = ("mesh", "layout", "remat", "precision", "hardware", "wiring", "pipeline")  # options that make another plan than the file's
 LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # more than one process, under launchers that `jax.distributed` recognises
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from workbench.cli import commands
+from workbench.cli import commands, recipes
 from workbench.cli.plans import DEFAULT_MESH
 
 _TERMS = """\
@@ -40,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     added = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_serve, _report, _run, _compile, _compare, _diff, _export, _calibrate, _models, _hardware):
+    for add in (_serve, _report, _run, _compile, _compare, _diff, _recipe, _export, _calibrate, _models, _hardware):
         add(added)
     return parser
 
@@ -122,6 +122,22 @@ def _diff(added: Any) -> None:
     command.set_defaults(command=commands.diff)
 
 
+def _recipe(added: Any) -> None:
+    command = _command(
+        added,
+        "recipe",
+        recipes.recipe,
+        "lay a plan out in a known way (data parallel, Megatron, ZeRO, ...), or list which ways apply",
+        "workbench recipe my.plan.json data_parallel megatron zero_1 -o sharded.plan.json",
+    )
+    command.add_argument("names", nargs="*", metavar="NAME", help="recipes to apply in turn (default: list all, and whether each applies)")
+    command.add_argument(
+        "--axis", metavar="AXIS", action="append", default=[], help="the mesh axis to use (default: found by its name); may be repeated"
+    )
+    command.add_argument("-o", "--output", metavar="FILE", help="also write the plan that results")
+    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+
+
 def _export(added: Any) -> None:
     command = _command(added, "export", commands.export, "write a plan as a JAX script", "workbench export my.plan.json -o my_plan.py")
     command.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
@@ -186,6 +202,7 @@ def _command(added: Any, name: str, function: Callable[[argparse.Namespace], Non
     parser.add_argument(
         "--wiring", metavar="ROUTES", help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)'
     )
+    parser.add_argument("--pipeline", metavar="STAGES", help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"')
     parser.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
     parser.set_defaults(command=function, parser=parser, serves=name == "serve")
     return parser

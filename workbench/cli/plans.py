@@ -23,9 +23,10 @@ def plan_of(options: argparse.Namespace) -> Plan:
     """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
     from workbench.catalogue import parse_hardware
     from workbench.documents import load_plan, program_from_reference
-    from workbench.edits import SetHardware, SetLayout, SetMesh, SetPrecision, SetRemat, SetWiring
+    from workbench.edits import SetHardware, SetLayout, SetMesh, SetPipeline, SetPrecision, SetRemat, SetWiring
     from workbench.layout import Layout
     from workbench.mesh import Mesh
+    from workbench.pipeline_spec import PipelineSpec
     from workbench.precision import Precision
     from workbench.remat import Remat
     from workbench.topology import parse_wiring
@@ -45,6 +46,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = plan if options.remat is None else plan.apply(SetRemat(Remat.parse(options.remat)))
     plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
     plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
+    plan = plan if options.pipeline is None else plan.apply(SetPipeline(PipelineSpec.parse(options.pipeline)))
     plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
     plan = plan if options.hardware is None else plan.apply(SetHardware(parse_hardware(options.hardware)))
     return plan if options.wiring is None else plan.apply(SetWiring(parse_wiring(options.wiring)))

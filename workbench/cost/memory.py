@@ -177,11 +177,13 @@ class MemoryOverStep:
         return held
 
     def _gather_whole(self) -> dict[int, list[tuple[int, int]]]:
-        """By region, (position, bytes): XLA gathers what an FFT, a top-k or a running sum reads along a dimension that is cut."""
+        """By region, (position, bytes): what XLA makes whole of an FFT, a top-k or a running sum that is cut, besides the collectives' results."""
         found: dict[int, list[tuple[int, int]]] = {}
         for index in self._lifetimes.gathering:
             op = self._structure.ops[index]
-            values = [value for value in (op.operands[0], *op.results) if self._is_cut(value, op.shifted)]
+            known, is_whole = index in self._partitioned.own.counted, index in self._partitioned.own.whole
+            touched = (*(() if known else op.operands[:1]), *(op.results if is_whole or not known else ()))
+            values = [value for value in touched if self._is_cut(value, op.shifted)]
             whole = sum(laid_out_bytes(self._structure.values[value].shape, self._structure.values[value].dtype) for value in values)
             if values:
                 found.setdefault(op.region, []).append((op.position, whole))

@@ -96,7 +96,8 @@ def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents:
     """`times` of each kernel, once; `extents` first and last position of each region."""
     depths = _depths(structure)
     lasts = np.zeros(max(last for _, last in extents) + 2)
-    np.add.at(lasts, np.array(kernels.positions), times.busy * np.power(_TURNS, np.array(depths)[list(kernels.regions)]))
+    positions, regions = (np.array(each, dtype=np.intp) for each in (kernels.positions, kernels.regions))  # a program may have none
+    np.add.at(lasts, positions, times.busy * np.power(_TURNS, np.array(depths)[regions]))
     ends = lasts.cumsum()
     waits = np.append(np.maximum(times.memory - np.maximum(times.products, times.vector), 0.0), np.inf)
     return OnChip(

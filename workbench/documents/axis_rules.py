@@ -6,7 +6,7 @@ unseen.
 
 from collections.abc import Iterator
 
-from workbench.documents.spec_text import comment_text, literal, plain_text
+from workbench.documents.spec_text import comment_text, literal, plain_text, unsaid
 from workbench.plan import Plan
 
 
@@ -55,12 +55,11 @@ def _quoted(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _left_out(plan: Plan) -> list[str]:
-    layout = plan.layout
-    if not layout.overrides and not layout.constraints:
+    besides = [f"{pattern}={sharding}" for pattern, sharding in plan.layout.overrides] + unsaid(plan.layout)
+    if not besides:
         return []
     return [
         "",
         "# Rules by name cannot say what this plan decides besides:",
-        *(comment_text(f"{pattern}={sharding}") for pattern, sharding in layout.overrides),
-        *(comment_text(f"@{pattern}={sharding}") for pattern, sharding in layout.constraints),
+        *map(comment_text, besides),
     ]

@@ -22,5 +22,6 @@ def compiled_record(compiled: Compiled) -> Mapping[str, Any]:
         "compute_seconds": compiled.compute_seconds,
         "payload": [{"axes": list(axes), "kind": kind, "payload": payload} for (axes, kind), payload in compiled.by_axis_and_kind.items()],
         "collectives": [asdict(each) for each in compiled.collectives],
+        "rematerialised": [asdict(each) for each in compiled.rematerialised],
         "kernels": [asdict(each) for each in compiled.kernels],
     }

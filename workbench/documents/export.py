@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.documents.spec_text import folded_shardings, literal, plain_text, spec_text
 from workbench.errors import DocumentError
+from workbench.partition import result_placements
 from workbench.plan import Plan
 from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Reference
@@ -40,12 +41,14 @@ def _head(plan: Plan) -> str:
 def _imports(plan: Plan, reference: Reference) -> str:
     module, colon, function = reference.target.partition(":")
     constrained = bool(plan.layout.constraints)
-    nouns = [type(each).__name__ for each in _variant(plan).values()] + ["Sharding"] * constrained
+    own = not plan.layout.is_plain
+    nouns = [type(each).__name__ for each in _variant(plan).values()] + (["Plan"] if own else ["Sharding"] * constrained)
     house = [
         *([f"from workbench import {', '.join(sorted(nouns))}"] if nouns else []),
         *([] if colon else ["from workbench.models import build"]),
+        *(["from workbench.engine.compiled_step import argument_specs", "from workbench.partition import write_layout"] if own else []),
         "from workbench.paths import template",
-        *(["from workbench.tracing import constrain"] if constrained else []),
+        *(["from workbench.tracing import constrain"] if constrained and not own else []),
     ]
     lines = ["import jax", "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P", "", *house]
     return "\n".join(lines + (["", f"from {module} import {function}"] if colon else [])) + "\n"
@@ -99,16 +102,31 @@ def _shardings(plan: Plan) -> str:
             "specs = [SPECS.get(tensor.path, SPECS.get(template(tensor.path), P())) for tensor in program.arguments]",
             "arguments = tuple(NamedSharding(mesh, spec) for spec in specs)",
             "carried = dict(program.carried)  # result -> the argument it becomes in the next step",
-            "results = tuple(arguments[carried[i]] if i in carried else None for i in range(len(program.results)))",
+            *_results(plan),
         ]
     )
+
+
+def _results(plan: Plan) -> list[str]:
+    carried = dict(plan.program.carried)
+    own = {i: sharding for i, sharding in result_placements(plan).items() if i not in carried}
+    if not own:
+        return ["results = tuple(arguments[carried[i]] if i in carried else None for i in range(len(program.results)))"]
+    entries = ", ".join(f"{i}: NamedSharding(mesh, {spec_text(sharding)})" for i, sharding in own.items())
+    return [
+        f"placed = {{{entries}}}  # results that are not carried on, and lie as the plan says",
+        "results = tuple(arguments[carried[i]] if i in carried else placed.get(i) for i in range(len(program.results)))",
+    ]
 
 
 def _state(plan: Plan) -> str:
     step = plan.program.step
     call = "program.step.call"
     lines = []
-    if plan.layout.constraints:
+    own = not plan.layout.is_plain
+    if own:
+        call = "lambda *values: program.step.call(*values)"
+    elif plan.layout.constraints:
         entries = [f"    ({literal(pattern)}, Sharding.parse({literal(str(sharding))}))," for pattern, sharding in plan.layout.constraints]
         lines += ["CONSTRAINTS = (", *entries, ")"]
         call = "constrain(program.step.call, CONSTRAINTS, mesh)"
@@ -116,6 +134,7 @@ def _state(plan: Plan) -> str:
         "step = jax.jit(",
         f"    {call}, in_shardings=arguments, out_shardings=results, donate_argnums=tuple(carried.values())",
         ")",
+        *(_written(plan) if own else []),
         "",
         "values = [None] * len(program.arguments)",
     ]
@@ -131,6 +150,18 @@ def _state(plan: Plan) -> str:
             "    values[i] = array",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _written(plan: Plan) -> list[str]:
+    """JAX has no words for priorities, open arguments, explicit replication, partial sums, groups and barriers; the compiler reads them off
+    the lowered module."""
+    return [
+        "# What JAX has no words for is written into the lowered module, where the compiler's partitioner reads it.",
+        f"plan = Plan(program, {literal(str(plan.mesh))}, {literal(str(plan.layout))})",
+        "lowered = step.lower(*argument_specs(program))",
+        'write_layout(lowered.compiler_ir("stablehlo"), plan)',
+        "step = lowered.compile()",
+    ]
 
 
 def _loop(plan: Plan, steps: int) -> str:

@@ -1,6 +1,6 @@
 """A plan as a `PartitionSpec` for every argument: a module of its own that knows JAX alone, and gives a pytree for a tree of its paths."""
 
-from workbench.documents.spec_text import comment_text, folded_shardings, literal, plain_text, spec_text
+from workbench.documents.spec_text import comment_text, folded_shardings, literal, plain_text, spec_text, unsaid
 from workbench.plan import Plan
 
 _LOOKUP = '''
@@ -23,9 +23,9 @@ def named_shardings(mesh, tree, root):
 
 
 def export_partition_specs(plan: Plan) -> str:
-    """A Python module: `SPECS` by path, and `partition_specs(tree, root)`, which needs no workbench. Constraints stand as comments."""
+    """A Python module: `SPECS` by path, and `partition_specs(tree, root)`, which needs no workbench. Other statements stand as comments."""
     lines = [f"    {literal(path)}: {spec_text(sharding)}," for path, sharding in folded_shardings(plan).items()]
-    constraints = [comment_text(f"@{pattern}={sharding}") for pattern, sharding in plan.layout.constraints]
+    constraints = [comment_text(each) for each in unsaid(plan.layout)]
     mesh = f"jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)})"
     sections = [
         f'"""Where each argument of {plain_text(plan.name)} lies, for {mesh}."""',
@@ -38,7 +38,7 @@ def export_partition_specs(plan: Plan) -> str:
         "# By path, `*` for the number of a layer; what is not named is replicated.",
         *(["SPECS = {", *lines, "}"] if lines else ["SPECS = {}"]),
         *(
-            ["", "# The plan also constrains intermediate values, which no argument's PartitionSpec says:", *constraints]
+            ["", "# The plan also says this, which no argument's PartitionSpec does:", *constraints]
             if constraints
             else []
         ),

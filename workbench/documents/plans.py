@@ -12,6 +12,7 @@ from workbench.documents.programs import program_from_reference, verify_referenc
 from workbench.errors import DocumentError, HardwareError
 from workbench.hardware import Hardware
 from workbench.layout import Layout
+from workbench.layout_text import axes_text
 from workbench.mesh import Mesh
 from workbench.plan import Plan
 from workbench.precision import AS_WRITTEN, Precision
@@ -41,6 +42,7 @@ def dump_plan(plan: Plan) -> str:
         "layout": _layout_record(plan.layout),
         **({"hardware": _hardware_name(plan.hardware)} if plan.hardware else {}),
         **({"wiring": str(plan.wiring)} if plan.wiring and plan.wiring.routes else {}),
+        **({"pipeline": str(plan.pipeline)} if plan.pipeline else {}),
     }
     if problem := _schema_problem(document):
         raise DocumentError(
@@ -66,12 +68,15 @@ def parse_plan(text: str, name: str = "The text") -> Plan:
         program,
         Mesh(tuple((axis, size) for axis, size in document["mesh"])),
         Layout(
-            tuple((dim, tuple(axes.split("+"))) for dim, axes in layout.get("rules", {}).items()),
+            layout.get("rules", {}),
             _shardings(layout.get("overrides", {})),
             _shardings(layout.get("constraints", {})),
+            groups=tuple(map(tuple, layout.get("groups", ()))),
+            barriers=tuple(layout.get("barriers", {}).items()),
         ),
         document["name"],
         *_placed(document, name),
+        document.get("pipeline"),
     )
 
 
@@ -146,11 +151,13 @@ def _placed(document: Mapping[str, Any], name: str) -> tuple[Hardware | None, Wi
         raise DocumentError(f"{name} names hardware that cannot be used. {error.message}", error.ways_out) from None
 
 
-def _layout_record(layout: Layout) -> dict[str, dict[str, str]]:
+def _layout_record(layout: Layout) -> dict[str, Any]:
     return {
-        "rules": {dim: "+".join(axes) for dim, axes in layout.rules},
+        "rules": {dim: axes_text(axes, layout.priority(dim)) for dim, axes in layout.rules},
         **({"overrides": {pattern: str(sharding) for pattern, sharding in layout.overrides}} if layout.overrides else {}),
         **({"constraints": {pattern: str(sharding) for pattern, sharding in layout.constraints}} if layout.constraints else {}),
+        **({"groups": [list(places) for places in layout.groups]} if layout.groups else {}),
+        **({"barriers": dict(layout.barriers)} if layout.barriers else {}),
     }
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from workbench.device_trace import Trace
 from workbench.measurement import Measurement
+from workbench.padding import Padding
 from workbench.report import Placement, Report
+from workbench.reshard import Reshard
 from workbench.topology import default_wiring, wiring_problem
 
 
@@ -20,6 +22,7 @@ def report_record(report: Report) -> dict[str, Any]:
         "layout": str(report.plan.layout),
         "hardware": report.plan.hardware and str(report.plan.hardware),
         "wiring": _wiring(report),
+        "pipeline": report.plan.pipeline and str(report.plan.pipeline),
         "remat": str(report.plan.program.remat),
         "precision": str(report.plan.program.precision),
         "memory": {
@@ -50,6 +53,8 @@ def report_record(report: Report) -> dict[str, Any]:
         "arguments": [_placement_record(each) for each in report.arguments],
         "results": [_placement_record(each) for each in report.results],
         "collectives": [{**asdict(each), "axes": list(each.axes)} for each in report.collectives],
+        "reshards": [_reshard_record(each) for each in report.reshards],
+        "padding": [_padding_record(each) for each in report.padding],
         "diagnostics": [
             {"kind": each.kind, "subject": each.subject, "message": each.message, "edits": [str(edit) for edit in each.edits]}
             for each in report.diagnostics
@@ -97,6 +102,46 @@ def _wiring(report: Report) -> str | None:
     if plan.hardware is None or wiring_problem(plan.mesh, plan.hardware, plan.wiring):
         return None
     return str(plan.wiring or default_wiring(plan.mesh, plan.hardware))
+
+
+def _reshard_record(reshard: Reshard) -> dict[str, Any]:
+    """Bytes are of one device, `sent` and `seconds` of all executions of a step; no edits, which are tried when asked for."""
+    return {
+        "path": reshard.path,
+        "source": reshard.source,
+        "reader": reshard.reader,
+        "reader_source": reshard.reader_source,
+        "shape": list(reshard.shape),
+        "dtype": reshard.dtype,
+        "from": str(reshard.before),
+        "to": str(reshard.after),
+        "classes": list(reshard.classes),
+        "rematerialises": reshard.rematerialises,
+        "collectives": [{**move._asdict(), "axes": list(move.axes)} for move in reshard.moves],
+        "temporary": reshard.temporary,
+        "count": reshard.count,
+        "sent": reshard.sent,
+        "seconds": reshard.seconds,
+    }
+
+
+def _padding_record(padding: Padding) -> dict[str, Any]:
+    return {
+        "path": padding.path,
+        "source": padding.source,
+        "shape": list(padding.shape),
+        "dtype": padding.dtype,
+        "on": str(padding.sharding),
+        "dim": padding.dim,
+        "size": padding.size,
+        "axes": list(padding.axes),
+        "parts": padding.parts,
+        "nearest": list(padding.nearest),
+        "count": padding.count,
+        "bytes": padding.bytes,
+        "wasted_bytes": padding.wasted_bytes,
+        "wasted_flops": padding.wasted_flops,
+    }
 
 
 def _placement_record(placement: Placement) -> dict[str, Any]:

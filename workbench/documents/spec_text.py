@@ -2,6 +2,9 @@
 
 import json
 
+from workbench.layout import Layout
+from workbench.layout_text import axes_text
+from workbench.partition import argument_placements
 from workbench.paths import template
 from workbench.plan import Plan
 from workbench.sharding import Sharding
@@ -10,7 +13,7 @@ from workbench.sharding import Sharding
 def folded_shardings(plan: Plan) -> dict[str, Sharding]:
     """Sharding by template where all paths of it lie alike, else by path; what is replicated is left out."""
     groups: dict[str, dict[str, Sharding]] = {}
-    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+    for tensor, sharding in zip(plan.program.arguments, argument_placements(plan), strict=True):
         groups.setdefault(template(tensor.path), {})[tensor.path] = sharding
     folded: dict[str, Sharding] = {}
     for pattern, members in groups.items():
@@ -26,6 +29,13 @@ def spec_text(sharding: Sharding) -> str:
     while entries and entries[-1] == "None":
         entries.pop()
     return f"P({', '.join(entries)})"
+
+
+def unsaid(layout: Layout) -> list[str]:
+    """The statements that a placement of arguments alone leaves out: constraints, priorities, groups and barriers."""
+    rounds = [f"{dim}:{axes_text(axes, layout.priority(dim))}" for dim, axes in layout.rules if layout.priority(dim)]
+    others = layout.updated(rules=(), overrides=(), priorities=())
+    return [*others.statements, *rounds]
 
 
 def literal(value: object) -> str:

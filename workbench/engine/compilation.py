@@ -11,10 +11,10 @@ from typing import Any
 
 from workbench.compiled import Compiled
 from workbench.engine import compiled_store
-from workbench.engine.compiled_step import argument_specs, jitted
+from workbench.engine.compiled_step import lowered
 from workbench.engine.failures import compilation_failed
+from workbench.engine.heard import rematerialised_since, said_so_far
 from workbench.engine.hlo_report import READER, read_again, read_compiled
-from workbench.engine.placement import named_sharding
 from workbench.engine.targets import Target, open_target, versions
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
@@ -24,7 +24,7 @@ Listener = Callable[[Mapping[str, Any]], None]
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
-_KEYS = "1"  # raised when what a key is made of changes
+_KEYS = "2"  # raised when what a key is made of changes
 
 
 def compile_here(
@@ -84,14 +84,13 @@ def _compile(
     with stages.stage("starting"):
         target = open_target(plan, hardware)
     with stages.stage("lowering"):
-        shardings = tuple(named_sharding(each, target.mesh) for each in plan.argument_shardings)
-        lowered = jitted(plan, target.mesh, shardings).lower(*argument_specs(plan.program))
-        key = _key(plan, target, lowered, options) if keep else ""
+        step = lowered(plan, target.mesh)
+        key = _key(plan, target, step, options) if keep else ""
     if keep and (known := compiled_store.load(key)):
         return replace(_read_today(key, *known, plan, target), target=target.name), known[1]
     with stages.stage("compiling"):
-        start = time.perf_counter()
-        executable = lowered.compile(compiler_options=dict(options) or None)
+        start, said = time.perf_counter(), said_so_far()
+        executable = step.compile(compiler_options=dict(options) or None)
         seconds = time.perf_counter() - start
     with stages.stage("reading"):
         hlo_text = executable.as_text()
@@ -104,6 +103,7 @@ def _compile(
             compile_seconds=seconds,
             compiler=target.compiler,
         )
+        compiled = replace(compiled, rematerialised=rematerialised_since(said))
         if keep:
             compiled_store.store(key, compiled, hlo_text)
     return compiled, hlo_text
@@ -117,11 +117,11 @@ def _read_today(key: str, compiled: Compiled, hlo_text: str, plan: Plan, target:
     return compiled
 
 
-def _key(plan: Plan, target: Target, lowered: Any, options: Mapping[str, Any]) -> str:
+def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:
     """Of everything the answer depends on. The program's text has its shardings, scopes and source lines; devices stand in mesh order."""
     devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
     settings = " ".join(f"{name}={value}" for name, value in sorted({**_flags(), **options}.items()))
-    program = lowered.as_text(debug_info=True)
+    program = step.as_text(debug_info=True)
     return compiled_store.key_of(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
 
 

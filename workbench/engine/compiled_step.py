@@ -1,5 +1,6 @@
 """A plan made ready to run: its step compiled for the attached devices, its state born sharded, its inputs fed per shard."""
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from jax.sharding import NamedSharding
 from workbench.engine.placement import named_sharding, spread
 from workbench.engine.wired import wired
 from workbench.errors import EngineError
+from workbench.partition import argument_placements, result_placements, write_layout
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.tensor import Tensor
@@ -75,21 +77,39 @@ class CompiledStep:
 def compile_step(plan: Plan) -> CompiledStep:
     """Compile the plan for the attached devices; raises `EngineError` if there are too few. No state is made yet."""
     program, mesh = plan.program, wired(plan)
-    shardings = tuple(named_sharding(each, mesh) for each in plan.argument_shardings)
+    shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
     birth = _birth(program, shardings)
     start = time.perf_counter()
-    compiled = jitted(plan, mesh, shardings).lower(*argument_specs(program)).compile()
+    compiled = lowered(plan, mesh).compile()
     return CompiledStep(plan, mesh, shardings, compiled, birth, time.perf_counter() - start)
 
 
-def jitted(plan: Plan, mesh: jax.sharding.Mesh, shardings: tuple[NamedSharding, ...]) -> Any:
-    """The step under `jit`, its arguments in these shardings, its constraints applied, its state donated."""
+def lowered(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
+    """The step lowered over this mesh: its arguments where they lie, its state donated, all that the layout says in it.
+
+    What JAX has no words for (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it.
+    Raises `EngineError` for partial sums between steps.
+    """
+    _verify_whole(plan)
+    own = not plan.layout.is_plain
+    step = jitted(plan, mesh, own=own).lower(*argument_specs(plan.program))
+    if own:
+        write_layout(step.compiler_ir("stablehlo"), plan)
+    return step
+
+
+def jitted(plan: Plan, mesh: jax.sharding.Mesh, *, own: bool = False) -> Any:
+    """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `own`, a function of this
+    call's own, its constraints yet to be written: JAX lowers a function once and keeps the module."""
     program, call = plan.program, plan.program.step.call
-    if plan.layout.constraints:
+    shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
+    if own:
+        call = functools.wraps(call)(lambda *arguments, inner=call: inner(*arguments))
+    elif plan.layout.constraints:
         from workbench.tracing import constrain
 
         call = constrain(call, plan.layout.constraints, mesh)
-    fixed = {result: shardings[argument] for result, argument in program.carried}
+    fixed = {result: named_sharding(each, mesh) for result, each in result_placements(plan).items()}
     return jax.jit(
         call,
         in_shardings=shardings,
@@ -97,6 +117,17 @@ def jitted(plan: Plan, mesh: jax.sharding.Mesh, shardings: tuple[NamedSharding, 
         donate_argnums=tuple(argument for _, argument in program.carried),
         keep_unused=True,
     )
+
+
+def _verify_whole(plan: Plan) -> None:
+    places = (*zip(plan.program.arguments, argument_placements(plan), strict=True),)
+    places += tuple((plan.program.results[i], each) for i, each in result_placements(plan).items())
+    for tensor, sharding in places:
+        if sharding.unreduced:
+            raise EngineError(
+                f"`{tensor.path}` is to be a partial sum over `{'+'.join(sharding.unreduced)}` between steps; a run hands whole values from step to step.",
+                ["ask for the partial sum of an intermediate value, `@path=[...] unreduced:...`", f"leave `unreduced` out of `{tensor.path}`"],
+            )
 
 
 def _birth(program: Program, shardings: tuple[NamedSharding, ...]) -> Callable[[], Arrays]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
+from workbench.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory, Rematerialised
 
 LIMIT = 1 << 30
 """Bytes the store may take; the least recently used go first."""
@@ -80,6 +80,7 @@ def _compiled(record: Mapping[str, Any]) -> Compiled:
             "memory": CompiledMemory(**record["memory"]),
             "collectives": tuple(CompiledCollective(**_tuples(each)) for each in record["collectives"]),
             "kernels": tuple(CompiledKernel(**each) for each in record["kernels"]),
+            "rematerialised": tuple(Rematerialised(**each) for each in record.get("rematerialised", ())),
             "alive": tuple((name, count) for name, count in record["alive"]),
             "alive_at_peak": tuple((path, count) for path, count in record["alive_at_peak"]),
         }

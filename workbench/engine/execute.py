@@ -14,6 +14,7 @@ from workbench.engine.calibrate import calibrate
 from workbench.engine.compiled_step import CompiledStep, compile_step
 from workbench.engine.failures import in_user_terms
 from workbench.engine.hlo_report import stated
+from workbench.engine.mpmd_execute import run_pipelined
 from workbench.engine.placement import real_shard_shape
 from workbench.engine.profile import profile as profiled
 from workbench.engine.readback import read_collectives
@@ -40,6 +41,8 @@ def execute(
         raise EngineError(f"A run of {steps} steps after {warmup} of warm-up measures nothing.", ["run 1 step or more"])
     stage = _Stage(on_event or (lambda _: None))
     try:
+        if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
+            return run_pipelined(plan, steps, stage.enter, stage.tell, check=check, warmup=warmup, watch=profile)
         return _run(plan, steps, stage, check=check, warmup=warmup, watch=profile)
     except Exception as error:  # whatever a user's function or XLA raises
         raise in_user_terms(error, plan, stage.name) from error

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from workbench.models import losses
 from workbench.models.decoder_layouts import CORE
 from workbench.tracing import fused_kernel
 
@@ -139,10 +140,4 @@ def cross_entropy(params: Params, x: Any, targets: Any, config: Choices) -> Any:
         logits = jnp.einsum(
             "bsd,dv->bsv", x, params["embedding"]["tokens"].T.astype(x.dtype) if config.tied else params["head"]["w"].astype(x.dtype)
         )
-    return kernel("loss", config, _cross_entropy, logits, targets)
-
-
-def _cross_entropy(logits: Any, targets: Any) -> Any:
-    wide = logits.astype(jnp.float32)
-    chosen = jnp.where(targets[..., None] == jnp.arange(logits.shape[-1]), wide, 0).sum(-1)
-    return (jax.nn.logsumexp(wide, axis=-1) - chosen).mean()
+    return kernel("loss", config, losses.cross_entropy, logits, targets)

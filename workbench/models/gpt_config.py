@@ -46,9 +46,31 @@ PADDED_VOCAB = 50304
 """GPT-2's 50,257 tokens (29 x 1733, which no mesh axis of a power of two divides) rounded up to a multiple of 128: even on every axis up
 to 128, and whole lanes on a TPU. Megatron-LM and nanoGPT pad it so; the 47 rows without a token only ever learn to be improbable."""
 
+
+def _dense(layers: int, d_model: int, batch: int, *, heads: int = 0, d_ff: int = 0) -> GPTConfig:
+    """A dense model of Wang et al. 2023 (ASPLOS, "Overlap communication with dependent computation via decomposition"), tables 1 and 2,
+    which give layers, d_model, d_ff and batch. Heads of 128 are as wide together as the stream unless `heads` says otherwise; sequence
+    and vocabulary, which they do not give, are those of GSPMD's own models."""
+    return GPTConfig(
+        vocab=32000,
+        layers=layers,
+        d_model=d_model,
+        heads=heads or d_model // 128,
+        d_head=128,
+        d_ff=d_ff or 4 * d_model,
+        seq=1024,
+        batch=batch,
+        compute="bfloat16",
+        optimizer="adam",
+        learning_rate=1e-4,
+    )
+
+
 PRESETS: dict[str, GPTConfig] = {
     # About 50 ms a step on eight virtual devices of a two-core machine, where `model:8` and `data:8` are both legal; tokens are bytes.
     "tiny": GPTConfig(vocab=256, layers=4, d_model=64, heads=8, d_head=8, d_ff=256, seq=64, batch=16, learning_rate=3e-3),
+    # The shape of GSPMD's dense wide models, small enough to run: heads four times and d_ff eight times as wide as the stream.
+    "tiny-wide": GPTConfig(vocab=256, layers=2, d_model=32, heads=8, d_head=16, d_ff=256, seq=64, batch=16, learning_rate=3e-3),
     # Radford et al. 2019: 124,439,808 parameters before the vocabulary is padded (the paper's 117M is corrected in its repository).
     "gpt2-small": GPTConfig(PADDED_VOCAB, layers=12, d_model=768, heads=12, d_head=64, d_ff=3072, seq=1024, batch=8, biases=True),
     # Brown et al. 2020, table 2.1 and D.1 (174,600 million); a batch there is 3.2 million tokens, a power of two near it here.
@@ -79,4 +101,15 @@ PRESETS: dict[str, GPTConfig] = {
         optimizer="adam",
         learning_rate=1e-4,
     ),
+    # Narrow: d_ff is four times d_model; the weak scaling of table 2, for 64, 128, 256, 512 and 1,024 chips. Its last row is `gpt-1t`.
+    "narrow-32b": _dense(40, 8192, 512),
+    "narrow-64b": _dense(51, 10240, 512),
+    "narrow-128b": _dense(71, 12288, 1024),
+    "narrow-256b": _dense(80, 16384, 2048),
+    "narrow-512b": _dense(102, 20480, 3072),
+    "gpt-1t": _dense(142, 24576, 4096),
+    # 507B parameters, which follow only if the heads together are a third wider than the stream.
+    "meena-500b": _dense(120, 18432, 2048, heads=192, d_ff=65536),
+    # Wide: d_ff is eight times d_model. 199B parameters.
+    "mlperf-200b": _dense(66, 12288, 4096, d_ff=98304),
 }

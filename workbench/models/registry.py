@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import decoder, decoder_layouts, gpt, mixture, mixture_layouts, mnist, two_layer
+from workbench.models import conformer, decoder, decoder_layouts, gpt, mixture, mixture_layouts, mnist, t5, two_layer, unet
 from workbench.program import Program, Reference
 
 
@@ -46,6 +46,9 @@ ALL_MODELS = (
         mixture.build,
         mixture_layouts.LAYOUTS,
     ),
+    Model("t5", "an encoder-decoder Transformer; presets of T5, the largest of 290 billion parameters", t5.build, t5.LAYOUTS),
+    Model("conformer", "an encoder of speech that convolves and attends; preset of BigSSL", conformer.build, conformer.LAYOUTS),
+    Model("unet", "a 3-D U-Net for volumes too large for a device; presets of Cicek, Mesh-TensorFlow and MLPerf", unet.build, unet.LAYOUTS),
     Model("gpt", "a decoder Transformer from bytes of English to 175 billion parameters, trained with Adam", gpt.build, gpt.LAYOUTS),
 )
 

@@ -50,7 +50,7 @@ def shard_bytes(layers: Sequence[Layer], begin: int, end: int) -> int:
 def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
     """Where each shard begins, the first at 0: layers are added as long as the shard fits the device with the least room.
 
-    `measure(begin, end)` gives the bytes that a shard really takes, compiled; layers are taken off one by one until that fits too (H8).
+    `measure(begin, end)` gives the bytes that a shard really takes, compiled; it decides, and the estimate says where to look first.
     Raises `FleetError` where one layer alone does not fit.
 
     >>> greedy_shards([Layer(name, held=30, kept=10) for name in "abcde"], [Room(120, buffer=0.25)])
@@ -60,16 +60,30 @@ def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measu
     need = measure or (lambda begin, end: shard_bytes(layers, begin, end))
     starts, begin = [0], 0
     while begin < len(layers):
-        end = begin + 1
-        while end < len(layers) and shard_bytes(layers, begin, end + 1) <= room.usable:
-            end += 1
-        while end > begin + 1 and need(begin, end) > room.usable:
-            end -= 1
-        if (taken := need(begin, end)) > room.usable:
+        if (taken := need(begin, begin + 1)) > room.usable:
             raise _too_large(layers[begin], taken, room)
-        begin = end
-        starts.append(end)
+        guess = begin + 1
+        while guess < len(layers) and shard_bytes(layers, begin, guess + 1) <= room.usable:
+            guess += 1
+        begin = _largest(begin + 1, len(layers), guess, lambda end, begin=begin: need(begin, end) <= room.usable)  # type: ignore[misc]
+        starts.append(begin)
     return tuple(starts[:-1])
+
+
+def _largest(least: int, most: int, guess: int, fits: Callable[[int], bool]) -> int:
+    """The largest number that fits, `least` being known to; asked as seldom as doubling and halving from `guess` allow."""
+    low, high = least, most + 1
+    step, at = 1, guess
+    while low < at < high:
+        if fits(at):
+            low, at = at, at + step
+        else:
+            high, at = at, at - step
+        step *= 2
+    while high - low > 1:
+        at = (low + high) // 2
+        low, high = (at, high) if fits(at) else (low, at)
+    return low
 
 
 def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
@@ -83,8 +97,8 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
     for begin, end in zip(starts, [*starts[1:], len(layers)], strict=True):
         if (taken := need(begin, end)) > room.usable:
             raise FleetError(
-                f"The shard of layers {begin} to {end - 1} (`{layers[begin].name}` to `{layers[end - 1].name}`) takes {format_bytes(taken)}; "
-                f"a device has {format_bytes(room.usable)} for it.",
+                f"The shard of layers {begin} to {end - 1} (`{layers[begin].name}` to `{layers[end - 1].name}`) takes "
+                f"{format_bytes(taken)}; a device has {format_bytes(room.usable)} for it.",
                 ["cut it once more", "leave the cuts out, and they are chosen"],
             )
     return tuple(starts)

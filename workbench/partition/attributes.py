@@ -9,7 +9,7 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import sdy
 
 from workbench.mesh import Mesh
-from workbench.sharding import axis_size
+from workbench.sharding import Sharding, axis_size
 from workbench.tensor import itemsize
 
 Dims = tuple[tuple[str, ...], ...]  # mesh axes of each dimension
@@ -59,6 +59,24 @@ def read_shardings(attribute: ir.Attribute) -> tuple[Dims, ...]:
 
 def _dims(sharding: Any) -> Dims:
     return tuple(tuple(_axis(axis) for axis in sdy.DimensionShardingAttr(dim).axes) for dim in sharding.dimension_shardings)
+
+
+def read_annotation(attribute: ir.Attribute) -> Sharding:
+    """All an `sdy.sharding` says: open dimensions, priorities, replicated and unreduced axes too."""
+    sharding = sdy.TensorShardingAttr(attribute)
+    dims = [sdy.DimensionShardingAttr(each) for each in sharding.dimension_shardings]
+    return Sharding(
+        tuple(tuple(map(_axis, each.axes)) for each in dims),
+        tuple(not each.is_closed for each in dims),
+        tuple(each.priority or 0 for each in dims),
+        tuple(map(_axis, sharding.replicated_axes)),
+        tuple(map(_axis, sharding.unreduced_axes)),
+    )
+
+
+def read_annotations(attribute: ir.Attribute) -> tuple[Sharding, ...]:
+    """The same of each value of several."""
+    return tuple(map(read_annotation, sdy.TensorShardingPerValueAttr(attribute).shardings))
 
 
 def _axis(attribute: Any) -> str:

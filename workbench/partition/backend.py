@@ -18,6 +18,7 @@ class Backend(NamedTuple):
     - `narrows_products`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
     - `gathers_wide_apart`: a product of two-byte floats that sums into four-byte ones gathers its operands for itself.
     - `widens_halves`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the former.
+    - `expands_early`: Fourier transforms become products and top-k a sort before the program is partitioned.
     - `keeps_gathered`: how many operations one after the other may lie between two products that read one gathered value for it to be
       gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
       (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
@@ -30,13 +31,22 @@ class Backend(NamedTuple):
     narrows_products: bool = False
     gathers_wide_apart: bool = False
     widens_halves: bool = False
+    expands_early: bool = False
     keeps_gathered: int | None = None
 
 
 PLAIN = Backend()
 CPU = Backend(gathers_wide_apart=True, widens_halves=True)
 GPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, gathers_wide_apart=True)
-TPU = Backend(folds_reductions=True, adds_first=True, merges_alike=True, scatters_first=True, narrows_products=True, keeps_gathered=88)
+TPU = Backend(
+    folds_reductions=True,
+    adds_first=True,
+    merges_alike=True,
+    scatters_first=True,
+    narrows_products=True,
+    expands_early=True,
+    keeps_gathered=88,
+)
 
 
 def backend_of(hardware: Hardware | None) -> Backend:

@@ -1,24 +1,30 @@
 """Reading Shardy's answer: where every value lies, and every collective with what it moves."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend.mlir import ir
 
 from workbench.hardware import Hardware
-from workbench.partition.attributes import Dims, axis_names, local_bytes, local_shape, read_shardings
+from workbench.mesh import Mesh
+from workbench.partition.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape, read_shardings
 from workbench.partition.backend import HALVES, Backend, backend_of
 from workbench.partition.context import main_function, producer
+from workbench.partition.edges import REDUCTIONS, Edge, chains, goes_as_shardy, held, is_last
 from workbench.partition.factors import rule_of
 from workbench.partition.operations import CONTROL_FLOW
+from workbench.partition.own_notes import OwnNotes
 from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
 from workbench.partition.propagate import propagate
 from workbench.partition.reshards import KINDS, Reshard, axes_of
 from workbench.partition.structure import Op, Structure
+from workbench.partition.xla_reshard import way
 from workbench.plan import Plan
 from workbench.sharding import axis_size
+from workbench.tensor import itemsize as tensor_itemsize
 
 _MOVES = ("stablehlo.transpose", "stablehlo.reshape", "sdy.all_slice")
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
@@ -32,7 +38,9 @@ class Partitioned:
     dims: list[Dims | None]  # of each value; None where an operation was dropped as dead
     results: list[Dims]  # of each result of main
     reshards: list[Reshard]
+    edges: list[Edge]
     local_flops: dict[int, int]  # of each product, one execution
+    own: OwnNotes  # what operations send by themselves
 
 
 def partition(plan: Plan, hardware: Hardware | None = None) -> Partitioned:
@@ -46,9 +54,12 @@ class _Collector:
         self._plan, self._structure, self._mesh, self._backend = plan, structure, plan.mesh, backend
         self._dims: list[Dims | None] = [None] * len(structure.values)
         self._reshards: list[Reshard] = []
+        self._edges: list[Edge] = []
+        self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that its own code splits over
         self._first: dict[tuple[Any, ...], Reshard] = {}
         self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
         self._flops: dict[int, int] = {}
+        self._own = OwnNotes(structure, self._mesh, backend, self._dims_of, self._producer, self._region_of)
         self._attributes: dict[ir.Attribute, tuple[Dims, ...]] = {}
 
     def collect(self, module: ir.Operation) -> Partitioned:
@@ -59,7 +70,7 @@ class _Collector:
             self._dims[value] = self._read(entries["sdy.sharding"])[0]
         self._block(main.regions[0].blocks[0], 0)
         results = self._result_dims(main)
-        return Partitioned(self._structure, self._dims, results, self._reshards, self._flops)
+        return Partitioned(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._own)
 
     def _result_dims(self, main: ir.Operation) -> list[Dims]:
         ranks = [len(tensor.shape) for tensor in self._plan.program.results]
@@ -82,22 +93,28 @@ class _Collector:
                 waiting.append(op)
                 continue
             record = ops[index]
-            if waiting:
-                self._note(waiting, index, region)
-                waiting = []
             shardings = self._read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
+            own = self._own.note(op, index, region) if record.own is not None else []
+            if waiting:
+                self._note(self._own.kept(waiting), index, region)
+                waiting = []
+            self._reshards += own
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
             if record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
                 self._enter(op, index, shardings)
-        self._note(waiting, len(ops) - 1, region)
+        self._note(self._own.kept(waiting), len(ops) - 1, region)
 
     def _enter(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
         """Loop bodies: their arguments lie as the loop's results do."""
         number = next(i for i, region in enumerate(self._structure.regions) if region.parent == index)
+        manual = self._manual.get(self._structure.ops[index].region, ())
+        if op.name == "sdy.manual_computation":
+            manual += axis_names(str(op.attributes["manual_axes"]))
         for offset, region in enumerate(op.regions):
+            self._manual[number + offset] = manual
             for value in self._structure.regions[number + offset].values:
                 record = self._structure.values[value]
                 if record.born < 0:
@@ -114,18 +131,93 @@ class _Collector:
         return self._attributes[attribute]
 
     def _note(self, waiting: list[ir.Operation], before: int, region: int) -> None:
-        """Note what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
-        for op in waiting:
-            if op.name not in KINDS:
+        """Note what Shardy inserted, as XLA makes it."""
+        for chain in chains(waiting):
+            sent = [(op, self._reshard(op, before, region)) for op in chain if op.name in KINDS]
+            if chain[0].name in REDUCTIONS:
+                self._note_each(sent, region)
                 continue
-            reshard = self._reshard(op, before, region)
-            source = _origin(op.operands[0]) if self._backend.merges_alike else op.operands[0]
-            key = (source, op.name, op.attributes["out_sharding"], region)
-            first = self._first.setdefault(key, reshard)
-            if first is not reshard and self._is_kept(first, reshard):
-                first.last_use = max(first.last_use, reshard.last_use)
-            elif not self._is_added_first(op, reshard):
+            edge = self._edge(chain, before, region)
+            payloads = [self._payload(op) for op, _ in sent]
+            if goes_as_shardy(chain, payloads, tensor_itemsize(edge.dtype), edge.way):
+                is_new = self._note_each(sent, region)
+                edge.moves = tuple(reshard for _, reshard in sent)
+            else:
+                edge.moves = tuple(self._as_xla(chain, edge, before, region))
+                is_new = self._note_moves(chain, edge.moves, region)
+            if is_new or not edge.moves:
+                self._edges.append(edge)
+
+    def _note_each(self, sent: Sequence[tuple[ir.Operation, Reshard]], region: int) -> bool:
+        """Note collectives as Shardy has them; whether any is new. XLA computes the same collective of the same value once, and keeps it
+        for the second use."""
+        is_new = False
+        for op, reshard in sent:
+            if self._is_known((self._origin_of(op), op.name, op.attributes["out_sharding"], region), reshard):
+                continue
+            is_new = True
+            if not self._is_added_first(op, reshard):
                 self._reshards += self._reductions(op, reshard) if reshard.kind == "all-reduce" else [reshard]
+        return is_new
+
+    def _note_moves(self, chain: list[ir.Operation], moves: Sequence[Reshard], region: int) -> bool:
+        """Note the collectives of XLA's own way; whether any is new."""
+        origin, target = self._origin_of(chain[0]), chain[-1].attributes["out_sharding"]
+        new = [move for number, move in enumerate(moves) if not self._is_known((origin, number, target, region), move)]
+        self._reshards += new
+        return bool(new)
+
+    def _is_known(self, key: tuple[Any, ...], reshard: Reshard) -> bool:
+        first = self._first.setdefault(key, reshard)
+        if first is reshard or not self._is_kept(first, reshard):
+            return False
+        first.last_use = max(first.last_use, reshard.last_use)
+        return True
+
+    def _origin_of(self, op: ir.Operation) -> Any:
+        return _origin(op.operands[0]) if self._backend.merges_alike else op.operands[0]
+
+    def _edge(self, chain: list[ir.Operation], before: int, region: int) -> Edge:
+        """The resharding that a chain of inserted operations is."""
+        source, last = chain[0].operands[0], chain[-1]
+        ranked = ir.RankedTensorType(source.type)
+        shape, dtype = tuple(ranked.shape), dtype_name(str(ranked.element_type))
+        inside, after = self._dims_of(source), self._read(last.attributes["out_sharding"])[0]
+        manual = self._manual.get(region, ())
+        mesh = Mesh(tuple(axis for axis in self._mesh.axes if axis[0] not in manual)) if manual else self._mesh
+        found = way(shape, inside, after, mesh)
+        readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._reader(use.owner)) is not None))
+        return Edge(
+            shape,
+            dtype,
+            inside,
+            after,
+            found,
+            region,
+            self._producer(source),
+            self._argument(source),
+            readers or (before,),
+            (),
+            held(found, tensor_itemsize(dtype)),
+            bool(manual),
+        )
+
+    def _argument(self, value: ir.Value) -> int | None:
+        """The number of the argument of main that a value is, looking through collectives."""
+        while (owner := producer(value)) is not None and ID not in owner.attributes:
+            value = owner.operands[0]
+        is_argument = owner is None and value.owner.owner.operation.name == "func.func"
+        return ir.BlockArgument(value).arg_number if is_argument else None
+
+    def _as_xla(self, chain: list[ir.Operation], edge: Edge, before: int, region: int) -> Iterator[Reshard]:
+        """The collectives XLA emits for an edge. What one makes for the next, or to be cut, is there for a moment only."""
+        plain = self._placed(chain[0].operands[0], chain[-1], before, region)
+        itemsize = tensor_itemsize(edge.dtype)
+        for step in edge.way.collectives:
+            local, payload = (math.ceil(elements * itemsize) for elements in (max(step.after, step.payload), step.payload))
+            local, payload = self._sent(chain[-1], step.kind, local, payload)
+            last = plain.last_use if is_last(step, edge.way) else plain.first_use
+            yield replace(plain, kind=step.kind, axes=step.axes, local_bytes=local, payload=payload, last_use=last)
 
     def _is_added_first(self, op: ir.Operation, reshard: Reshard) -> bool:
         """Whether a sum is added to another before that is reduced, and needs no reduction of its own."""
@@ -171,26 +263,41 @@ class _Collector:
         after = self._read(op.attributes["out_sharding"])[0]
         source = op.operands[0]
         inside = self._dims_of(source)
-        local = local_bytes(source.type, after, self._mesh)
+        local, payload = local_bytes(source.type, after, self._mesh), self._payload(op)
         axes = axes_of(op, inside, after)
-        payload = max(local, local_bytes(source.type, inside, self._mesh)) if kind in ("reduce-scatter", "all-gather") else local
         if kind == "all-reduce" and _is_variadic_reduce(producer(source)):
             kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
-        if kind == "reduce-scatter":
-            payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
+        local, payload = self._sent(op, kind, local, payload)
+        return replace(self._placed(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
+
+    def _payload(self, op: ir.Operation) -> int:
+        """Bytes of the larger of operand and result of a collective on one device, in the value's own type."""
+        source, after = op.operands[0], self._read(op.attributes["out_sharding"])[0]
+        inside = self._dims_of(source)
+        local = local_bytes(source.type, after, self._mesh)
+        if op.name == "sdy.reduce_scatter":
+            return local * math.prod(axis_size(axis, self._mesh) for axis in axes_of(op, inside, after))
+        return max(local, local_bytes(source.type, inside, self._mesh)) if op.name == "sdy.all_gather" else local
+
+    def _sent(self, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:
+        """Bytes of the result and bytes sent, in the type that the back end sends what `op` makes."""
         if self._is_narrowed(op, kind):
-            local, payload = local // 2, payload // 2
-        elif self._backend.widens_halves and str(source.type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
-            local, payload = local * 2, payload * 2
-        readers = [self._reader(use.owner) for use in op.results[0].uses]
+            return local // 2, payload // 2
+        if self._backend.widens_halves and str(op.operands[0].type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
+            return local * 2, payload * 2
+        return local, payload
+
+    def _placed(self, source: ir.Value, last: ir.Operation, before: int, region: int) -> Reshard:
+        """Where and how long the result of a collective lives: what is made of `source` and read behind `last`."""
+        readers = [self._reader(use.owner) for use in last.results[0].uses]
         readings = [self._reading(reader) for reader in readers]
         heights = tuple(self._structure.heights[reader] for reader in readers if reader is not None)
-        first = min((at for at, _ in readings), default=self._structure.ops[before].position)
-        last = max((until for _, until in readings), default=first)
+        first_use = min((at for at, _ in readings), default=self._structure.ops[before].position)
+        last_use = max((until for _, until in readings), default=first_use)
         frees_source = len(list(source.uses)) == 1
         # XLA moves the collective of a loop-invariant value out of the loop.
         made_in = self._region_of(source, region)
-        return Reshard(kind, axes, local, payload, before, made_in, self._producer(source), frees_source, first, last, heights or (0,))
+        return Reshard("", (), 0, 0, before, made_in, self._producer(source), frees_source, first_use, last_use, heights or (0,))
 
     def _is_narrowed(self, op: ir.Operation, kind: str) -> bool:
         if not self._backend.narrows_products or kind != "all-gather" or not str(op.operands[0].type).endswith("xf32>"):
@@ -201,6 +308,8 @@ class _Collector:
     def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
         source = producer(op.operands[0])
+        if source is not None and (apart := self._own.reduced_apart(source, axes)):
+            return apart
         if self._backend.folds_reductions or source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
             return [axes]
         groups: dict[tuple[str, ...], None] = {}

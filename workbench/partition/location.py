@@ -75,7 +75,12 @@ def _unwrap(word: str) -> tuple[str, tuple[str, ...]]:
 
 def source_of(location: ir.Location) -> str:
     """The innermost line that is the user's and no library's: `gpt.py:42`; empty if there is none."""
-    return next((f"{Path(name).name}:{line}" for name, line in _frames(location) if not is_library(name)), "")
+    return next((short_line(name, line) for name, line in _frames(location) if not is_library(name)), "")
+
+
+def short_line(filename: str, line: int) -> str:
+    """`gpt.py:42`, as lines are told and named."""
+    return f"{Path(filename).name}:{line}"
 
 
 def _frames(location: ir.Location) -> list[tuple[str, int]]:

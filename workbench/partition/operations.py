@@ -1,5 +1,6 @@
 """Kinds of StableHLO operations, as far as the planner tells them apart."""
 
+import re
 from collections.abc import Iterator
 
 from jax.extend.mlir import ir
@@ -68,3 +69,19 @@ def operations_below(parent: ir.Operation) -> Iterator[ir.Operation]:
                 yield each.operation
                 if each.operation.name in CONTROL_FLOW:
                     yield from operations_below(each.operation)
+
+
+def manual_axes(op: ir.Operation) -> tuple[str, ...]:
+    """The mesh axes that the `shard_map`s around an operation are manual over, the outermost first."""
+    found: tuple[str, ...] = ()
+    parent = op.parent
+    while parent is not None and parent.name != "func.func":
+        if parent.name == "sdy.manual_computation":
+            found = (*axes_made_manual(parent), *found)
+        parent = parent.operation.parent
+    return found
+
+
+def axes_made_manual(region: ir.Operation) -> tuple[str, ...]:
+    """The axes of one `sdy.manual_computation`."""
+    return tuple(re.findall(r'"([^"]+)"', str(region.attributes["manual_axes"])))

@@ -14,7 +14,7 @@ from workbench.partition.hlo_form import KIND
 from workbench.partition.inline import CALLER
 from workbench.partition.location import readable_path, scope_of, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
-from workbench.partition.operations import operations_below
+from workbench.partition.operations import CONSTANTS, manual_axes, operations_below
 from workbench.partition.prepare import prepare
 from workbench.partition.structure import Structure, read_structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
@@ -70,17 +70,26 @@ def structure_of(program: Program) -> Structure:
     return prepared(program).structure
 
 
-def _operation(op: ir.Operation, naming: Naming) -> Operation:
+def _path_of(op: ir.Operation) -> str:
     caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
-    location = op.location
-    path = readable_path("/".join(word for word in (caller, scope_of(location)) if word))
+    return readable_path("/".join(word for word in (caller, scope_of(op.location)) if word))
+
+
+def place_of(op: ir.Operation) -> tuple[str, str, int]:
+    """The path and the source line of an operation of any module, and the rank of its first result; -1 if that is no tensor."""
+    is_value = len(op.results) and isinstance(op.results[0].type, ir.RankedTensorType) and op.name not in CONSTANTS
+    return _path_of(op), source_of(op.location), ir.RankedTensorType(op.results[0].type).rank if is_value else -1
+
+
+def _operation(op: ir.Operation, naming: Naming) -> Operation:
+    location, path = op.location, _path_of(op)
     kind = ir.StringAttr(op.attributes[KIND]).value if KIND in op.attributes else op.name.partition(".")[2]
+    manual = manual_axes(op)
     if not len(op.results) or not isinstance(op.results[0].type, ir.RankedTensorType):
-        return Operation(path, kind, (), "", (), source_of(location))
+        return Operation(path, kind, (), "", (), source_of(location), manual)
     value = naming.value(op.results[0])
-    return Operation(
-        path, kind, naming.shapes[value], dtype_name(str(op.results[0].type.element_type)), _value_dims(naming, value), source_of(location)
-    )
+    dtype = dtype_name(str(op.results[0].type.element_type))
+    return Operation(path, kind, naming.shapes[value], dtype, _value_dims(naming, value), source_of(location), manual)
 
 
 def _value_dims(naming: Naming, value: int) -> tuple[str, ...]:

@@ -5,22 +5,22 @@ open dimensions, which no one reads; then explicit reshards and collectives. `sd
 among them; local shapes follow from the shardings.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterable
 
 from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
 from workbench.mesh import Mesh
+from workbench.partition.boundaries import forget_rules, keep_apart
 from workbench.partition.context import declare_mesh, main_function, run_passes
 from workbench.partition.operations import operations_below
 from workbench.partition.own_meshes import verify_own_axes
-from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
+from workbench.partition.statements import annotate, insert_statements, lift_barriers
 from workbench.partition.structure import Structure
-from workbench.paths import matches
+from workbench.places import operations_at
 from workbench.plan import Plan
-from workbench.program import Program
-from workbench.sharding import Sharding
 
 _PASSES = (
     "sdy-apply-sharding-constraints",
@@ -37,19 +37,25 @@ _PASSES = (
     "canonicalize{enable-patterns={sdy-collective}}",
 )
 
+_INSERTING = "func.func(sdy-insert-explicit-reshards{enable-full-version=true})"
+_LOWERING = "func.func(sdy-reshard-to-collectives)"
 
-def propagate(plan: Plan) -> ir.Operation:
-    """The plan's module with a sharding on every value and explicit collectives. Raises `PartitionError` with Shardy's words."""
+
+def propagate(plan: Plan, choose: Callable[[tuple[str, ...]], Iterable[str]] = tuple) -> ir.Operation:
+    """The plan's module with a sharding on every value and explicit collectives, or after the passes that `choose` makes of all of them.
+
+    Raises `PartitionError` with Shardy's words.
+    """
     source, structure = prepared(plan.program)
     with source.context, ir.Location.unknown():
         verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
         module = source.operation.clone()
         declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         main = main_function(module)
-        _annotate(main, plan)
-        _insert_constraints(main, plan)
+        annotate(main, plan)
+        insert_constraints(main, plan)
         try:
-            run_passes(module, ",".join(_passes(plan, structure)))
+            _run(module, [*choose(_passes(plan, structure))])
         except ir.MLIRError as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error)[:200])
             raise PartitionError(
@@ -58,81 +64,26 @@ def propagate(plan: Plan) -> ir.Operation:
     return module
 
 
+def _run(module: ir.Operation, passes: list[str]) -> None:
+    """Run the passes, with a stop before reshards become collectives where reshards may follow each other: at constraints and barriers."""
+    stops = any("constraint" in each for each in passes)
+    places = [passes.index(name) for name in (_INSERTING, _LOWERING) if name in passes and stops]
+    for start, stop in itertools.pairwise((0, *places, len(passes))):
+        run_passes(module, ",".join(passes[start:stop]))
+        if stop < len(passes) and passes[stop] == _INSERTING:
+            lift_barriers(main_function(module))
+        if stop < len(passes):
+            (forget_rules if passes[stop] == _INSERTING else keep_apart)(main_function(module))
+
+
 def _passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
     """All passes, or those with anything to do: the rest walk the whole program to find nothing."""
-    constrained = plan.layout.constraints or "sdy.sharding_constraint" in structure.kinds
+    constrained = plan.layout.constraints or plan.layout.barriers or "sdy.sharding_constraint" in structure.kinds
     return _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
 
 
-def sharding_attribute(sharding: Sharding, mesh: Mesh, rank: int) -> ir.Attribute:
-    """`#sdy.sharding`, without axes of size one, which split nothing."""
-    dims = [_dim_text(dim, mesh) for dim in sharding.dims] + ["{}"] * (rank - len(sharding.dims))
-    return ir.Attribute.parse(f"#sdy.sharding<@mesh, [{', '.join(dims)}]>")
-
-
-def _dim_text(dim: tuple[str, ...] | None, mesh: Mesh) -> str:
-    return "{?}" if dim is None else "{" + ", ".join(f'"{axis}"' for axis in dim if mesh[axis] > 1) + "}"
-
-
-def _annotate(main: ir.Operation, plan: Plan) -> None:
-    """The plan's shardings on arguments and results. A result that is carried to the next step lies as its argument does; the others are
-    left to propagation."""
-    shardings = plan.argument_shardings
-    known: dict[tuple[Sharding, int], ir.Attribute] = {}
-    kind = ir.TypeAttr(main.attributes["function_type"]).value
-    inputs, results = ([ir.RankedTensorType(each).rank for each in side] for side in (kind.inputs, kind.results))
-    main.attributes["arg_attrs"] = _attributes(dict(enumerate(shardings)), inputs, plan.mesh, known)
-    carried = {result: shardings[argument] for result, argument in plan.program.carried}
-    main.attributes["res_attrs"] = _attributes(carried, results, plan.mesh, known)
-
-
-def _attributes(
-    shardings: dict[int, Sharding], ranks: list[int], mesh: Mesh, known: dict[tuple[Sharding, int], ir.Attribute]
-) -> ir.ArrayAttr:
-    """One dictionary an argument, alike ones made once."""
-    nothing = ir.DictAttr.get({})
-    found = []
-    for i, rank in enumerate(ranks):
-        if i not in shardings:
-            found.append(nothing)
-            continue
-        key = (shardings[i], rank)
-        if key not in known:
-            known[key] = ir.DictAttr.get({"sdy.sharding": sharding_attribute(shardings[i], mesh, rank)})
-        found.append(known[key])
-    return ir.ArrayAttr.get(found)
-
-
-def constrained_operations(program: Program, pattern: str, rank: int) -> frozenset[int]:
-    """The ids of the operations whose values a constraint holds for."""
-    return frozenset(i for i, op in enumerate(program.operations) if len(op.shape) == rank and matches(pattern, op.path))
-
-
-def _insert_constraints(main: ir.Operation, plan: Plan) -> None:
-    wanted = {
-        index: sharding
-        for pattern, sharding in plan.layout.constraints
-        for index in _last_of_each(plan.program, constrained_operations(plan.program, pattern, len(sharding.dims)))
-    }
-    if not wanted:
-        return
-    for op in list(operations_below(main)):
-        sharding = wanted.get(ir.IntegerAttr(op.attributes[ID]).value)
-        if sharding is not None:
-            _constrain(op, sharding_attribute(sharding, plan.mesh, len(sharding.dims)))
-
-
-def _last_of_each(program: Program, ids: frozenset[int]) -> Iterator[int]:
-    """A primitive may lower to several operations of one path; the value is what the last of a run of them makes."""
-    for index in ids:
-        if index + 1 not in ids or program.operations[index + 1].path != program.operations[index].path:
-            yield index
-
-
-def _constrain(op: ir.Operation, sharding: ir.Attribute) -> None:
-    """Insert `sdy.sharding_constraint` behind the operation and let all other users read it."""
-    value = op.results[0]
-    place = ir.InsertionPoint(op)  # an operation outside any block cannot be moved
-    constraint = ir.Operation.create("sdy.sharding_constraint", [value.type], [value], {"sharding": sharding}, loc=op.location, ip=place)
-    constraint.move_after(op)
-    value.replace_all_uses_except(constraint.result, constraint)
+def insert_constraints(main: ir.Operation, plan: Plan) -> None:
+    """The plan's constraints, groups and barriers behind the values of the prepared module that they name."""
+    if plan.layout.constraints or plan.layout.groups or plan.layout.barriers:
+        program = plan.program
+        insert_statements(main, list(operations_below(main)), plan, lambda pattern, rank: operations_at(program, pattern, rank))

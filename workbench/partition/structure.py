@@ -18,6 +18,7 @@ from workbench.partition.location import readable_path, scope_of
 from workbench.partition.loops import trip_count
 from workbench.partition.marks import marked_kernel
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
+from workbench.partition.own_communication import Own, own_of
 from workbench.partition.work import Work, shifted_dims, work_of
 
 _CHEAP = frozenset(
@@ -34,6 +35,7 @@ _FUSIBLE = ELEMENTWISE | {
 _FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
 _ALIASING = frozenset({"stablehlo.optimization_barrier", "stablehlo.reduce_precision", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
+_NEED_NO_RULE = frozenset({*CONTROL_FLOW, *CONSTANTS, "stablehlo.iota", "stablehlo.return", "func.return"})  # and those of Shardy itself
 _SCALARS = 256  # a constant of more elements is an array the function closed over, and takes memory
 
 
@@ -77,6 +79,7 @@ class Op:
     again: bool = False  # a product that rematerialisation computes again
     placement: str = ""  # the memory it moves its operand to (see `host`)
     kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
+    own: Own | None = None  # what it may send by itself (see `own_communication`)
 
 
 @dataclass(slots=True)
@@ -91,6 +94,7 @@ class Structure:
     body_of: dict[int, int] = field(default_factory=dict)  # while operation -> its body's region
     control_flow: list[int] = field(default_factory=list)  # ids of loops and branches
     shifting: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
+    ruleless: list[int] = field(default_factory=list)  # ids of operations that Shardy has no rule for
     kinds: frozenset[str] = frozenset()  # of the operations
     updates: set[int] = field(default_factory=set)  # ids of the optimiser's additions
     heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
@@ -151,7 +155,7 @@ class _Reader:
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
             work, kernel = self._in_kernel(op)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), kernel=kernel)
-            record.placement = placement_of(op)
+            record.placement, record.own = placement_of(op), own_of(op)
             record.again = work.flops > 0 and "rematted_computation" in scope_of(op.location)
             self.structure.ops.append(record)
             if op.name == "stablehlo.add" and readable_path(scope_of(op.location)).startswith("optimizer/"):
@@ -159,8 +163,10 @@ class _Reader:
             for operand in set(operands):
                 self._use(operand, index)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
-            if record.shifted:
+            if record.shifted or (record.own is not None and op.name == "stablehlo.custom_call"):
                 self.structure.shifting.append(index)
+            if "sdy.sharding_rule" not in op.attributes and op.name not in _NEED_NO_RULE and not op.name.startswith("sdy."):
+                self.structure.ruleless.append(index)
             if op.name in CONTROL_FLOW:
                 self.structure.control_flow.append(index)
                 self._read_regions(op, index, record)

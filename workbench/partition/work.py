@@ -37,7 +37,7 @@ def _listed(text: str, name: str) -> tuple[int, ...]:
 def _convolution(op: ir.Operation) -> Work:
     """Every output element sums over the kernel but its output features; zeros that `lhs_dilation` inserts are not multiplied."""
     kernel = _shape(op.operands[1])
-    features = _dimension_numbers(op)[1].index("o")
+    features = dimension_numbers(op)[1].index("o")
     summed = tuple(i for i in range(len(kernel)) if i != features)
     dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
     flops = 2 * math.prod(_shape(op.results[0])) * math.prod(kernel[i] for i in summed) // dilation
@@ -59,7 +59,7 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
         case "reduce_window":
             return tuple(i for i, size in enumerate(ir.DenseI64ArrayAttr(op.attributes["window_dimensions"])) if size > 1)
         case "convolution":
-            _, kernel, result = _dimension_numbers(op)
+            _, kernel, result = dimension_numbers(op)
             sizes = _shape(op.operands[1])
             return tuple(i for i, word in enumerate(result) if word.isdigit() and sizes[kernel.index(word)] > 1)
         case "fft":
@@ -71,7 +71,7 @@ def _unequal(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
 
 
-def _dimension_numbers(op: ir.Operation) -> tuple[list[str], ...]:
+def dimension_numbers(op: ir.Operation) -> tuple[list[str], ...]:
     """`[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]` as three lists of words."""
     text = str(op.attributes["dimension_numbers"])
     parts = text[text.index("[") : text.rindex("]") + 1].replace("->", "x").split("x")

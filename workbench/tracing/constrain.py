@@ -13,9 +13,9 @@ import jax
 from jax.extend import core as jex_core
 from jax.sharding import NamedSharding, PartitionSpec
 
-from workbench.partition import readable_path
-from workbench.paths import matches
+from workbench.places import is_line, picks
 from workbench.sharding import Sharding
+from workbench.tracing.removed import path_of_equation, source_line
 
 Constraints = Sequence[tuple[str, Sharding]]
 
@@ -49,11 +49,11 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], scope: str
         return atom.val if isinstance(atom, jex_core.Literal) else values[atom]
 
     for eqn in jaxpr.eqns:
-        stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
-        params = _rebuilt(eqn.params, _inner_scope(stack, eqn), constraints, mesh)
+        path, inner = path_of_equation(eqn, scope)
+        params = _rebuilt(eqn.params, inner, constraints, mesh)
         outputs = _bound(jaxpr, eqn.replace(params=params), read)
-        path = readable_path(f"jit(step)/{stack}/{eqn.primitive.name}" if stack else f"jit(step)/{eqn.primitive.name}")
-        values.update(zip(eqn.outvars, (_laid_out(each, path, constraints, mesh) for each in outputs), strict=True))
+        source = source_line(eqn) if any(is_line(pattern) for pattern, _ in constraints) else ""
+        values.update(zip(eqn.outvars, (_laid_out(each, path, source, constraints, mesh) for each in outputs), strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
@@ -65,14 +65,9 @@ def _bound(jaxpr: Any, eqn: Any, read: Callable[[Any], Any]) -> list[Any]:
     return results
 
 
-def _inner_scope(stack: str, eqn: Any) -> str:
-    name = eqn.params.get("name")
-    return "/".join(word for word in (stack, f"jit({name})" if eqn.primitive.name in ("jit", "pjit") and name else "") if word)
-
-
-def _laid_out(value: Any, path: str, constraints: Constraints, mesh: Any) -> Any:
+def _laid_out(value: Any, path: str, source: str, constraints: Constraints, mesh: Any) -> Any:
     for pattern, sharding in reversed(constraints):  # the last one that matches holds
-        if len(sharding.dims) == getattr(value, "ndim", -1) and matches(pattern, path):
+        if len(sharding.dims) == getattr(value, "ndim", -1) and picks(pattern, path, source):
             return jax.lax.with_sharding_constraint(value, NamedSharding(mesh, partition_spec(sharding)))
     return value
 

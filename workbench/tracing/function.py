@@ -20,6 +20,7 @@ from workbench.tensor import Role, Tensor
 from workbench.tracing.cast import cast, cast_like, computed_in
 from workbench.tracing.dims import user_names
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
+from workbench.tracing.removed import removed_values
 
 Dims = Mapping[str, Any] | None
 VARIANTS = 8  # of a program under other remat policies and precisions, kept so that going back to one is instant
@@ -150,7 +151,8 @@ def build_program(
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
         for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
     ]
-    return prepare_program(name, module, arguments, outputs, carried, names, step, reference)
+    program = prepare_program(name, module, arguments, outputs, carried, names, step, reference)
+    return replace(program, list_removed=lambda: removed_values(traced.jaxpr.jaxpr, program))
 
 
 def _lowered(traced: Any, name: str) -> Any:

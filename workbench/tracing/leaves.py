@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+from jax.sharding import AxisType, NamedSharding
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyEntry, SequenceKey
 
 from workbench.errors import TraceError
@@ -30,12 +31,23 @@ def named_leaves(root: str, tree: Any) -> tuple[list[str], list[Any]]:
     return [path_of(root, keys) for keys, _ in entries], [leaf for _, leaf in entries]
 
 
+def _explicit(leaf: jax.ShapeDtypeStruct) -> NamedSharding | None:
+    """The sharding that is a part of the leaf's type: over explicit mesh axes. Over others it only says where an array happens to lie."""
+    sharding = leaf.sharding
+    is_explicit = isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
+    return sharding if is_explicit else None
+
+
 def spec_of(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
-    """Shape and dtype of a leaf, whether an array, a number or a `ShapeDtypeStruct`. Raises `TraceError` for anything else."""
+    """Shape, dtype and explicit sharding of a leaf, whether an array, a number or a `ShapeDtypeStruct`.
+
+    Raises `TraceError` for anything else.
+    """
     if isinstance(leaf, jax.ShapeDtypeStruct):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type, sharding=_explicit(leaf))
     try:
-        return jax.eval_shape(lambda x: x, leaf)
+        spec: jax.ShapeDtypeStruct = jax.eval_shape(lambda x: x, leaf)
+        return spec
     except TypeError as error:
         raise TraceError(
             f"`{path}` is a {type(leaf).__name__}, which is not an array.",

@@ -10,7 +10,7 @@ import optax
 
 from workbench.errors import TraceError
 from workbench.precision import AS_WRITTEN, Precision
-from workbench.program import Program, Reference, Step
+from workbench.program import Program, Reference, Step, Training
 from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role
 from workbench.tracing.cast import cast, computed_in
@@ -99,6 +99,7 @@ class _Recipe:
             given_indices=self._given,
             given=tuple(self.params.examples[i] for i in self._given),
             loss=carried,
+            training=Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments),
         )
         roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths)
         paths = params.paths + state.paths

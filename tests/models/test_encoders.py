@@ -1,0 +1,149 @@
+"""T5, the Conformer and the 3-D U-Net as plain JAX on one device: they learn, their forms agree, and they see what they should."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from workbench.models import conformer, scans, speech, t5, unet
+from workbench.models.conformer_config import PRESETS as CONFORMERS
+from workbench.models.normalization import batch_norm, instance_norm, layer_norm, rms_norm
+from workbench.models.t5_config import PRESETS as T5S
+from workbench.models.unet_config import PRESETS as UNETS
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_code_generation():
+    """LLVM's effort halved: what runs here is small."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+SPEECH = replace(CONFORMERS["tiny"], batch=4, seq=32)
+WORDS = replace(T5S["tiny"], batch=8)
+SCANS = replace(UNETS["tiny"], batch=2, size=8)
+
+LEARNERS = [
+    pytest.param(
+        conformer.make_loss(SPEECH),
+        conformer.init(jax.random.key(0), SPEECH, scan=True),
+        speech.batches(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
+        (np.log(SPEECH.vocab) + 0.5, 0.3),
+        0.5,
+        id="conformer",
+    ),
+    pytest.param(
+        t5.make_loss(WORDS), t5.init(jax.random.key(0), WORDS, scan=True), t5.continuations(WORDS), (np.log(256) + 0.5, 0.3), 0.75, id="t5"
+    ),
+    pytest.param(
+        unet.make_loss(SCANS),
+        unet.init(jax.random.key(0), SCANS),
+        scans.batches(2, 8, 1, SCANS.classes),
+        (np.log(4) + 0.7, 0.8),
+        0.6,
+        id="unet",
+    ),
+]
+
+
+@pytest.mark.parametrize(("loss", "params", "data", "untrained", "share"), LEARNERS)
+def test_it_learns(loss, params, data, untrained, share):
+    """It begins knowing nothing: the logarithm of the number of classes, and half the variance of its logits (1; 2 after rectifiers)."""
+    optimizer = optax.adam(5e-3)
+    state = optimizer.init(params)
+
+    @jax.jit
+    def step(params, state, batch):
+        value, gradient = jax.value_and_grad(loss)(params, batch)
+        updates, state = optimizer.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state, value
+
+    values = []
+    for number in range(30):
+        params, state, value = step(params, state, data(number))
+        values.append(float(value))
+    start, slack = untrained
+    assert values[0] == pytest.approx(start, abs=slack)
+    assert np.mean(values[-5:]) < share * values[0]
+
+
+FORMS = [
+    pytest.param(conformer.make_loss(SPEECH), conformer.init(jax.random.key(1), SPEECH, scan=True), LEARNERS[0].values[2], id="conformer"),
+    pytest.param(t5.make_loss(WORDS), t5.init(jax.random.key(1), WORDS, scan=True), t5.continuations(WORDS), id="t5"),
+]
+
+
+@pytest.mark.parametrize(("loss", "params", "data"), FORMS)
+def test_layers_apart_have_the_loss_and_gradients_of_scanned_ones(loss, params, data):
+    def apart(stacked):
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(2)]
+
+    stacks = params.keys() & {"layers", "encoder", "decoder"}
+    value, expected = jax.jit(jax.value_and_grad(loss))(params, data(0))
+    found, grads = jax.jit(jax.value_and_grad(loss))({**params, **{name: apart(params[name]) for name in stacks}}, data(0))
+    grads = {**grads, **{name: jax.tree.map(lambda *layers: jnp.stack(layers), *grads[name]) for name in stacks}}
+    np.testing.assert_allclose(found, value, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), grads, expected)
+
+
+def test_a_token_written_does_not_see_those_after_it():
+    params, batch = t5.init(jax.random.key(0), WORDS, scan=True), t5.continuations(WORDS)(0)
+    changed = batch["tokens"].copy()
+    changed[:, 9] = (changed[:, 9] + 1) % 256
+    run = jax.jit(lambda source, tokens: t5.apply(params, source, tokens, WORDS))
+    before, after, other = run(batch["source"], batch["tokens"]), run(batch["source"], changed), run(batch["source"][::-1], batch["tokens"])
+    np.testing.assert_allclose(before[:, :9], after[:, :9], rtol=1e-5, atol=1e-5)
+    assert not np.allclose(before[:, 9:], after[:, 9:])
+    assert not np.allclose(before, other), "and it sees what was read"
+
+
+def test_distances_share_buckets_the_more_the_longer_they_are():
+    """Raffel et al. 2020, section 2.1: 32 buckets, the last for 128 and beyond."""
+    back = np.asarray(t5.buckets(-jnp.arange(300), 32, both_ways=False))
+    np.testing.assert_array_equal(back[:16], np.arange(16))
+    assert (np.diff(back) >= 0).all()
+    assert (back[127:] == 31).all()
+    ahead = np.asarray(t5.buckets(jnp.arange(1, 300), 32, both_ways=True))
+    assert (ahead.min(), ahead.max()) == (17, 31)
+    assert np.asarray(t5.buckets(-jnp.arange(300), 32, both_ways=True)).max() == 15
+    assert (np.asarray(t5.buckets(jnp.arange(5), 32, both_ways=False)) == 0).all(), "the future has none of its own where it is hidden"
+
+
+def test_the_convolution_of_a_conformer_sees_as_far_as_its_kernel():
+    x = jnp.zeros((1, 16, 3)).at[0, 8].set(1.0)
+    seen = np.asarray(conformer._depthwise(x, jnp.ones((5, 1, 3))))
+    assert np.flatnonzero(seen[0, :, 0]).tolist() == [6, 7, 8, 9, 10]
+
+
+def test_widening_a_volume_is_the_transposed_convolution():
+    keys = jax.random.split(jax.random.key(0), 2)
+    x, w = jax.random.normal(keys[0], (2, 3, 4, 5, 6)), jax.random.normal(keys[1], (2, 2, 2, 6, 7))
+    expected = jax.lax.conv_transpose(x, w, (2, 2, 2), "VALID", dimension_numbers=("NDHWC", "DHWIO", "NDHWC"), transpose_kernel=False)
+    # The windows of `conv_transpose` are turned round.
+    np.testing.assert_allclose(unet._widened({"w": w[::-1, ::-1, ::-1]}, x), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_pooling_is_the_maximum_of_windows_that_do_not_overlap():
+    x = jax.random.normal(jax.random.key(0), (2, 4, 6, 8, 3))
+    window = (1, 2, 2, 2, 1)
+    np.testing.assert_array_equal(unet._pooled(x), jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, window, "VALID"))
+
+
+@pytest.mark.parametrize(("norm", "over"), [(layer_norm, (3,)), (batch_norm, (0, 1, 2)), (instance_norm, (1, 2))])
+def test_a_normalised_value_has_mean_0_and_variance_1(norm, over):
+    x = 3 + 5 * jax.random.normal(jax.random.key(0), (4, 8, 8, 16))
+    plain = norm({}, x)
+    np.testing.assert_allclose(plain.mean(over), 0, atol=1e-5)
+    np.testing.assert_allclose(plain.var(over), 1, atol=1e-3)
+    np.testing.assert_allclose(norm({"scale": jnp.full(16, 2.0), "bias": jnp.full(16, 7.0)}, x), 2 * plain + 7, rtol=1e-5)
+
+
+def test_the_root_mean_square_becomes_1_and_the_mean_stays():
+    x = 3 + jax.random.normal(jax.random.key(0), (4, 64))
+    found = rms_norm({"scale": jnp.ones(64)}, x)
+    np.testing.assert_allclose(jnp.square(found).mean(-1), 1, rtol=1e-5)
+    assert (found.mean(-1) > 0.8).all()

@@ -1,0 +1,142 @@
+"""Every schedule, under every law; the pictures in their files are what they yield."""
+
+import re
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.pipeline.costs import StageCost
+from workbench.pipeline.diagram import diagram
+from workbench.pipeline.schedules import ALL_SCHEDULES, Shape, schedule_named
+from workbench.pipeline.simulate import simulate_orders
+from workbench.pipeline.tasks import Kind, Task
+
+every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
+laws = settings(max_examples=25)
+
+
+@st.composite
+def shapes(draw: st.DrawFn, schedule) -> Shape:
+    devices, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 3)) if schedule.loops else 1
+    rounds = schedule.whole_rounds and chunks > 1
+    return Shape(devices, draw(st.integers(1, 4)) * devices if rounds else draw(st.integers(1, 13)), chunks)
+
+
+def tasks_of(schedule, shape):
+    return schedule.tasks(shape.devices, shape.micro_batches, shape.chunks)
+
+
+@every_schedule
+def test_the_diagram_in_the_docstring_is_the_schedule(schedule):
+    text = sys.modules[schedule.order.__module__].__doc__
+    devices, micro_batches = (int(re.search(rf"{letter} = (\d+)", text)[1]) for letter in "pm")
+    chunks = int(found[1]) if (found := re.search(r"v = (\d+) chunks", text)) else 1
+    drawn = [line.strip() for line in text.splitlines() if line.strip().startswith("device ")]
+    assert drawn == diagram(schedule, devices, micro_batches, chunks).splitlines()
+
+
+@every_schedule
+@laws
+@given(data=st.data())
+def test_each_micro_batch_goes_forward_then_backward_once_on_every_stage(schedule, data):
+    shape = data.draw(shapes(schedule))
+    kinds = [Kind.FORWARD, *((Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule.splits_backward else (Kind.BACKWARD,))]
+    for device, order in enumerate(tasks_of(schedule, shape)):
+        assert {task.device(shape.devices) for task in order} == {device}
+        place = {task: number for number, task in enumerate(order)}
+        assert len(place) == len(order) == len(kinds) * shape.chunks * shape.micro_batches
+        for stage in range(device, shape.stages, shape.devices):
+            for micro_batch in range(shape.micro_batches):
+                places = [place[Task(kind, stage, micro_batch)] for kind in kinds]
+                assert places == sorted(places)
+
+
+@every_schedule
+@laws
+@given(data=st.data(), cost=st.sampled_from([StageCost(2, 2, 2), StageCost(1, 2, 1), StageCost(3, 1, 1)]))
+def test_equal_stages_idle_as_long_as_the_closed_form_says(schedule, data, cost):
+    shape = data.draw(shapes(schedule))
+    idle = simulate_orders(tasks_of(schedule, shape), (cost,) * shape.stages).makespan - shape.micro_batches * shape.chunks * cost.work
+    expected = schedule.idle(shape, cost)
+    assert expected is None or idle == pytest.approx(expected)
+
+
+@every_schedule
+def test_a_closed_form_is_there_for_a_full_pipeline_of_equal_tasks(schedule):
+    assert schedule.idle(Shape(4, 8), StageCost(1, 1, 1)) == (3 if schedule.splits_backward else 9)
+
+
+@every_schedule
+@laws
+@given(data=st.data())
+def test_a_device_keeps_as_many_micro_batches_as_the_closed_form_says(schedule, data):
+    shape = data.draw(shapes(schedule))
+    simulated = simulate_orders(tasks_of(schedule, shape), (StageCost(1, 1, 1),) * shape.stages)
+    expected = [schedule.kept(device, shape) for device in range(shape.devices)]
+    assert [simulated.in_flight(device) for device in range(shape.devices)] == expected
+
+
+def test_the_forward_passes_of_gpipe_are_the_clock_cycles_of_torchgpipe():
+    """`clock_cycles(3, 3)` of torchgpipe (pipeline.py): (micro-batch, stage) pairs that run at a time."""
+    simulated = simulate_orders(schedule_named("gpipe").tasks(3, 3), (StageCost(1, 1, 1),) * 3)
+    cycles = [[] for _ in range(5)]
+    for span in simulated.spans:
+        if span.task.kind is Kind.FORWARD:
+            cycles[int(span.start)].append((span.task.micro_batch, span.task.stage))
+    assert [sorted(each, reverse=True) for each in cycles] == [
+        [(0, 0)],
+        [(1, 0), (0, 1)],
+        [(2, 0), (1, 1), (0, 2)],
+        [(2, 1), (1, 2)],
+        [(2, 2)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stages", "bubbles"),
+    [(2, {1: 0.5, 4: 0.2, 32: 0.0303}), (4, {1: 0.75, 4: 0.4286, 32: 0.0857}), (8, {1: 0.875, 4: 0.6364, 32: 0.1795})],
+)
+def test_the_bubble_of_gpipe_is_that_of_its_formula(stages, bubbles):
+    for micro_batches, bubble in bubbles.items():
+        simulated = simulate_orders(schedule_named("gpipe").tasks(stages, micro_batches), (StageCost(1, 1, 1),) * stages)
+        assert simulated.bubble == pytest.approx(bubble, abs=5e-5)
+
+
+@pytest.mark.parametrize("name", ["circular", "breadth_first"])
+def test_going_round_several_times_shortens_the_bubble(name):
+    """(K - 1) / (R M + K - 1): MaxText's documentation."""
+    for rounds in (1, 2, 3):
+        simulated = simulate_orders(schedule_named(name).tasks(4, 8, rounds), (StageCost(1, 1, 1),) * (4 * rounds))
+        assert simulated.bubble == pytest.approx(3 / (rounds * 8 + 3))
+
+
+def test_maxtexts_example_has_two_runs_of_layers_on_its_first_stage():
+    """24 layers, 4 stages, 2 repeats: stage 0 has layers 0, 1, 2 and 12, 13, 14."""
+    first = {task.stage for task in schedule_named("circular").tasks(4, 4, 2)[0]}
+    assert [layer for stage in sorted(first) for layer in range(3 * stage, 3 * stage + 3)] == [0, 1, 2, 12, 13, 14]
+
+
+@pytest.mark.parametrize(
+    ("stages", "micro_batches", "chunks", "bubble"), [(8, 64, 3, 7 / 192), (35, 280, 3, 34 / 840), (64, 512, 1, 63 / 512)]
+)
+def test_the_bubble_of_the_published_runs_is_the_papers(stages, micro_batches, chunks, bubble):
+    """Narayanan et al. 2021b, section 2.2: idle over working time, (p - 1) / (v m)."""
+    idle = schedule_named("interleaved").idle(Shape(stages, micro_batches, chunks), StageCost(1, 1, 1))
+    assert idle / (3 * micro_batches * chunks) == pytest.approx(bubble)
+
+
+def test_interleaving_keeps_as_much_more_as_korthikanti_says():
+    """1 + (p - 1) / (p v) times as much on the first device (Korthikanti et al. 2022, section 4.2.3), in layers of a whole device."""
+    for p, v in ((4, 2), (8, 3), (12, 4)):
+        assert schedule_named("interleaved").kept(0, Shape(p, 8 * p, v)) / v == pytest.approx(p * (1 + (p - 1) / (p * v)))
+
+
+def test_a_zero_bubble_keeps_no_more_than_one_forward_one_backward_does():
+    simple, zero = (max(schedule_named(name).kept(d, Shape(6, 12)) for d in range(6)) for name in ("1f1b", "zero_bubble"))
+    assert zero == simple == 6
+
+
+def test_no_device_keeps_more_micro_batches_than_there_are():
+    assert [schedule_named("1f1b").kept(device, Shape(4, 2)) for device in range(4)] == [2, 2, 2, 1]

@@ -1,0 +1,193 @@
+"""The simulation of a step: laws over random stages under every schedule, and answers known beforehand."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from workbench.errors import PipelineError
+from workbench.pipeline.costs import StageCost, equal_stages, receives
+from workbench.pipeline.schedules import ALL_SCHEDULES, schedule_named
+from workbench.pipeline.simulate import simulate, simulate_orders
+from workbench.pipeline.simulated import Moment, Simulated
+from workbench.pipeline.tasks import Kind, Task
+from workbench.pipeline.transfer import Transfer
+from workbench.pipeline_spec import REMAT, PipelineSpec
+
+every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
+laws = settings(max_examples=20)
+seconds = st.integers(0, 5).map(float)
+GRADIENTS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)
+
+
+@st.composite
+def stages(draw: st.DrawFn, count: int) -> tuple[StageCost, ...]:
+    """Costs in whole seconds and bytes, with skips now and then."""
+    return tuple(
+        StageCost(
+            *(draw(seconds) for _ in range(3)),
+            *(draw(st.integers(0, 9)) for _ in range(4)),
+            sends=tuple((later, draw(st.integers(1, 9))) for later in range(stage + 1, count) if later == stage + 1 or draw(st.booleans())),
+            update=draw(seconds),
+        )
+        for stage in range(count)
+    )
+
+
+@st.composite
+def steps(draw: st.DrawFn, schedule) -> tuple[PipelineSpec, tuple[StageCost, ...], Transfer, bool]:
+    devices, chunks = draw(st.integers(1, 4)), draw(st.integers(1, 3)) if schedule.loops else 1
+    micro_batches = draw(st.integers(1, 4)) * devices if schedule.whole_rounds and chunks > 1 else draw(st.integers(1, 9))
+    spec = PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=draw(st.sampled_from(REMAT)))
+    transfer = Transfer.at(draw(st.sampled_from([0.5, 4.0])), draw(seconds), overlapped=draw(st.booleans()))
+    return spec, draw(stages(spec.pieces)), transfer, draw(st.booleans())
+
+
+def simulated(step) -> Simulated:
+    spec, costs, transfer, ahead = step
+    return simulate(spec, costs, transfer, recompute_ahead=ahead)
+
+
+@every_schedule
+@laws
+@given(data=st.data())
+def test_a_device_does_one_task_at_a_time_each_after_what_it_waits_for(schedule, data):
+    step = spec, costs, transfer, ahead = data.draw(steps(schedule))
+    found = simulated(step)
+    for spans in found.devices:
+        assert all(one.end <= other.start for one, other in pairwise(spans))
+    ends = {(span.task.kind in GRADIENTS, span.task.stage, span.task.micro_batch): span.end for span in found.spans}
+    ends |= {(span.task.kind, *span.task[1:]): span.end for span in found.spans}
+    for span in found.spans:
+        kind, stage, i = span.task
+        at = span.start + (span.recompute if ahead else 0.0)
+        for source, count in receives(costs)[stage] if kind is Kind.FORWARD else ():
+            wait = transfer.seconds(count) if source % spec.stages != span.device else 0.0
+            assert ends[Kind.FORWARD, source, i] + wait <= at
+        if kind in GRADIENTS:
+            assert ends[Kind.FORWARD, stage, i] <= at
+            assert all(ends[True, later, i] <= at for later, _ in costs[stage].sends)
+        if kind is Kind.BACKWARD_WEIGHT:
+            assert ends[Kind.BACKWARD_INPUT, stage, i] <= span.start
+
+
+@every_schedule
+@laws
+@given(data=st.data())
+def test_a_step_takes_at_least_the_busiest_device_and_the_longest_chain(schedule, data):
+    step = spec, costs, _, ahead = data.draw(steps(schedule))
+    found = simulated(step)
+    assert found.makespan >= max(found.busy)
+    again = [cost.forward if spec.recomputes(0) and not ahead else 0.0 for cost in costs]
+    assert found.makespan >= sum(cost.forward + cost.backward_input + more for cost, more in zip(costs, again, strict=True))
+    assert found.seconds >= found.makespan
+    assert 0 <= found.bubble <= 1
+
+
+@every_schedule
+@laws
+@given(data=st.data())
+def test_the_critical_path_has_no_slack_where_nothing_is_sent(schedule, data):
+    spec, costs, _, _ = data.draw(steps(schedule))
+    assume(sum(cost.work for cost in costs))
+    found = simulate(spec, costs)
+    path = found.critical_path
+    assert path[0].start == 0.0
+    assert path[-1].end == found.makespan
+    assert all(one.end == other.start for one, other in pairwise(path))
+
+
+@every_schedule
+@laws
+@given(data=st.data())
+def test_a_device_ends_with_what_it_holds_and_never_has_less(schedule, data):
+    step = spec, costs, _, _ = data.draw(steps(schedule))
+    found = simulated(step)
+    for device in range(spec.stages):
+        held = sum(costs[stage].held for stage in found.stages_of(device))
+        moments = found.memory(device)
+        assert moments[-1].bytes == held
+        assert min(moment.bytes for moment in moments) >= held
+        assert found.peaks[device] >= held + max(
+            (costs[stage].passing for stage in found.stages_of(device) if costs[stage].forward), default=0
+        )
+
+
+@every_schedule
+def test_slower_links_never_make_a_step_shorter(schedule):
+    costs = equal_stages(4, sent=8)
+    spec = PipelineSpec(4, 8, schedule.name)
+    times = [simulate(spec, costs, Transfer.at(bandwidth)).seconds for bandwidth in (1e9, 80.0, 8.0, 1.0)]
+    assert times == sorted(times)
+    assert times[-1] > times[0]
+    waiting = [simulate(spec, costs, Transfer.at(80.0, overlapped=overlapped)).seconds for overlapped in (True, False)]
+    assert waiting[0] < waiting[1]
+
+
+@pytest.mark.parametrize("times", [[1.0], [1.0] * 4, [1.0, 2.0, 1.5], [3.0, 1.0, 1.0, 2.0]])
+@pytest.mark.parametrize("micro_batches", [1, 2, 7, 32])
+def test_unequal_stages_fill_and_drain_over_the_slowest(times, micro_batches):
+    """sum t + (M - 1) max t, forwards and backwards alike."""
+    costs = [StageCost(time, time, time) for time in times]
+    forward = sum(times) + (micro_batches - 1) * max(times)
+    assert simulate(PipelineSpec(len(times), micro_batches, "gpipe", remat="never"), costs).makespan == pytest.approx(3 * forward)
+    one = simulate(PipelineSpec(len(times), micro_batches, "1f1b", remat="never"), costs).makespan
+    assert one >= micro_batches * 3 * max(times)
+
+
+def test_recomputation_that_does_not_wait_for_the_gradient_hides_in_the_bubble():
+    """GPipe, section 2.3: the last stage has no bubble to hide it in, every other one has."""
+    spec = PipelineSpec(4, 8, "gpipe")
+    waits, ahead = (simulate(spec, equal_stages(4), recompute_ahead=flag).makespan for flag in (False, True))
+    assert (waits, ahead) == ((8 + 3) * 4.0, (8 + 3) * 4.0 - 3)
+    assert simulate(PipelineSpec(4, 8, "gpipe", remat="except_last"), equal_stages(4)).makespan == waits - 1
+
+
+def test_a_skip_is_waited_for_and_goes_straight_to_its_reader():
+    """Stage 0 sends 40 bytes to stage 2 over its own link, at 10 bytes a second."""
+    costs = (StageCost(1, 1, 1, sends=((1, 0), (2, 40))), StageCost(1, 1, 1), StageCost(1, 1, 1))
+    found = simulate(PipelineSpec(3, 1, "gpipe", remat="never"), costs, Transfer.at(10.0))
+    at = {span.task: span.start for span in found.spans}
+    assert at[Task(Kind.FORWARD, 1, 0)] == 1.0
+    assert at[Task(Kind.FORWARD, 2, 0)] == 5.0
+    assert at[Task(Kind.BACKWARD, 0, 0)] == 8.0 + 4.0
+
+
+def test_memory_over_a_small_step_is_known_moment_by_moment():
+    costs = (StageCost(1, 1, 0, held=100, kept=10, passing=1, entering=4),)
+    kept = simulate(PipelineSpec(1, 2, "gpipe", remat="never"), costs)
+    assert kept.memory(0) == (Moment(0.0, 111), Moment(1.0, 121), Moment(3.0, 111), Moment(4.0, 100))
+    again = simulate(PipelineSpec(1, 2, "gpipe", remat="always"), costs)
+    assert again.memory(0) == (Moment(0.0, 105), Moment(1.0, 109), Moment(2.0, 119), Moment(4.0, 115), Moment(6.0, 100))
+    assert (kept.peaks, again.peaks) == ((121,), (119,))
+
+
+def test_what_arrives_early_waits_on_the_device_that_will_read_it():
+    fast, slow = StageCost(1, 1, 1, sends=((1, 8),)), StageCost(9, 1, 1)
+    found = simulate(PipelineSpec(2, 3, "gpipe", remat="never"), (fast, slow), Transfer.at(8.0))
+    assert max(moment.bytes for moment in found.memory(1)) == 16
+
+
+def test_orders_that_wait_for_each_other_are_refused():
+    forward, backward = Kind.FORWARD, Kind.BACKWARD
+    orders = ((Task(forward, 0, 0), Task(backward, 0, 0)), (Task(backward, 1, 0), Task(forward, 1, 0)))
+    with pytest.raises(PipelineError, match="for ever, at B0, B0"):
+        simulate_orders(orders, equal_stages(2))
+
+
+def test_costs_of_other_pieces_than_the_pipelines_are_refused():
+    with pytest.raises(PipelineError, match="4 stages x 2 chunks = 8 pieces, and 4 have a cost"):
+        simulate(PipelineSpec(4, 4, "circular", 2), equal_stages(4))
+
+
+def test_a_device_updates_its_parameters_without_waiting_for_the_others():
+    costs = (StageCost(1, 1, 1, update=5), StageCost(1, 1, 1, update=1))
+    found = simulate(PipelineSpec(2, 1, remat="never"), costs)
+    assert (found.update_span(0), found.update_span(1), found.seconds) == ((6.0, 11.0), (4.0, 5.0), 11.0)
+
+
+def test_one_device_walks_several_hundred_micro_batches_without_growing_stacks():
+    found = simulate(PipelineSpec(16, 256, "interleaved", 2, remat="never"), equal_stages(32))
+    assert found.makespan == 256 * 2 * 3 + 15 * 3
+    assert len(schedule_named("interleaved").tasks(16, 256, 2)[0]) == 1024

@@ -1,0 +1,208 @@
+"""Train a fleet: cut each model into shards that fit, compile their units for each device, time them, and run them all.
+
+The house rule holds here too: what is predicted (the simulator's schedule of units that were timed one by one) stands beside what is
+measured.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from workbench.engine.fleet_devices import CompiledUnit, FleetDevice, bandwidth, compile_unit, timed
+from workbench.engine.fleet_floor import Floor, Listener, Trainee
+from workbench.engine.fleet_store import HostStore
+from workbench.engine.fleet_units import ModelUnits, UnitFunction
+from workbench.errors import FleetError
+from workbench.multimodel import Job, Unit, lower_bound, policy_named, simulate
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.shards import Layer, Room, greedy_shards, verify_shards
+from workbench.program import STATE
+from workbench.tensor import Role, itemsize
+from workbench.tracing.cut import cut_network, starts_at
+from workbench.tracing.cutting import network_of
+
+
+def train_fleet(fleet: Fleet, on_event: Listener | None = None) -> FleetMeasurement:
+    """Train all models of the fleet on the attached devices, and measure.
+
+    With a folder it goes on from the checkpoint there, if there is one. Raises `FleetError`: too few devices, a budget smaller than one
+    layer, data that run out; `PipelineError` for a program that cannot be cut.
+    """
+    return FleetRun(fleet, on_event).run()
+
+
+class FleetRun:
+    """A fleet made ready, then run; `floor` takes what happens on the way (a model that stops, a device that leaves)."""
+
+    def __init__(self, fleet: Fleet, on_event: Listener | None = None) -> None:
+        self.fleet = fleet
+        self._tell = on_event or (lambda _: None)
+        self.devices = [FleetDevice(i, each, _budget(fleet, each)) for i, each in enumerate(_attached(fleet))]
+        self.compile_seconds = 0.0
+        self.trainees = [self._trainee(each) for each in fleet.models]
+        self.floor = Floor(self.trainees, self.devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer, tell=self._tell)
+
+    def run(self) -> FleetMeasurement:
+        jobs = [each.job for each in self.trainees]
+        alone = {each.model.name: each.job.seconds for each in self.trainees}
+        predicted = simulate(jobs, len(self.devices), self.floor.policy, double_buffer=self.fleet.double_buffer)
+        bound = lower_bound(jobs, len(self.devices))
+        plan = [[each.model, each.unit, each.device, each.start, each.end] for each in predicted.placed]
+        names = [each.name for each in self.fleet.models]
+        self._tell({"event": "schedule", "names": names, "devices": len(self.devices), "bound": bound, "predicted": plan})
+        schedule = self.floor.run()
+        moved = sum(each.moved for each in self.devices)
+        moving, waited = moved / self._bandwidth, sum(each.waited for each in self.devices)
+        return FleetMeasurement(
+            tuple(names),
+            self.fleet.policy,
+            schedule,
+            predicted,
+            bound,
+            {each.model.name: tuple(each.losses) for each in self.trainees},
+            tuple(len(each.units[0]) // 2 + 1 for each in self.trainees),
+            self.devices[0].device.device_kind,
+            self.devices[0].budget,
+            tuple(each.peak for each in self.devices),
+            moved,
+            max(0.0, 1 - waited / moving) if moving else 1.0,
+            self.floor.deciding / max(self.floor.decisions, 1),
+            self.compile_seconds,
+            alone,
+        )
+
+    def parameters(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """A model's parameters by path, as they are on the host now, layers stacked again."""
+        trainee = next((each for each in self.trainees if each.model.name == name), None)
+        if trainee is None:
+            raise FleetError(f"There is no model `{name}` in this fleet.", [each.name for each in self.fleet.models])
+        network = network_of(trainee.model.program)
+        found: dict[str, list[np.ndarray[Any, Any]]] = {}
+        for number, ((leaf, _), _) in enumerate(network.flat.pieces):
+            found.setdefault(network.parameter_paths[leaf], []).append(trainee.store.get(("piece", number)))
+        return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
+
+    def _trainee(self, model: FleetModel) -> Trainee:
+        """Cut, compiled, timed; where a checkpoint is, as it stood there."""
+        self._say(f"cutting `{model.name}`")
+        starts = self._starts(model)
+        network = network_of(model.program)
+        units = ModelUnits(model.program, cut_network(network, starts[1:]))
+        compiled = self._compiled(model, units.functions)
+        seconds = [timed(each, self.devices[0]) for each in compiled[0]]
+        job = Job(model.name, tuple(map(self._unit, units.functions, seconds)), model.mini_batches, model.epochs)
+        folder = None if self.fleet.folder is None else self.fleet.folder / model.name
+        store = HostStore(folder, on_disk=self.fleet.spill == "disk")
+        trainee = Trainee(model, job, model.program.step.feed, store, compiled, last=job.length)
+        if (position := self._resumed(store, model, starts)) is None:
+            for key, array in units.initial(_initial(model)).items():
+                store.put(key, array)
+        else:
+            trainee.done = trainee.begun = position["done"]
+            trainee.losses = position["losses"]
+        trainee.about = {"cuts": list(starts), "fingerprint": model.program.fingerprint}
+        store.commit({"done": trainee.done, "losses": trainee.losses, **trainee.about})
+        return trainee
+
+    def _starts(self, model: FleetModel) -> tuple[int, ...]:
+        """The blocks at which shards begin: the model's own, else as the memory allows."""
+        network = network_of(model.program)
+        rooms = [Room(each.budget, self.fleet.buffer if self.fleet.double_buffer else 0.0) for each in self.devices if each.budget]
+        layers = _layers(model)
+        given = (0, *starts_at(network, model.cuts)) if model.cuts else None
+        if not rooms:
+            return given or (0,)
+        measure = self._measure(model)
+        return greedy_shards(layers, rooms, measure) if given is None else verify_shards(layers, given, rooms, measure)
+
+    def _measure(self, model: FleetModel) -> Any:
+        """The bytes of a shard of some blocks, compiled."""
+        network = network_of(model.program)
+
+        def measure(begin: int, end: int) -> int:
+            starts = sorted({begin, end} - {0, len(network.paths)})
+            cut = cut_network(network, starts)
+            shard = next(each.number for each in cut.segments if each.blocks[0] == network.paths[begin])
+            functions = ModelUnits(model.program, cut).of_shard(shard)
+            return max(compile_unit(each, self.devices[0].device, f"{model.name}_pilot").needs for each in functions)
+
+        return measure
+
+    def _compiled(self, model: FleetModel, functions: Sequence[UnitFunction]) -> tuple[tuple[CompiledUnit, ...], ...]:
+        start = time.perf_counter()
+        found = []
+        for device in self.devices:
+            self._say(f"compiling {len(functions)} units of `{model.name}` for device {device.number}")
+            found.append(tuple(compile_unit(each, device.device, f"{model.name}_{each.kind.value}_{each.shard}") for each in functions))
+        self.compile_seconds += time.perf_counter() - start
+        return tuple(found)
+
+    def _unit(self, function: UnitFunction, seconds: float) -> Unit:
+        """A unit of the simulation: what it takes to bring its shard in, what comes with it, what goes back."""
+        sizes = {key: each.size * each.dtype.itemsize for key, each in zip(function.reads, function.specs, strict=True)}
+        shard = sum(size for key, size in sizes.items() if key[0] in ("piece", "state"))
+        changed = sum(size for key, size in sizes.items() if key in function.writes)
+        speed = self._bandwidth
+        return Unit(function.shard, function.kind, seconds, shard / speed, changed / speed, (sum(sizes.values()) - shard) / speed)
+
+    @cached_property
+    def _bandwidth(self) -> float:
+        return bandwidth(self.devices[0].device)
+
+    def _resumed(self, store: HostStore, model: FleetModel, starts: tuple[int, ...]) -> Mapping[str, Any] | None:
+        """Where a checkpoint says the model stands; raises `FleetError` where it is one of another program or cut."""
+        position = store.resume()
+        if position is None:
+            return None
+        if position["fingerprint"] != model.program.fingerprint or tuple(position["cuts"]) != starts:
+            raise FleetError(
+                f"The checkpoint of `{model.name}` in {store.folder} is of another program, or of one that was cut elsewhere.",
+                ["train it as it was", "give another folder"],
+            )
+        return position
+
+    def _say(self, stage: str) -> None:
+        self._tell({"event": "progress", "stage": stage, "fraction": 0.0})
+
+
+def _attached(fleet: Fleet) -> list[jax.Device]:
+    devices = jax.local_devices()
+    wanted = fleet.devices or len(devices)
+    if wanted > len(devices):
+        raise FleetError(f"The fleet wants {wanted} devices; {len(devices)} are attached.", [f"give it {len(devices)}", "attach more"])
+    return devices[:wanted]
+
+
+def _budget(fleet: Fleet, device: jax.Device) -> int | None:
+    """Bytes of a device that may be used: what was asked for, and no more than there is."""
+    stats = device.memory_stats() or {}
+    there = stats.get("bytes_limit")
+    return min((each for each in (fleet.memory, there) if each is not None), default=None)
+
+
+def _layers(model: FleetModel) -> list[Layer]:
+    """The network's blocks by the bytes they need: parameters, a gradient each, and the optimiser's share."""
+    program = model.program
+    held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
+    factor = 2 + held[Role.OPTIMIZER_STATE] / max(held[Role.PARAMETER], 1)
+    blocks = network_of(program).blocks
+    entering = [0, *(each.crossing for each in blocks)]
+    return [
+        Layer(each.path, int(each.parameter_bytes * factor), each.traffic // 2, before)
+        for each, before in zip(blocks, entering, strict=False)
+    ]
+
+
+def _initial(model: FleetModel) -> Sequence[Any]:
+    """The first state, made on the host: it may be larger than any device."""
+    step = model.program.step
+    host = jax.local_devices(backend="cpu")[0]
+    with jax.default_device(host):
+        leaves: Sequence[Any] = jax.jit(step.initialize)(jax.random.key(model.seed), step.given)
+    return leaves
+

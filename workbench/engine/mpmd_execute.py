@@ -1,0 +1,156 @@
+"""Run a pipelined plan in this process and measure it, as `execute` does one without a pipeline."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+import jax
+
+from workbench.compiled import payload_by_axis_and_kind
+from workbench.engine.calibrate import calibrate
+from workbench.engine.mpmd import MpmdStep, compile_mpmd
+from workbench.engine.mpmd_check import largest_error
+from workbench.engine.mpmd_memory import compiled_peaks
+from workbench.engine.mpmd_timeline import measure_tasks
+from workbench.engine.placement import real_shard_shape
+from workbench.engine.readback import read_collectives
+from workbench.engine.registers import run
+from workbench.errors import EngineError
+from workbench.measurement import Measurement, ShardCheck
+from workbench.mesh import Mesh
+from workbench.plan import Plan
+
+Enter = Callable[[str, float], None]
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bool, warmup: int, watch: bool) -> Measurement:
+    """`steps` steps after `warmup` from the same start that do not count; `enter` hears of stages, `tell` of steps.
+
+    Raises `EngineError` with several processes: this engine's one process dispatches for all devices.
+    """
+    if jax.process_count() > 1:
+        raise EngineError("The `mpmd` engine runs in one process; there are several.", ["set engine:spmd in the pipeline"])
+    step = compile_mpmd(plan, lambda name, fraction: enter(name, 0.05 + 0.35 * fraction))
+    enter("placing the state", 0.4)
+    values = step.begin()
+    step.feed(values, 0)
+    shards = _shard_checks(step, values)
+    enter("warming up", 0.45)
+    for _ in range(max(warmup, 1)):
+        step.advance(values, 0)
+    enter("running", 0.5)
+    values = step.begin()
+    step.feed(values, 0)
+    seconds, losses = _timed(step, values, steps, tell)
+    device_peak = _device_peak(step)
+    enter("measuring tasks", 0.8)
+    tasks = _tasks(step, values) if watch else ()
+    overhead = _overhead(step, values)
+    del values
+    max_error = None
+    if check:
+        enter("checking against one device", 0.85)
+        max_error = largest_error(step)
+    enter("calibrating", 0.9)
+    hardware = calibrate(tuple(device for stage in range(plan_stages(step)) for device in step.stages.devices(stage).mesh.devices.flat))
+    return Measurement(
+        device_kind=jax.devices()[0].device_kind,
+        devices=plan.mesh.size,
+        processes=1,
+        compile_seconds=step.compile_seconds,
+        step_seconds=seconds,
+        losses=losses,
+        shards=shards,
+        compiled=_payload(step),
+        compiled_peak=max(compiled_peaks(step)),
+        device_peak=device_peak,
+        hardware=hardware,
+        max_error=max_error,
+        tasks=tasks,
+        task_overhead=overhead,
+    )
+
+
+def plan_stages(step: MpmdStep) -> int:
+    return step.stages.spec.stages
+
+
+def _timed(step: MpmdStep, values: list[Any], steps: int, tell: Tell) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds and losses of each step from the start of training."""
+    seconds: list[float] = []
+    losses: list[float] = []
+    jax.block_until_ready([value for value in values if value is not None])
+    for i in range(steps):
+        start = time.perf_counter()
+        loss = step.advance(values, i + 1 if i + 1 < steps else 0)
+        seconds.append(time.perf_counter() - start)
+        losses.append(float(loss))
+        tell({"event": "step", "step": i + 1, "of": steps, "seconds": seconds[-1], "loss": losses[-1]})
+    return tuple(seconds), tuple(losses)
+
+
+def _tasks(step: MpmdStep, values: list[Any]) -> Any:
+    tasks = measure_tasks(step, values)
+    step.feed(values, 0)
+    return tasks
+
+
+def _overhead(step: MpmdStep, values: list[Any], turns: int = 5) -> float:
+    """Seconds of dispatch for each task, transfers included: what the loop takes before anything is waited for."""
+    count = sum(each.label is not None for each in step.instructions)
+    found = []
+    for _ in range(turns):
+        jax.block_until_ready([value for value in values if value is not None])
+        start = time.perf_counter()
+        run(step.instructions, values)
+        found.append((time.perf_counter() - start) / count)
+        step.feed(values, 0)
+    return median(found)
+
+
+def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
+    """Parameters: the shard that the layout says and the one that a device holds."""
+    found = []
+    for number in range(len(step.stages.cut.network.flat.pieces)):
+        stage = step.stages.owners[number]
+        array = values[step.registers.number(("piece", stage, number))]
+        leaf, layer = step.stages.cut.network.flat.pieces[number][0]
+        path = step.stages.cut.network.parameter_paths[leaf]
+        tensor, sharding = next(
+            (tensor, each)
+            for tensor, each in zip(step.plan.program.arguments, step.plan.argument_shardings, strict=True)
+            if tensor.path == path
+        )
+        local = sharding.local_shape(tensor.shape, step.plan.mesh)
+        planned = local if layer is None else (1, *local[1:])
+        found.append(ShardCheck(step.stages.cut.path(number), tuple(planned), real_shard_shape(array)))
+    return tuple(found)
+
+
+def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
+    """Bytes per device and step that collectives inside of stages carry, of the device with the most."""
+    devices = plan_stages(step)
+    totals: list[Counter[tuple[tuple[str, ...], str]]] = [Counter() for _ in range(devices)]
+    known: dict[int, Mapping[tuple[tuple[str, ...], str], int]] = {}
+    for each in step.instructions:
+        if each.label is None or id(each.call) in known and not known[id(each.call)]:
+            continue
+        stage = each.label[1]
+        mesh = step.stages.devices(stage).mesh
+        if id(each.call) not in known:
+            own = Mesh(dict(zip(mesh.axis_names, mesh.devices.shape, strict=True)))
+            text = each.call.as_text() if own.size > 1 else ""  # type: ignore[attr-defined]
+            known[id(each.call)] = payload_by_axis_and_kind(read_collectives(text, own)) if text else {}
+        totals[stage % devices].update(known[id(each.call)])
+    return dict(max(totals, key=lambda each: sum(each.values())))
+
+
+def _device_peak(step: MpmdStep) -> int | None:
+    devices = {device for stage in range(plan_stages(step)) for device in step.stages.devices(stage).mesh.devices.flat}
+    stats = [device.memory_stats() for device in devices]
+    return max((each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each), default=None)
+
+

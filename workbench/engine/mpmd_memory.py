@@ -1,0 +1,104 @@
+"""What each device of a pipelined plan holds at its worst moment, from the compiled tasks: the registers that are alive there as the
+instructions go, and what the task under way needs beside them (XLA's own figures)."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from workbench.engine.mpmd import MpmdStep
+from workbench.pipeline.tasks import Task
+
+
+def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
+    """Bytes on one device of each stage's group, by place along the pipeline."""
+    devices = step.stages.spec.stages
+    sizes = _sizes(step)
+    home = _homes(step)
+    alive: list[dict[int, int]] = [{} for _ in range(devices)]
+    for number in home:
+        if number in sizes and _lasts(step, number):
+            alive[home[number]][number] = sizes[number]
+    feeds = [number for name, number in step.registers.numbers.items() if isinstance(name, tuple) and name[0] == "batch"]
+    for number in feeds:
+        alive[home[number]][number] = sizes.get(number, 0)
+    peaks = [sum(each.values()) for each in alive]
+    for each in step.instructions:
+        for number in each.writes:
+            if number in sizes:
+                alive[home[number]][number] = sizes[number]
+        if each.label is not None:
+            device = _device(each.label, devices)
+            memory = each.call.memory_analysis()  # type: ignore[attr-defined]
+            peaks[device] = max(peaks[device], sum(alive[device].values()) + int(memory.temp_size_in_bytes))
+        for device in range(devices):
+            peaks[device] = max(peaks[device], sum(alive[device].values()))
+        for number in each.drops:
+            for own in alive:
+                own.pop(number, None)
+    return tuple(peaks)
+
+
+def _lasts(step: MpmdStep, number: int) -> bool:
+    names = step.registers.numbers
+    return next(name for name, each in names.items() if each == number)[0] in ("piece", "state", "total")
+
+
+def _device(label: Any, devices: int) -> int:
+    stage: int = label.stage if isinstance(label, Task) else label[1]
+    return stage % devices
+
+
+def _homes(step: MpmdStep) -> Mapping[int, int]:
+    """The device each register's array lies on."""
+    devices = step.stages.spec.stages
+    found = {}
+    for name, number in step.registers.numbers.items():
+        if isinstance(name, tuple):
+            found[number] = _stage_of(name, step) % devices
+        else:
+            found[number] = (step.stages.count - 1) % devices
+    return found
+
+
+def _stage_of(name: tuple[Any, ...], step: MpmdStep) -> int:
+    match name[0]:
+        case "value":
+            return int(name[2])
+        case "back":
+            return int(name[3])
+        case "loss" | "weight":
+            return step.stages.count - 1
+        case "token":
+            return int(name[2])
+    return int(name[1])
+
+
+def _sizes(step: MpmdStep) -> dict[int, int]:
+    """Bytes of each register on one device, from what its writer returns or its reader takes."""
+    found: dict[int, int] = {}
+    for each in step.instructions:
+        if each.label is None:
+            continue
+        arguments = each.call.in_avals if hasattr(each.call, "in_avals") else None
+        shapes, shardings = _arguments(each.call) if arguments is not None else ((), ())
+        for number, aval, sharding in zip(each.reads, shapes, shardings, strict=False):
+            found[number] = _bytes(aval, sharding)
+        for number, aval, sharding in zip(each.writes, _results(each.call), each.call.output_shardings, strict=True):  # type: ignore[attr-defined]
+            found[number] = _bytes(aval, sharding)
+    return found
+
+
+def _arguments(compiled: Any) -> tuple[Any, Any]:
+    import jax
+
+    return jax.tree.leaves(compiled.in_avals), jax.tree.leaves(compiled.input_shardings[0])
+
+
+def _results(compiled: Any) -> Any:
+    import jax
+
+    return jax.tree.leaves(compiled.out_info)
+
+
+def _bytes(aval: Any, sharding: Any) -> int:
+    return prod(sharding.shard_shape(aval.shape)) * int(getattr(aval.dtype, "itemsize", 4))

@@ -1,0 +1,228 @@
+"""All stages of a pipelined plan, compiled: their tasks, their updates, where their state is born."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from workbench.engine.placement import spread
+from workbench.engine.stage_compile import CompiledTask, StageDevices, StagePrograms, compile_update, stage_devices
+from workbench.engine.wired import wired
+from workbench.errors import PipelineError
+from workbench.pipeline.schedules import schedule_named
+from workbench.pipeline.tasks import Kind, Orders
+from workbench.pipeline_spec import PipelineSpec
+from workbench.plan import Plan
+from workbench.sharding import Sharding
+from workbench.tensor import Role
+from workbench.tracing.cut import Cut
+from workbench.cut_plan import cut_program
+from workbench.tracing.stage_tasks import StageTasks
+from workbench.tracing.stage_tasks import Task as StageTask
+from workbench.tracing.stage_update import StageUpdate, accumulator, owners, stage_update, verify_separable
+
+TaskKey = tuple[Kind, int, bool]  # kind, stage, whether its micro-batch is recomputed
+
+
+@dataclass
+class Stages:
+    """The stages of a plan on their devices.
+
+    - `tasks[kind, stage, recompute]`: compiled tasks; one that has nothing to compute is missing;
+    - `updates[stage]` and `finish(*losses, *weights) -> (loss, total weight)`, compiled.
+    """
+
+    plan: Plan
+    cut: Cut
+    orders: Orders
+    tasks: dict[TaskKey, CompiledTask] = field(default_factory=dict)
+    programs: list[StagePrograms] = field(default_factory=list)
+    updates: list[StageUpdate] = field(default_factory=list)
+    compiled_updates: list[jax.stages.Compiled] = field(default_factory=list)
+    finish: Any = None
+
+    @property
+    def spec(self) -> PipelineSpec:
+        assert self.plan.pipeline is not None, "a plan without a pipeline has no stages"
+        return self.plan.pipeline
+
+    @property
+    def count(self) -> int:
+        return len(self.cut.segments)
+
+    @cached_property
+    def owners(self) -> tuple[int, ...]:
+        return owners(self.cut)
+
+    def borrowed(self, stage: int) -> tuple[int, ...]:
+        """The pieces that a stage uses and another one updates."""
+        return tuple(piece for piece in self.cut.segments[stage].pieces if self.owners[piece] != stage)
+
+    def lent(self, stage: int) -> tuple[tuple[int, int], ...]:
+        """(place among the owned, other stage) for each piece of this stage's that another one uses too."""
+        owned = self.updates[stage].owned
+        shared = self.cut.shared
+        return tuple((place, user) for place, piece in enumerate(owned) for user in shared.get(piece, ()) if user != stage)
+
+    def users_of_batch(self, leaf: int) -> tuple[tuple[int, NamedSharding], ...]:
+        return tuple(
+            (segment.number, self.programs[segment.number].batch[segment.batch.index(leaf)])
+            for segment in self.cut.segments
+            if leaf in segment.batch
+        )
+
+    def devices(self, stage: int) -> StageDevices:
+        return self.programs[stage].devices
+
+    def born(self) -> Mapping[tuple[str, int, int], jax.Array]:
+        """Parameters, optimiser state and sums of gradients at the start of training, by register name; each made where it lies."""
+        found: dict[tuple[str, int, int], jax.Array] = {}
+        for stage in range(self.count):
+            found |= _born(self, stage)
+        return found
+
+
+def compile_stages(plan: Plan, tell: Callable[[str, float], None]) -> Stages:
+    """Stage after stage: where a value lies as it leaves one is where it lies as it enters the next."""
+    spec = plan.pipeline
+    if spec is None:
+        raise PipelineError(f"{plan.name} has no pipeline.", ['give the plan one: pipeline="stages:4 micro_batches:8"'])
+    verify_separable(plan.program)
+    cut = cut_program(plan)
+    stages = Stages(plan, cut, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
+    mesh = wired(plan)
+    for number in range(stages.count):
+        tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
+        programs = _programs(stages, stage_devices(plan, mesh, spec.axis, number % spec.stages), number)
+        stages.programs.append(programs)
+        _compile_forward(stages, number)
+    for number in range(stages.count):
+        tell(f"compiling stage {number + 1} of {stages.count}, backward", (stages.count + number) / (2 * stages.count))
+        _compile_backward(stages, number)
+    stages.updates = [stage_update(plan.program, cut, number) for number in range(stages.count)]
+    stages.compiled_updates = [_compile_update(stages, number) for number in range(stages.count)]
+    stages.finish = _compile_finish(stages)
+    return stages
+
+
+def _programs(stages: Stages, devices: StageDevices, number: int) -> StagePrograms:
+    cut, plan = stages.cut, stages.plan
+    segment = cut.segments[number]
+    inputs = [plan.argument_shardings[i] for i in plan.program.inputs]
+    entering = tuple(devices.like(_leaving_sharding(stages, value)) for value in segment.entering)
+    return StagePrograms(
+        StageTasks(cut, segment),
+        devices,
+        entering,
+        tuple(piece_sharding(stages, devices, piece) for piece in segment.pieces),
+        tuple(devices.sharding(inputs[leaf]) for leaf in segment.batch),
+    )
+
+
+def _leaving_sharding(stages: Stages, value: int) -> Any:
+    maker = stages.cut.values[value].maker
+    place = stages.cut.segments[maker].leaving.index(value)
+    return stages.programs[maker].places["leaving", place]
+
+
+def piece_sharding(stages: Stages, devices: StageDevices, piece: int) -> NamedSharding:
+    plan = stages.plan
+    leaf, layer = stages.cut.network.flat.pieces[piece][0]
+    parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
+    return devices.sharding(plan.argument_shardings[parameters[leaf]], layer=layer is not None)
+
+
+def _modes(stages: Stages) -> list[bool]:
+    """Whether there are micro-batches that recompute, and ones that do not."""
+    return sorted({stages.spec.recomputes(i) for i in range(stages.spec.micro_batches)})
+
+
+def _compile_forward(stages: Stages, number: int) -> None:
+    programs = stages.programs[number]
+    for recompute in _modes(stages):
+        task = programs.stage.forward if recompute else programs.stage.forward_keeping
+        stages.tasks[Kind.FORWARD, number, recompute] = programs.compile(task, f"forward_{number}")
+
+
+def _compile_backward(stages: Stages, number: int) -> None:
+    programs, segment = stages.programs[number], stages.cut.segments[number]
+    arrivals = [len(stages.cut.values[segment.leaving[place]].readers) for place in programs.stage.arriving]
+    halves = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule_named(stages.spec.schedule).splits_backward else (Kind.BACKWARD,)
+    for recompute in _modes(stages):
+        for kind in halves:
+            task: StageTask = getattr(programs.stage, kind.value)(recompute=recompute)
+            if task.gives:
+                stages.tasks[kind, number, recompute] = programs.compile(task, f"{kind.value}_{number}", arrivals)
+
+
+def _compile_update(stages: Stages, number: int) -> jax.stages.Compiled:
+    devices, update = stages.devices(number), stages.updates[number]
+    owned = [_piece_spec(stages, piece) for piece in update.owned]
+    state_specs, state_places = [], []
+    for argument, layer in update.state:
+        tensor = stages.plan.program.arguments[argument]
+        shape = tensor.shape if layer is None else (1, *tensor.shape[1:])
+        state_specs.append(jax.ShapeDtypeStruct(shape, jnp.dtype(tensor.dtype)))
+        state_places.append(devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None))
+    borrowed = stages.borrowed(number)
+    has_weight = stages.cut.network.flat.weight is not None
+    return compile_update(
+        update,
+        (owned, [piece_sharding(stages, devices, piece) for piece in update.owned]),
+        (state_specs, state_places),
+        ([_piece_spec(stages, piece) for piece in borrowed], [piece_sharding(stages, devices, piece) for piece in borrowed]),
+        [place for place, _ in stages.lent(number)],
+        devices,
+        None if has_weight else float(stages.spec.micro_batches),
+        number,
+    )
+
+
+def _piece_spec(stages: Stages, piece: int) -> jax.ShapeDtypeStruct:
+    aval = stages.cut.network.flat.pieces[piece][1].aval
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def _compile_finish(stages: Stages) -> jax.stages.Compiled:
+    """The loss of the step: the weighted mean of the micro-batches'."""
+    count = stages.spec.micro_batches
+    devices = stages.devices(stages.count - 1)
+    has_weight = stages.cut.network.flat.weight is not None
+    dtype = stages.cut.network.flat.loss.aval.dtype
+
+    def finish(*values: Any) -> tuple[Any, Any]:
+        total = sum(values[count:]) if has_weight else jnp.asarray(float(count), dtype)
+        return sum(values[:count]) / total, jnp.asarray(total, jnp.float32)
+
+    specs = [jax.ShapeDtypeStruct((), dtype)] * (2 * count if has_weight else count)
+    return jax.jit(finish, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs).compile()
+
+
+def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
+    """State of one stage, made under `jit`: of what the whole program would initialise, only what this stage holds."""
+    program, devices = stages.plan.program, stages.devices(stage)
+    flat, step = stages.cut.network.flat, program.step
+    parameters = [i for i, each in enumerate(program.arguments) if each.role is Role.PARAMETER]
+    at = {argument: place for place, argument in enumerate(program.state)}
+    owned = stages.updates[stage].owned
+    used = dict.fromkeys((*owned, *stages.cut.segments[stage].pieces))
+    wanted = [(("piece", stage, piece), parameters[flat.pieces[piece][0].leaf], flat.pieces[piece][0].layer) for piece in used]
+    wanted += [(("state", stage, i), argument, layer) for i, (argument, layer) in enumerate(stages.updates[stage].state)]
+
+    def begin(given: tuple[Any, ...]) -> list[Any]:
+        state = step.initialize(jax.random.key(0), given)
+        leaves = [state[at[argument]] for _, argument, _ in wanted]
+        values = [leaf if layer is None else leaf[layer : layer + 1] for leaf, (_, _, layer) in zip(leaves, wanted, strict=True)]
+        sums = [accumulator(_piece_spec(stages, piece)) for piece in used]
+        return [*values, *(jnp.zeros(each.shape, each.dtype) for each in sums)]
+
+    places = [devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None) for _, argument, layer in wanted]
+    sum_places = [piece_sharding(stages, devices, piece) for piece in used]
+    given = tuple(spread(each, devices.sharding(Sharding(((),) * jnp.ndim(each)))) for each in step.given)
+    values = jax.jit(begin, out_shardings=[*places, *sum_places])(given)
+    names = [*(name for name, _, _ in wanted), *(("total", stage, piece) for piece in used)]
+    return dict(zip(names, values, strict=True))

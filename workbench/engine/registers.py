@@ -1,0 +1,83 @@
+"""A step as a list of instructions over registers, made once: what is left for Python at run time is a loop.
+
+A register holds one array. An instruction calls something compiled (or a transfer) with the arrays of some registers and puts what it
+returns into others; registers that are not read again are emptied, so that their memory is free. Nothing waits: devices work behind the
+loop as far as their queues reach.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Name = Hashable
+
+
+class Instruction(NamedTuple):
+    """`registers[writes] = call(*registers[reads])`, then `registers[drops]` are emptied. `label` says whose task it is, if any's."""
+
+    call: Callable[..., Sequence[Any]]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    drops: tuple[int, ...]
+    label: Any = None
+
+
+@dataclass(slots=True)
+class Registers:
+    """Names to numbers."""
+
+    numbers: dict[Name, int] = field(default_factory=dict)
+
+    def number(self, name: Name) -> int:
+        return self.numbers.setdefault(name, len(self.numbers))
+
+    def of(self, names: Iterable[Name]) -> tuple[int, ...]:
+        return tuple(map(self.number, names))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def run(instructions: Sequence[Instruction], registers: list[Any]) -> None:
+    """Dispatch all instructions in order."""
+    for call, reads, writes, drops, _ in instructions:
+        results = call(*[registers[i] for i in reads])
+        for i, value in zip(writes, results):  # noqa: B905 - equal by construction; this loop is the engine's own cost
+            registers[i] = value
+        for i in drops:
+            registers[i] = None
+
+
+def with_drops(instructions: Sequence[Instruction], lasting: Iterable[int]) -> list[Instruction]:
+    """Each register emptied after the instruction that reads (or writes) it last, but for the lasting ones."""
+    keep = set(lasting)
+    last: dict[int, int] = {}
+    for place, each in enumerate(instructions):
+        for i in (*each.reads, *each.writes):
+            last[i] = place
+    drops: list[list[int]] = [[] for _ in instructions]
+    for i, place in last.items():
+        if i not in keep:
+            drops[place].append(i)
+    return [each._replace(drops=tuple(own)) for each, own in zip(instructions, drops, strict=True)]
+
+
+def in_order(queues: Sequence[Sequence[Sequence[Instruction]]], ready: Iterable[int]) -> list[Instruction]:
+    """One order of the instructions of several devices: each device's in its own order, each after what writes its registers.
+
+    A queue holds a device's tasks, a task its instructions; devices take turns. Raises `ValueError` where all wait for each other.
+    """
+    written = set(ready)
+    heads = [0] * len(queues)
+    found: list[Instruction] = []
+    while any(head < len(queue) for head, queue in zip(heads, queues, strict=True)):
+        before = len(found)
+        for device, queue in enumerate(queues):
+            if heads[device] < len(queue) and written.issuperset(queue[heads[device]][0].reads):
+                for each in queue[heads[device]]:
+                    found.append(each)
+                    written.update(each.writes)
+                heads[device] += 1
+        if len(found) == before:
+            raise ValueError("the tasks of the schedule wait for each other")
+    return found

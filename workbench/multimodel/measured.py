@@ -1,0 +1,34 @@
+"""What a fleet's run measured, beside what was predicted before it."""
+
+from dataclasses import dataclass, field
+
+from workbench.multimodel.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class FleetMeasurement:
+    """A run of many models.
+
+    - `schedule` was measured, `predicted` simulated before it from units timed one by one; both in seconds;
+    - `losses`: by model, one a mini-batch, those before a resumption included; `shards`: into how many each was cut;
+    - `peaks`: bytes of each device that were spoken for at the worst moment, never above `budget`;
+    - `bound`: the lower bound on the makespan from the timed units;
+    - `moved`: bytes brought in; `hidden`: the share of that time in which the device computed;
+    - `decision_seconds`: of one decision of the policy; `compile_seconds` of all units on all devices.
+    """
+
+    names: tuple[str, ...]
+    policy: str
+    schedule: Schedule
+    predicted: Schedule
+    bound: float
+    losses: dict[str, tuple[float, ...]]
+    shards: tuple[int, ...]
+    device_kind: str
+    budget: int | None
+    peaks: tuple[int, ...] = ()
+    moved: int = 0
+    hidden: float = 1.0
+    decision_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    alone: dict[str, float] = field(default_factory=dict)  # seconds of each model's units, one after the other

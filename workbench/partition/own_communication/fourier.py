@@ -1,0 +1,34 @@
+"""Fourier transforms. XLA:CPU and XLA:GPU replicate them, batch dimensions too (`DefaultAction`; openxla/xla, `spmd_partitioner.cc`).
+
+XLA:TPU turns a transform into matrix products before it partitions: a cut batch dimension sends nothing then; what a cut transform
+sends depends on how the compiler factors its length, and is not told.
+"""
+
+from typing import NamedTuple
+
+from jax.extend.mlir import ir
+
+from workbench.partition.own_communication.placed import NOTHING, Answer, Operator, Placed, numbers
+from workbench.partition.own_communication.windows import whole
+
+
+class Transform(NamedTuple):
+    """How many of the last dimensions are transformed."""
+
+    dims: int
+
+
+def read(op: ir.Operation) -> Transform:
+    return Transform(len(numbers(op, "fft_length")))
+
+
+def sends(facts: Transform, placed: Placed) -> Answer | None:
+    operand = placed.operands[0]
+    if not any(operand.stored):
+        return NOTHING
+    if placed.backend.expands_early:
+        return None if any(operand.stored[-facts.dims :]) else NOTHING
+    return whole(placed, 0)
+
+
+FOURIER = Operator("Fourier transform", ("stablehlo.fft",), read, sends)

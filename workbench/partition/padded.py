@@ -1,0 +1,76 @@
+"""The paddings of a report: each dimension of each value whose size its parts do not divide."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple
+
+from workbench.partition.attributes import Dims, local_shape
+from workbench.partition.collect import Partitioned
+from workbench.padding import Padding
+from workbench.plan import Plan
+from workbench.program import Operation
+from workbench.sharding import Sharding, axis_size, base_axis
+from workbench.tensor import itemsize
+
+_NO_VALUES = ("constant", "data_flow_edge", "return")
+
+
+class _Made(NamedTuple):
+    """Values that are alike, and the arithmetic of one device for one of them."""
+
+    operation: Operation
+    dims: Dims
+    flops: int
+
+
+def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
+    """By wasted bytes of all of them, the most first. Scalars' and mask's padding counts as any other's."""
+    structure, mesh = partitioned.structure, plan.mesh
+    counts: Counter[_Made] = Counter()
+    for number, (operation, op) in enumerate(zip(plan.program.operations, structure.ops, strict=True)):
+        dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
+        if dims is not None and any(dims) and _is_uneven(operation.shape, dims, plan):
+            counts[_Made(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].times
+    found = [padding for made, count in counts.items() for padding in _paddings(made, count, plan)]
+    merged: dict[Padding, int] = {}
+    for each in found:
+        key = replace(each, count=1)
+        merged[key] = merged.get(key, 0) + each.count
+    listed = (replace(each, count=count) for each, count in merged.items())
+    return tuple(sorted(listed, key=lambda each: (-each.wasted_bytes * each.count, each.path, each.dim)))
+
+
+def _is_uneven(shape: tuple[int, ...], dims: Dims, plan: Plan) -> bool:
+    return any(size % math.prod(axis_size(axis, plan.mesh) for axis in axes) for size, axes in zip(shape, dims, strict=True))
+
+
+def _paddings(made: _Made, count: int, plan: Plan) -> list[Padding]:
+    operation, mesh = made.operation, plan.mesh
+    local = math.prod(local_shape(operation.shape, made.dims, mesh))
+    size_of = itemsize(operation.dtype)
+    found = []
+    for dim, size, axes in zip(operation.dims, operation.shape, made.dims, strict=True):
+        parts = math.prod(axis_size(axis, mesh) for axis in axes)
+        if size % parts:
+            slots = -(-size // parts) * parts
+            wasted = (slots - size) / slots
+            padded = Padding(
+                operation.path,
+                operation.source,
+                operation.kind,
+                operation.shape,
+                operation.dtype,
+                Sharding(made.dims),
+                dim,
+                size,
+                tuple(map(base_axis, axes)),
+                parts,
+                count,
+                math.ceil(local * size_of),
+                round(local * wasted * size_of),
+                made.flops,
+                round(made.flops * wasted),
+            )
+            found.append(padded)
+    return found

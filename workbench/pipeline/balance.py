@@ -1,0 +1,134 @@
+"""Where to cut a sequence of blocks into consecutive pieces.
+
+Letters: n blocks with costs c_0 .. c_{n-1}, K pieces; piece k holds blocks s_k to s_{k+1} - 1 and costs their sum, and what is sent at its
+two ends. Ours is exact: dynamic programming over (pieces so far, blocks so far) finds the least possible cost of the dearest piece, and
+among the cuts that have it the most even one (the least sum of squares). O(K n^2) at worst; most of it is cut short.
+
+`bucket_rule` is what GPipe's own code did (lingvo, `gpipe.PartitionSequentialLayers`), for comparison: block i goes to piece
+min(int(K x share of the work up to and with i), K - 1).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from workbench.errors import PipelineError
+
+Fits = Callable[[int, int, int], bool]
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """`starts`: the block each piece but the first begins with; `costs` of the pieces, what is sent at their ends included."""
+
+    starts: tuple[int, ...]
+    costs: tuple[float, ...]
+
+    @property
+    def worst(self) -> float:
+        return max(self.costs)
+
+    @property
+    def factor(self) -> float:
+        """The mean cost over the dearest: 1 is perfect. Costs of nothing are balanced.
+
+        >>> Balance((2,), (3.0, 1.0)).factor
+        0.6666666666666666
+        """
+        return sum(self.costs) / len(self.costs) / self.worst if self.worst else 1.0
+
+    def sizes(self, blocks: int) -> tuple[int, ...]:
+        """Blocks in each piece."""
+        bounds = (0, *self.starts, blocks)
+        return tuple(b - a for a, b in zip(bounds, bounds[1:], strict=False))
+
+
+def balance(
+    costs: Sequence[float], pieces: int, *, sent: Sequence[float] = (), fixed: Sequence[int] = (), fits: Fits | None = None
+) -> Balance:
+    """The cut whose dearest piece is cheapest; `costs` are seconds, to balance time, or bytes, to balance memory.
+
+    - `sent[i]`: what a cut behind block i adds to the pieces on both its sides, in the same unit;
+    - `fixed`: blocks that begin a piece in any case;
+    - `fits(piece, a, b)`: whether blocks a to b - 1 may be piece number `piece` (its memory, which depends on its number, say).
+
+    Raises `PipelineError` if there are fewer blocks than pieces, or no cut fits.
+
+    >>> balance([1, 2, 3, 4, 5, 6], 2).sizes(6), balance([0, 0], 2).starts
+    ((4, 2), (1,))
+    """
+    n = len(costs)
+    if not 1 <= pieces <= n:
+        raise PipelineError(f"{n} blocks cannot make {pieces} pieces.", [f"make it 1 to {n} pieces"])
+    if any(not 0 < start < n for start in fixed) or len(set(fixed)) >= pieces:
+        raise PipelineError(f"Pieces that begin at {sorted(fixed)} are not {pieces} pieces of {n} blocks.", ["take out a boundary"])
+    problem = _Problem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(fixed), fits)
+    worst = problem.solve(pieces, bound=_NEVER, combine=max)[0]
+    if worst == _NEVER:
+        raise PipelineError(f"No cut into {pieces} pieces fits the devices' memory.", ["take more stages", "take remat:always"])
+    starts = problem.solve(pieces, bound=worst, combine=lambda so_far, cost: so_far + cost * cost)[1]
+    return problem.balanced(starts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """`sums[i]` is the cost of the first i blocks."""
+
+    sums: tuple[float, ...]
+    sent: tuple[float, ...]
+    fixed: frozenset[int]
+    fits: Fits | None
+
+    def cost(self, a: int, b: int) -> float:
+        ends = (self.sent[a - 1] if a else 0.0) + (self.sent[b - 1] if b < len(self.sums) - 1 else 0.0) if self.sent else 0.0
+        return self.sums[b] - self.sums[a] + ends
+
+    def solve(self, pieces: int, bound: float, combine: Callable[[float, float], float]) -> tuple[float, tuple[int, ...]]:
+        """The least combined cost with no piece above `bound`, and the starts of its pieces.
+
+        `best[b]` is that of the first b blocks in the pieces so far. A piece grows to the left until its blocks alone cost too much.
+        """
+        n = len(self.sums) - 1
+        best = [0.0] + [_NEVER] * n
+        starts: list[tuple[int, ...]] = [()] * (n + 1)
+        for piece in range(pieces):
+            following, paths = [_NEVER] * (n + 1), [()] * (n + 1)
+            for b in range(piece + 1, n - (pieces - piece - 1) + 1):
+                for a in range(b - 1, piece - 1, -1):
+                    inside = self.sums[b] - self.sums[a]
+                    if inside > bound or (inside >= following[b] and combine is max):
+                        break
+                    cost = self.cost(a, b)
+                    if cost <= bound and best[a] < _NEVER and self._allows(piece, a, b):
+                        total = combine(best[a], cost)
+                        if total < following[b]:
+                            following[b], paths[b] = total, (*starts[a], a) if a else starts[a]
+                    if a in self.fixed:
+                        break
+            best, starts = following, paths
+        return best[n], starts[n]
+
+    def _allows(self, piece: int, a: int, b: int) -> bool:
+        return self.fits is None or self.fits(piece, a, b)
+
+    def balanced(self, starts: tuple[int, ...]) -> Balance:
+        bounds = (0, *starts, len(self.sums) - 1)
+        return Balance(starts, tuple(self.cost(a, b) for a, b in zip(bounds, bounds[1:], strict=False)))
+
+
+def at(costs: Sequence[float], starts: Sequence[int], sent: Sequence[float] = ()) -> Balance:
+    """What a given cut costs."""
+    return _Problem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(), None).balanced(tuple(starts))
+
+
+def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:
+    """How many blocks lingvo's rule puts into each piece; it may leave one empty. Costs of nothing count alike.
+
+    >>> bucket_rule([1] * 4, 2), bucket_rule([1] * 8, 4), bucket_rule([1] * 24, 4)
+    ((1, 3), (1, 2, 2, 3), (5, 6, 6, 7))
+    """
+    weights = costs if sum(costs) > 0 else [1.0] * len(costs)
+    total = sum(weights)
+    places = [min(int(share * pieces / total), pieces - 1) for share in accumulate(weights)]
+    return tuple(places.count(piece) for piece in range(pieces))

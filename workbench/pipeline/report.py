@@ -1,0 +1,91 @@
+"""What the planner says of a plan's pipeline: its stages with what they cost, and the simulated step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from workbench.pipeline.costs import StageCost
+from workbench.pipeline.schedules import Shape, schedule_named
+from workbench.pipeline.simulated import Simulated
+from workbench.pipeline_spec import PipelineSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive blocks of the network, on the devices of one stage; `blocks` are their paths."""
+
+    number: int
+    device: int
+    blocks: tuple[str, ...]
+    cost: StageCost
+
+    @property
+    def name(self) -> str:
+        """`layers/0 .. layers/3`."""
+        return self.blocks[0] if len(self.blocks) < 2 else f"{self.blocks[0]} .. {self.blocks[-1]}"
+
+
+@dataclass(frozen=True)
+class PipelineReport:
+    """A pipeline planned for hardware. `capacity` is what a device of it has, in bytes."""
+
+    spec: PipelineSpec
+    pieces: tuple[Piece, ...]
+    simulated: Simulated
+    capacity: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Of the step, with the update."""
+        return self.simulated.seconds
+
+    @property
+    def balance(self) -> float:
+        """Mean over most working time of the stages: 1 is perfect balance."""
+        busy = self.simulated.busy
+        return sum(busy) / len(busy) / max(busy) if max(busy) else 1.0
+
+    @property
+    def least_bubble(self) -> float | None:
+        """The bubble that the schedule has with equal stages and free transfers, by its closed form; `None` where there is none."""
+        shape = Shape(self.spec.stages, self.spec.micro_batches, self.spec.chunks)
+        work = self.spec.micro_batches * self.spec.chunks * self._mean.work
+        idle = schedule_named(self.spec.schedule).idle(shape, self._mean)
+        return None if idle is None or not work else idle / (work + idle)
+
+    @cached_property
+    def _mean(self) -> StageCost:
+        """A piece of mean cost, with what it recomputes."""
+        costs = [piece.cost for piece in self.pieces]
+        forward, backward_input, backward_weight = (
+            sum(each) / len(costs)
+            for each in zip(*((cost.forward, cost.backward_input, cost.backward_weight) for cost in costs), strict=True)
+        )
+        again = forward if self.spec.remat != "never" else 0.0
+        return StageCost(forward, backward_input + again, backward_weight)
+
+    @cached_property
+    def traffic(self) -> Mapping[tuple[int, int], int]:
+        """Bytes a step from the devices of one stage to those of another, activations one way and their gradients the other."""
+        found: dict[tuple[int, int], int] = {}
+        for piece in self.pieces:
+            for later, count in piece.cost.sends:
+                one, other = piece.device, later % self.spec.stages
+                for link in ((one, other), (other, one)) if one != other else ():
+                    found[link] = found.get(link, 0) + count * self.spec.micro_batches
+        return found
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest device has as much memory; without hardware, any has."""
+        return not self.capacity or max(self.simulated.peaks) <= self.capacity
+
+    def __str__(self) -> str:
+        from workbench.pipeline_text import pipeline_text
+
+        return pipeline_text(self)
+
+    def _repr_html_(self) -> str:
+        from workbench.tables import html_of
+
+        return html_of(lambda: str(self))

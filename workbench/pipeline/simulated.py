@@ -1,0 +1,178 @@
+"""What came of a simulation: the tasks with their times, and the figures that follow from them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from workbench.pipeline.costs import StageCost
+from workbench.pipeline.tasks import Kind, Task
+
+
+class Span(NamedTuple):
+    """A task on its device, in seconds from the beginning of the step; the first `recompute` of them compute the forward pass again."""
+
+    task: Task
+    device: int
+    start: float
+    end: float
+    recompute: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+class Arrival(NamedTuple):
+    """What a task made, on its way to `stage` from `start` to `end`."""
+
+    task: Task
+    stage: int
+    start: float
+    end: float
+    bytes: int
+
+
+class Moment(NamedTuple):
+    """From `start` on, a device holds so many bytes."""
+
+    start: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A step. `devices` are the tasks of each device in time; `causes` what each task waited for last: the task before it on its device,
+    or one whose result it reads. `arrivals` are the transfers that overlap with work."""
+
+    devices: tuple[tuple[Span, ...], ...]
+    costs: tuple[StageCost, ...]
+    recomputed: tuple[bool, ...]
+    causes: Mapping[Task, Task | None]
+    arrivals: tuple[Arrival, ...] = ()
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """All tasks, by start and device."""
+        return tuple(sorted((span for spans in self.devices for span in spans), key=lambda span: (span.start, span.device)))
+
+    @cached_property
+    def makespan(self) -> float:
+        """Seconds until the last task is done."""
+        return max((spans[-1].end for spans in self.devices if spans), default=0.0)
+
+    def update_span(self, device: int) -> tuple[float, float]:
+        """From when to when a device updates its parameters: after its last task, not waiting for the others."""
+        done = self.devices[device][-1].end if self.devices[device] else 0.0
+        return done, done + sum(self.costs[stage].update for stage in self.stages_of(device))
+
+    @cached_property
+    def seconds(self) -> float:
+        """Of the step, with the update."""
+        return max((self.update_span(device)[1] for device in range(len(self.devices))), default=0.0)
+
+    @cached_property
+    def busy(self) -> tuple[float, ...]:
+        """Of each device, seconds at work on tasks."""
+        return tuple(sum(span.seconds for span in spans) for spans in self.devices)
+
+    @property
+    def bubble(self) -> float:
+        """The share of the devices' time until the last task is done in which they do nothing."""
+        total = self.makespan * len(self.devices)
+        return 1.0 - sum(self.busy) / total if total else 0.0
+
+    def idle(self, device: int) -> float:
+        """The share of a device's time until the last task is done in which it does nothing."""
+        return 1.0 - self.busy[device] / self.makespan if self.makespan else 0.0
+
+    @cached_property
+    def critical_path(self) -> tuple[Span, ...]:
+        """From the first task to the last one to end, each the one that the next waited for: to shorten the step, shorten one of these."""
+        found = {span.task: span for span in self.spans}
+        last = max(self.spans, key=lambda span: span.end, default=None)
+        task: Task | None = last.task if last else None
+        path = []
+        while task is not None:
+            path.append(found[task])
+            task = self.causes[task]
+        return tuple(reversed(path))
+
+    def stages_of(self, device: int) -> tuple[int, ...]:
+        return tuple(range(device, len(self.costs), len(self.devices)))
+
+    def in_flight(self, device: int) -> int:
+        """The most micro-batches, of each of its stages, that a device keeps anything of at a time: from forward to the end of backward."""
+        steps = sorted(_flights(self.devices[device]))
+        most = count = 0
+        for _, step in steps:
+            count += step
+            most = max(most, count)
+        return most
+
+    def memory(self, device: int) -> tuple[Moment, ...]:
+        """Bytes that a device holds over the step: its stages' own, what is kept of each micro-batch, what passes, what waits there.
+
+        With recomputation a micro-batch keeps what entered the stage until its backward task, and all that is kept while that runs.
+        """
+        changes: dict[float, int] = {}
+        for time, count in _changes(self, device):
+            changes[time] = changes.get(time, 0) + count
+        bytes_now = sum(self.costs[stage].held for stage in self.stages_of(device))
+        moments = [Moment(0.0, bytes_now)]
+        for time in sorted(changes):
+            bytes_now += changes[time]
+            if time == moments[-1].start:
+                moments[-1] = Moment(time, bytes_now)
+            elif changes[time]:
+                moments.append(Moment(time, bytes_now))
+        return tuple(moments)
+
+    @cached_property
+    def peaks(self) -> tuple[int, ...]:
+        """Bytes of each device at its worst moment."""
+        return tuple(max(moment.bytes for moment in self.memory(device)) for device in range(len(self.devices)))
+
+
+def _flights(spans: Sequence[Span]) -> Iterator[tuple[float, int]]:
+    splits = any(span.task.kind is Kind.BACKWARD_WEIGHT for span in spans)
+    for span in spans:
+        if span.task.kind is Kind.FORWARD:
+            yield span.start, 1
+        elif span.task.kind is (Kind.BACKWARD_WEIGHT if splits else Kind.BACKWARD):
+            yield span.end, -1
+
+
+def _changes(simulated: Simulated, device: int) -> Iterator[tuple[float, int]]:
+    """(time, bytes more or fewer); at one time all of them together."""
+    starts = {}
+    for span in simulated.devices[device]:
+        kind, stage, i = span.task
+        cost, recomputed = simulated.costs[stage], simulated.recomputed[i]
+        starts[span.task] = span.start
+        yield span.start, cost.passing
+        yield span.end, -cost.passing
+        kept = cost.entering if recomputed else cost.kept
+        if kind is Kind.FORWARD:
+            yield span.start, kept
+            continue
+        if kind is not Kind.BACKWARD_WEIGHT and recomputed:
+            yield span.start, cost.kept
+        if kind is not Kind.BACKWARD_INPUT:
+            yield span.end, -kept - (cost.kept if recomputed else 0)
+    yield from _waiting(simulated, device, starts)
+
+
+def _waiting(simulated: Simulated, device: int, starts: Mapping[Task, float]) -> Iterator[tuple[float, int]]:
+    """What arrived before the task that reads it began."""
+    for arrival in simulated.arrivals:
+        if arrival.stage % len(simulated.devices) != device:
+            continue
+        reader = next(
+            task
+            for kind in ((Kind.FORWARD,) if arrival.task.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT))
+            if (task := Task(kind, arrival.stage, arrival.task.micro_batch)) in starts
+        )
+        if starts[reader] > arrival.end:
+            yield arrival.end, arrival.bytes
+            yield starts[reader], -arrival.bytes

@@ -1,0 +1,48 @@
+"""A task: one stage working on one micro-batch. What a schedule yields, and what simulator, engine and painter walk.
+
+Letters, in all of this room: p devices, v chunks (stages a device holds), p v stages, m micro-batches; stage k lies on device k mod p.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Kind(StrEnum):
+    """What is done. A schedule has either `BACKWARD`, or `BACKWARD_INPUT` and later `BACKWARD_WEIGHT`."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    BACKWARD_INPUT = "backward_input"
+    BACKWARD_WEIGHT = "backward_weight"
+
+    @property
+    def letter(self) -> str:
+        """As PyTorch's schedules write it: F, B, and I and W for the two halves of B."""
+        return _LETTERS[self]
+
+
+_LETTERS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.BACKWARD_INPUT: "I", Kind.BACKWARD_WEIGHT: "W"}
+
+
+class Task(NamedTuple):
+    """Stage `stage` does `kind` for micro-batch `micro_batch`. Recomputation is part of the backward task."""
+
+    kind: Kind
+    stage: int
+    micro_batch: int
+
+    def device(self, devices: int) -> int:
+        """Which of the pipeline's devices (or groups of devices) holds the stage."""
+        return self.stage % devices
+
+    def label(self, devices: int) -> str:
+        """`F3`, and a prime for each further turn around the devices.
+
+        >>> Task(Kind.FORWARD, 5, 3).label(devices=4), Task(Kind.BACKWARD, 1, 0).label(devices=4)
+        ("F3'", 'B0')
+        """
+        return f"{self.kind.letter}{self.micro_batch}{chr(39) * (self.stage // devices)}"
+
+
+Orders = tuple[tuple[Task, ...], ...]
+"""Of each device the tasks it does, one after the other."""

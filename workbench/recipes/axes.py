@@ -1,0 +1,79 @@
+"""Which mesh axis a recipe takes: the one given, or one whose name says what it is for."""
+
+from collections.abc import Iterable
+
+from workbench.errors import MeshError, RecipeError, unknown_name
+from workbench.mesh import Mesh
+from workbench.plan import Plan
+from workbench.recipes.names import AXES, plain
+
+
+def axis_for(plan: Plan, purpose: str, title: str, given: str | None = None) -> str:
+    """The axis `given`, or one for the purpose (a key of `AXES`): by name, else the only one that is named for nothing.
+
+    Raises `MeshError` for an axis that is not there, `RecipeError` where none can be told, or it has size 1 or is of a pipeline's stages.
+    """
+    mesh = plan.mesh
+    found = given or _by_name(mesh, purpose) or _nameless(mesh)
+    if found is None:
+        names = ", ".join(f"`{name}`" for name in AXES[purpose][:3])
+        have = f"the mesh has {' '.join(f'`{name}`' for name in mesh.names)}" if mesh.names else "the mesh has no axes"
+        used = {axis for _, axes in plan.layout.rules for axis in axes}
+        free = [f"say which to use, `{name}`" for name, size in mesh.axes if size > 1 and name not in used][:1]
+        raise RecipeError(f"{title} needs a mesh axis, named {names}; {have}.", [f"add an axis `{AXES[purpose][0]}`", *free])
+    if found not in mesh:
+        raise MeshError(*unknown_name("mesh axis", found, mesh.names))
+    if mesh[found] == 1:
+        raise RecipeError(f"{title} over `{found}` splits nothing: the axis has one device.", [f"make `{found}` 2 or more"])
+    if plan.pipeline and found == plan.pipeline.axis:
+        raise RecipeError(
+            f"{title} cannot use `{found}`: the stages of the pipeline lie on it.", ["give another axis", "remove the pipeline"]
+        )
+    return found
+
+
+def _by_name(mesh: Mesh, purpose: str) -> str | None:
+    """The most telling name that is there; those of more than one device first."""
+    named = [(mesh[axis] == 1, AXES[purpose].index(plain(axis)), axis) for axis in mesh.names if plain(axis) in AXES[purpose]]
+    return min(named)[2] if named else None
+
+
+def _nameless(mesh: Mesh) -> str | None:
+    known = {name for names in AXES.values() for name in names}
+    free = [axis for axis, size in mesh.axes if plain(axis) not in known and size > 1]
+    return free[0] if len(free) == 1 else None
+
+
+def verify_unused(plan: Plan, axis: str, dims: Iterable[str], title: str) -> None:
+    """Raises `RecipeError` if a rule puts another dimension than these on the axis: both cannot split one tensor."""
+    wanted = tuple(dims)
+    for dim, axes in plan.layout.rules:
+        if axis in axes and dim not in wanted:
+            raise RecipeError(
+                f"{title} would put `{wanted[0]}` on mesh axis `{axis}`, and `{dim}` is on it already; "
+                "an axis splits one dimension of a tensor.",
+                [f"take `{dim}` off `{axis}`", "give another axis", "add an axis to the mesh"],
+            )
+
+
+def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str, largest: int = 0) -> None:
+    """Raises `RecipeError` with the arithmetic if the axes do not divide every size the dimension has."""
+    if problem := left_over(plan, dim, axes):
+        size, parts = problem
+        divisors = [str(n) for n in range(min(size, largest or 2 * parts), 1, -1) if size % n == 0][:2]
+        raise RecipeError(
+            f"{title} would put `{dim}` ({size}) on `{'+'.join(axes)}` ({parts}), and {size} % {parts} = {size % parts}.",
+            [
+                *([f"make the parts {' or '.join(divisors)}"] if divisors else []),
+                f"make `{dim}` {-(-size // parts) * parts}",
+                "give another axis",
+            ],
+        )
+
+
+def left_over(plan: Plan, dim: str, axes: tuple[str, ...]) -> tuple[int, int] | None:
+    """A size of the dimension that so many parts do not divide, and the parts; `None` if they divide all."""
+    parts = 1
+    for axis in axes:
+        parts *= plan.mesh[axis]
+    return next(((size, parts) for size in plan.program.dims.get(dim, ()) if size % parts), None)

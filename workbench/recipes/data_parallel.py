@@ -1,0 +1,51 @@
+"""Data parallelism: each device has its share of the examples and all of the weights.
+
+    mesh data:n          inputs [batch, ...]    weights, moments [...]    gradients [...]
+    device 0 of n        batch/n examples       all                       summed over data
+    device n-1           batch/n examples       all                       summed over data
+
+Goyal et al. 2017 (arXiv:1706.02677), section 2; Mesh-TensorFlow (Shazeer et al. 2018, arXiv:1811.02084), section 3: `batch` on all axes.
+
+**Communication**, a step: one all-reduce of each gradient. With V bytes of gradients, each device sends 2 V (n-1)/n on a ring. A tied
+table is used twice and has two gradients, each reduced by itself.
+"""
+
+from dataclasses import dataclass
+
+from workbench.errors import RecipeError
+from workbench.plan import Plan
+from workbench.recipes.axes import axis_for, verify_divides, verify_unused
+from workbench.recipes.find import batch_dim
+from workbench.recipes.places import place
+from workbench.recipes.recipe import Draft, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class DataParallel(Recipe):
+    """The examples over an axis."""
+
+    name = "data_parallel"
+    title = "Data parallel"
+    about = "examples split; weights everywhere, their gradients all-reduced"
+    source = "Goyal et al. 2017, section 2"
+
+    def draft(self, plan: Plan) -> Draft:
+        batch = batch_of(plan, self.title)
+        axis = axis_for(plan, "data", self.title, self.given(0))
+        verify_unused(plan, axis, (batch,), self.title)
+        axes = (*(each for each in plan.layout.rule(batch) if each != axis), axis)
+        if axis in plan.layout.rule(batch):
+            return Draft(())
+        verify_divides(plan, batch, axes, self.title)
+        return Draft(tuple(place(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, axes)))
+
+
+def batch_of(plan: Plan, title: str) -> str:
+    """The dimension of the examples. Raises `RecipeError` where there is none."""
+    batch = batch_dim(plan.program)
+    if batch is None:
+        raise RecipeError(
+            f"{title} splits the examples, and no input of `{plan.program.name}` has a dimension of them.",
+            ["name one `batch`", "give the step a batch of inputs"],
+        )
+    return batch

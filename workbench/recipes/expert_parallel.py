@@ -1,0 +1,109 @@
+"""Expert parallelism: each device has some of the experts; tokens go to the devices of theirs and come back.
+
+    mesh expert:n    sent      [batch/n, experts, capacity, d_model]     each device: of its examples, to all experts
+                     -> all-to-all
+                     received  [batch, experts/n, capacity, d_model]     each device: of all examples, to its experts
+                     w1 [experts/n, d_model, d_expert]  w2 [experts/n, d_expert, d_model]
+                     -> all-to-all
+                     returned  [batch/n, experts, capacity, d_model]
+
+GShard (Lepikhin et al. 2020, arXiv:2006.16668), section 3.2; Mesh-TensorFlow's `moe.py` (M35): `experts` and `batch` on one mesh axis.
+
+**Communication**, a layer: two all-to-alls forward and two backward, each V (n-1)/n bytes out of each device, V the bytes of its part of
+`sent`; and what is small beside them (a token's weight, where it is sent along). Experts' gradients are not reduced over this axis.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workbench.edits import Edit
+from workbench.errors import RecipeError
+from workbench.partition import structure_of
+from workbench.plan import Plan
+from workbench.program import Program
+from workbench.recipes.axes import axis_for, verify_divides, verify_unused
+from workbench.recipes.data_parallel import batch_of
+from workbench.recipes.find import batch_dim, expert_dims
+from workbench.recipes.places import constrain, place
+from workbench.recipes.products import Product, weight_products
+from workbench.recipes.recipe import Draft, Recipe, after, changing
+from workbench.recipes.shards import examples
+
+MOVES = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
+"""What leaves a token's values as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertParallel(Recipe):
+    """Experts over an axis, and the examples outside the experts."""
+
+    name = "expert_parallel"
+    title = "Expert parallel"
+    about = "experts split; an all-to-all to them and one back"
+    source = "Lepikhin et al. 2020, section 3.2"
+
+    def draft(self, plan: Plan) -> Draft:
+        experts = expert_dims(plan.program)
+        if not experts:
+            raise RecipeError(
+                f"{self.title} splits the experts, and no weight of `{plan.program.name}` has a dimension of them; it has "
+                f"{', '.join(f'`{dim}`' for dim in plan.program.dims) or 'none'}.",
+                ["choose another recipe", "plan a mixture of experts, --model mixture"],
+            )
+        axis = axis_for(plan, "experts", self.title, self.given(0))
+        batch = batch_of(plan, self.title)
+        verify_unused(plan, axis, (batch, *experts), self.title)
+        begun = list(examples(plan, axis, self.title))
+        for dim in experts:
+            if axis not in plan.layout.rule(dim):
+                verify_divides(plan, dim, (*plan.layout.rule(dim), axis), self.title)
+                begun += place(after(plan, begun), dim, (*plan.layout.rule(dim), axis))
+        return Draft(changing(plan, (*begun, *_relayouts(after(plan, begun), batch, experts))))
+
+
+def _relayouts(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edit]:
+    """The tokens by example where they are sent and where they come back, by expert from where they are received to where they are made."""
+    outside = {batch: plan.layout.rule(batch), **dict.fromkeys(experts, ())}
+    inside = {dim: plan.layout.rule(dim) for dim in experts}
+    taken = {axis for axes in inside.values() for axis in axes}
+    inside[batch] = tuple(axis for axis in plan.layout.rule(batch) if axis not in taken)
+    products = [each for each in weight_products(plan.program, batch) if set(experts) & set(each.weight(batch))]
+    to, back = _before(plan.program, products[0]), _after(plan.program, products[-1])
+    marked = [[at for at in chain if _is_mirrored(plan.program, at)] for chain in (to, back)]
+    to, back = (found if len(found) > 1 else chain for found, chain in zip(marked, (to, back), strict=True))
+    between = [_before(plan.program, each)[-1] for each in products[1:]]
+    yield from constrain(plan, to[:1], outside)
+    yield from constrain(plan, [*to[1:2], *between, *back[:1]], inside)
+    yield from constrain(plan, back[1:][-1:], outside)
+
+
+def _is_mirrored(program: Program, at: int) -> bool:
+    """Whether the backward pass has a value of the same name and dimensions, a mark's cotangent, which one constraint places too."""
+    path, dims = program.operations[at].path, program.operations[at].dims
+    return any(each.path == f"grad/{path}" and each.dims == dims for each in program.operations[at:])
+
+
+def _before(program: Program, product: Product) -> list[int]:
+    """The operations that hand a product its tokens unchanged, from the one that makes them on."""
+    structure, tokens = structure_of(program), product.moving(batch_dim(program))
+    side = 0 if product.left == tokens else 1
+    value, found = structure.ops[product.place].operands[side], list[int]()
+    while (made_by := structure.values[value].born) >= 0:
+        found.append(made_by)
+        if program.operations[made_by].kind not in MOVES:
+            break
+        value = structure.ops[made_by].operands[0]
+    return found[::-1]
+
+
+def _after(program: Program, product: Product) -> list[int]:
+    """The product, and the operations that hand on what it makes unchanged, to the one that is read for more."""
+    structure = structure_of(program)
+    found, value = [product.place], structure.ops[product.place].results[0]
+    while True:
+        readers = [i for i in range(found[-1] + 1, len(structure.ops)) if value in structure.ops[i].operands]
+        moving = [i for i in readers if program.operations[i].kind in MOVES]
+        if not moving:
+            return found
+        found.append(moving[0])
+        value = structure.ops[moving[0]].results[0]

@@ -1,0 +1,131 @@
+"""What the dimensions of a program are for: by name where the name is one the field knows, else by how the program uses them."""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+
+from workbench.program import Program
+from workbench.recipes.names import DIMS, Use, is_named, plain
+from workbench.recipes.products import UNNAMED, products_in, weight_products
+from workbench.tensor import Role, Tensor
+
+
+@lru_cache(maxsize=16)
+def batch_dim(program: Program) -> str | None:
+    """The dimension of the examples: by name, else the one that leads the inputs and that no weight has."""
+    inputs = [program.arguments[i] for i in program.inputs if program.arguments[i].dims]
+    named = [dim for each in inputs for dim in each.dims if is_named(dim, Use.BATCH)]
+    if named:
+        return named[0]
+    held = {dim for i in program.state for dim in program.arguments[i].dims}
+    leads = Counter(each.dims[0] for each in inputs if each.dims[0] not in held)
+    return leads.most_common(1)[0][0] if leads else None
+
+
+@lru_cache(maxsize=16)
+def sequence_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of the tokens, an encoder's and a decoder's, say: those so named of inputs; else those of inputs that scores have
+    twice, as queries and as keys."""
+    batch = batch_dim(program)
+    inputs = dict.fromkeys(dim for i in program.inputs for dim in program.arguments[i].dims if dim != batch)
+    named = tuple(dim for dim in inputs if is_named(dim, Use.SEQUENCE))
+    twice = {dim for each in products_in(program) for dim in each.dims if each.dims.count(dim) > 1}
+    return named or tuple(dim for dim in inputs if dim in twice)
+
+
+@lru_cache(maxsize=16)
+def mixes(program: Program) -> tuple[int, ...]:
+    """The ids of the forward products that mix tokens, softmax(q k) v: of two activations, a sum over tokens that leaves tokens."""
+    batch, tokens = batch_dim(program), set(sequence_dims(program))
+    return tuple(
+        each.place
+        for each in products_in(program)
+        if each.is_forward and batch in each.left and batch in each.right and tokens & set(each.shared) and tokens & set(each.dims)
+    )
+
+
+@lru_cache(maxsize=16)
+def expert_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of experts: each expert's own weights meet its own tokens, so both operands of a product and its result have them."""
+    batch = batch_dim(program)
+    used = dict.fromkeys(
+        dim
+        for each in weight_products(program, batch)
+        for dim in each.weight(batch)
+        if not each.is_convolution and dim in each.moving(batch) and dim in each.dims and dim != UNNAMED and not is_named(dim, Use.HEADS)
+    )
+    named = tuple(dim for dim in used if is_named(dim, Use.EXPERTS))
+    return named or tuple(used)
+
+
+@lru_cache(maxsize=16)
+def space_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of inputs that convolutions run along, or that are named for space, the largest first."""
+    from workbench.partition import structure_of
+
+    structure, batch = structure_of(program), batch_dim(program)
+    inputs = {dim: size for i in program.inputs for dim, size in zip(*_sizes(program.arguments[i]), strict=True) if dim != batch}
+    along = {program.operations[each.place].dims[at] for each in products_in(program) for at in structure.ops[each.place].shifted}
+    found = [dim for dim in inputs if dim in along or (is_named(dim, Use.SPACE) and not is_named(dim, Use.SEQUENCE))]
+    return tuple(sorted(found, key=lambda dim: -inputs[dim]))
+
+
+def _sizes(tensor: Tensor) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    return tensor.dims, tensor.shape
+
+
+@lru_cache(maxsize=16)
+def width_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of what flows between the blocks (`d_model`), the widest used first: made by some product with a weight and read by
+    others, and not of hidden units."""
+    hidden, batch = set(hidden_dims(program)), batch_dim(program)
+    read = Counter(dim for each in weight_products(program, batch) for dim in set(each.shared))
+    made = {dim for each in weight_products(program, batch) for dim in each.weight(batch) if dim in each.dims}
+    return tuple(dim for dim, _ in read.most_common() if dim in made and dim not in hidden)
+
+
+@lru_cache(maxsize=16)
+def hidden_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions that tensor parallelism splits: heads, hidden units, vocabulary; at most one of them in a tensor.
+
+    By name; where none of a block's dimensions has such a name, those that one product with a weight makes and another sums over, without
+    the one that most products sum over, which is the width of what flows between the blocks.
+    """
+    chosen: list[str] = []
+    for dim in _candidates(program):
+        beside = {other for each in program.arguments if dim in each.dims for other in each.dims if other != dim}
+        if dim not in chosen and not beside & set(chosen):
+            chosen.append(dim)
+    return tuple(chosen)
+
+
+def _candidates(program: Program) -> Iterator[str]:
+    batch = batch_dim(program)
+    weights = [each for each in program.arguments if each.role is Role.PARAMETER or (each.role is Role.INPUT and batch not in each.dims)]
+    dims = dict.fromkeys(dim for each in weights for dim in each.dims)
+    inside = [dim for use in (Use.HEADS, Use.HIDDEN) for dim in sorted(dims, key=lambda dim: _rank(dim, use)) if is_named(dim, use)]
+    yield from inside or _by_use(program, batch)
+    yield from (dim for dim in dims if is_named(dim, Use.VOCABULARY))
+
+
+def _rank(dim: str, use: Use) -> int:
+    """Telling names first: `hidden_size` is the width in some libraries, and gives way to `intermediate_size`."""
+    return -1 if plain(dim) == "intermediate" else DIMS[use].index(plain(dim)) if plain(dim) in DIMS[use] else len(DIMS[use])
+
+
+def _by_use(program: Program, batch: str | None) -> Iterator[str]:
+    products = weight_products(program, batch)
+    made = {dim for each in products for dim in each.weight(batch) if dim in each.dims}
+    read = Counter(dim for each in products for dim in set(each.shared) & made)
+    inputs = {dim for i in program.inputs if batch in program.arguments[i].dims for dim in program.arguments[i].dims}
+    ranked = [dim for dim, _ in read.most_common() if dim not in inputs]
+    width = ranked[:1] if len(ranked) > 1 else []
+    yield from (dim for dim in read if dim in ranked and dim not in width)
+
+
+@lru_cache(maxsize=16)
+def stacked_dims(program: Program) -> frozenset[str]:
+    """The dimensions along which the weights of scanned layers are stacked: weights have them, and no product."""
+    used = {dim for each in products_in(program) for side in (each.left, each.right, each.dims) for dim in side}
+    held = {dim for i in program.state for dim in program.arguments[i].dims if len(program.arguments[i].dims) > 1}
+    return frozenset(held - used)

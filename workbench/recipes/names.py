@@ -1,0 +1,89 @@
+"""What a dimension or a mesh axis is for, told by its name: the names that this field's libraries give them.
+
+| what it is | here | T5X, MaxText | Megatron-LM, Hugging Face |
+|---|---|---|---|
+| examples | `batch` | `batch`, `activation_batch` | `micro_batch_size`, `bsz` |
+| tokens | `seq` | `length`, `activation_length` | `seq_length`, `sequence_length` |
+| heads | `heads`, `kv_heads` | `heads`, `q_heads`, `kv_heads` | `num_attention_heads`, `num_query_groups` |
+| between the two products of a block | `d_ff`, `hidden` | `mlp` | `ffn_hidden_size`, `intermediate_size` |
+| words | `vocab` | `vocab`, `activation_vocab` | `padded_vocab_size`, `vocab_size` |
+| experts | `experts` | `exp` | `num_moe_experts`, `num_local_experts` |
+| of a picture or a recording | `height`, `rows`, `frames` | - | `image_height`, `num_mel_bins` |
+"""
+
+import re
+from enum import StrEnum
+
+
+class Use(StrEnum):
+    """What a dimension is for; the value is how a person would say it."""
+
+    BATCH = "examples"
+    SEQUENCE = "tokens of a sequence"
+    HEADS = "attention heads"
+    HIDDEN = "hidden units"
+    VOCABULARY = "words of the vocabulary"
+    EXPERTS = "experts"
+    SPACE = "positions in space"
+
+
+_PREFIX = re.compile(r"^(?:activation_|global_|micro_|local_|num_|n_|padded_|image_)+")
+_SUFFIX = re.compile(r"_(?:size|dim|len|count)$")
+
+DIMS: dict[Use, tuple[str, ...]] = {
+    Use.BATCH: ("batch", "b", "bs", "bsz", "examples", "sequences"),
+    Use.SEQUENCE: (
+        "seq",
+        "sequence",
+        "length",
+        "s",
+        "l",
+        "positions",
+        "tokens",
+        "context",
+        "seq_length",
+        "sequence_length",
+        "frames",
+        "time",
+    ),
+    Use.HEADS: ("heads", "kv_heads", "q_heads", "attention_heads", "query_groups", "key_value_heads", "h", "n_head", "head"),
+    Use.HIDDEN: (
+        *("d_ff", "ff", "ffn", "mlp", "hidden", "inner", "intermediate", "ffn_hidden", "d_inner", "d_hidden", "d_mlp", "ff_dim", "f"),
+        *("d_expert", "d_shared", "moe_mlp", "expert_mlp", "moe_ffn_hidden", "moe_intermediate", "channels_mid"),
+    ),
+    Use.VOCABULARY: ("vocab", "vocabulary", "words", "v"),
+    Use.EXPERTS: ("experts", "expert", "exp", "e", "moe_experts", "local_experts", "routed_experts"),
+    Use.SPACE: ("depth", "height", "width", "rows", "cols", "columns", "frames", "time", "planes", "d", "h", "w", "x", "y", "z"),
+}
+"""Names by use, without what `plain` takes off; a program's own dimension may carry one that is ambiguous, so uses are checked too."""
+
+AXES: dict[str, tuple[str, ...]] = {
+    "data": ("data", "dp", "batch", "replica", "replicas", "fsdp"),
+    "shards": ("fsdp", "zero", "data", "dp", "batch", "replica"),
+    "model": ("model", "tensor", "tp", "mp", "mdl"),
+    "experts": ("expert", "experts", "ep"),
+    "sequence": ("context", "seq", "sequence", "cp", "sp"),
+    "space": ("spatial", "space", "rows", "height"),
+    "pipeline": ("stage", "pipe", "pipeline", "pp"),
+}
+"""Names of mesh axes by what they are for, the most telling first."""
+
+
+def plain(name: str) -> str:
+    """A name without what libraries put around it.
+
+    >>> plain("num_attention_heads"), plain("padded_vocab_size"), plain("activation_batch"), plain("n_head")
+    ('attention_heads', 'vocab', 'batch', 'head')
+    """
+    return _SUFFIX.sub("", _PREFIX.sub("", name.lower()))
+
+
+def is_named(dim: str, use: Use) -> bool:
+    """Whether a dimension's name says that it is for this. A number behind the name does not count: `hidden_2`, `rows2`.
+
+    >>> is_named("ffn_hidden_size", Use.HIDDEN), is_named("rows_2", Use.SPACE), is_named("d_model", Use.HIDDEN)
+    (True, True, False)
+    """
+    bare = re.sub(r"_?\d+$", "", dim)
+    ending = use is Use.SEQUENCE and dim.lower().endswith(("_seq", "_sequence", "_length"))  # `target_seq`, of a decoder
+    return ending or plain(dim) in DIMS[use] or dim.lower() in DIMS[use] or plain(bare) in DIMS[use]

@@ -1,0 +1,75 @@
+"""The products of a program by the names of their dimensions: how a recipe sees what a dimension is for.
+
+x [batch, seq, d_model]   w1 [d_model, d_ff]       contracted: d_model    made: d_ff
+h [batch, seq, d_ff]      w2 [d_ff, d_model]       contracted: d_ff       made: d_model
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from workbench.partition import structure_of
+from workbench.program import Program
+
+UNNAMED = "_"
+
+
+class Product(NamedTuple):
+    """One matrix product or convolution of the program as traced.
+
+    - `place` is the operation's id, `path` its named scope;
+    - `left`, `right` and `dims` are the names of the operands' and the result's dimensions, `contracted` those that are summed over.
+    """
+
+    place: int
+    path: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    dims: tuple[str, ...]
+    contracted: tuple[str, ...]
+    is_convolution: bool
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The dimensions that both operands have and the sum runs over: not those of a convolution's window."""
+        return tuple(dim for dim in self.contracted if dim in self.left and dim in self.right and dim != UNNAMED)
+
+    @property
+    def is_forward(self) -> bool:
+        return not self.path.startswith("grad/")
+
+    def weight(self, batch: str | None) -> tuple[str, ...]:
+        """The dimensions of the operand that is the same for all examples; none if both or neither are."""
+        lonely = [each for each in (self.left, self.right) if batch not in each]
+        return lonely[0] if len(lonely) == 1 else ()
+
+    def moving(self, batch: str | None) -> tuple[str, ...]:
+        """The dimensions of the operand that the weight is multiplied with; none where there is no weight."""
+        weight = self.weight(batch)
+        return () if not weight else self.left if self.right == weight else self.right
+
+
+@lru_cache(maxsize=16)
+def products_in(program: Program) -> tuple[Product, ...]:
+    """All products and convolutions with operands of known names, in order."""
+    structure = structure_of(program)
+
+    def names(value: int) -> tuple[str, ...]:
+        record = structure.values[value]
+        if record.born >= 0:
+            operation = program.operations[record.born]
+            return operation.dims if record.result == 0 and len(operation.dims) == len(record.shape) else (UNNAMED,) * len(record.shape)
+        return program.arguments[record.result].dims if record.region == 0 else (UNNAMED,) * len(record.shape)
+
+    found = []
+    for place, (operation, op) in enumerate(zip(program.operations, structure.ops, strict=True)):
+        if op.work.flops:
+            left, right = names(op.operands[0]), names(op.operands[1])
+            of = (left, right)[op.work.contracted_of]
+            contracted = tuple(of[i] for i in op.work.contracted)
+            found.append(Product(place, operation.path, left, right, operation.dims, contracted, operation.kind == "convolution"))
+    return tuple(found)
+
+
+def weight_products(program: Program, batch: str | None) -> tuple[Product, ...]:
+    """The forward products of an activation and a weight."""
+    return tuple(each for each in products_in(program) if each.is_forward and each.weight(batch))

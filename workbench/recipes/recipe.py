@@ -1,0 +1,105 @@
+"""What a recipe is: a known way to lay a program out, as edits of a plan."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workbench.edits import Constrain, Edit, Override, PlaceDim, Together
+from workbench.errors import RecipeError
+from workbench.layout import Layout
+from workbench.legality import verify_layout
+from workbench.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The edits of a recipe for one plan, and what they leave undone: a dimension that stays whole, say, and why."""
+
+    edits: tuple[Edit, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe(ABC):
+    """A known way to lay a program out. `edits` of a plan are ordinary edits: nothing remembers afterwards that a recipe made them.
+
+    `axes` are the mesh axes to use, where a recipe shall not find them by their names (see `names.AXES`).
+
+    **Invariants**
+
+    - `name` is unique in `ALL_RECIPES` and an identifier; `title` is what a menu shows, `about` one line, `source` where it is from.
+    - `draft` changes nothing, plans nothing and is quick; its edits can be applied one after another.
+    """
+
+    axes: tuple[str, ...] = ()
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    about: ClassVar[str]
+    source: ClassVar[str]
+    most_axes: ClassVar[int] = 1
+
+    @abstractmethod
+    def draft(self, plan: Plan) -> Draft:
+        """The edits, with notes. Raises `RecipeError` where the recipe does not apply, `MeshError` for an axis that is not there."""
+
+    def edits(self, plan: Plan) -> tuple[Edit, ...]:
+        """The edits that make the plan so; raises `RecipeError`, saying why, where that cannot be."""
+        return self.verified(plan).edits
+
+    def edit(self, plan: Plan) -> Together:
+        """The same as one line of a history."""
+        return Together(str(self), self.edits(plan))
+
+    def verified(self, plan: Plan) -> Draft:
+        """The draft, if it changes anything."""
+        if len(self.axes) > self.most_axes:
+            takes = "one mesh axis" if self.most_axes == 1 else f"{self.most_axes} mesh axes"
+            raise RecipeError(
+                f"{self.title} takes {takes}; {' and '.join(self.axes)} are too many.",
+                [f"give {' and '.join(f'`{axis}`' for axis in self.axes[: self.most_axes])}"],
+            )
+        draft = self.draft(plan)
+        if not draft.edits:
+            raise RecipeError(f"The plan is {self.title.lower()} already.", ["undo to what was before", "choose another recipe"])
+        return draft
+
+    def given(self, number: int) -> str | None:
+        """The axis given for its first, second, ... purpose."""
+        return self.axes[number] if number < len(self.axes) else None
+
+    def __str__(self) -> str:
+        return f"{self.name} on {'+'.join(self.axes)}" if self.axes else self.name
+
+
+def after(plan: Plan, edits: Iterable[Edit]) -> Plan:
+    """The plan with these edits of its layout made at once. Raises `WorkbenchError` if it would be illegal."""
+    layout = plan.layout
+    for edit in edits:
+        layout = _layout_after(edit, layout)
+    return plan if layout == plan.layout else plan.updated(layout=layout)
+
+
+def changing(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits that are not so already. Raises `WorkbenchError` if the plan would be illegal with them."""
+    layout, kept = plan.layout, []
+    for edit in edits:
+        changed = _layout_after(edit, layout)
+        if changed != layout:
+            kept.append(edit)
+        layout = changed
+    if kept:
+        verify_layout(plan.program, plan.mesh, layout)
+    return tuple(kept)
+
+
+def _layout_after(edit: Edit, layout: Layout) -> Layout:
+    match edit:
+        case PlaceDim(dim, axes):
+            return layout.with_rule(dim, axes)
+        case Override(pattern, sharding):
+            return layout.with_override(pattern, sharding)
+        case Constrain(pattern, sharding):
+            return layout.with_constraint(pattern, sharding)
+    raise TypeError(edit)

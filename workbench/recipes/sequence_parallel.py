@@ -1,0 +1,79 @@
+"""Sequence parallelism: between the products of tensor parallelism, the tokens are split over the same axis.
+
+    mesh model:n      x [batch, seq/n, d_model]   norm, dropout, residual: each device its tokens
+                      -> all-gather over seq
+                      h [batch, seq, d_ff/n]      the products, split as Megatron's
+                      -> reduce-scatter over seq
+                      x [batch, seq/n, d_model]
+
+Korthikanti et al. 2022 (arXiv:2205.05198), section 4.2.2.
+
+**Communication**, a layer: each of Megatron's four all-reduces becomes a reduce-scatter and an all-gather of the same activation, V (n-1)/n
+bytes each: as many as before. Two all-gathers more fetch again in the backward pass what was kept in pieces (the paper overlaps them).
+What a layer keeps between its products is 1/n.
+
+The tokens propagate after heads and hidden units (priority 1), which alone decide the products.
+"""
+
+from dataclasses import dataclass
+
+from workbench.errors import RecipeError
+from workbench.plan import Plan
+from workbench.recipes.axes import axis_for, verify_divides
+from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims
+from workbench.recipes.megatron import tensor_parallel
+from workbench.recipes.places import constrain
+from workbench.recipes.products import weight_products
+from workbench.recipes.recipe import Draft, Recipe, changing
+
+AFTER_THE_PRODUCTS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceParallel(Recipe):
+    """Tokens over the axis of the heads, wherever no product is made."""
+
+    name = "sequence_parallel"
+    title = "Sequence parallel"
+    about = "Megatron, with the tokens split between the products: reduce-scatters and all-gathers for all-reduces"
+    source = "Korthikanti et al. 2022, section 4.2.2"
+
+    def draft(self, plan: Plan) -> Draft:
+        sequences = sequences_of(plan, self.title)
+        axis = axis_for(plan, "model", self.title, self.given(0))
+        split = tensor_parallel(plan, axis, self.title)
+        lies = {}
+        for each in sequences:
+            lies[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
+            verify_divides(plan, each, lies[each], self.title)
+        added = constrain(plan, residual_sums(plan), lies, dict.fromkeys(sequences, AFTER_THE_PRODUCTS))
+        return Draft(changing(plan, (*split.edits, *added)), split.notes)
+
+
+def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:
+    """The dimensions of the tokens. Raises `RecipeError` where there are none."""
+    sequences = sequence_dims(plan.program)
+    if not sequences:
+        raise RecipeError(
+            f"{title} splits the tokens of a sequence, and no input of `{plan.program.name}` has a dimension of them.",
+            ["name one `seq`", "choose another recipe"],
+        )
+    return sequences
+
+
+def residual_sums(plan: Plan) -> tuple[int, ...]:
+    """The ids of the forward additions onto what flows between the blocks: those with the dimensions that a product over heads or hidden
+    units makes. Raises `RecipeError` where nothing is added."""
+    program, hidden = plan.program, set(hidden_dims(plan.program))
+    stream = {each.dims for each in weight_products(program, batch_dim(program)) if hidden & set(each.shared) and not each.is_convolution}
+    found = tuple(
+        i
+        for i, each in enumerate(program.operations)
+        if each.kind == "add" and each.dims in stream and not each.path.startswith(("grad/", "optimizer/"))
+    )
+    if not found:
+        raise RecipeError(
+            f"`{program.name}` adds no block's result to what flows between the blocks.",
+            ["choose another recipe", "constrain values by hand"],
+        )
+    return found

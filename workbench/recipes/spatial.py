@@ -1,0 +1,46 @@
+"""Spatial partitioning: a picture, a volume or a recording is cut into slabs, one a device.
+
+    mesh spatial:n    image [batch, height/n, width, channels]     weights all, on every device
+                      a convolution of k rows reads k-1 rows of its neighbours: halo exchange
+                      a normalisation or a mean over the image: partial sums, all-reduced
+
+GSPMD (Xu et al. 2021, arXiv:2105.04663), section 4.3; Mesh-TensorFlow's convolutions with halo exchange.
+
+**Communication**, a step: each convolution of k along the cut sends (k-1) slices to its neighbours forward and as many backward, by
+collective-permutes, whatever n is; the gradients of the weights are all-reduced as over the data axis, 2 V (n-1)/n bytes.
+"""
+
+from dataclasses import dataclass
+
+from workbench.errors import RecipeError
+from workbench.plan import Plan
+from workbench.recipes.axes import axis_for, left_over, verify_divides, verify_unused
+from workbench.recipes.find import space_dims
+from workbench.recipes.places import place
+from workbench.recipes.recipe import Draft, Recipe, changing
+
+
+@dataclass(frozen=True, slots=True)
+class Spatial(Recipe):
+    """The largest dimension of space that the axis divides, over it."""
+
+    name = "spatial"
+    title = "Spatial"
+    about = "images, volumes or recordings cut into slabs; halos exchanged between neighbours"
+    source = "GSPMD (Xu et al. 2021), section 4.3"
+
+    def draft(self, plan: Plan) -> Draft:
+        space = space_dims(plan.program)
+        if not space:
+            raise RecipeError(
+                f"{self.title} cuts images, volumes or recordings, and no input of `{plan.program.name}` has a dimension of space.",
+                ["name one `height`", "choose another recipe"],
+            )
+        axis = axis_for(plan, "space", self.title, self.given(0))
+        if any(axis in plan.layout.rule(dim) for dim in space):
+            return Draft(())
+        dim = next((each for each in space if not left_over(plan, each, (*plan.layout.rule(each), axis))), space[0])
+        axes = (*plan.layout.rule(dim), axis)
+        verify_unused(plan, axis, (dim,), self.title)
+        verify_divides(plan, dim, axes, self.title)
+        return Draft(changing(plan, place(plan, dim, axes)))

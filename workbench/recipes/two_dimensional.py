@@ -1,0 +1,78 @@
+"""The two-dimensional sharding of GSPMD: every weight over both axes, every activation too.
+
+    mesh X:x Y:y      weights                     activations
+                      w1 [d_model/x, d_ff/y]      x [batch/x, seq, d_model/y]
+                      w2 [d_ff/y, d_model/x]      h [batch/x, seq, d_ff/y]
+
+Xu et al. 2021 (arXiv:2105.04663), section 5.1, table 1, "2D finalized": `MH` on `[X, Y]`, `BSM` on `[X, _, Y]`, `BSH` on `[X, _, Y]`.
+
+**Communication**, a layer: over X, each weight is gathered before use, forward and backward, and its gradient reduce-scattered (weight
+update sharding); over Y, four all-gathers and four reduce-scatters of [batch/x, seq, d_model] in all, and two all-gathers more of what was
+kept in pieces. Weights, moments and what a layer keeps all take 1/(x y).
+
+Examples propagate first, then the width of the activations (priority 1), then that of the weights (2).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workbench.edits import Edit
+from workbench.errors import RecipeError
+from workbench.plan import Plan
+from workbench.recipes.axes import axis_for, verify_divides
+from workbench.recipes.find import stacked_dims, width_dims
+from workbench.recipes.megatron import tensor_parallel
+from workbench.recipes.places import constrain, is_parameter, is_state, override
+from workbench.recipes.recipe import Draft, Recipe, after, changing
+from workbench.recipes.sequence_parallel import AFTER_THE_PRODUCTS, residual_sums
+from workbench.recipes.shards import LAST, examples
+from workbench.sharding import Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class TwoDimensional(Recipe):
+    """Examples and the weights' width over one axis; heads, hidden units, words and the activations' width over another."""
+
+    name = "two_dimensional"
+    title = "Two-dimensional (GSPMD)"
+    about = "weights and activations split over both axes"
+    source = "Xu et al. 2021, section 5.1, table 1"
+    most_axes = 2
+
+    def draft(self, plan: Plan) -> Draft:
+        outer = axis_for(plan, "data", self.title, self.given(0))
+        inner = axis_for(plan, "model", self.title, self.given(1))
+        width = next(iter(width_dims(plan.program)), None)
+        if width is None:
+            raise RecipeError(
+                f"`{plan.program.name}` has no width that flows from block to block, as `d_model` does.", ["choose another recipe"]
+            )
+        if outer == inner:
+            raise RecipeError(f"{self.title} needs two mesh axes; `{outer}` is one.", ["give two", "add an axis to the mesh"])
+        for axis in (outer, inner):
+            verify_divides(plan, width, (axis,), self.title)
+        begun = tuple(examples(plan, outer, self.title))
+        split = tensor_parallel(after(plan, begun), inner, self.title)
+        named = (*begun, *split.edits)
+        placed = after(plan, named)
+        weights = tuple(override(placed, _widths(placed, width, outer, inner)))
+        return Draft(changing(plan, (*named, *weights, *_activations(placed, width, inner))), split.notes)
+
+
+def _widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, Sharding]:
+    """Parameters and their moments with their width over the outer axis; over the inner one, as the activations', where that is all they
+    have: a normalisation's scale meets activations, not a product."""
+    found, stacked = {}, stacked_dims(plan.program)
+    for tensor in plan.program.arguments:
+        if not (is_parameter(tensor) or is_state(tensor)) or width not in tensor.dims:
+            continue
+        axis = inner if not set(tensor.dims) - stacked - {width} else outer
+        sharding, at = plan.layout.sharding(tensor), tensor.dims.index(width)
+        if axis not in sharding.axes:
+            priorities = tuple(LAST if i == at else sharding.priority(i) for i in range(len(tensor.dims)))
+            found[tensor.path] = Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), axis)).dims, priorities=priorities)
+    return found
+
+
+def _activations(plan: Plan, width: str, axis: str) -> Iterator[Edit]:
+    return constrain(plan, residual_sums(plan), {width: (axis,)}, {width: AFTER_THE_PRODUCTS})

@@ -1,0 +1,45 @@
+"""ZeRO, stage 2: as stage 1, and the gradients are in pieces from the moment they are made.
+
+    mesh data:n          weights [...]    gradients [.../n]             moments [.../n]      new weights
+    device i of n        all              share i, reduce-scattered     share i              all-gathered
+
+Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.2.
+
+Stage 1 leaves it to propagation where a gradient is cut; here every gradient of a weight is constrained where it is made, in the loop
+over layers too, and whatever reads it on its way to the optimiser (a norm to clip by, a sum over micro-batches) reads pieces.
+
+**Communication**, a step: as stage 1, 2 V (n-1)/n bytes leave each device. Gradients take 1/n of the memory.
+"""
+
+from dataclasses import dataclass
+
+from workbench.errors import RecipeError
+from workbench.plan import Plan
+from workbench.recipes.places import is_parameter
+from workbench.recipes.recipe import Draft, Recipe, changing
+from workbench.recipes.shards import examples, gradients, left_whole, overrides, shard_axis, shards
+
+
+@dataclass(frozen=True, slots=True)
+class Zero2(Recipe):
+    """Optimiser state and gradients over the axis of the examples."""
+
+    name = "zero_2"
+    title = "ZeRO 2"
+    about = "gradients and optimiser state split over the data axis: reduce-scatter, then all-gather of the weights"
+    source = "Rajbhandari et al. 2020, section 5.2"
+
+    def draft(self, plan: Plan) -> Draft:
+        axis = shard_axis(plan, self.title, self.given(0))
+        verify_trained(plan, self.title)
+        wanted, whole = shards(plan, axis, states=True, parameters=False)
+        edits = (*examples(plan, axis, self.title), *overrides(plan, wanted), *gradients(plan, axis))
+        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]))
+
+
+def verify_trained(plan: Plan, title: str) -> None:
+    """Raises `RecipeError` for a program without parameters."""
+    if not any(is_parameter(each) for each in plan.program.arguments):
+        raise RecipeError(
+            f"{title} splits what a training step keeps, and `{plan.program.name}` has no parameters.", ["trace it with `trace_training`"]
+        )

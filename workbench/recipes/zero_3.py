@@ -1,0 +1,38 @@
+"""ZeRO, stage 3, "fully sharded data parallel": weights too lie in pieces, and are gathered where they are used.
+
+    mesh data:n          weights [.../n]        gradients [.../n]         moments [.../n]
+    device i of n        share i                share i                   share i
+    forward, backward    all-gathered           reduce-scattered          -
+
+Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.3; FSDP (Zhao et al. 2023, arXiv:2304.11277); `fsdp` in MaxText.
+
+Each tensor is split along its largest dimension that n divides, a stack of scanned layers never along the layers: that would gather all
+of them for each.
+
+**Communication**, a step: an all-gather of each weight forward and one backward, a reduce-scatter of its gradient: 3 V (n-1)/n bytes leave
+each device, half as many again as data parallelism. Everything that is kept takes 1/n of the memory.
+"""
+
+from dataclasses import dataclass
+
+from workbench.plan import Plan
+from workbench.recipes.recipe import Draft, Recipe, changing
+from workbench.recipes.shards import examples, gradients, left_whole, overrides, shard_axis, shards
+from workbench.recipes.zero_2 import verify_trained
+
+
+@dataclass(frozen=True, slots=True)
+class Zero3(Recipe):
+    """Parameters, gradients and optimiser state over the axis of the examples."""
+
+    name = "zero_3"
+    title = "ZeRO 3 (fully sharded)"
+    about = "weights, gradients and optimiser state split over the data axis; weights gathered where they are used"
+    source = "Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023"
+
+    def draft(self, plan: Plan) -> Draft:
+        axis = shard_axis(plan, self.title, self.given(0))
+        verify_trained(plan, self.title)
+        wanted, whole = shards(plan, axis, states=True, parameters=True)
+        edits = (*examples(plan, axis, self.title), *overrides(plan, wanted), *gradients(plan, axis))
+        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]))

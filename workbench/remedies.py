@@ -1,0 +1,176 @@
+"""Edits that avoid a resharding or make it cheaper. Each is tried on the plan before it is suggested.
+
+What is tried: the value constrained to what its reader needs, to what it lies like, or, where XLA gathers it whole, to a sharding in between
+that it reaches without; its argument placed as the reader needs it; constraints of the layout taken back; dimensions placed otherwise.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+from workbench.edits import Constrain, Edit, Override, PlaceDim, ResizeAxis
+from workbench.errors import WorkbenchError
+from workbench.padding import Padding
+from workbench.partition import Dims, Partitioned, padding_list, partition
+from workbench.partition.xla_reshard import Way, way
+from workbench.places import picks
+from workbench.plan import Plan
+from workbench.report import Report
+from workbench.reshard import Remedy, Reshard
+from workbench.sharding import Sharding, base_axis
+
+_TRIED = 10  # reports made for one resharding
+_SUGGESTED = 3
+_AXES = 3  # of more, too many shardings in between
+
+
+def find_remedies(report: Report, place: Reshard) -> tuple[Remedy, ...]:
+    """The edits that send less at this place and no more in the whole step; what saves most first."""
+    plan, tried = report.plan, []
+    for edit in itertools.islice(dict.fromkeys(_candidates(plan, place)), _TRIED):
+        try:
+            after = plan.apply(edit).report()
+        except WorkbenchError:  # not legal, or refused by Shardy
+            continue
+        if (remedy := _judged(edit, report, after, place)) is not None:
+            tried.append(remedy)
+    tried.sort(key=lambda each: (-each.saved, each.sent, each.held))
+    return tuple(tried[:_SUGGESTED])
+
+
+def avoiding(plan: Plan, partitioned: Partitioned, place: Reshard) -> tuple[Edit, ...]:
+    """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic, which has no time for more."""
+    sent, bad = _edges_sent(partitioned)
+    gentle = (each for each in _candidates(plan, place) if isinstance(each, Constrain | Override))
+    for edit in itertools.islice(dict.fromkeys(gentle), _SUGGESTED):
+        try:
+            after, still_bad = _edges_sent(partition(plan.apply(edit), plan.hardware))
+        except WorkbenchError:
+            continue
+        if after < sent and still_bad < bad:
+            return (edit,)
+    return ()
+
+
+def _edges_sent(partitioned: Partitioned) -> tuple[int, int]:
+    """Payload bytes of all collectives of a step, and how many values are gathered whole."""
+    times = partitioned.structure.regions
+    return sum(each.payload * times[each.region].times for each in partitioned.reshards), sum(
+        each.way.rematerialises for each in partitioned.edges
+    )
+
+
+def resized(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
+    """Mesh axes of another size, and other axes, with which the dimension divides; each tried on Shardy's answer."""
+    found: list[Edit] = []
+    for edit in _resizings(plan, padding):
+        try:
+            after = padding_list(changed := plan.apply(edit), partition(changed, plan.hardware))
+        except WorkbenchError:
+            continue
+        if not any((each.path, each.dim) == (padding.path, padding.dim) for each in after):
+            found.append(edit)
+        if len(found) == _SUGGESTED - 1:
+            break
+    return tuple(found)
+
+
+def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
+    if len(padding.axes) == 1:
+        old = plan.mesh[padding.axes[0]]
+        sizes = [size for size in range(2, 2 * old) if size != old and padding.size % size == 0]
+        yield from (ResizeAxis(padding.axes[0], size) for size in sorted(sizes, key=lambda size: (abs(size - old), size))[:2])
+    if padding.dim in plan.program.dims:
+        others = [name for name, size in plan.mesh.axes if name not in padding.axes and size > 1 and padding.size % size == 0]
+        yield from (PlaceDim(padding.dim, (name,)) for name in others[:1])
+        yield PlaceDim(padding.dim, ())
+
+
+def _judged(edit: Edit, report: Report, after: Report, place: Reshard) -> Remedy | None:
+    """What an edit does, if it is a remedy: this place sends less, the step no more, and nothing new is gathered whole."""
+    before, here = (_at(each, place) for each in (report, after))
+    worse = any(each.rematerialises for each in after.reshards if each not in report.reshards)
+    cheaper = sum(each.sent for each in here) < sum(each.sent for each in before)
+    if worse or not cheaper or after.sent > report.sent:
+        return None
+    return Remedy(edit, sum(each.sent for each in here), report.sent - after.sent, after.memory.peak - report.memory.peak)
+
+
+def _at(report: Report, place: Reshard) -> list[Reshard]:
+    """What is resharded of the same value, and from there on to the same reader."""
+    mine = {place.path, place.reader} if place.reader_source else {place.path}
+    return [each for each in report.reshards if each.shape == place.shape and each.path in mine]
+
+
+def _candidates(plan: Plan, place: Reshard) -> Iterator[Edit]:
+    """Edits worth a try, the gentlest first."""
+    before, after = (_plain(each) for each in (place.before, place.after))
+    for pattern in () if place.is_argument else _patterns(plan, place):
+        if place.rematerialises and before and after:
+            yield from (Constrain(pattern, each) for each in between(place, plan))
+        yield from (Constrain(pattern, each) for each in (after, before) if each)
+    if place.is_argument and after:
+        yield Override(f"/{place.path}", after)
+    for pattern, _ in plan.layout.constraints:
+        if any(picks(pattern, path, source) for path, source in ((place.path, place.source), (place.reader, place.reader_source))):
+            yield Constrain(pattern, None)
+    yield from _placements(plan, place)
+
+
+def _plain(sharding: Sharding) -> Sharding | None:
+    """The sharding, if a layout can say it: no sub-axes."""
+    return sharding if all(axis == base_axis(axis) for axis in sharding.axes) else None
+
+
+def _patterns(plan: Plan, place: Reshard) -> Iterator[str]:
+    """Names for the value in a constraint: its path, or its line where others have the same path."""
+    alike = {op.source for op in plan.program.operations if op.path == place.path and op.shape == place.shape}
+    if place.path and len(alike) == 1:
+        yield f"/{place.path}"
+    if place.source:
+        yield f"{place.source}/{place.path.rpartition('/')[2]}" if place.path else place.source
+
+
+def between(place: Reshard, plan: Plan) -> list[Sharding]:
+    """Shardings to and from which XLA finds a way without gathering all, the cheapest way round first; the best three."""
+    axes = list(dict.fromkeys((*place.before.axes, *place.after.axes)))
+    if len(axes) > _AXES:
+        return []
+    found = []
+    for sharding in _shardings(axes, len(place.shape)):
+        ways = [_way(place, plan, *pair) for pair in ((place.before, sharding), (sharding, place.after))]
+        is_even = all(size % parts == 0 for size, parts in zip(place.shape, sharding.parts(plan.mesh), strict=True))
+        if is_even and not any(each.rematerialises for each in ways):
+            found.append((sum(step.payload for each in ways for step in each.collectives), -len(sharding.axes), str(sharding), sharding))
+    return [each[-1] for each in sorted(found, key=lambda each: each[:-1])[:_SUGGESTED]]
+
+
+def _way(place: Reshard, plan: Plan, before: Sharding, after: Sharding) -> Way:
+    return way(place.shape, _axes_of(before), _axes_of(after), plan.mesh)
+
+
+def _axes_of(sharding: Sharding) -> Dims:
+    return tuple(axes or () for axes in sharding.dims)
+
+
+def _shardings(axes: list[str], rank: int) -> Iterator[Sharding]:
+    """All shardings of this rank over some of these axes."""
+    for count in range(len(axes) + 1):
+        for order in itertools.permutations(axes, count):
+            for dims in itertools.combinations_with_replacement(range(rank), count):
+                yield from (Sharding(tuple(each)) for each in [_placed(order, dims, rank)])
+
+
+def _placed(order: tuple[str, ...], dims: tuple[int, ...], rank: int) -> list[tuple[str, ...]]:
+    """Axes in their dimensions: `order` holds those of the first dimension first."""
+    return [tuple(axis for axis, place in zip(order, dims, strict=True) if place == dim) for dim in range(rank)]
+
+
+def _placements(plan: Plan, place: Reshard) -> Iterator[Edit]:
+    """The dimensions of the value that are split otherwise before and after, as the reader has them, or whole."""
+    for dim, old, new in zip(place.dims, place.before.dims, place.after.dims, strict=True):
+        if old != new and dim in plan.program.dims and (rule := plan.layout.rule(dim)):
+            plain = tuple(axis for axis in new or () if axis == base_axis(axis))
+            yield from (PlaceDim(dim, axes) for axes in (plain, tuple(reversed(rule)), ()) if axes != rule)
+
+
+__all__ = ["between", "find_remedies"]

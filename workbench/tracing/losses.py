@@ -1,0 +1,86 @@
+"""Losses made of layers: a sequence of functions, or one function scanned over stacked weights. Both can be cut at every layer.
+
+    loss = wb.sequential_loss([embed, block, block, head], final=cross_entropy)     # layer(weights, x) -> x
+    loss = wb.scanned_loss(block, final=cross_entropy)                              # params["layers"]: weights stacked, [layers, ...]
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from workbench.errors import PipelineError
+
+LayerFunction = Callable[[Any, Any], Any]
+Loss = Callable[[Any, Any], Any]
+
+
+def sequential_loss(layers: Sequence[LayerFunction], final: Callable[[Any, Any], Any], names: Sequence[str] = ()) -> Loss:
+    """`loss(params, batch)` of layers one after the other.
+
+    `params` is a sequence, the weights of each layer; `batch["x"]` goes into the first layer, and `final(x, batch)` makes the loss of what
+    the last one returns (any pytree between them). Raises `PipelineError`, when traced, for a layer that is not a pure function.
+    """
+    if not layers:
+        raise PipelineError("A sequence without layers has no stages.", ["give one layer or more"])
+    titles = tuple(names) or tuple(f"layers/{number}" for number in range(len(layers)))
+
+    def loss(params: Any, batch: Any) -> Any:
+        if len(params) != len(layers):
+            raise PipelineError(f"There are {len(layers)} layers and the weights of {len(params)}.", ["give each layer its weights"])
+        x = batch["x"]
+        for layer, weights, title in zip(layers, params, titles, strict=True):
+            verify_pure(layer, title, weights, x)
+            with jax.named_scope(title):
+                x = layer(weights, x)
+        with jax.named_scope("final"):
+            return final(x, batch)
+
+    return loss
+
+
+def scanned_loss(layer: LayerFunction, final: Callable[[Any, Any], Any]) -> Loss:
+    """`loss(params, batch)` of equal layers: `params["layers"]` holds their weights stacked, `[layers, ...]`; else as `sequential_loss`.
+
+    Raises `PipelineError`, when traced, if a layer returns another shape than it is given.
+    """
+
+    def loss(params: Any, batch: Any) -> Any:
+        stacked = params["layers"]
+        _verify_carried(layer, jax.tree.map(lambda leaf: leaf[0], stacked), batch["x"])
+        with jax.named_scope("layers"):
+            x, _ = jax.lax.scan(lambda x, weights: (layer(weights, x), None), batch["x"], stacked)
+        with jax.named_scope("final"):
+            return final(x, batch)
+
+    return loss
+
+
+def verify_pure(layer: LayerFunction, title: str, weights: Any, x: Any) -> None:
+    """Raises `PipelineError` for a layer that does more than return a value, or not the same one each time it is traced."""
+    specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (weights, x))
+    name = getattr(layer, "__name__", type(layer).__name__)
+    ways_out = ["pass what it reads as weights or input, and return what it makes", "give it a random key in its input"]
+    try:
+        first, second = (jax.make_jaxpr(layer)(*specs) for _ in range(2))
+    except jax.errors.UnexpectedTracerError as error:
+        raise PipelineError(f"Layer `{title}` ({name}) keeps a value of one call for the next: it is not a pure function.", ways_out) from error
+    if first.effects:
+        raise PipelineError(f"Layer `{title}` ({name}) has side effects ({', '.join(map(str, first.effects))}).", ways_out)
+    if str(first) != str(second):
+        raise PipelineError(f"Layer `{title}` ({name}) computes something else each time it is called: it is not a pure function.", ways_out)
+    if any(isinstance(const, jax.core.Tracer) for const in first.consts):
+        raise PipelineError(f"Layer `{title}` ({name}) reads a traced value that is not among its arguments.", ways_out)
+
+
+def _verify_carried(layer: LayerFunction, weights: Any, x: Any) -> None:
+    given, returned = _told(x), _told(jax.eval_shape(layer, weights, x))
+    if given != returned:
+        raise PipelineError(
+            f"A scanned layer returns what it is given, changed in value alone; this one is given {given} and returns {returned}.",
+            ["project back to the shape it was given", "use `sequential_loss`, whose layers may differ"],
+        )
+
+
+def _told(tree: Any) -> str:
+    return ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,151 @@
+"""Pipelining as tensor sharding: all stages at once, their inputs in a buffer that shifts by one stage an iteration (GSPMD, Xu et al. 2021,
+section 3.3; lingvo `LayerwiseShardablePipelinedLayer`, praxis, MaxText).
+
+Letters: S stages, M micro-batches, R repeats (times a micro-batch goes round), q = ceil(M / S), N = q S, T iterations, t the present one,
+u = t - s how long stage s has been at work: it does micro-batch u mod N in repeat u div N.
+
+    state   [S, ...]      what each stage works on
+    stream  [S, q, ...]   micro-batches still to enter, and those done: each device holds q of them, none holds all
+    store   [S, N - S, .] of a repeat but the last, what is done waits here until the next one begins
+
+    t        0  1  2  3  4      S = 2, M = 4, R = 1
+    stage 0  0  1  2  3  .
+    stage 1  .  0  1  2  3
+
+An iteration shifts the buffer (a collective permute where the first dimension is sharded), puts the next micro-batch in front, and runs
+`vmap(stage)`. The stream turns by one stage each time a slot is used, so that stage 0 always finds its next micro-batch with itself, and
+the last stage's results go back where inputs were. What a stage does in the bubble, u < 0 or beyond, is masked in both passes: no number
+made there, NaN or not, reaches an output or a gradient.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Stage = Callable[[Any, Any], Any]
+Tree = Any
+
+
+def shifting_buffer(
+    stage: Stage,
+    weights: Tree,
+    inputs: Tree,
+    *,
+    stages: int,
+    repeats: int = 1,
+    remat: bool = True,
+    hold: Callable[[Tree], Tree] = lambda tree: tree,
+) -> Tree:
+    """What `inputs`, leaves [M, ...], become after all stages, in the same order.
+
+    - `stage(weights, x) -> x`: one stage of one repeat on one micro-batch, shapes and types as they came;
+    - `weights`: leaves [S, R, ...];
+    - `remat`: a stage's backward pass computes its forward one again;
+    - `hold`: keeps a tree of leaves [S, ...] on the devices of the stages, `with_sharding_constraint` say.
+    """
+    count = jax.tree.leaves(inputs)[0].shape[0]
+    slots = -(-count // stages)
+    padded = slots * stages
+    stream = hold(jax.tree.map(partial(_in_rows, stages=stages, slots=slots), inputs))
+    weights = hold(weights)
+    step = _masked(jax.checkpoint(stage) if remat else stage)
+    numbers = jnp.arange(stages)
+    delay = padded - stages
+    store = jax.tree.map(lambda leaf: jnp.zeros((stages, delay, *leaf.shape[2:]), leaf.dtype), stream) if repeats > 1 and delay else None
+
+    def iterate(carry: Tree, t: Any) -> tuple[Tree, None]:
+        state, store, stream = carry
+        done = t - numbers
+        valid = (done >= 0) & (done < repeats * padded) & (done % padded < count)
+        shifted = hold(jax.tree.map(lambda leaf: jnp.roll(leaf, 1, axis=0), state))
+        entering = jax.tree.map(lambda leaf: _slot(leaf, t % slots), stream)
+        again = shifted
+        if store is not None:
+            again = jax.tree.map(lambda leaf: _slot(leaf, t % delay), store)
+            store = hold(jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % delay), store, shifted))
+        front = _where(t < padded, entering, again)
+        state = hold(_where(numbers == 0, front, shifted))
+        own = jax.tree.map(lambda leaf: _repeat(leaf, jnp.clip(done // padded, 0, repeats - 1)), weights)
+        state = hold(jax.vmap(step)(own, state, valid))
+        turned = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), entering)
+        stream = jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % slots), stream, _where(numbers == stages - 1, state, turned))
+        return (state, store, hold(stream)), None
+
+    iterations = (repeats - 1) * padded + count + stages - 1
+    state = jax.tree.map(lambda leaf: leaf[:, 0], stream)
+    (_, _, stream), _ = jax.lax.scan(iterate, (state, store, stream), jnp.arange(iterations))
+    return jax.tree.map(lambda leaf: _in_order(leaf, count, iterations), stream)
+
+
+def iterations_of(stages: int, micro_batches: int, repeats: int = 1) -> int:
+    """How often the buffer shifts; every device works in every iteration.
+
+    >>> iterations_of(4, 8), iterations_of(4, 8, repeats=2), iterations_of(4, 2, repeats=2)
+    (11, 19, 9)
+    """
+    return (repeats - 1) * -(-micro_batches // stages) * stages + micro_batches + stages - 1
+
+
+def _masked(stage: Stage) -> Callable[[Any, Any, Any], Any]:
+    """`(weights, x, valid)`; what is not valid has gradients of zero, whatever the stage makes of it."""
+
+    @jax.custom_vjp
+    def run(weights: Any, x: Any, valid: Any) -> Any:
+        del valid
+        return stage(weights, x)
+
+    def forward(weights: Any, x: Any, valid: Any) -> tuple[Any, Any]:
+        result, pull = jax.vjp(stage, weights, x)
+        return result, (pull, valid)
+
+    def backward(kept: Any, arriving: Any) -> tuple[Any, Any, None]:
+        pull, valid = kept
+        weights, x = jax.tree.map(lambda leaf: leaf if leaf.dtype == jax.dtypes.float0 else jnp.where(valid, leaf, 0), pull(arriving))
+        return weights, x, None
+
+    run.defvjp(forward, backward)
+    return run
+
+
+def _in_rows(leaf: Any, *, stages: int, slots: int) -> Any:
+    """[M, ...] as [S, q, ...], the last micro-batch again where there are fewer."""
+    missing = stages * slots - leaf.shape[0]
+    if missing:
+        leaf = jnp.concatenate([leaf, jnp.broadcast_to(leaf[-1:], (missing, *leaf.shape[1:]))])
+    return leaf.reshape(stages, slots, *leaf.shape[1:])
+
+
+def _in_order(stream: Any, count: int, iterations: int) -> Any:
+    """The results, each where the stream has turned it to since the last stage made it."""
+    stages, slots = stream.shape[:2]
+    made = np.arange(count) + iterations - count
+    rows, places = stages - 1 - (iterations - 1 - made) // slots, made % slots
+    if count == stages * slots:  # each row in its place: no device needs what another holds
+        order = places.reshape(stages, slots)[0]
+        stream = jnp.roll(stream, -int(order[0]), axis=1)
+        return stream.reshape(count, *stream.shape[2:])
+    return stream[rows, places]
+
+
+def _slot(leaf: Any, slot: Any) -> Any:
+    return jax.lax.dynamic_index_in_dim(leaf, slot, axis=1, keepdims=False)
+
+
+def _with_slot(leaf: Any, new: Any, slot: Any) -> Any:
+    return jax.lax.dynamic_update_index_in_dim(leaf, new, slot, axis=1)
+
+
+def _repeat(leaf: Any, repeat: Any) -> Any:
+    """Of [S, R, ...] each stage's weights of its present repeat."""
+    if leaf.shape[1] == 1:
+        return leaf[:, 0]
+    return jax.vmap(lambda own, number: jax.lax.dynamic_index_in_dim(own, number, axis=0, keepdims=False))(leaf, repeat)
+
+
+def _where(flags: Any, one: Tree, other: Tree) -> Tree:
+    """Leaves [S, ...], chosen by a flag for all or one for each stage."""
+    return jax.tree.map(lambda a, b: jnp.where(jnp.reshape(flags, jnp.shape(flags) + (1,) * (a.ndim - jnp.ndim(flags))), a, b), one, other)
