@@ -89,9 +89,19 @@ def summed(fn):
     return functools.wraps(fn)(lambda *arguments: jnp.sum(jnp.sin(fn(*arguments))))
 
 
+def transform(x):
+    return jnp.fft.fft(x)
+
+
+def row(x, i):
+    return lax.dynamic_index_in_dim(x, i)
+
+
 CASES = (
     image("a row from either neighbour", conv(), {("b", PERMUTE): 2 * 2048}),
-    image("borders of both dimensions, the second with the first's", conv(), {("a", PERMUTE): 2 * 512, ("b", PERMUTE): 2 * 2304}, "h:a; w:b"),
+    image(
+        "borders of both dimensions, the second with the first's", conv(), {("a", PERMUTE): 2 * 512, ("b", PERMUTE): 2 * 2304}, "h:a; w:b"
+    ),
     image("over two axes at once", conv(), {("a+b", PERMUTE): 2 * 2048}, "h:a+b"),
     image("a stride reads one border alone", conv(2, 0, 1), {("b", PERMUTE): 2048}),
     image("a stride of the window's size reads none", conv(2, 0, 0), {}, kernel=spec(2, 3, 4, 8)),
@@ -139,7 +149,12 @@ CASES = (
     rows("slice", "every second", lambda x: x[::2], {}),
     rows("slice", "one part", lambda x: x[8:16], {("b", PERMUTE): 3 * 128}),
     rows("slice", "all but the first", summed(lambda x: x[1:]), {("b", PERMUTE): 64, ("b", "all-reduce"): 4}),
-    rows("pad", "at either end", summed(lambda x: lax.pad(x, jnp.float32(0), ((1, 2, 0), (0, 0, 0)))), {("b", PERMUTE): 128, ("b", "all-reduce"): 4}),
+    rows(
+        "pad",
+        "at either end",
+        summed(lambda x: lax.pad(x, jnp.float32(0), ((1, 2, 0), (0, 0, 0)))),
+        {("b", PERMUTE): 128, ("b", "all-reduce"): 4},
+    ),
     rows("pad", "between the elements", lambda x: lax.pad(x, jnp.float32(0), ((0, 1, 1), (0, 0, 0))), {}),
     rows("reversal", "parts change places", lambda x: x[::-1], {("b", PERMUTE): 512}),
     rows("reversal", "over two axes", lambda x: x[::-1], {("a+b", PERMUTE): 256}, "r:a+b"),
@@ -148,11 +163,14 @@ CASES = (
     rows("concatenation", "a rotation by more than a part", lambda x: jnp.roll(x, 13, 0), {("b", PERMUTE): 512}),
     rows("dynamic slice", "gathers", lambda x, i: lax.dynamic_slice(x, (i, 0), (8, 16)), {("b", "all-gather"): 2048}, shapes=(ROWS, PLACE)),
     rows(
-        "dynamic slice", "gathers one axis", lambda x, i: lax.dynamic_index_in_dim(x, i), {("b", "all-gather"): 1024}, "r:b; c:a", (ROWS, PLACE)
+        "dynamic slice",
+        "gathers one axis",
+        row,
+        {("b", "all-gather"): 1024},
+        "r:b; c:a",
+        (ROWS, PLACE),
     ),
-    rows(
-        "dynamic slice", "along the other dimension", lambda x, i: lax.dynamic_slice(x, (0, i), (32, 8)), {}, shapes=(ROWS, PLACE)
-    ),
+    rows("dynamic slice", "along the other dimension", lambda x, i: lax.dynamic_slice(x, (0, i), (32, 8)), {}, shapes=(ROWS, PLACE)),
     rows(
         "dynamic update",
         "of some rows gathers",
@@ -167,8 +185,8 @@ CASES = (
         {},
         shapes=(ROWS, spec(1, 16), PLACE),
     ),
-    rows("Fourier transform", "of each row gathers the rows", lambda x: jnp.fft.fft(x), {("b", "all-gather"): 4096}, shapes=(COMPLEX,)),
-    rows("Fourier transform", "along the cut", lambda x: jnp.fft.fft(x), {("b", "all-gather"): 4096}, "c:b", (COMPLEX,)),
+    rows("Fourier transform", "of each row gathers the rows", transform, {("b", "all-gather"): 4096}, shapes=(COMPLEX,)),
+    rows("Fourier transform", "along the cut", transform, {("b", "all-gather"): 4096}, "c:b", (COMPLEX,)),
     rows("top-k", "of each row gathers the rows", lambda x: lax.top_k(x, 2), {("b", "all-gather"): 4096}, shapes=(spec(16, 64),)),
     rows("top-k", "along the cut", lambda x: lax.top_k(x, 2), {("b", "all-gather"): 4096}, "c:b", (spec(16, 64),)),
     rows("sort", "along the cut moves it and back", lambda x: jnp.sort(x, 0), {("b", "all-to-all"): 2 * 512}),

@@ -28,6 +28,38 @@ MESSAGES = [
     # shardings
     (lambda: Sharding.parse("data"), '`data` is not a sharding.\n  Ways out: write "[data, -, model]", one entry a dimension.'),
     (lambda: Sharding.parse("[data, ]"), "`[data, ]` has an empty entry.\n  Ways out: write `-` for a dimension kept whole."),
+    (
+        lambda: Sharding.parse("[a b]"),
+        "`a b` in `[a b]` is not an entry of a sharding.\n  Ways out: `x+y` splits on x, then y · `x?` may be split further · "
+        "`x p1` propagates later · `-` is whole · `?` is left open.",
+    ),
+    (
+        lambda: Sharding.parse("[x] replicated:y p1"),
+        "`p1` behind the sharding `[x] replicated:y p1` is not understood.\n  Ways out: write `replicated:x+y`, once, for axes that no "
+        "dimension may take · `unreduced:x` for a partial sum · a priority stands behind the axes of one dimension, `[model p1, -]`.",
+    ),
+    (
+        lambda: Sharding.parse("[-, - p1]"),
+        "[-, - p1] gives priority 1 to a dimension kept whole, which has nothing to propagate.\n"
+        "  Ways out: write `-` without a priority · write `? p1` to leave it to propagation.",
+    ),
+    (
+        lambda: Sharding.parse("[x p-1]"),
+        "[x p-1] has priority -1; 0 is the first to propagate.\n  Ways out: use 0, 1, 2, ... · give the others a larger one.",
+    ),
+    (
+        lambda: Sharding.parse("[x, -] unreduced:x"),
+        "[x, -] unreduced:x has mesh axis `x` both on a dimension and as unreduced.\n"
+        "  Ways out: an axis splits one dimension of a tensor · name `x` once.",
+    ),
+    (
+        lambda: Sharding.parse("[-] replicated:x unreduced:x"),
+        "[-] replicated:x unreduced:x uses mesh axis `x` twice.\n  Ways out: an axis splits one dimension of a tensor · name `x` once.",
+    ),
+    (
+        lambda: Sharding.parse("[x:(1)2, x]"),
+        "[x:(1)2, x] uses `x:(1)2` and `x`, which overlap.\n  Ways out: an axis splits one dimension of a tensor.",
+    ),
     (lambda: Sharding((("x",), ("x",))), "[x, x] uses mesh axis `x` twice.\n  Ways out: an axis splits one dimension of a tensor."),
     # layouts
     (
@@ -39,6 +71,24 @@ MESSAGES = [
     (
         lambda: Layout("d_ff:model; d_ff:data"),
         "Dimension `d_ff` has two rules, `d_ff:model` and `d_ff:data`.\n  Ways out: to split it over several axes write `d_ff:a+b`.",
+    ),
+    (
+        lambda: Layout("d_ff:model p-2"),
+        "The rule of `d_ff` has priority -2; 0 is the first to propagate.\n  Ways out: use 0, 1, 2, ... · give the others a larger one.",
+    ),
+    (
+        lambda: Layout("d_ff:model").with_priority("d_model", 1),
+        "Dimension `d_model` has priority 1 and no rule, so it has nothing to propagate.\n"
+        "  Ways out: place `d_model` first · leave the priority out.",
+    ),
+    (
+        lambda: Layout("group[w1]"),
+        "`group[w1]` ties nothing together.\n  Ways out: name two places or more, `group[params/embed, @head/dot_general]`.",
+    ),
+    (
+        lambda: Layout("barrier[w1] allows:both"),
+        "`barrier[w1] allows:both` is not a barrier.\n  Ways out: `barrier[@mlp/dot_general]` lets nothing through · "
+        "`allows:forward` and `allows:backward` let shardings through one way.",
     ),
     (lambda: Layout("d_ff:x+x"), "The rule `d_ff:x+x` uses mesh axis `x` twice.\n  Ways out: name it once."),
     # legality: M3, M5, M6
@@ -71,8 +121,25 @@ MESSAGES = [
         "`params/w1: float32[d_model=1024, d_ff=4096]` has 2 dimensions; [data] places 1.\n  Ways out: write one entry a dimension, `-` for whole.",
     ),
     (
-        lay("params/w1=[?, data]"),
-        "The override params/w1=[?, data] leaves a dimension open.\n  Ways out: `-` keeps a dimension of an argument whole.",
+        lay("params/w1=[-, data:(1)2]"),
+        "`data:(1)2` is a part of mesh axis `data`; propagation makes such parts, and JAX has no words to ask for one.\n"
+        "  Ways out: make two axes of `data`, such as `data_major` and `data_minor` · use `data` whole.",
+    ),
+    (lay("params/w1=[-, -] replicated:dat"), "There is no mesh axis `dat`; there are `data`, `model`.\n  Ways out: did you mean `data`?"),
+    (
+        lay("group[params/w1, batch/x]"),
+        "`group[params/w1, batch/x]` ties `params/w1` of shape [1024, 4096] and `batch/x` of shape [12, 1024]; only values of one shape can "
+        "lie alike.\n  Ways out: name values of one shape · override or constrain each by itself.",
+    ),
+    (
+        lambda: Plan(mlp(), "data:4", "barrier[mlp/dot_general]"),
+        "There is no argument `mlp/dot_general`; there are `params/layers/0/w1`, `params/layers/0/w2`, `params/layers/1/w1`, "
+        "`params/layers/1/w2`, `opt_state/0/count`, `opt_state/0/mu/layers/0/w1`, `opt_state/0/mu/layers/0/w2`, "
+        "`opt_state/0/mu/layers/1/w1`, `opt_state/0/mu/layers/1/w2`, `batch/x`.\n  Ways out: write `@mlp/dot_general` for the intermediate value.",
+    ),
+    (
+        lambda: Plan(mlp(), "data:4", "barrier[@model.py:7]"),
+        "There is no line with an intermediate value `model.py:7`; there are `toy.py:7`.\n  Ways out: did you mean `toy.py:7`?",
     ),
     (
         lambda: Plan(mlp(), "data:4", "@mlp/dot=[data, -]"),

@@ -27,6 +27,10 @@ from workbench.session import Session as Session
 from workbench.sharding import Sharding as Sharding
 from workbench.tracing import checkpoint_name as checkpoint_name
 from workbench.tracing import layer as layer
+from workbench.tracing import micro_batch_weight as micro_batch_weight
+from workbench.tracing import moving_average as moving_average
+from workbench.tracing import scanned_loss as scanned_loss
+from workbench.tracing import sequential_loss as sequential_loss
 from workbench.tracing import trace as trace
 from workbench.tracing import trace_training as trace_training
 

@@ -37,6 +37,7 @@ from workbench.partition import (
     structure_of,
 )
 from workbench.partition.reshards import Reshard as Send
+from workbench.pipeline.report import PipelineReport
 from workbench.plan import Plan
 from workbench.program import Operation, Program
 from workbench.report import Placement, Report, Value
@@ -73,6 +74,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
         make_graph=functools.partial(graph_of, program, partitioned, fixed.kernels, mesh),
         list_reshards=functools.partial(reshard_list, plan, partitioned, functools.partial(_seconds, plan, hardware)),
         list_padding=functools.partial(padding_list, plan, partitioned),
+        make_pipeline=functools.partial(_pipeline, plan, hardware),
         make_propagation=functools.partial(propagation_of, plan, partitioned.dims),
         read_own=functools.partial(own_annotations, program),
     )
@@ -91,6 +93,15 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
 def _seconds(plan: Plan, hardware: Hardware | None, sends: list[Send]) -> list[float]:
     """Of one execution of each; 0 without hardware."""
     return [each.seconds for each in collective_costs(sends, plan, hardware)] if hardware else [0.0] * len(sends)
+
+
+def _pipeline(plan: Plan, hardware: Hardware | None) -> PipelineReport | None:
+    """Pieces of a pipeline are programs of their own, analysed from above."""
+    if plan.pipeline is None:
+        return None
+    from workbench.pipelined import pipeline_report
+
+    return pipeline_report(plan if plan.hardware == hardware else plan.updated(hardware=hardware))
 
 
 class _Fixed(NamedTuple):

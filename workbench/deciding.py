@@ -29,8 +29,16 @@ def decides(plan: Plan, replay: Propagation, edit: Edit, wish: Wish) -> bool:
     except WorkbenchError:  # not legal, or refused by Shardy
         return False
     site = replay.sites[wish.wanted.value]
-    same = [number for number, each in enumerate(after.sites) if (each.role, each.path, each.kind, each.shape) == (site.role, site.path, site.kind, site.shape)]
-    place = [n for n, each in enumerate(replay.sites) if (each.role, each.path, each.kind, each.shape) == (site.role, site.path, site.kind, site.shape)]
+    same = [
+        number
+        for number, each in enumerate(after.sites)
+        if (each.role, each.path, each.kind, each.shape) == (site.role, site.path, site.kind, site.shape)
+    ]
+    place = [
+        n
+        for n, each in enumerate(replay.sites)
+        if (each.role, each.path, each.kind, each.shape) == (site.role, site.path, site.kind, site.shape)
+    ]
     found = after.sites[same[place.index(wish.wanted.value)]] if len(same) == len(place) else after.sites[same[0]] if same else None
     return found is not None and base_axis(wish.wanted.axis) in map(base_axis, found.sharding.dims[wish.wanted.dim] or ())
 
@@ -81,8 +89,8 @@ def _without(layout: Layout, replay: Propagation, winner: Origin) -> Iterator[Ed
     for kind, entries, edit in (("argument", layout.overrides, Override), ("constraint", layout.constraints, Constrain)):
         for pattern, sharding in entries:
             if winner.kind == kind and winner.statement in (f"{pattern}={sharding}", f"@{pattern}={sharding}"):
-                yield edit(pattern, _less(sharding, winner.point, axis))  # type: ignore[operator]
-                yield edit(pattern, None)  # type: ignore[operator]
+                yield edit(pattern, _less(sharding, winner.point, axis))
+                yield edit(pattern, None)
 
 
 def _less(sharding: Sharding, point: Point, axis: str) -> Sharding:

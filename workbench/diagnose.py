@@ -9,10 +9,10 @@ from workbench.legality import why_illegal
 from workbench.padding import Padding
 from workbench.partition import Partitioned, padding_list, reshard_list
 from workbench.remat import Remat
-from workbench.remedies import avoiding, resized
+from workbench.remedies import avoiding, resized, unsplit
 from workbench.report import Diagnostic, Report
 from workbench.reshard import Reshard
-from workbench.sharding import base_axis
+from workbench.sharding import Sharding, base_axis
 from workbench.tensor import Role
 from workbench.topology import wiring_problem
 from workbench.units import format_bytes
@@ -30,6 +30,7 @@ def diagnose(report: Report, partitioned: Partitioned) -> Report:
         *_too_much_memory(report, partitioned),
         *_rematerialisations(report, partitioned),
         *_resharding(report, partitioned),
+        *_torn(report, partitioned),
         *_padding(report, partitioned),
         *_duplicated_work(report),
         *_unused_axes(report, partitioned),
@@ -94,8 +95,8 @@ def _rematerialisations(report: Report, partitioned: Partitioned) -> list[Diagno
         Diagnostic(
             "involuntary full rematerialisation",
             each.path,
-            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_at(each.source)}, which {_reader(each)} needs so: every "
-            f"device gathers {_gathered(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
+            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_at(each.source)}, which {_reader(each)} needs so: "
+            f"every device gathers {_gathered(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
             f"{format_bytes(each.temporary)} are held at the worst moment.",
             avoiding(report.plan, partitioned, each) if number < _LARGEST else (),
         )
@@ -138,6 +139,25 @@ def _resharding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     ][:_LARGEST]
 
 
+def _torn(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+    """Reshapes whose major part takes the axis of the whole: a batch cut into micro-batches splits over the micro-batches first."""
+    found = []
+    for operation, op in zip(report.plan.program.operations, partitioned.structure.ops, strict=True):
+        dims = partitioned.dims[op.results[0]] if op.kind == "stablehlo.reshape" else None
+        read = partitioned.dims[op.operands[0]] if dims else None
+        torn = {base_axis(axis) for dim in dims or () for axis in dim} - {axis for dim in dims or () for axis in dim}
+        torn &= {axis for dim in read or () for axis in dim}
+        if torn and operation.path:
+            note = (
+                f"`{operation.path}`{_at(operation.source)} cuts a dimension that lies on `{'+'.join(sorted(torn))}` into several, and "
+                f"the major one takes the axis first: the result lies {Sharding(dims or ())}. A loop over that one gathers it, turn by "
+                "turn. Way out: "
+                "reshape so that the dimension that shall stay split comes first, and swap the two."
+            )
+            found.append(Diagnostic("split reshape", operation.path, note, unsplit(report.plan, operation, dims or (), torn)))
+    return found[:_LARGEST]
+
+
 def _padding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     """Dimensions that do not divide, by name: the values together, the largest told."""
     groups: dict[tuple[str, tuple[str, ...]], list[Padding]] = {}
@@ -168,12 +188,13 @@ def _unused_axes(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
             _suggestions(report, name),
         )
         for name, size in report.mesh.axes
-        if size > 1 and name not in used
+        if size > 1 and name not in used and not _carries_stages(report, name)
     ]
 
 
 def _duplicated_work(report: Report) -> list[Diagnostic]:
-    factor = report.flops.duplication
+    stages = report.plan.pipeline.stages if report.plan.pipeline else 1  # each does its own part of it
+    factor = report.flops.duplication / stages
     if factor < 1.01:
         return []
     return [
@@ -181,9 +202,14 @@ def _duplicated_work(report: Report) -> list[Diagnostic]:
             "duplicated work",
             "flops",
             f"The devices together compute {factor:.2f} times what the program needs: "
-            f"{report.flops.per_device:,} x {report.flops.devices} / {report.flops.unique:,}.",
+            f"{report.flops.per_device:,} x {report.flops.devices // stages} / {report.flops.unique:,}.",
         )
     ]
+
+
+def _carries_stages(report: Report, axis: str) -> bool:
+    """Whether the pipeline's stages lie along an axis: it splits the program, no tensor of it."""
+    return report.plan.pipeline is not None and report.plan.pipeline.axis == axis
 
 
 def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
@@ -201,7 +227,11 @@ def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]
 def _branches(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     counts = Counter(region.parent for region in partitioned.structure.regions)
     return [
-        Diagnostic("branches", subject_of(report.plan.program, index), f"One of its {counts[index]} branches runs in a step; all of them are counted.")
+        Diagnostic(
+            "branches",
+            subject_of(report.plan.program, index),
+            f"One of its {counts[index]} branches runs in a step; all of them are counted.",
+        )
         for index in partitioned.structure.control_flow
         if partitioned.structure.ops[index].kind in ("stablehlo.case", "stablehlo.if")
     ]

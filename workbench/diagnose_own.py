@@ -72,15 +72,21 @@ def _summed_too_often(report: Report, partitioned: Partitioned) -> Iterator[Diag
         yield Diagnostic(
             "wrong result",
             subject_of(report.plan.program, index),
-            f"XLA makes this weight gradient {times} times too large: it sums the spatial parts over all devices, those along {named} too, "
-            f"which hold the same parts. Let {named} split something of this convolution, its batch say, or give it size 1.",
-            _splits_over(report, axes[0]),
+            f"XLA makes this convolution {times} times too large: it sums the parts of its image over all devices, "
+            f"those along {named} too, which hold the same parts. Let {named} split the batch, or keep the image whole.",
+            _mends(report, axes),
         )
 
 
-def _splits_over(report: Report, axis: str) -> tuple[PlaceDim, ...]:
-    """The first dimensions of the inputs that may go there: the batch, as a rule."""
+def _mends(report: Report, axes: Sequence[str]) -> tuple[PlaceDim, ...]:
+    """What lies along the axes is left whole, where something does; else the first dimension of the inputs that may go there, the batch as
+    a rule, does."""
     plan = report.plan
+    there = [dim for dim, placed in plan.layout.rules if set(placed) & set(axes)]
+    if there:
+        rules = dict(plan.layout.rules)
+        return tuple(PlaceDim(dim, tuple(axis for axis in rules[dim] if axis not in axes)) for dim in there)
+    axis = axes[0]
     inputs = (plan.program.arguments[index] for index in plan.program.inputs)
     free = dict.fromkeys(dim for tensor in inputs for dim in tensor.dims if not plan.layout.rule(dim))
     legal = [dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None]

@@ -28,9 +28,9 @@ KEPT = Cause("kept", "the compiler keeps for the second use what the plan sends 
 HOISTED = Cause("moved out of a loop", "the compiler found that each turn of the loop sends the same, and sends it once")
 FOLDED = Cause("folded", "the compiler reduces over all axes at once what the plan reduces over one after the other")
 SPLIT = Cause("reduced axis by axis", "the compiler reduces over one axis after the other what the plan reduces at once")
-BORDERS = Cause("borders", "each device fetches the elements around its own slice that a shift, window or pad needs, in another way than planned")
-REWRITTEN = Cause("rewritten first", "this compiler rewrites the operation into others before it partitions them, and those send something else")
-NARROWED = Cause("narrowed", "this compiler rounds to 2-byte floats, as the reading product does, on another side of the collective")
+BORDERS = Cause("borders", "each device fetches what a shift, window or pad needs around its own slice, in another way than planned")
+REWRITTEN = Cause("rewritten first", "this compiler makes other operations of this one before it partitions them, and those send otherwise")
+NARROWED = Cause("narrowed", "this compiler rounds to 2-byte floats before it sends, as the product that reads them would")
 NOT_PARTITIONED = Cause("not partitioned", "the compiler has no partitioned form of this operation, and gathers its operand")
 OTHERWISE = Cause("resharded otherwise", "the compiler takes another way between the same two shardings")
 NOT_SENT = Cause("not sent", "the compiler found this value already there, or not needed")
@@ -162,7 +162,7 @@ def _widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
 
 
 def _narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
-    match = _first(theirs, lambda item: (item.axes, item.kind) == (each.axes, each.kind) and each.payload in (2 * item.payload, item.payload / 2))
+    match = _first(theirs, lambda item: (item.axes, item.kind, 2 * item.payload) == (each.axes, each.kind, each.payload))
     return ([each], [match], NARROWED) if match and each.kind == "collective-permute" else None
 
 

@@ -12,7 +12,10 @@ from workbench.plan import Plan
 from workbench.precision import Precision
 from workbench.remat import Remat
 from workbench.sharding import Sharding
-from workbench.statement_edits import Prioritize, SetBarrier, Tie, Untie
+from workbench.statement_edits import Prioritize as Prioritize
+from workbench.statement_edits import SetBarrier as SetBarrier
+from workbench.statement_edits import Tie as Tie
+from workbench.statement_edits import Untie as Untie
 from workbench.topology import Wiring, wiring_problem
 
 

@@ -101,7 +101,7 @@ class Layout:
 
     def updated(self, **changes: object) -> "Layout":
         """A new layout with some of its kinds of statements changed."""
-        return Layout(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})  # type: ignore[arg-type]
+        return Layout(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
 
     def with_rule(self, dim: str, axes: tuple[str, ...]) -> "Layout":
         """The layout with `dim` on `axes`, in its old place and of its old priority if it had one; empty `axes` frees it."""
@@ -193,17 +193,19 @@ def _verified_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tupl
     for dim, priority in priorities.items():
         if priority < 0:
             raise LayoutError(
-                f"The rule of `{dim}` has priority {priority}; 0 is the first to propagate.", ["use 0, 1, 2, ...", "give the others a larger one"]
+                f"The rule of `{dim}` has priority {priority}; 0 is the first to propagate.",
+                ["use 0, 1, 2, ...", "give the others a larger one"],
             )
         if priority and dim not in ruled:
             raise LayoutError(
-                f"Dimension `{dim}` has priority {priority} and no rule, so it has nothing to propagate.", [f"place `{dim}` first", "leave the priority out"]
+                f"Dimension `{dim}` has priority {priority} and no rule, so it has nothing to propagate.",
+                [f"place `{dim}` first", "leave the priority out"],
             )
     return tuple((dim, priorities[dim]) for dim in ruled if priorities.get(dim))
 
 
 def _verified_group(places: tuple[str, ...]) -> tuple[str, ...]:
-    if len(places) < 2 or any("," in place or not place.strip("@ ") for place in places):  # noqa: PLR2004 - one value is alike by itself
+    if len(places) < 2 or any("," in place or not place.strip("@ ") for place in places):
         raise LayoutError(
             f"`{group_text(places)}` ties nothing together.", ["name two places or more, `group[params/embed, @head/dot_general]`"]
         )

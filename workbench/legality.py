@@ -11,8 +11,8 @@ from workbench.layout import Layout
 from workbench.layout_text import group_text
 from workbench.mesh import Mesh
 from workbench.paths import matches
-from workbench.places import is_line, operations_at, picks
 from workbench.pipeline_spec import PipelineSpec
+from workbench.places import is_line, operations_at, picks
 from workbench.program import Program
 from workbench.sharding import Sharding, base_axis
 from workbench.tensor import Tensor
@@ -146,7 +146,9 @@ def _unknown_value(program: Program, pattern: str) -> LayoutError:
         return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {gone.why}.", list(gone.ways_out))
     known = (each for each in program.operations if each.path and each.shape)
     if is_line(pattern):
-        return LayoutError(*unknown_name("line with an intermediate value", pattern, sorted({each.source for each in known if each.source})))
+        return LayoutError(
+            *unknown_name("line with an intermediate value", pattern, sorted({each.source for each in known if each.source}))
+        )
     return LayoutError(*unknown_name("intermediate value", pattern, dict.fromkeys(each.path for each in known)))
 
 
@@ -160,7 +162,8 @@ def why_not_alike(program: Program, places: tuple[str, ...]) -> Iterator[LayoutE
     if len(shapes) > 1:
         told = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
         yield LayoutError(
-            f"`{group_text(places)}` ties {told}; only values of one shape can lie alike.", ["name values of one shape", "override or constrain each by itself"]
+            f"`{group_text(places)}` ties {told}; only values of one shape can lie alike.",
+            ["name values of one shape", "override or constrain each by itself"],
         )
 
 

@@ -82,6 +82,16 @@ class Measurement:
         return cuts[0], cuts[-1]
 
     @property
+    def bubble(self) -> float:
+        """The share of the devices' time, from the first task to the end of the last but for updates, in which they do no task."""
+        tasks = [task for task in self.tasks if task.kind != "update"]
+        if not tasks:
+            return 0.0
+        span = max(task.end for task in tasks) - min(task.start for task in tasks)
+        devices = len({task.device for task in tasks})
+        return 1.0 - sum(task.seconds for task in tasks) / (span * devices) if span else 0.0
+
+    @property
     def shards_agree(self) -> bool:
         return all(check.agrees for check in self.shards)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from workbench.edits import Edit, SetLayout
 from workbench.errors import WorkbenchError
 from workbench.layout import Layout
 from workbench.partition import partition
@@ -48,6 +49,11 @@ class Minimal:
     written: int
     placed: int
 
+    @property
+    def edit(self) -> Edit:
+        """The edit that makes it the plan's layout."""
+        return SetLayout(self.layout)
+
     def __str__(self) -> str:
         head = f"{len(self.needed)} statement{'s' * (len(self.needed) != 1)} in place of {self.written} split {self.placed:,} values"
         rows = (f"  {each.statement}: without it {each.changed} lies as {each.after}, not {each.before}" for each in self.needed)
@@ -63,7 +69,8 @@ def minimal_annotations(plan: Plan) -> Minimal:
     before = _lies(plan)
     rules, is_fewest = _rules(plan)
     layout = plan.layout.updated(rules=rules, overrides=_overrides(plan, rules), priorities=_kept(plan.layout, rules))
-    if _lies_otherwise(plan, layout, before):  # priorities of overrides, dimensions left open: then it stays as it is written
+    longer = len(layout.rules + layout.overrides) > len(plan.layout.rules + plan.layout.overrides)
+    if longer or _lies_otherwise(plan, layout, before):  # a pattern of the user's own, a dimension left open: it stays as it is written
         layout, is_fewest = plan.layout, False
     layout = _pruned(plan, layout, before)
     needed = tuple(_proof(plan, layout, before))
@@ -128,11 +135,11 @@ def _overrides(plan: Plan, rules: Rules) -> tuple[tuple[str, Sharding], ...]:
 
 def _widest(path: str, sharding: Sharding, lies: dict[str, Sharding]) -> str:
     """The shortest tail of a path, layer numbers left open, that names only what lies so."""
-    words = template(path).split("/")
-    for length in range(1, len(words) + 1):
-        pattern = "/".join(words[-length:])
-        if all(each == sharding for other, each in lies.items() if matches(pattern, other)) and pattern != "*":
-            return pattern
+    for words in (template(path).split("/"), path.split("/")):
+        for length in range(1, len(words) + 1):
+            pattern = "/".join(words[-length:])
+            if all(each == sharding for other, each in lies.items() if matches(pattern, other)) and pattern != "*":
+                return pattern
     return f"/{path}"
 
 
@@ -147,7 +154,9 @@ def _lies(plan: Plan) -> Lies:
     for number, (value, dims) in enumerate(zip(values, found.dims, strict=True)):
         if value.born >= 0 and dims is not None and operations[value.born].path:
             lies[f"{operations[value.born].path} #{number}"] = dims
-    asked = {tensor.path: tuple(dim or () for dim in each.dims) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)}
+    asked = {
+        tensor.path: tuple(dim or () for dim in each.dims) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)
+    }
     results = {f"the result {tensor.path}": dims for tensor, dims in zip(program.results, found.results, strict=True)}
     return {**asked, **lies, **results}
 

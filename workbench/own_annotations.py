@@ -33,7 +33,7 @@ class OwnType:
 
 @dataclass(frozen=True, slots=True)
 class ManualRegion:
-    """A `shard_map`: the axes it is manual over, and how its operands come in and its results go out; an open dimension is propagation's."""
+    """A `shard_map`: the axes it is manual over, and how operands come in and results go out; an open dimension is propagation's."""
 
     path: str
     source: str

@@ -69,7 +69,8 @@ class Padding:
     def arithmetic(self) -> str:
         """`9 over data (8): 8 parts of 2, 16 slots for 9`."""
         idle = f", {self.idle} of them empty" if self.idle else ""
-        return f"{self.size} over `{'+'.join(self.axes)}` ({self.parts}): {self.parts} parts of {self.part}, {self.slots} slots for {self.size}{idle}"
+        over = f"{self.size} over `{'+'.join(self.axes)}` ({self.parts})"
+        return f"{over}: {self.parts} parts of {self.part}, {self.slots} slots for {self.size}{idle}"
 
     @property
     def way_out(self) -> str:

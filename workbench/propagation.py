@@ -7,9 +7,11 @@ An *origin* is an axis that somebody wrote down: a rule or an override on an arg
 an axis that a neighbour had to give and that was not taken.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 from workbench.errors import WorkbenchError, unknown_name
@@ -45,7 +47,7 @@ class Site:
 
     - `role`: `argument`, `result` or `value`;
     - `path`, `kind`, `shape`, `dims`, `source`: as in `report.Value`; an argument's kind is `input`, as in `graph.GraphNode`;
-    - `sharding`: what propagation gave it, `computed`: how its operation computes it. Where they differ it is resharded behind the operation.
+    - `sharding`: what propagation gave it; `computed`: how its operation computes it, to be resharded behind it where that differs.
     """
 
     role: str
@@ -271,9 +273,10 @@ class Propagation:
 
     def at(self, step: int) -> tuple[Sharding, ...]:
         """The sharding of every value after so many steps, by number; 0 is what was written by hand."""
-        if not 0 <= step <= len(self.steps):
-            raise PropagationError(f"The propagation has {len(self.steps)} steps; {step} is none of them.", ["ask for a step from 0"])
-        later = {move.point for each in self.steps[step:] for move in each.moves}
+        last = self.moves[-1].step if self.moves else 0
+        if not 0 <= step <= last:
+            raise PropagationError(f"The propagation has {last} steps; {step} is none of them.", ["ask for a step from 0"])
+        later = {move.point for move in self.moves[bisect_right(self.moves, step, key=attrgetter("step")) :]}
         changed = {point.value for point in later}
         return tuple(
             _without(site.sharding, number, later) if number in changed else site.sharding for number, site in enumerate(self.sites)

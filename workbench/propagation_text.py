@@ -1,7 +1,8 @@
 """A propagation in words: why a value lies as it does, every step of the replay, the conflicts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
+from workbench.deciding import deciding_edits
 from workbench.errors import unknown_name
 from workbench.paths import template
 from workbench.propagation import (
@@ -36,17 +37,14 @@ def explanation_text(report: Report, value: str, dim: int | str | None = None) -
     """Why a value lies as it does; see `Report.explain`."""
     replay = report.propagation
     groups = alike(replay, replay.find(value))
-    told = [
-        "\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim)))
-        for numbers in groups[:MOST_VALUES]
-    ]
+    told = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
     if len(groups) > MOST_VALUES:
         others = ", ".join(f"`{replay.sites[each[0]].path}`" for each in groups[MOST_VALUES : 2 * MOST_VALUES])
         told.append(f"`{value}` also names {others}" + (" and more." if len(groups) > 2 * MOST_VALUES else "."))
     return "\n\n".join(told)
 
 
-def alike(replay: Propagation, numbers: Iterable[int]) -> list[tuple[int, ...]]:
+def alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
     """Values of repeated layers, or of one path, that lie alike, together; the first of each stands for all."""
     groups: dict[object, list[int]] = {}
     for number in numbers:
@@ -54,7 +52,8 @@ def alike(replay: Propagation, numbers: Iterable[int]) -> list[tuple[int, ...]]:
         if site.kind != "data_flow_edge" or site.role != "value":
             key = (site.role, template(site.path), site.kind, site.shape, site.source, site.sharding, site.computed)
             groups.setdefault(key, []).append(number)
-    return [tuple(group) for group in groups.values()] or [(number,) for number in numbers][:1]
+    found = [tuple(group) for group in groups.values()]
+    return found or [tuple(numbers)]
 
 
 def asked_dims(site: Site, dim: int | str | None) -> tuple[int, ...]:
@@ -107,7 +106,9 @@ def _others_text(others: tuple[Origin, ...]) -> str:
     for origin in others:
         places.setdefault((origin.kind, origin.statement), []).append(origin)
     each = [f"{same[0]}" + (f" and {counted(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
-    return " or ".join(each[:_MOST_OTHERS]) + (f" or {counted(len(each) - _MOST_OTHERS, 'other statement')}" if len(each) > _MOST_OTHERS else "")
+    return " or ".join(each[:_MOST_OTHERS]) + (
+        f" or {counted(len(each) - _MOST_OTHERS, 'other statement')}" if len(each) > _MOST_OTHERS else ""
+    )
 
 
 def site_text(site: Site) -> str:
@@ -131,14 +132,18 @@ def _place_text(replay: Propagation, value: int, dim: int) -> str:
 def _named(site: Site) -> str:
     """A value by its path; what stands behind it by what it does."""
     behind = {"sharding_constraint": " behind its constraint", "data_flow_edge": " as it is handed round"}.get(site.kind, "")
-    return f"{'the result ' if site.role == 'result' else ''}{site.path or 'a value'}{behind}"
+    if site.role == "result":
+        return "the result" + (f" {site.path}" if site.path not in ("", "result") else "")
+    return f"{site.path or 'a value'}{behind}"
 
 
 def move_text(replay: Propagation, move: Move) -> str:
     """`step 3, forward: data from batch of x to batch of mlp/dot_general (dot_general, mlp.py:7)`."""
     source, target = _place_text(replay, move.source, move.source_dim), _place_text(replay, move.target, move.target_dim)
     kind = {"data_flow_edge": "handed round", "return": "returned"}.get(move.kind, move.kind)
-    over = [kind] + ([move.over] if move.over not in ("", move.kind, replay.sites[move.target].path, replay.sites[move.source].path) else [])
+    over = [kind] + (
+        [move.over] if move.over not in ("", move.kind, replay.sites[move.target].path, replay.sites[move.source].path) else []
+    )
     return f"step {move.step}, {move.direction}: {move.axis} from {source} to {target} ({', '.join((*over, *filter(None, [move.line])))})"
 
 
@@ -206,6 +211,19 @@ def conflict_text(replay: Propagation, conflict: Conflict) -> str:
         f"{conflict.winner} against {conflict.loser}, {conflict.reason}, in {places}; first at {at}: "
         f"`{wish.wanted.axis}` lost, for {_reason(replay, wish)}"
     )
+
+
+def conflicts_text(report: Report) -> str:
+    """All conflicts, each with the edits that would decide it the other way; those are tried, which takes a moment each."""
+    replay = report.propagation
+    if not replay.conflicts:
+        return f"No conflict: in {counted(len(replay.steps), 'step')} every axis went as far as it was wanted."
+    told = []
+    for conflict in replay.conflicts:
+        edits = deciding_edits(report, conflict)
+        ways = " · ".join(map(str, edits)) or "only a change of the function, or of the mesh"
+        told.append(f"{conflict_text(replay, conflict)}\n  to decide it the other way: {ways}")
+    return "\n\n".join(told)
 
 
 def point_text(replay: Propagation, point: Point) -> str:

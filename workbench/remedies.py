@@ -1,11 +1,12 @@
 """Edits that avoid a resharding or make it cheaper. Each is tried on the plan before it is suggested.
 
-What is tried: the value constrained to what its reader needs, to what it lies like, or, where XLA gathers it whole, to a sharding in between
-that it reaches without; its argument placed as the reader needs it; constraints of the layout taken back; dimensions placed otherwise.
+What is tried: the value constrained to what its reader needs, to what it lies like, or, where XLA gathers it whole, to a sharding in
+between that it reaches without; its argument placed as the reader needs it; constraints of the layout taken back; dimensions placed
+otherwise.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from workbench.edits import Constrain, Edit, Override, PlaceDim, ResizeAxis
 from workbench.errors import WorkbenchError
@@ -14,6 +15,7 @@ from workbench.partition import Dims, Partitioned, padding_list, partition
 from workbench.partition.xla_reshard import Way, way
 from workbench.places import picks
 from workbench.plan import Plan
+from workbench.program import Operation
 from workbench.report import Report
 from workbench.reshard import Remedy, Reshard
 from workbench.sharding import Sharding, base_axis
@@ -38,7 +40,7 @@ def find_remedies(report: Report, place: Reshard) -> tuple[Remedy, ...]:
 
 
 def avoiding(plan: Plan, partitioned: Partitioned, place: Reshard) -> tuple[Edit, ...]:
-    """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic, which has no time for more."""
+    """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic."""
     sent, bad = _edges_sent(partitioned)
     gentle = (each for each in _candidates(plan, place) if isinstance(each, Constrain | Override))
     for edit in itertools.islice(dict.fromkeys(gentle), _SUGGESTED):
@@ -72,6 +74,24 @@ def resized(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
         if len(found) == _SUGGESTED - 1:
             break
     return tuple(found)
+
+
+def unsplit(plan: Plan, operation: Operation, dims: Dims, torn: Collection[str]) -> tuple[Edit, ...]:
+    """A constraint that puts the axes a reshape tore apart onto one of its dimensions, the first behind the major one that they divide."""
+    places = [place for place, dim in enumerate(dims) if any(base_axis(axis) in torn for axis in dim)]
+    for place in range(places[0] + 1, len(dims)):
+        apart = [tuple(axis for axis in dim if base_axis(axis) not in torn) for dim in dims]
+        apart[place] = (*apart[place], *sorted(torn, key=plan.mesh.names.index))
+        edit = Constrain(f"/{operation.path}", Sharding(tuple(apart)))
+        if operation.shape[place] % Sharding(tuple(apart)).parts(plan.mesh)[place]:
+            continue
+        try:
+            after = partition(plan.apply(edit), plan.hardware)
+        except WorkbenchError:
+            continue
+        if not any(base_axis(axis) != axis for lies in after.dims for dim in lies or () for axis in dim):
+            return (edit,)
+    return ()
 
 
 def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
@@ -126,7 +146,7 @@ def _patterns(plan: Plan, place: Reshard) -> Iterator[str]:
     alike = {op.source for op in plan.program.operations if op.path == place.path and op.shape == place.shape}
     if place.path and len(alike) == 1:
         yield f"/{place.path}"
-    if place.source:
+    elif place.source:
         yield f"{place.source}/{place.path.rpartition('/')[2]}" if place.path else place.source
 
 

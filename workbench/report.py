@@ -19,6 +19,7 @@ from workbench.timeline import Timeline
 
 if TYPE_CHECKING:
     from workbench.edits import Edit
+    from workbench.pipeline.report import PipelineReport
     from workbench.plan import Plan
 
 KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute")
@@ -252,6 +253,7 @@ class Report:
     make_timeline: Callable[[], Timeline | None] = field(default=lambda: None, compare=False, repr=False)
     list_kernels: Callable[[], tuple[Kernel, ...]] = field(default=tuple, compare=False, repr=False)
     make_graph: Callable[[], Graph] = field(default=Graph, compare=False, repr=False)
+    make_pipeline: "Callable[[], PipelineReport | None]" = field(default=lambda: None, compare=False, repr=False)
     read_own: Callable[[], OwnAnnotations] = field(default=OwnAnnotations, compare=False, repr=False)
     list_reshards: Callable[[], tuple[Reshard, ...]] = field(default=tuple, compare=False, repr=False)
     list_padding: Callable[[], tuple[Padding, ...]] = field(default=tuple, compare=False, repr=False)
@@ -332,6 +334,14 @@ class Report:
     def timeline(self) -> Timeline | None:
         """The simulated step as events; `None` without hardware."""
         return self.make_timeline()
+
+    @cached_property
+    def pipeline(self) -> "PipelineReport | None":
+        """The stages, and the step simulated over them; `None` for a plan without a pipeline. Made when first asked for.
+
+        Raises `PipelineError` where the program cannot be cut as the pipeline says.
+        """
+        return self.make_pipeline()
 
     @cached_property
     def sent(self) -> int:

@@ -62,6 +62,10 @@ def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[
         yield "peak in use", format_bytes(measurement.device_peak), "as the device reports it" + beside + ratio
     agreeing = sum(check.agrees for check in measurement.shards)
     yield "shards as planned", f"{agreeing} of {len(measurement.shards)}", "arguments and results, by the shapes the devices held"
+    if measurement.tasks:
+        yield "pipeline idle", f"{100 * measurement.bubble:.0f} %", f"of the devices' time, over {len(measurement.tasks)} tasks of one step"
+    if measurement.task_overhead is not None:
+        yield "engine's own cost", format_seconds(measurement.task_overhead), "to dispatch one task"
     if measurement.max_error is not None:
         yield "largest error", f"{measurement.max_error:.1e}", "against the unsharded step, relative to the largest magnitude"
 

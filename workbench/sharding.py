@@ -210,7 +210,9 @@ def _verify_once(sharding: Sharding, used: tuple[str, ...]) -> None:
     taken: list[str] = []
     for axis in used:
         if (other := next((each for each in taken if _overlap(each, axis)), None)) is not None:
-            raise LayoutError(_twice_text(sharding, axis, other), ["an axis splits one dimension of a tensor", *_twice_ways(sharding, axis)])
+            raise LayoutError(
+                _twice_text(sharding, axis, other), ["an axis splits one dimension of a tensor", *_twice_ways(sharding, axis)]
+            )
         taken.append(axis)
 
 

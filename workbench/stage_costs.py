@@ -6,8 +6,9 @@ operations: pieces compare, and no more than that.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from math import ceil, prod
 
 from workbench.analyze import analyze
@@ -20,11 +21,12 @@ from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Report
 from workbench.sharding import Sharding
-from workbench.tensor import Role, itemsize
+from workbench.tensor import Role, Tensor, itemsize
 from workbench.tracing.block_programs import BlockTasks, block_tasks
-from workbench.tracing.cut import Cut
+from workbench.tracing.cut import Cut, cut_network
 from workbench.tracing.cutting import network_of
 from workbench.tracing.network import Network
+from workbench.tracing.stage_tasks import StageTasks
 from workbench.tracing.work import size_of
 
 NOMINAL = 1e12  # operations a second where no hardware is chosen
@@ -32,7 +34,7 @@ NOMINAL = 1e12  # operations a second where no hardware is chosen
 
 @dataclass(frozen=True, slots=True)
 class BlockCost:
-    """One block, one micro-batch, one device of its stage: seconds, and `passing` bytes while it is worked on beyond what it keeps."""
+    """One block, one micro-batch, one device of its stage: seconds, and `passing` bytes of its backward pass beyond what that reads."""
 
     path: str
     forward: float
@@ -72,9 +74,17 @@ def _priced(block: BlockTasks, plan: Plan) -> tuple[float, float, float, int]:
     one, two = _seconds(forward), _seconds(both)
     backward = max(two - one, 0.0)
     weight = backward * block.weight_share
-    shard = max(_spread(plan), 1)
-    passing = max(both.memory.by_role.get(Role.ACTIVATION, 0) - block.kept.inside // shard, 0)
-    return one, backward - weight, weight, passing
+    return one, backward - weight, weight, _passing(block, plan)
+
+
+def _passing(block: BlockTasks, plan: Plan) -> int:
+    """What a backward task without recomputation has beside what it reads and returns."""
+    return analyze(_alone(block.backward_program(recompute=False), plan)).memory.by_role.get(Role.ACTIVATION, 0)
+
+
+def _remade(block: BlockTasks, plan: Plan) -> int:
+    """The same with recomputation: what is made again counts."""
+    return analyze(_alone(block.backward_program(recompute=True), plan)).memory.by_role.get(Role.ACTIVATION, 0)
 
 
 def _seconds(report: Report) -> float:
@@ -103,9 +113,28 @@ def _alone(program: Program, plan: Plan) -> Plan:
         return Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, wiring=plan.wiring)
 
 
-def stage_costs(plan: Plan) -> tuple[StageCost, ...]:
-    """One a piece of the plan's pipeline, cut as its boundaries and the balance of these costs say."""
-    return costs_of_cut(plan, plan_starts(plan))
+def stage_costs(plan: Plan, *, closely: bool = False) -> tuple[StageCost, ...]:
+    """One a piece of the plan's pipeline, cut as its boundaries and the balance of these costs say.
+
+    `closely` takes memory from each whole piece as one program, not from its blocks: within a few percent of what is compiled, and slower
+    to come by (about half a second for each piece unlike the others).
+    """
+    starts = plan_starts(plan)
+    costs = costs_of_cut(plan, starts)
+    return tuple(_closely(plan, starts, stage, each) for stage, each in enumerate(costs)) if closely else costs
+
+
+def _closely(plan: Plan, starts: tuple[int, ...], stage: int, cost: StageCost) -> StageCost:
+    assert plan.pipeline is not None, "asked of plans with a pipeline"
+    passing, remade = _whole_stage(_without_boundaries(plan), plan.pipeline.micro_batches, starts, stage)
+    return replace(cost, passing=passing, remade=remade)
+
+
+@lru_cache(maxsize=64)
+def _whole_stage(plan: Plan, micro_batches: int, starts: tuple[int, ...], stage: int) -> tuple[int, int]:
+    cut = cut_network(network_of(plan.program, micro_batches), starts)
+    whole = BlockTasks(StageTasks(cut, cut.segments[stage]))
+    return _passing(whole, plan), _remade(whole, plan)
 
 
 def plan_starts(plan: Plan) -> tuple[int, ...]:
@@ -121,10 +150,10 @@ def costs_of_cut(plan: Plan, starts: Sequence[int]) -> tuple[StageCost, ...]:
     network = network_of(plan.program, plan.pipeline.micro_batches)
     costs, tasks = block_costs(plan), _tasks(network)
     bounds = (0, *starts, len(costs))
-    stage_of = {block: stage for stage, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False)) for block in range(a, b)}
+    stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
     ledger = _Ledger(plan, network, tasks, stage_of)
     found = []
-    for stage, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for stage, (a, b) in enumerate(pairwise(bounds)):
         own = costs[a:b]
         found.append(
             StageCost(
@@ -137,6 +166,7 @@ def costs_of_cut(plan: Plan, starts: Sequence[int]) -> tuple[StageCost, ...]:
                 entering=ledger.entering(stage),
                 sends=ledger.sends(stage),
                 update=ledger.update(stage),
+                remade=max(ledger.kept(a, b), *(each.passing for each in own)),
             )
         )
     return tuple(found)
@@ -181,14 +211,14 @@ class _Ledger:
         count = ceil(prod(_local(tensor.shape, layer, sharding, self.plan)))
         return ceil(count * (itemsize(tensor.dtype) + (max(itemsize(tensor.dtype), 4) if sums else 0)))
 
-    def _parameter(self, leaf: int) -> tuple[object, Sharding]:
+    def _parameter(self, leaf: int) -> tuple[Tensor, Sharding]:
         numbers = [i for i, each in enumerate(self.plan.program.arguments) if each.role is Role.PARAMETER]
         return self.plan.program.arguments[numbers[leaf]], self.plan.argument_shardings[numbers[leaf]]
 
     def _state(self, number: int) -> int:
         leaf, layer = self.network.flat.pieces[number][0]
         path = self.network.parameter_paths[leaf].partition("/")[2]
-        total = 0
+        total = 0.0
         for tensor, sharding in zip(self.plan.program.arguments, self.plan.argument_shardings, strict=True):
             if tensor.role is Role.OPTIMIZER_STATE and tensor.path.endswith(f"/{path}"):
                 total += ceil(prod(_local(tensor.shape, layer, sharding, self.plan))) * itemsize(tensor.dtype)

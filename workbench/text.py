@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from workbench.errors import PipelineError
 from workbench.hardware_text import wiring_text
 from workbench.own_annotations_text import own_annotations_text
 from workbench.paths import template
@@ -25,6 +26,7 @@ def report_text(report: Report) -> str:
     sections = [
         head,
         pairs_text(_figures(report)),
+        _pipeline(report),
         f"Arguments, and what one device holds of them\n\n{_arguments(report.arguments)}",
         own_annotations_text(report.own_annotations),
         _collectives(report.collectives),
@@ -35,8 +37,20 @@ def report_text(report: Report) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
+def _pipeline(report: Report) -> str:
+    """The pipeline's own report, or why there is none."""
+    if report.plan.pipeline is None:
+        return ""
+    try:
+        planned = str(report.pipeline)
+    except PipelineError as error:
+        planned = f"Pipeline {report.plan.pipeline}\n\n  {error}"
+    return f"(The figures above are of the program whole, on the devices of one stage.)\n\n{planned}"
+
+
 def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     memory, flops, time = report.memory, report.flops, report.step_time
+    duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline else 1)
     roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
     yield "memory per device", format_bytes(memory.peak), " · ".join(roles)
     if memory.capacity:
@@ -57,7 +71,7 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items()),
     )
     yield "arithmetic per device", format_count(flops.per_device, "FLOP"), f"{format_count(flops.unique, 'FLOP')} in the whole step"
-    yield "duplication", f"{flops.duplication:.2f} ×", _duplication_text(flops.duplication)
+    yield "duplication", f"{duplication:.2f} ×", _duplication_text(duplication)
     if 0 < flops.model < flops.unique:
         yield "computed again", format_count(flops.unique - flops.model, "FLOP"), "by rematerialisation, of that"
     if flops.six_nd:

@@ -52,6 +52,12 @@ def unsharded_losses(program: Program, steps: int) -> list[float]:
     [
         (Reference("gpt", {**SMALL, "scan": False}), "data:4 model:2", "batch:data; d_ff:model; heads:model; layers/1/mlp/w2=[-, -]"),
         (Reference("gpt", SMALL), "data:2 model:2", "batch:data; d_ff:model; @layers/mlp/up/dot_general=[data, ?, model]"),
+        (
+            Reference("gpt", SMALL),
+            "data:2 model:2",
+            "batch:data; d_ff:model p1; heads:model; layers/mlp/w1=[-, ?, model?]; group[params/layers/mlp/w1, params/layers/mlp/w1]; "
+            "barrier[@mlp/up/dot_general] allows:forward; @mlp/down/dot_general=[?, ?, -] replicated:model",
+        ),
         (Reference("tests.importable:regression", {"width": 32}), "data:4 model:2", "batch:data+model; d_ff:data"),
         (Reference("tests.importable:regression", {}), "", ""),
     ],

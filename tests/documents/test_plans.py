@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from tests.importable import regression
 from tests.programs import mlp
+from tests.strategies import layouts
 from workbench.catalogue import OWN_FILE, SHIPPED, every_hardware
 from workbench.documents import dump_plan, load_plan, parse_plan, program_from_reference, save_plan
+from workbench.documents.plans import layout_record, parse_layout
 from workbench.edits import RenameDim, SetPrecision, SetRemat
 from workbench.errors import DocumentError
 from workbench.plan import Plan
@@ -23,7 +25,8 @@ LAYOUTS = (
     "d_ff:model+data",
     "batch:data; params/layers/0/w1=[model, -]; layers/*/w2=[-, -]",
     "batch:data; @mlp/dot_general=[data, ?]; @dot_general=[-, model]",
-    "batch:data; d_ff:model p1; layers/0/w1=[?, model?] replicated:data; group[layers/0/w1, layers/1/w1]; barrier[@mlp/dot_general] allows:forward",
+    "batch:data; d_ff:model p1; layers/0/w1=[?, model?] replicated:data; group[layers/0/w1, layers/1/w1]; "
+    "barrier[@mlp/dot_general] allows:forward",
 )
 
 
@@ -34,6 +37,11 @@ def test_a_plan_read_back_is_the_plan(layout):
     assert read == plan
     assert (read.name, str(read.layout)) == ("my plan", str(plan.layout))
     assert dump_plan(read) == dump_plan(plan)
+
+
+@given(layouts())
+def test_a_layout_read_back_from_its_record_is_the_layout(layout):
+    assert parse_layout(json.loads(json.dumps(layout_record(layout)))) == layout
 
 
 @given(

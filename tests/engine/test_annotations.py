@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, AxisType
+from jax.sharding import PartitionSpec as P
 
 from workbench.comparison import compare_collectives
 from workbench.compiled import payload_by_axis_and_kind
@@ -29,6 +31,9 @@ def sums(x, w1, w2):
         return jnp.sin(h + u), jnp.cos(u)
 
 
+LINE = f"test_annotations.py:{sums.__code__.co_firstlineno + 2}"
+
+
 @functools.cache
 def pair():
     shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((8, 16), (16, 32), (16, 32))]
@@ -41,16 +46,16 @@ def small_gpt():
 
 
 CASES = [
-    (pair, "batch:data; w1=[data p2, model p1]"),
-    (pair, "batch:data p2; x=[data p2, -]; w1=[data, model]; w2=[data, ?]"),
+    (pair, "batch:data p1; w1=[-, data]"),
+    (pair, "batch:data p1; w1=[-, data+model]; w2=[-, ?]"),
     (pair, "batch:data; w1=[?, model]; w2=[?, ?]"),
     (pair, "x=[data?, ?]; w1=[-, -]; w2=[-, -]; @b/tanh=[data+model, -]"),
     (pair, "batch:data; w1=[-, model]; w2=[-, -]; @b/dot_general=[?, -] replicated:model"),
     (pair, "embed:model; @a/dot_general=[-, -] unreduced:model; @b/dot_general=[?, ?]"),
     (pair, "w1=[-, model]; group[@a/dot_general, @b/dot_general]; barrier[@both/add]"),
     (pair, "batch:data; barrier[@b/tanh]; result/0=[-, ?]"),
-    (pair, "batch:data; barrier[@b/tanh] allows:forward; @test_annotations.py:26=[?, model]"),
-    (small_gpt, "batch:data p1; d_ff:model; heads:model; barrier[@mlp/gelu] allows:forward"),
+    (pair, "batch:data; barrier[@b/tanh] allows:forward; " + f"@{LINE}=[?, model]"),
+    (small_gpt, "batch:data p1; d_ff:model; heads:model; barrier[@mlp/up/dot_general] allows:forward"),
 ]
 
 
@@ -92,10 +97,20 @@ def test_the_annotated_step_sends_what_was_planned(case):
 
 def test_one_plan_does_not_leak_into_another_of_the_same_program():
     """JAX lowers a function once and keeps the module; statements are written into a module of the plan's own."""
-    stopped = compile_step(Plan(pair(), MESH, "batch:data; barrier[@b/tanh]")).compiled.as_text()
+    stopped = compile_step(Plan(pair(), MESH, "batch:data; barrier[x]")).compiled.as_text()
     free = compile_step(Plan(pair(), MESH, "batch:data")).compiled.as_text()
     assert "all-gather" in stopped
     assert "all-gather" not in free
+
+
+def test_a_function_over_explicit_axes_is_planned_and_not_run():
+    mesh = AbstractMesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+    with jax.sharding.use_abstract_mesh(mesh):
+        program = trace(lambda x: jax.reshard(x, P("data", None)) * 2, jax.ShapeDtypeStruct((8, 16), "float32"), name="laid_out")
+    plan = Plan(program, MESH)
+    assert str(plan.report().results[0].sharding) == "[data, -]"
+    with pytest.raises(EngineError, match="`laid_out` lays values over explicit mesh axes itself"):
+        compile_step(plan)
 
 
 def test_a_partial_sum_between_steps_is_refused():

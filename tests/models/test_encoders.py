@@ -1,11 +1,11 @@
 """T5, the Conformer and the 3-D U-Net as plain JAX on one device: they learn, their forms agree, and they see what they should."""
 
 from dataclasses import replace
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from workbench.models import conformer, scans, speech, t5, unet
@@ -27,65 +27,48 @@ SPEECH = replace(CONFORMERS["tiny"], batch=4, seq=32)
 WORDS = replace(T5S["tiny"], batch=8)
 SCANS = replace(UNETS["tiny"], batch=2, size=8)
 
-LEARNERS = [
-    pytest.param(
+MODELS = {
+    "conformer": (
         conformer.make_loss(SPEECH),
         conformer.init(jax.random.key(0), SPEECH, scan=True),
         speech.batches(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
-        (np.log(SPEECH.vocab) + 0.5, 0.3),
-        0.5,
-        id="conformer",
     ),
-    pytest.param(
-        t5.make_loss(WORDS), t5.init(jax.random.key(0), WORDS, scan=True), t5.continuations(WORDS), (np.log(256) + 0.5, 0.3), 0.75, id="t5"
-    ),
-    pytest.param(
-        unet.make_loss(SCANS),
-        unet.init(jax.random.key(0), SCANS),
-        scans.batches(2, 8, 1, SCANS.classes),
-        (np.log(4) + 0.7, 0.8),
-        0.6,
-        id="unet",
-    ),
-]
+    "t5": (t5.make_loss(WORDS), t5.init(jax.random.key(0), WORDS, scan=True), t5.continuations(WORDS)),
+    "unet": (unet.make_loss(SCANS), unet.init(jax.random.key(0), SCANS), scans.batches(SCANS.batch, SCANS.size, 1, SCANS.classes)),
+}
+"""Of each: the loss, parameters (their layers scanned), and batches."""
 
 
-@pytest.mark.parametrize(("loss", "params", "data", "untrained", "share"), LEARNERS)
-def test_it_learns(loss, params, data, untrained, share):
-    """It begins knowing nothing: the logarithm of the number of classes, and half the variance of its logits (1; 2 after rectifiers)."""
-    optimizer = optax.adam(5e-3)
-    state = optimizer.init(params)
+@cache
+def gradient(name):
+    return jax.jit(jax.value_and_grad(MODELS[name][0]))
 
-    @jax.jit
-    def step(params, state, batch):
-        value, gradient = jax.value_and_grad(loss)(params, batch)
-        updates, state = optimizer.update(gradient, state, params)
-        return optax.apply_updates(params, updates), state, value
 
-    values = []
-    for number in range(30):
-        params, state, value = step(params, state, data(number))
+@pytest.mark.parametrize(
+    ("name", "untrained", "rate"), [("conformer", np.log(32) + 0.5, 0.3), ("t5", np.log(256) + 0.5, 0.3), ("unet", np.log(4) + 0.5, 0.1)]
+)
+def test_it_learns(name, untrained, rate):
+    """It begins knowing nothing: the logarithm of the number of classes, and half the variance of its logits."""
+    _, params, data = MODELS[name]
+    params, values = jax.tree.map(np.asarray, params), []
+    for number in range(20):
+        value, slope = gradient(name)(params, data(number))
+        params = jax.tree.map(lambda each, grad: each - rate * np.asarray(grad), params, slope)
         values.append(float(value))
-    start, slack = untrained
-    assert values[0] == pytest.approx(start, abs=slack)
-    assert np.mean(values[-5:]) < share * values[0]
+    assert values[0] == pytest.approx(untrained, abs=0.6)
+    assert np.mean(values[-3:]) < 0.8 * values[0]
 
 
-FORMS = [
-    pytest.param(conformer.make_loss(SPEECH), conformer.init(jax.random.key(1), SPEECH, scan=True), LEARNERS[0].values[2], id="conformer"),
-    pytest.param(t5.make_loss(WORDS), t5.init(jax.random.key(1), WORDS, scan=True), t5.continuations(WORDS), id="t5"),
-]
-
-
-@pytest.mark.parametrize(("loss", "params", "data"), FORMS)
-def test_layers_apart_have_the_loss_and_gradients_of_scanned_ones(loss, params, data):
+@pytest.mark.parametrize("name", ["conformer", "t5"])
+def test_layers_apart_have_the_loss_and_gradients_of_scanned_ones(name):
     def apart(stacked):
         return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(2)]
 
+    loss, params, data = MODELS[name]
     stacks = params.keys() & {"layers", "encoder", "decoder"}
-    value, expected = jax.jit(jax.value_and_grad(loss))(params, data(0))
-    found, grads = jax.jit(jax.value_and_grad(loss))({**params, **{name: apart(params[name]) for name in stacks}}, data(0))
-    grads = {**grads, **{name: jax.tree.map(lambda *layers: jnp.stack(layers), *grads[name]) for name in stacks}}
+    value, expected = gradient(name)(params, data(0))
+    found, grads = jax.jit(jax.value_and_grad(loss))({**params, **{each: apart(params[each]) for each in stacks}}, data(0))
+    grads = {**grads, **{each: jax.tree.map(lambda *layers: np.stack(layers), *grads[each]) for each in stacks}}
     np.testing.assert_allclose(found, value, rtol=1e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), grads, expected)
 
@@ -103,14 +86,14 @@ def test_a_token_written_does_not_see_those_after_it():
 
 def test_distances_share_buckets_the_more_the_longer_they_are():
     """Raffel et al. 2020, section 2.1: 32 buckets, the last for 128 and beyond."""
-    back = np.asarray(t5.buckets(-jnp.arange(300), 32, both_ways=False))
+    reach = np.arange(-299, 300)
+    hidden, seen = (np.asarray(jax.jit(partial(t5.buckets, number=32, both_ways=both))(reach)) for both in (False, True))
+    back = hidden[reach <= 0][::-1]
     np.testing.assert_array_equal(back[:16], np.arange(16))
     assert (np.diff(back) >= 0).all()
     assert (back[127:] == 31).all()
-    ahead = np.asarray(t5.buckets(jnp.arange(1, 300), 32, both_ways=True))
-    assert (ahead.min(), ahead.max()) == (17, 31)
-    assert np.asarray(t5.buckets(-jnp.arange(300), 32, both_ways=True)).max() == 15
-    assert (np.asarray(t5.buckets(jnp.arange(5), 32, both_ways=False)) == 0).all(), "the future has none of its own where it is hidden"
+    assert (hidden[reach > 0] == 0).all(), "the future has none of its own where it is hidden"
+    assert (seen[reach <= 0].max(), seen[reach > 0].min(), seen.max()) == (15, 17, 31)
 
 
 def test_the_convolution_of_a_conformer_sees_as_far_as_its_kernel():

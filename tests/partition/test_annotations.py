@@ -1,4 +1,4 @@
-"""What each annotation does to propagation: priorities, open and closed dimensions, axes kept out, partial sums, groups, barriers, lines."""
+"""What each annotation does to propagation: priorities, open and closed dimensions, kept-out axes, partial sums, groups, barriers."""
 
 import jax
 import jax.numpy as jnp
@@ -103,18 +103,18 @@ def test_an_axis_kept_out_of_a_value_is_on_none_of_its_dimensions(pair):
 
 def test_partial_sums_are_added_before_they_are_reduced(pair):
     whole = values(pair, "embed:model")[1]
-    partial = values(pair, "embed:model; " + "; ".join(f"@{at}=[-, -] unreduced:model" for at in ("a/dot_general", "b/dot_general", "both/add")))[1]
+    partial = values(
+        pair, "embed:model; " + "; ".join(f"@{at}=[-, -] unreduced:model" for at in ("a/dot_general", "b/dot_general", "both/add"))
+    )[1]
     reductions = [[each.path for each in report.collectives if each.kind == "all-reduce"] for report in (whole, partial)]
     assert reductions[0] == ["a/dot_general", "b/dot_general"]
     assert "both/add" in reductions[1]
 
 
 def test_values_tied_together_lie_alike(pair):
-    apart, _ = values(pair, "w1=[-, model]; w2=[-, -]; @both/add=[-, -]; barrier[@a/dot_general]; barrier[@b/dot_general]")
-    tied, _ = values(
-        pair,
-        "w1=[-, model]; w2=[-, -]; @both/add=[-, -]; barrier[@a/dot_general]; barrier[@b/dot_general]; group[@a/dot_general, @b/dot_general]",
-    )
+    alone = "w1=[-, model]; w2=[-, -]; @both/add=[-, -]; barrier[@a/dot_general]; barrier[@b/dot_general]"
+    apart, _ = values(pair, alone)
+    tied, _ = values(pair, f"{alone}; group[@a/dot_general, @b/dot_general]")
     assert (apart["a/dot_general"], apart["b/dot_general"]) == ("[-, model]", "[-, -]")
     assert (tied["a/dot_general"], tied["b/dot_general"]) == ("[-, model]", "[-, model]")
 
@@ -171,7 +171,9 @@ def dead(x):
 
 def test_a_value_that_was_left_out_is_told_from_one_that_never_was():
     program = trace(dead, spec(8, 4))
-    with pytest.raises(LayoutError, match=r"`lost/sin` is in the function \(test_annotations.py:\d+\) but not in the step: no result depends"):
+    with pytest.raises(
+        LayoutError, match=r"`lost/sin` is in the function \(test_annotations.py:\d+\) but not in the step: no result depends"
+    ):
         Plan(program, "data:4", "@lost/sin=[data, -]")
     with pytest.raises(LayoutError, match="There is no intermediate value `found/sin`"):
         Plan(program, "data:4", "@found/sin=[data, -]")

@@ -1,4 +1,4 @@
-"""What operators send by themselves, against what is worked out by hand; the compiled truth is in `tests/engine/test_own_communication.py`."""
+"""What operators send by themselves, against what is worked out by hand; the compiled truth is in `tests/engine`."""
 
 import jax
 import jax.numpy as jnp
@@ -58,11 +58,19 @@ def notes(fn, shapes, dims, layout, mesh=MESH, hardware=None):
     return plan, {each.kind: each for each in plan.report().diagnostics if each.kind not in ("unused axis", "duplicated work")}
 
 
+def transform(x):
+    return jnp.fft.fft(x)
+
+
+def ragged(x, w, sizes):
+    return lax.ragged_dot(x, w, sizes)
+
+
 def test_what_a_tpu_makes_of_a_cut_transform_is_not_told():
     shapes, dims = (spec(32, 16, dtype="complex64"),), {"x": "r c"}
-    _, found = notes(lambda x: jnp.fft.fft(x), shapes, dims, "c:b", hardware="TPU v5e 2x4")
+    _, found = notes(transform, shapes, dims, "c:b", hardware="TPU v5e 2x4")
     assert "`fft` moves data along a sharded dimension, in 1 place." in found["not counted"].message
-    assert not notes(lambda x: jnp.fft.fft(x), shapes, dims, "r:b", hardware="TPU v5e 2x4")[1]
+    assert not notes(transform, shapes, dims, "r:b", hardware="TPU v5e 2x4")[1]
 
 
 def test_a_tpu_rounds_the_borders_of_a_convolution_and_sends_them_once():
@@ -75,18 +83,25 @@ def test_a_tpu_rounds_the_borders_of_a_convolution_and_sends_them_once():
 
 def test_an_operation_without_a_rule_is_named():
     shapes = (spec(32, 16), spec(4, 16, 8), spec(4, dtype="int32"))
-    _, found = notes(lambda x, w, sizes: lax.ragged_dot(x, w, sizes), shapes, {"x": "t d", "w": "e d f"}, "t:b")
+    _, found = notes(ragged, shapes, {"x": "t d", "w": "e d f"}, "t:b")
     assert found["no sharding rule"].message.startswith("Shardy has no rule for `ragged_dot`, in 1 place:")
-    assert not notes(lambda x, w, sizes: lax.ragged_dot(x, w, sizes), shapes, {"x": "t d", "w": "e d f"}, "")[1]
+    assert not notes(ragged, shapes, {"x": "t d", "w": "e d f"}, "")[1]
 
 
-def test_a_weight_gradient_that_xla_doubles_is_told_and_mended():
+def test_a_convolution_that_xla_doubles_is_told_and_mended():
     plan, found = notes(gradients(conv()), (IMAGE, KERNEL), HWIO, "h:b")
     note = found["wrong result"]
     assert "2 times too large" in note.message
     assert note.subject == "grad/conv_general_dilated"
     assert note.edits == (PlaceDim("n", ("a",)),)
     assert "wrong result" not in {each.kind for each in note.edits[0].apply(plan).report().diagnostics}
+
+
+def test_a_kernel_that_makes_xla_double_a_convolution_is_left_whole():
+    plan, found = notes(conv(), (IMAGE, KERNEL), HWIO, "h:b; o:a", "a:4 b:2")
+    assert "4 times too large" in found["wrong result"].message
+    assert found["wrong result"].edits == (PlaceDim("o"),)
+    assert "wrong result" not in {each.kind for each in found["wrong result"].edits[0].apply(plan).report().diagnostics}
 
 
 def test_a_gradient_that_stops_the_compiler_is_told():

@@ -85,7 +85,12 @@ def test_alike_reshards_in_a_loop_are_one_with_their_executions_counted():
 @pytest.mark.parametrize(
     ("mesh", "before", "after", "steps"),
     [  # what XLA was seen to do, on 8 devices, where Shardy would go otherwise
-        ("r:2 c:4", "[-, c, r]", "[-, r, -]", [("collective-permute", "r+c", 32_768), ("all-gather", "c", 65_536), ("all-gather", "c", 131_072)]),
+        (
+            "r:2 c:4",
+            "[-, c, r]",
+            "[-, r, -]",
+            [("collective-permute", "r+c", 32_768), ("all-gather", "c", 65_536), ("all-gather", "c", 131_072)],
+        ),
         ("r:2 c:4", "[r, -, c]", "[-, c, -]", [("all-gather", "r", 65_536), ("all-to-all", "c", 65_536)]),
         ("r:2 c:4", "[-, c, r]", "[c, r, -]", [("all-to-all", "c", 32_768), ("all-to-all", "r", 32_768)]),
         ("r:2 c:4", "[-, -, c]", "[-, c, r]", [("all-to-all", "c", 65_536)]),
@@ -97,7 +102,9 @@ def test_alike_reshards_in_a_loop_are_one_with_their_executions_counted():
 )
 def test_xlas_way_is_told_where_shardy_would_go_another(mesh, before, after, steps):
     found = way(CUBE, Sharding.parse(before).dims, Sharding.parse(after).dims, Mesh(mesh))
-    assert sorted((step.kind, "+".join(each.partition(":")[0] for each in step.axes), step.payload) for step in found.collectives) == sorted(steps)
+    assert sorted(
+        (step.kind, "+".join(each.partition(":")[0] for each in step.axes), step.payload) for step in found.collectives
+    ) == sorted(steps)
 
 
 @pytest.mark.parametrize(

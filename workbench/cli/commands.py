@@ -148,6 +148,29 @@ def diff(options: argparse.Namespace) -> None:
     print(json.dumps(plan_diff_record(found), indent=1) if options.json else found)
 
 
+def explain(options: argparse.Namespace) -> None:
+    from workbench.documents import conflict_record, explanation_record
+    from workbench.propagation_text import conflicts_text, replay_text
+
+    if options.value is None and options.model:  # there is no PLAN.json then
+        options.value, options.plan = options.plan, None
+    plan = plan_on_the_cpu(options)
+    report = plan.report()
+    replay = report.propagation
+    if options.fewest:
+        from workbench.minimal import minimal_annotations
+
+        fewest = minimal_annotations(plan)
+        print(json.dumps({"layout": str(fewest.layout), "is_fewest": fewest.is_fewest}) if options.json else fewest)
+    elif options.steps:
+        print(replay_text(replay))
+    elif options.json:
+        found = explanation_record(report, options.value) if options.value else [conflict_record(replay, each) for each in replay.conflicts]
+        print(json.dumps(found, indent=1))
+    else:
+        print(report.explain(options.value) if options.value else conflicts_text(report))
+
+
 def _stage_printer() -> Callable[[Mapping[str, Any]], None]:
     """A line a stage; the terminal needs no heartbeat."""
     stages: set[str] = set()

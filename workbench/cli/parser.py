@@ -40,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     added = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_serve, _report, _run, _compile, _compare, _diff, _recipe, _export, _calibrate, _models, _hardware):
+    for add in (_serve, _report, _run, _compile, _compare, _diff, _explain, _recipe, _export, _calibrate, _models, _hardware):
         add(added)
     return parser
 
@@ -155,6 +155,22 @@ def _calibrate(added: Any) -> None:
         "--devices", type=_positive, default=8, help="virtual devices to share a machine without accelerators (default: %(default)s)"
     )
     command.set_defaults(command=commands.calibrate)
+
+
+def _explain(added: Any) -> None:
+    command = _command(
+        added,
+        "explain",
+        commands.explain,
+        "tell why a value lies as it does: where each axis came from, over which operations, and which wishes lost",
+        "workbench explain my.plan.json mlp/up/dot_general",
+    )
+    command.add_argument(
+        "value", nargs="?", metavar="VALUE", help="a path, pattern or source line (gpt.py:42); without one, all conflicts and what decides them"
+    )
+    command.add_argument("--steps", action="store_true", help="print the whole propagation, step by step")
+    command.add_argument("--fewest", action="store_true", help="print the fewest statements that lay everything out as this plan does")
+    command.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _models(added: Any) -> None:

@@ -31,7 +31,9 @@ def _list(plan: Plan, options: argparse.Namespace) -> None:
         print(json.dumps([asdict(row) for row in rows], indent=1))
         return
     print(f"{plan}\n")
-    found = [(row.name, f"{len(row.edits)} edits" if row.applies else "no", row.reason or row.about) for row in rows]
+    found = [
+        (row.name, f"{len(row.edits)} edit{'s' * (len(row.edits) != 1)}" if row.applies else "no", row.reason or row.about) for row in rows
+    ]
     print(table_text(["recipe", "applies", "what it is, or why not~"], found))
 
 

@@ -177,7 +177,7 @@ class MemoryOverStep:
         return held
 
     def _gather_whole(self) -> dict[int, list[tuple[int, int]]]:
-        """By region, (position, bytes): what XLA makes whole of an FFT, a top-k or a running sum that is cut, besides the collectives' results."""
+        """By region, (position, bytes): what XLA makes whole of an FFT, a top-k or a running sum that is cut, besides what is sent."""
         found: dict[int, list[tuple[int, int]]] = {}
         for index in self._lifetimes.gathering:
             op = self._structure.ops[index]

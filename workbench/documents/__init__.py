@@ -7,6 +7,8 @@ print(export_script(plan))
 
 from workbench.documents.comparison_record import comparison_record as comparison_record
 from workbench.documents.compiled_record import compiled_record as compiled_record
+from workbench.documents.explanation_record import conflict_record as conflict_record
+from workbench.documents.explanation_record import explanation_record as explanation_record
 from workbench.documents.export import export_script as export_script
 from workbench.documents.exports import ALL_EXPORTS as ALL_EXPORTS
 from workbench.documents.hardware_entry import hardware_entry as hardware_entry

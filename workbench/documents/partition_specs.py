@@ -37,11 +37,7 @@ def export_partition_specs(plan: Plan) -> str:
         "",
         "# By path, `*` for the number of a layer; what is not named is replicated.",
         *(["SPECS = {", *lines, "}"] if lines else ["SPECS = {}"]),
-        *(
-            ["", "# The plan also says this, which no argument's PartitionSpec does:", *constraints]
-            if constraints
-            else []
-        ),
+        *(["", "# The plan also says this, which no argument's PartitionSpec does:", *constraints] if constraints else []),
         "",
     ]
     return "\n".join(sections) + "\n" + _LOOKUP

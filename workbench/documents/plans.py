@@ -39,7 +39,7 @@ def dump_plan(plan: Plan) -> str:
         **({"remat": str(plan.program.remat)} if plan.program.remat != AS_TRACED else {}),
         **({"precision": str(plan.program.precision)} if plan.program.precision != AS_WRITTEN else {}),
         "mesh": [list(axis) for axis in plan.mesh.axes],
-        "layout": _layout_record(plan.layout),
+        "layout": layout_record(plan.layout),
         **({"hardware": _hardware_name(plan.hardware)} if plan.hardware else {}),
         **({"wiring": str(plan.wiring)} if plan.wiring and plan.wiring.routes else {}),
         **({"pipeline": str(plan.pipeline)} if plan.pipeline else {}),
@@ -63,17 +63,10 @@ def parse_plan(text: str, name: str = "The text") -> Plan:
     program = program.variant(remat=Remat.parse(document.get("remat", "")), precision=Precision.parse(document.get("precision", "")))
     if renamed := document.get("dims"):
         program = program.rename(renamed)
-    layout = document["layout"]
     return Plan(
         program,
         Mesh(tuple((axis, size) for axis, size in document["mesh"])),
-        Layout(
-            layout.get("rules", {}),
-            _shardings(layout.get("overrides", {})),
-            _shardings(layout.get("constraints", {})),
-            groups=tuple(map(tuple, layout.get("groups", ()))),
-            barriers=tuple(layout.get("barriers", {}).items()),
-        ),
+        parse_layout(document["layout"]),
         document["name"],
         *_placed(document, name),
         document.get("pipeline"),
@@ -151,7 +144,8 @@ def _placed(document: Mapping[str, Any], name: str) -> tuple[Hardware | None, Wi
         raise DocumentError(f"{name} names hardware that cannot be used. {error.message}", error.ways_out) from None
 
 
-def _layout_record(layout: Layout) -> dict[str, Any]:
+def layout_record(layout: Layout) -> dict[str, Any]:
+    """The layout as plain values, one entry a statement."""
     return {
         "rules": {dim: axes_text(axes, layout.priority(dim)) for dim, axes in layout.rules},
         **({"overrides": {pattern: str(sharding) for pattern, sharding in layout.overrides}} if layout.overrides else {}),
@@ -159,6 +153,17 @@ def _layout_record(layout: Layout) -> dict[str, Any]:
         **({"groups": [list(places) for places in layout.groups]} if layout.groups else {}),
         **({"barriers": dict(layout.barriers)} if layout.barriers else {}),
     }
+
+
+def parse_layout(record: Mapping[str, Any]) -> Layout:
+    """The inverse of `layout_record`; kinds that an older document does not know are empty."""
+    return Layout(
+        record.get("rules", {}),
+        _shardings(record.get("overrides", {})),
+        _shardings(record.get("constraints", {})),
+        groups=tuple(map(tuple, record.get("groups", ()))),
+        barriers=tuple(record.get("barriers", {}).items()),
+    )
 
 
 def _shardings(entries: Mapping[str, str]) -> tuple[tuple[str, Sharding], ...]:

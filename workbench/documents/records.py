@@ -22,6 +22,7 @@ def report_record(report: Report) -> dict[str, Any]:
         "layout": str(report.plan.layout),
         "hardware": report.plan.hardware and str(report.plan.hardware),
         "wiring": _wiring(report),
+        "own_annotations": _own(report),
         "pipeline": report.plan.pipeline and str(report.plan.pipeline),
         "remat": str(report.plan.program.remat),
         "precision": str(report.plan.program.precision),
@@ -83,6 +84,8 @@ def measurement_record(measurement: Measurement) -> dict[str, Any]:
         "max_error": measurement.max_error,
         "trace": measurement.trace and _trace_record(measurement.trace),
         "why_untraced": measurement.why_untraced,
+        "tasks": [task._asdict() for task in measurement.tasks],
+        "task_overhead": measurement.task_overhead,
     }
 
 
@@ -94,6 +97,14 @@ def _trace_record(trace: Trace) -> dict[str, Any]:
         "operations": [asdict(each) for each in trace.operations],
         "events": len(trace.events) + trace.cut,
     }
+
+
+def _own(report: Report) -> dict[str, Any]:
+    """What the function itself lays out, shardings in text."""
+    own = report.own_annotations
+    constraints = [{**asdict(each), "sharding": str(each.sharding)} for each in own.constraints]
+    regions = [{**asdict(each), "incoming": [*map(str, each.incoming)], "outgoing": [*map(str, each.outgoing)]} for each in own.regions]
+    return {"types": {each.path: str(each.sharding) for each in own.types}, "constraints": constraints, "regions": regions}
 
 
 def _wiring(report: Report) -> str | None:

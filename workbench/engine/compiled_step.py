@@ -92,10 +92,24 @@ def lowered(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     """
     _verify_whole(plan)
     own = not plan.layout.is_plain
-    step = jitted(plan, mesh, own=own).lower(*argument_specs(plan.program))
+    step = _lowered(jitted(plan, mesh, own=own), plan.program)
     if own:
         write_layout(step.compiler_ir("stablehlo"), plan)
     return step
+
+
+def _lowered(step: Any, program: Program) -> jax.stages.Lowered:
+    try:
+        found: jax.stages.Lowered = step.lower(*argument_specs(program))
+    except ValueError as error:
+        if "mesh context" not in str(error):
+            raise
+        raise EngineError(
+            f"`{program.name}` lays values over explicit mesh axes itself (`out_sharding`, `jax.reshard`); it is planned so, "
+            "but a run leaves all axes to the partitioner.",
+            ["constrain with `jax.lax.with_sharding_constraint` and a `NamedSharding`", "leave it to the layout, `@path=[...]`"],
+        ) from error
+    return found
 
 
 def jitted(plan: Plan, mesh: jax.sharding.Mesh, *, own: bool = False) -> Any:
@@ -125,8 +139,12 @@ def _verify_whole(plan: Plan) -> None:
     for tensor, sharding in places:
         if sharding.unreduced:
             raise EngineError(
-                f"`{tensor.path}` is to be a partial sum over `{'+'.join(sharding.unreduced)}` between steps; a run hands whole values from step to step.",
-                ["ask for the partial sum of an intermediate value, `@path=[...] unreduced:...`", f"leave `unreduced` out of `{tensor.path}`"],
+                f"`{tensor.path}` is to be a partial sum over `{'+'.join(sharding.unreduced)}` between steps; "
+                "a run hands whole values from step to step.",
+                [
+                    "ask for the partial sum of an intermediate value, `@path=[...] unreduced:...`",
+                    f"leave `unreduced` out of `{tensor.path}`",
+                ],
             )
 
 

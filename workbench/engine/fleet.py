@@ -6,22 +6,23 @@ measured.
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
 import numpy as np
 
 from workbench.engine.fleet_devices import CompiledUnit, FleetDevice, bandwidth, compile_unit, timed
-from workbench.engine.fleet_floor import Floor, Listener, Trainee
+from workbench.engine.fleet_floor import Floor, Listener
 from workbench.engine.fleet_store import HostStore
+from workbench.engine.fleet_trainee import Trainee
 from workbench.engine.fleet_units import ModelUnits, UnitFunction
 from workbench.errors import FleetError
 from workbench.multimodel import Job, Unit, lower_bound, policy_named, simulate
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetMeasurement
 from workbench.multimodel.shards import Layer, Room, greedy_shards, verify_shards
-from workbench.program import STATE
+from workbench.program import STATE, Program
 from workbench.tensor import Role, itemsize
 from workbench.tracing.cut import cut_network, starts_at
 from workbench.tracing.cutting import network_of
@@ -91,9 +92,8 @@ class FleetRun:
         """Cut, compiled, timed; where a checkpoint is, as it stood there."""
         self._say(f"cutting `{model.name}`")
         starts = self._starts(model)
-        network = network_of(model.program)
-        units = ModelUnits(model.program, cut_network(network, starts[1:]))
-        compiled = self._compiled(model, units.functions)
+        units = _units(model.program, starts)
+        compiled = self._compiled(model, starts)
         seconds = [timed(each, self.devices[0]) for each in compiled[0]]
         job = Job(model.name, tuple(map(self._unit, units.functions, seconds)), model.mini_batches, model.epochs)
         folder = None if self.fleet.folder is None else self.fleet.folder / model.name
@@ -133,12 +133,12 @@ class FleetRun:
 
         return measure
 
-    def _compiled(self, model: FleetModel, functions: Sequence[UnitFunction]) -> tuple[tuple[CompiledUnit, ...], ...]:
+    def _compiled(self, model: FleetModel, starts: tuple[int, ...]) -> tuple[tuple[CompiledUnit, ...], ...]:
         start = time.perf_counter()
         found = []
         for device in self.devices:
-            self._say(f"compiling {len(functions)} units of `{model.name}` for device {device.number}")
-            found.append(tuple(compile_unit(each, device.device, f"{model.name}_{each.kind.value}_{each.shard}") for each in functions))
+            self._say(f"compiling {2 * len(starts) - 1} units of `{model.name}` for device {device.number}")
+            found.append(_compiled_units(model.program, starts, device.device))
         self.compile_seconds += time.perf_counter() - start
         return tuple(found)
 
@@ -170,12 +170,25 @@ class FleetRun:
         self._tell({"event": "progress", "stage": stage, "fraction": 0.0})
 
 
+@lru_cache(maxsize=64)
+def _units(program: Program, starts: tuple[int, ...]) -> ModelUnits:
+    return ModelUnits(program, cut_network(network_of(program), starts[1:]))
+
+
+@lru_cache(maxsize=256)
+def _compiled_units(program: Program, starts: tuple[int, ...], device: jax.Device) -> tuple[CompiledUnit, ...]:
+    """Models that are alike, but for their seeds say, have their units compiled once."""
+    functions = _units(program, starts).functions
+    return tuple(compile_unit(each, device, f"{each.kind.value}_{each.shard}") for each in functions)
+
+
 def _attached(fleet: Fleet) -> list[jax.Device]:
+    """The devices to train on: no more than models, for a model has one unit at a time."""
     devices = jax.local_devices()
     wanted = fleet.devices or len(devices)
     if wanted > len(devices):
         raise FleetError(f"The fleet wants {wanted} devices; {len(devices)} are attached.", [f"give it {len(devices)}", "attach more"])
-    return devices[:wanted]
+    return devices[: min(wanted, len(fleet.models))]
 
 
 def _budget(fleet: Fleet, device: jax.Device) -> int | None:
@@ -205,4 +218,3 @@ def _initial(model: FleetModel) -> Sequence[Any]:
     with jax.default_device(host):
         leaves: Sequence[Any] = jax.jit(step.initialize)(jax.random.key(model.seed), step.given)
     return leaves
-

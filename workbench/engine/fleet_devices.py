@@ -41,8 +41,10 @@ def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledU
     compiled = jitted.lower(*unit.specs).compile()
     stats = compiled.memory_analysis()
     takes = sum(each.size * each.dtype.itemsize for each in unit.specs)
-    needs = takes if stats is None else (
-        stats.argument_size_in_bytes + stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+    needs = (
+        takes
+        if stats is None
+        else (stats.argument_size_in_bytes + stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes)
     )
     return CompiledUnit(unit, compiled, max(takes, needs))
 

@@ -9,55 +9,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 
 from workbench.engine.fleet_devices import Arrays, CompiledUnit, FleetDevice, host_copies
-from workbench.engine.fleet_store import HostStore
-from workbench.engine.fleet_units import LOSS, Key
+from workbench.engine.fleet_trainee import Trainee
+from workbench.engine.fleet_units import LOSS
 from workbench.errors import FleetError
-from workbench.multimodel import Candidate, Job, Placed, Policy, Schedule
-from workbench.multimodel.fleet import FleetModel
+from workbench.multimodel import Candidate, Placed, Policy, Schedule
 
-Feed = Callable[[int], Sequence[Any]]
 Listener = Callable[[dict[str, Any]], None]
-
-
-@dataclass
-class Trainee:
-    """Where one model stands. `begun` units were given to a device, `done` are back on the host; it is idle when these are equal."""
-
-    model: FleetModel
-    job: Job
-    feed: Feed
-    store: HostStore
-    units: tuple[tuple[CompiledUnit, ...], ...]  # of each device, in the order of the mini-batch
-    begun: int = 0
-    done: int = 0
-    last: int = 0
-    started: float = float("-inf")
-    losses: list[float] = field(default_factory=list)
-    batch: tuple[int, dict[int, Any]] = (-1, {})
-    about: dict[str, Any] = field(default_factory=dict)  # what a checkpoint is of
-
-    @property
-    def idle(self) -> bool:
-        return self.begun == self.done < self.last
-
-    def leaf(self, step: int, number: int) -> Any:
-        """A leaf of mini-batch `step`; raises `FleetError` where the data run out."""
-        if self.batch[0] != step:
-            try:
-                leaves = self.feed(step)
-            except (StopIteration, IndexError) as error:
-                raise FleetError(
-                    f"The data of model `{self.model.name}` run out at mini-batch {step + 1} of {self.model.mini_batches * self.model.epochs}.",
-                    ["give it fewer mini-batches or epochs", "let the data begin again"],
-                ) from error
-            self.batch = (step, dict(enumerate(leaves)))
-        return self.batch[1][number]
 
 
 @dataclass
@@ -77,7 +40,13 @@ class Floor:
     """Runs all models to their ends. `run` returns when every model is done; `stop`, `leave` and `come_back` may be called meanwhile."""
 
     def __init__(
-        self, trainees: Sequence[Trainee], devices: Sequence[FleetDevice], policy: Policy, *, double_buffer: bool, tell: Listener | None = None
+        self,
+        trainees: Sequence[Trainee],
+        devices: Sequence[FleetDevice],
+        policy: Policy,
+        *,
+        double_buffer: bool,
+        tell: Listener | None = None,
     ) -> None:
         self.trainees, self.devices = list(trainees), list(devices)
         self.policy, self.double_buffer = policy, double_buffer
@@ -305,7 +274,9 @@ class Floor:
             if turn is not None:
                 trainee = self.trainees[turn.trainee]
                 now = time.perf_counter() - self._began
-                self.placed.append(Placed(turn.trainee, turn.index, device.number, turn.since - self._began, now, turn.since - self._began, lost=True))
+                self.placed.append(
+                    Placed(turn.trainee, turn.index, device.number, turn.since - self._began, now, turn.since - self._began, lost=True)
+                )
                 trainee.begun = trainee.done
             if not any(each.there for each in self.devices):
                 failure = FleetError(f"The last device failed: {str(error)[:300]}", ["resume from the checkpoint"])

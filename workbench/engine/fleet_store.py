@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from workbench.errors import FleetError
 from workbench.engine.fleet_units import Key
+from workbench.errors import FleetError
 
 POSITION = "position.json"
 

@@ -15,7 +15,7 @@ recomputes its shard from the values that it read, and updates the parameters of
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -85,7 +85,7 @@ class ModelUnits:
     def _is_weighted(self) -> bool:
         return self.cut.network.flat.weight is not None
 
-    def _key(self, stage: StageTasks, group: str, place: int) -> Key:
+    def key(self, stage: StageTasks, group: str, place: int) -> Key:
         segment = stage.segment
         if group == "arriving":
             return ("cotangent", segment.leaving[stage.arriving[place]])
@@ -96,12 +96,12 @@ class ModelUnits:
         return (name[group], numbers[group][place])
 
     def _reads(self, stage: StageTasks, task: Task) -> dict[Key, jax.ShapeDtypeStruct]:
-        return {self._key(stage, *each): spec for each, spec in zip(task.reads, task.specs, strict=True)}
+        return {self.key(stage, *each): spec for each, spec in zip(task.reads, task.specs, strict=True)}
 
     def _forward(self, shard: int) -> UnitFunction:
         stage = self._tasks[shard]
         reads = self._reads(stage, stage.forward)
-        writes = tuple(self._key(stage, *each) for each in stage.forward.gives)
+        writes = tuple(self.key(stage, *each) for each in stage.forward.gives)
         return UnitFunction(shard, Pass.FORWARD, tuple(reads), tuple(reads.values()), writes, (), stage.forward.call)
 
     def _backward(self, shard: int) -> UnitFunction:
@@ -109,15 +109,17 @@ class ModelUnits:
         stage, update = self._tasks[shard], stage_update(self.program, self.cut, shard)
         task, is_last = stage.backward(recompute=True), stage.is_last
         reads = self._reads(stage, task) | (self._reads(stage, stage.forward) if is_last else {})
-        given = tuple(self._key(stage, *each) for each in task.gives if each[0] == "departing")
-        partial = {("cotangent", v): self.cut.values[v].aval for _, v in given if shard != max(self.cut.values[v].readers)}
+        given = tuple(self.key(stage, *each) for each in task.gives if each[0] == "departing")
+        partial: dict[Key, Any] = {("cotangent", v): self.cut.values[v].aval for _, v in given if shard != max(self.cut.values[v].readers)}
         pieces = self.cut.network.flat.pieces
         lent = tuple(n for n in self._trained(stage) if self._owners[n] != shard)
         borrowed = {n: self.cut.shared.get(n, ()) for n in (*update.owned, *lent)}
         partial |= {("partial", n): accumulator(pieces[n][1].aval) for n, users in borrowed.items() if users and shard != max(users)}
-        weight = {} if is_last or not self._is_weighted else {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32)}
-        state = {("state", shard, *place): spec for place, spec in zip(update.state, self._state_specs(update), strict=True)}
-        own = {("piece", n): pieces[n][1].aval for n in update.owned}
+        weight: dict[Key, Any] = {} if is_last or not self._is_weighted else {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32)}
+        state: dict[Key, Any] = {
+            ("state", shard, *place): spec for place, spec in zip(update.state, self._state_specs(update), strict=True)
+        }
+        own: dict[Key, Any] = {("piece", n): pieces[n][1].aval for n in update.owned}
         reads = {key: _spec(each) for key, each in {**own, **state, **partial, **weight, **reads}.items()}
         results = (LOSS, *([WEIGHT] if self._is_weighted else [])) if is_last else ()
         writes = (*own, *state, *given, *(("partial", n) for n in lent), *results)
@@ -178,7 +180,7 @@ class _Backward:
         if not self.stage.is_last:
             return (), at.get(WEIGHT)
         forward = self.stage.forward
-        results = forward.call(*(at[self.units._key(self.stage, *each)] for each in forward.reads))  # noqa: SLF001
+        results = forward.call(*(at[self.units.key(self.stage, *each)] for each in forward.reads))
         found = dict(zip(forward.gives, results, strict=True))
         weight = found.get(("weight", 0))
         loss = found["loss", 0]
@@ -186,16 +188,15 @@ class _Backward:
 
     def _gradients(self, at: dict[Key, Any]) -> tuple[dict[int, Any], dict[Key, Any]]:
         """By piece, and by key of what entered, with what other shards left of them."""
-        key = self.units._key  # noqa: SLF001
+        key = self.units.key
         results = self.task.call(*(at[key(self.stage, *each)] for each in self.task.reads))
         gradients: dict[int, Any] = {n: at["partial", n] for kind, n in self.partial if kind == "partial"}
         cotangents: dict[Key, Any] = {each: at[each] for each in self.partial if each[0] == "cotangent"}
         for (group, place), value in zip(self.task.gives, results, strict=True):
             if group == "gradient":
                 n = self.stage.segment.pieces[place]
-                shared = n in self.units.cut.shared
-                value = value.astype(accumulator(value).dtype) if shared else value
-                gradients[n] = gradients[n] + value if n in gradients else value
+                mine = value.astype(accumulator(value).dtype) if n in self.units.cut.shared else value
+                gradients[n] = gradients[n] + mine if n in gradients else mine
             else:
                 name = key(self.stage, group, place)
                 cotangents[name] = cotangents[name] + value if name in cotangents else value
@@ -204,8 +205,6 @@ class _Backward:
 
 def _freeing(functions: Sequence[UnitFunction]) -> list[UnitFunction]:
     """Each with what no later unit of the mini-batch reads; parameters, state and batch stay."""
-    from dataclasses import replace
-
     last = {key: place for place, each in enumerate(functions) for key in (*each.reads, *each.writes)}
     passing = [key for key in last if key[0] not in ("piece", "state", "batch", "loss")]
     return [replace(each, frees=tuple(key for key in passing if last[key] == place)) for place, each in enumerate(functions)]

@@ -74,7 +74,9 @@ class MpmdStep:
 
     def results(self, values: Sequence[Any]) -> Mapping[tuple[str, int, int], Any]:
         """Parameters and optimiser state by register name (`("piece", stage, piece)`, `("state", stage, place)`)."""
-        names = {name: number for name, number in self.registers.numbers.items() if isinstance(name, tuple) and name[0] in ("piece", "state")}
+        names = {
+            name: number for name, number in self.registers.numbers.items() if isinstance(name, tuple) and name[0] in ("piece", "state")
+        }
         return {name: values[number] for name, number in names.items()}
 
 

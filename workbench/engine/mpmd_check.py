@@ -9,12 +9,13 @@ import numpy as np
 
 from workbench.engine.mpmd import MpmdStep
 from workbench.program import Program
+from workbench.tensor import Role
 from workbench.tracing.accumulated import accumulated_step
 from workbench.tracing.split_batch import micro_batch_leaves, splits_of
 
 
 def largest_error(step: MpmdStep) -> float:
-    """The largest difference of the loss and of a parameter or state after one step, relative to the largest magnitude of its kind."""
+    """The largest difference of the loss and of a parameter or state after one step, relative to the largest magnitude of its role."""
     program, count = step.plan.program, step.compilation.micro_batches
     device = jax.devices()[0]
     values = step.begin()
@@ -22,20 +23,22 @@ def largest_error(step: MpmdStep) -> float:
     with jax.default_device(device):
         expected_loss, expected = plain_step(program, count)
     loss = step.advance(values)
-    pairs = [(np.asarray(loss), np.asarray(expected_loss))]
     by_argument = dict(zip(program.state, expected, strict=True))
     found = step.results(values)
-    gaps = [_gap(*pairs[0])]
+    gaps: dict[Role, float] = {Role.OUTPUT: _largest(np.asarray(loss) - np.asarray(expected_loss))}
+    scales: dict[Role, float] = {Role.OUTPUT: _largest(np.asarray(expected_loss))}
     for name, argument, layer in state_registers(step):
-        whole = np.asarray(by_argument[argument])
-        gaps.append(_gap(np.asarray(found[name]), whole if layer is None else whole[layer : layer + 1]))
-    return max(gaps)
+        role, whole = program.arguments[argument].role, np.asarray(by_argument[argument]).astype(np.float64)
+        theirs = whole if layer is None else whole[layer : layer + 1]
+        gaps[role] = max(gaps.get(role, 0.0), _largest(np.asarray(found[name]).astype(np.float64) - theirs))
+        scales[role] = max(scales.get(role, 0.0), _largest(theirs))
+    return max(gap / (scales[role] or 1.0) for role, gap in gaps.items())
 
 
 def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | None]]:
     """Of each parameter and each leaf of optimiser state its register, its argument of the program, and its layer if it is stacked."""
     program, flat = step.plan.program, step.stages.cut.network.flat
-    parameters = [i for i in program.state if program.arguments[i].role.value == "parameter"]
+    parameters = [i for i in program.state if program.arguments[i].role is Role.PARAMETER]
     found: list[tuple[tuple[str, int, int], int, int | None]] = []
     for number, (piece, _) in enumerate(flat.pieces):
         found.append((("piece", step.stages.owners[number], number), parameters[piece.leaf], piece.layer))
@@ -47,17 +50,12 @@ def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int
 def plain_step(program: Program, micro_batches: int) -> tuple[Any, Sequence[Any]]:
     """Loss and state after one step from the start of training: each micro-batch after the other through the whole loss."""
     splits = splits_of(program, micro_batches)
-    leaves = [
-        micro_batch_leaves(leaf, split, micro_batches) for leaf, split in zip(program.step.feed(0), splits, strict=True)
-    ]
+    leaves = [micro_batch_leaves(leaf, split, micro_batches) for leaf, split in zip(program.step.feed(0), splits, strict=True)]
     given = jax.tree.map(jnp.asarray, program.step.given)
     state = jax.jit(program.step.initialize)(jax.random.key(0), given)
     batches = [[jnp.asarray(parts[i]) for parts in leaves] for i in range(micro_batches)]
     return accumulated_step(program, micro_batches)(state, batches)
 
 
-def _gap(ours: Any, theirs: Any) -> float:
-    scale = float(np.abs(theirs.astype(np.float64)).max(initial=0.0)) or 1.0
-    return float(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max(initial=0.0)) / scale
-
-
+def _largest(array: Any) -> float:
+    return float(np.abs(array).max(initial=0.0))

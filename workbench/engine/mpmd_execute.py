@@ -20,7 +20,9 @@ from workbench.engine.registers import run
 from workbench.errors import EngineError
 from workbench.measurement import Measurement, ShardCheck
 from workbench.mesh import Mesh
+from workbench.pipeline.simulate import simulate
 from workbench.plan import Plan
+from workbench.stage_costs import stage_costs
 
 Enter = Callable[[str, float], None]
 Tell = Callable[[Mapping[str, Any]], None]
@@ -67,6 +69,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bo
         compiled=_payload(step),
         compiled_peak=max(compiled_peaks(step)),
         device_peak=device_peak,
+        predicted_seconds=simulate(step.stages.spec, stage_costs(plan.updated(hardware=hardware, wiring=None))).seconds,
         hardware=hardware,
         max_error=max_error,
         tasks=tasks,
@@ -133,10 +136,10 @@ def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
 def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
     """Bytes per device and step that collectives inside of stages carry, of the device with the most."""
     devices = plan_stages(step)
-    totals: list[Counter[tuple[tuple[str, ...], str]]] = [Counter() for _ in range(devices)]
+    totals: list[Counter[Any]] = [Counter() for _ in range(devices)]
     known: dict[int, Mapping[tuple[tuple[str, ...], str], int]] = {}
     for each in step.instructions:
-        if each.label is None or id(each.call) in known and not known[id(each.call)]:
+        if each.label is None or (id(each.call) in known and not known[id(each.call)]):
             continue
         stage = each.label[1]
         mesh = step.stages.devices(stage).mesh
@@ -145,12 +148,11 @@ def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
             text = each.call.as_text() if own.size > 1 else ""  # type: ignore[attr-defined]
             known[id(each.call)] = payload_by_axis_and_kind(read_collectives(text, own)) if text else {}
         totals[stage % devices].update(known[id(each.call)])
-    return dict(max(totals, key=lambda each: sum(each.values())))
+    heaviest: Mapping[tuple[tuple[str, ...], str], int] = max(totals, key=lambda each: sum(each.values()))
+    return dict(heaviest)
 
 
 def _device_peak(step: MpmdStep) -> int | None:
     devices = {device for stage in range(plan_stages(step)) for device in step.stages.devices(stage).mesh.devices.flat}
     stats = [device.memory_stats() for device in devices]
     return max((each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each), default=None)
-
-

@@ -2,7 +2,8 @@
 
 Registers of a step, by name: `("piece", stage, piece)`, `("state", stage, place)`, `("total", stage, piece)` last from step to step;
 `("batch", stage, leaf, i)`, `("value", value, stage, i)` (a value as one stage has it), `("back", value, from stage, to stage, i)` (its
-gradient), `("kept", stage, place, i)`, `("pending", stage, place, i)`, `("loss", i)`, `("weight", i)` live as long as micro-batch i needs them.
+gradient), `("kept", stage, place, i)`, `("pending", stage, place, i)`, `("loss", i)`, `("weight", i)` live as long as micro-batch i
+needs them.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ def instructions_of(plan: Plan, stages: Stages, registers: Registers) -> tuple[l
     queues = [[task for task in queue if task] for queue in queues]
     before = [number for name, number in registers.numbers.items() if isinstance(name, tuple) and name[0] in _GIVEN]
     ordered = [*in_order(queues, before), *building.end()]
-    lasting = [number for name, number in registers.numbers.items() if name in ("loss",) or (isinstance(name, tuple) and name[0] in _LASTING)]
+    lasting = [number for name, number in registers.numbers.items() if name == "loss" or (isinstance(name, tuple) and name[0] in _LASTING)]
     assert plan.pipeline is not None, "asked of plans with a pipeline"
     last = registers.of(("piece", stage, piece) for stage in range(stages.count) for piece in stages.updates[stage].owned)
     ends = registers.of(["loss"])
@@ -172,4 +173,4 @@ def _send_one(place: Any, value: Any) -> Sequence[Any]:
 
 
 def _send(places: list[Any], *values: Any) -> Sequence[Any]:
-    return jax.device_put(list(values), places)  # type: ignore[no-any-return]
+    return jax.device_put(list(values), places)

@@ -5,8 +5,12 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+import jax
+
 from workbench.engine.mpmd import MpmdStep
 from workbench.pipeline.tasks import Task
+
+_AT_THE_START = ("piece", "state", "total", "batch")
 
 
 def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
@@ -15,12 +19,9 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
     sizes = _sizes(step)
     home = _homes(step)
     alive: list[dict[int, int]] = [{} for _ in range(devices)]
-    for number in home:
-        if number in sizes and _lasts(step, number):
-            alive[home[number]][number] = sizes[number]
-    feeds = [number for name, number in step.registers.numbers.items() if isinstance(name, tuple) and name[0] == "batch"]
-    for number in feeds:
-        alive[home[number]][number] = sizes.get(number, 0)
+    for name, number in step.registers.numbers.items():
+        if isinstance(name, tuple) and name[0] in _AT_THE_START:
+            alive[home[number]][number] = sizes.get(number, 0)
     peaks = [sum(each.values()) for each in alive]
     for each in step.instructions:
         for number in each.writes:
@@ -36,11 +37,6 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
             for own in alive:
                 own.pop(number, None)
     return tuple(peaks)
-
-
-def _lasts(step: MpmdStep, number: int) -> bool:
-    names = step.registers.numbers
-    return next(name for name, each in names.items() if each == number)[0] in ("piece", "state", "total")
 
 
 def _device(label: Any, devices: int) -> int:
@@ -89,14 +85,10 @@ def _sizes(step: MpmdStep) -> dict[int, int]:
 
 
 def _arguments(compiled: Any) -> tuple[Any, Any]:
-    import jax
-
     return jax.tree.leaves(compiled.in_avals), jax.tree.leaves(compiled.input_shardings[0])
 
 
 def _results(compiled: Any) -> Any:
-    import jax
-
     return jax.tree.leaves(compiled.out_info)
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from workbench.cut_plan import cut_program
 from workbench.engine.placement import spread
 from workbench.engine.stage_compile import CompiledTask, StageDevices, StagePrograms, compile_update, stage_devices
 from workbench.engine.wired import wired
@@ -20,7 +21,6 @@ from workbench.plan import Plan
 from workbench.sharding import Sharding
 from workbench.tensor import Role
 from workbench.tracing.cut import Cut
-from workbench.cut_plan import cut_program
 from workbench.tracing.stage_tasks import StageTasks
 from workbench.tracing.stage_tasks import Task as StageTask
 from workbench.tracing.stage_update import StageUpdate, accumulator, owners, stage_update, verify_separable

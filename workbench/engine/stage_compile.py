@@ -115,7 +115,7 @@ class StagePrograms:
 
 
 def _accumulating(call: Callable[..., tuple[Any, ...]], task: Task, counts: Sequence[int], width: int) -> Any:
-    """`(*totals, *arguments) -> (token, *totals, *results)`: gradients added to their totals, several that arrive for one value added up."""
+    """`(*totals, *arguments) -> (token, *totals, *results)`: gradients added to totals, several that arrive for one value added up."""
     gradients = [i for i, (group, _) in enumerate(task.gives) if group == "gradient"]
 
     def run(*values: Any) -> tuple[Any, ...]:
@@ -148,8 +148,8 @@ def compile_update(
 ) -> jax.stages.Compiled:
     """`(*pieces, *state, *totals, *borrowed totals, *lent totals, [weight]) -> (token, *pieces, *state, *zeroed totals, *zeroed borrowed)`.
 
-    Everything but the lent totals and the weight is updated in place. `borrowed` are the totals of pieces that belong to another stage, to be
-    set to zero; `lent` says of each total that came from another stage to which of the stage's own it is added.
+    Everything but the lent totals and the weight is updated in place. `borrowed` are totals of pieces that belong to another stage, to
+    be set to zero; `lent` says of each total that came from another stage to which of the stage's own it is added.
     `total` is what the micro-batches weigh together, `None` if it comes as the last argument.
     """
     (piece_specs, piece_places), (state_specs, state_places), (borrowed_specs, borrowed_places) = pieces, state, borrowed
@@ -160,9 +160,9 @@ def compile_update(
         weights, moments, totals = values[:n], values[n : n + s], list(values[n + s : 2 * n + s])
         for place, each in zip(lent, values[2 * n + s + b :], strict=False):
             totals[place] = totals[place] + each
-        fresh, moments = update.call(weights, moments, totals, values[-1] if total is None else total)
+        fresh, after = update.call(weights, moments, totals, values[-1] if total is None else total)
         zeroed = [jnp.zeros(each.shape, each.dtype) for each in (*sums, *map(accumulator, borrowed_specs))]
-        return (jnp.zeros(()), *fresh, *moments, *zeroed)
+        return (jnp.zeros(()), *fresh, *after, *zeroed)
 
     run.__name__ = f"update_{number}"
     places = [*piece_places, *state_places, *piece_places, *borrowed_places]

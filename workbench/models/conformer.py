@@ -35,13 +35,12 @@ from workbench.program import Program
 from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (
-    ("data:8", ""),
     ("data:8", "batch:data"),
     ("data:4 model:2", "batch:data; d_ff:model; heads:model; hidden_channels:model"),
     ("data:2 model:4", "batch:data; d_ff:model; heads:model; hidden_channels:model; vocab:model"),
     ("data:2 context:4", "batch:data; seq:context"),
 )
-"""For `tiny` on eight devices: replicated, data parallel, both halves, attention and convolution split too, and with the classes; the
+"""For `tiny` on eight devices: data parallel, both halves, attention and convolution split too, and with the classes; the
 frames of an utterance split."""
 
 EDGES = {"input/w": "features > d_model", "input/bias": "d_model", "head/w": "d_model > vocab", "head/bias": "vocab"}

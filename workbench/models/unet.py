@@ -34,13 +34,12 @@ from workbench.program import Program
 from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (
-    ("data:8", ""),
     ("data:8", "batch:data"),
     ("data:4 model:2", "batch:data; hidden_channels:model"),
     ("data:2 space:4", "batch:data; depth:space"),
     ("data:2 rows:2 cols:2", "batch:data; depth:rows; height:cols"),
 )
-"""For `tiny` on eight devices: replicated, data parallel, a level's inner channels split, and volumes in slabs and in columns."""
+"""For `tiny` on eight devices: data parallel, a level's inner channels split, and volumes in slabs and in columns."""
 
 Table = tuple[dict[str, str], dict[str, int]]
 

@@ -4,22 +4,44 @@
 one after the other. A barrier stands for each constraint of the program, as its value, and between each two reshards else.
 """
 
+from collections.abc import Sequence
+
 from jax.extend.mlir import ir
 
 from workbench.partition.context import producer
 from workbench.partition.hlo_form import ORDER
-from workbench.partition.operations import operations_below
+from workbench.partition.operations import CONSTANTS, ELEMENTWISE, operations_below
 from workbench.partition.prepare import ID
 
 RESHARD = "sdy.reshard"
-_RULE = "sdy.sharding_rule"
+_RULE, _SHARDING = "sdy.sharding_rule", "sdy.sharding"
+_REPEATED = {*CONSTANTS, "stablehlo.broadcast_in_dim", "stablehlo.iota"}  # each device makes it for itself
 
 
-def forget_rules(main: ir.Operation) -> None:
-    """Take their rule from the constraints that became reshards: with one, Shardy would move the reshard behind them, where XLA has none."""
-    for op in operations_below(main):
+def forget_rules(ops: Sequence[ir.Operation]) -> None:
+    """Take their rule from constraints that became reshards: with one, Shardy would reshard behind them, where XLA does not."""
+    for op in ops:
         if op.name == RESHARD and _RULE in op.attributes:
             del op.attributes[_RULE]
+
+
+def follow_results(ops: Sequence[ir.Operation]) -> None:
+    """Reshard what elementwise operations read to how their result lies, as XLA does; Shardy may compute them in a way that neither has.
+
+    Only where constraints are: elsewhere, propagation leaves no such conflict for the most part.
+    """
+    for op in [each for each in ops if each.name in ELEMENTWISE and _SHARDING in each.attributes]:
+        mine = op.attributes[_SHARDING]
+        for number, value in enumerate(op.operands):
+            maker = producer(value)
+            if maker is None or maker.name in _REPEATED or (_SHARDING in maker.attributes and maker.attributes[_SHARDING] == mine):
+                continue
+            kind, wanted = ir.RankedTensorType(value.type), _lies(op.results[0])
+            if kind.rank and kind.shape == ir.RankedTensorType(op.results[0].type).shape and _lies(value) != wanted:
+                attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{wanted}")}
+                place = ir.InsertionPoint(op)
+                made = ir.Operation.create(RESHARD, [value.type], [value], attributes, loc=op.location, ip=place)
+                op.operands[number] = made.results[0]
 
 
 def keep_apart(main: ir.Operation) -> None:
@@ -55,4 +77,10 @@ def _lies(value: ir.Value) -> str:
         return str(value)
     name = next((name for name in ("sharding", "out_sharding", "sdy.sharding") if name in owner.attributes), "")
     text = str(owner.attributes[name]) if name else ""
-    return text.removeprefix("#sdy.sharding").removeprefix("_per_value<[").removesuffix("]>" if "per_value" in text else "").replace(", ?", "").replace("?", "")
+    return (
+        text.removeprefix("#sdy.sharding")
+        .removeprefix("_per_value<[")
+        .removesuffix("]>" if "per_value" in text else "")
+        .replace(", ?", "")
+        .replace("?", "")
+    )

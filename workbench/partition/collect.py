@@ -94,13 +94,13 @@ class _Collector:
                 continue
             record = ops[index]
             shardings = self._read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
-            own = self._own.note(op, index, region) if record.own is not None else []
+            for i, result in enumerate(record.results):
+                dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
+            own = self._own.note(op, index, region) if record.own is not None and self._own.concerns(record, dims) else []
             if waiting:
                 self._note(self._own.kept(waiting), index, region)
                 waiting = []
             self._reshards += own
-            for i, result in enumerate(record.results):
-                dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
             if record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
@@ -135,12 +135,12 @@ class _Collector:
         for chain in chains(waiting):
             sent = [(op, self._reshard(op, before, region)) for op in chain if op.name in KINDS]
             if chain[0].name in REDUCTIONS:
-                self._note_each(sent, region)
+                self._note_each(chain, sent, region)
                 continue
             edge = self._edge(chain, before, region)
             payloads = [self._payload(op) for op, _ in sent]
             if goes_as_shardy(chain, payloads, tensor_itemsize(edge.dtype), edge.way):
-                is_new = self._note_each(sent, region)
+                is_new = self._note_each(chain, sent, region)
                 edge.moves = tuple(reshard for _, reshard in sent)
             else:
                 edge.moves = tuple(self._as_xla(chain, edge, before, region))
@@ -148,12 +148,12 @@ class _Collector:
             if is_new or not edge.moves:
                 self._edges.append(edge)
 
-    def _note_each(self, sent: Sequence[tuple[ir.Operation, Reshard]], region: int) -> bool:
+    def _note_each(self, chain: Sequence[ir.Operation], sent: Sequence[tuple[ir.Operation, Reshard]], region: int) -> bool:
         """Note collectives as Shardy has them; whether any is new. XLA computes the same collective of the same value once, and keeps it
         for the second use."""
-        is_new = False
+        is_new, origin = False, self._origin_of(chain[0])
         for op, reshard in sent:
-            if self._is_known((self._origin_of(op), op.name, op.attributes["out_sharding"], region), reshard):
+            if self._is_known((origin, op.name, op.attributes["out_sharding"], region), reshard):
                 continue
             is_new = True
             if not self._is_added_first(op, reshard):

@@ -7,7 +7,7 @@ ties are one value here.
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from workbench.partition.structure import Structure
 from workbench.program import Program
 from workbench.sharding import axis_size, base_axis
 
-Mapping_ = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor
+Factors = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor
 _BLOCKED = re.compile(r"blocked_propagation=\{([^}]*)\}")
 _EDGE = "sdy.data_flow_edge"
 RETURN, GROUP = "return", "sharding group"
@@ -43,7 +43,7 @@ class Link(NamedTuple):
     kind: str
     values: tuple[int, ...]
     operands: int
-    mappings: tuple[Mapping_, ...]
+    mappings: tuple[Factors, ...]
     sizes: Mapping[str, int]
     blocked: frozenset[str]
 
@@ -64,7 +64,7 @@ class Links:
 
 
 class _Rule(NamedTuple):
-    mappings: tuple[Mapping_, ...]
+    mappings: tuple[Factors, ...]
     sizes: Mapping[str, int]
     blocked: frozenset[str]
 
@@ -133,7 +133,7 @@ def _tied(structure: Structure, count: int) -> list[int]:
     return one
 
 
-def _links(program: Program, recorded: Recorded, read, one: list[int]) -> Iterator[Link]:  # noqa: ANN001
+def _links(program: Program, recorded: Recorded, read: Callable[[int], int], one: list[int]) -> Iterator[Link]:
     structure, rules = recorded.structure, _rules(program)
     last = {op.region: index for index, op in enumerate(structure.ops)}
     inner: dict[int, list[int]] = {}
@@ -176,7 +176,7 @@ def _links(program: Program, recorded: Recorded, read, one: list[int]) -> Iterat
         yield Link(-1, ("result", place), RETURN, (read(value), result), 1, *_identity(structure.values[value].shape, 2))
 
 
-def _sources(structure: Structure, edge: int, handed_on) -> tuple[int, tuple[int, ...]]:  # noqa: ANN001
+def _sources(structure: Structure, edge: int, handed_on: Callable[[int, int], Iterator[int]]) -> tuple[int, tuple[int, ...]]:
     """The operation a data flow edge belongs to, and the values that flow into it."""
     tied = structure.values[structure.ops[edge].operands[0]]
     if tied.born < 0:  # into the body of a shard_map
@@ -184,11 +184,15 @@ def _sources(structure: Structure, edge: int, handed_on) -> tuple[int, tuple[int
         return owner, structure.ops[owner].operands[tied.result : tied.result + 1]
     owner = tied.born
     kind = structure.ops[owner].kind
-    start = structure.ops[owner].operands[tied.result : tied.result + 1] if kind in ("stablehlo.while", "stablehlo.optimization_barrier") else ()
+    start = (
+        structure.ops[owner].operands[tied.result : tied.result + 1]
+        if kind in ("stablehlo.while", "stablehlo.optimization_barrier")
+        else ()
+    )
     return owner, (*start, *(handed_on(owner, tied.result) if kind != "stablehlo.optimization_barrier" else ()))
 
 
-def projected(dims: Dims, mapping: Mapping_, sizes: Mapping[str, int], mesh: Mesh) -> dict[str, tuple[str, ...]]:
+def projected(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: Mesh) -> dict[str, tuple[str, ...]]:
     """The axes of each factor of a tensor: a dimension of several factors fills them from the major one on, splitting axes where it must.
 
     >>> projected((("x",), ("y",)), (("i", "j"), ("k",)), {"i": 2, "j": 4, "k": 4}, Mesh("x:4 y:2"))

@@ -1,7 +1,7 @@
 """A plan's statements written into the module that JAX is about to compile.
 
-JAX has no words for priorities, open arguments, explicit replication or barriers. The compiler has: XLA runs the same partitioner, and reads
-them off the module. So the module that `jit(...).lower()` made is given what the planner gives its own, and what is predicted is compiled.
+JAX has no words for priorities, open arguments, explicit replication or barriers. The compiler has: XLA runs the same partitioner, and
+reads them off the module. So the module that `jit(...).lower()` made is given what the planner gives its own: what is planned is compiled.
 """
 
 from collections.abc import Iterable

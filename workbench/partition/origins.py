@@ -168,7 +168,9 @@ class _Reader:
 
 
 def _lying(attribute: ir.Attribute) -> tuple[Lying, ...]:
-    each_value = sdy.TensorShardingPerValueAttr(attribute).shardings if sdy.TensorShardingPerValueAttr.isinstance(attribute) else [attribute]
+    each_value = (
+        sdy.TensorShardingPerValueAttr(attribute).shardings if sdy.TensorShardingPerValueAttr.isinstance(attribute) else [attribute]
+    )
     return tuple(
         Lying(
             dims,
@@ -180,9 +182,7 @@ def _lying(attribute: ir.Attribute) -> tuple[Lying, ...]:
 
 
 def _records(text: str) -> tuple[Record, ...]:
-    return tuple(
-        Record(int(step), axis, source, targets) for step, edges in _STEP.findall(text) for axis, source, targets in _edges(edges)
-    )
+    return tuple(Record(int(step), axis, source, targets) for step, edges in _STEP.findall(text) for axis, source, targets in _edges(edges))
 
 
 @functools.lru_cache(maxsize=4096)

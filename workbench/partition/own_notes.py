@@ -1,6 +1,6 @@
 """While Shardy's answer is read: what each operation sends by itself, as collectives among the others."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,18 +11,27 @@ from workbench.partition.attributes import Dims
 from workbench.partition.backend import HALVES, Backend
 from workbench.partition.context import producer
 from workbench.partition.own_communication import Answer, Placed, Sent, Tensor
-from workbench.partition.own_communication.convolution import CONVOLUTION, reductions
+from workbench.partition.own_communication.convolution import CONVOLUTION
+from workbench.partition.own_communication.convolution_sums import reductions
 from workbench.partition.prepare import ID
 from workbench.partition.reshards import Reshard
-from workbench.partition.structure import Structure
+from workbench.partition.structure import Op, Structure
 from workbench.tensor import itemsize
+
+_IN_PLACE = frozenset(  # their results have the dimensions of their operands
+    f"stablehlo.{name}" for name in ("slice", "pad", "concatenate", "dynamic_slice", "dynamic_update_slice", "reverse", "reduce_window")
+)
 
 
 @dataclass(slots=True)
 class OwnNotes:
-    """`counted`: the operations whose own communication is among the collectives, all of it; `repeated`: weight gradients that XLA sums
-    over devices that hold the same, by these axes (see `own_communication.convolution`); `aborts`: where the compiler stops, and why; `whole`: operations that
-    are replicated."""
+    """By operation of the program:
+
+    - `counted`: its own communication is among the collectives, all of it;
+    - `whole`: it is replicated;
+    - `repeated`: a convolution that XLA sums over devices that hold the same, by these axes (see `convolution_sums`);
+    - `aborts`: the compiler stops there, and why.
+    """
 
     structure: Structure
     mesh: Mesh
@@ -37,6 +46,13 @@ class OwnNotes:
     _dropped: set[ir.Operation] = field(default_factory=set)
     _known: set[tuple[Any, ...]] = field(default_factory=set)
 
+    def concerns(self, record: Op, lies: Sequence[Dims | None]) -> bool:
+        """Whether anything is cut that matters, by a glance at where values lie: most slices are along dimensions that are whole."""
+        if record.kind not in _IN_PLACE:
+            return True
+        placed = (lies[value] or () for value in (*record.operands, *record.results))
+        return any(dims[dim] for dims in placed for dim in record.shifted if dim < len(dims))
+
     def note(self, op: ir.Operation, index: int, region: int) -> list[Reshard]:
         """What operation `index` sends. Shardy's collectives around it are dropped where XLA has others."""
         record = self.structure.ops[index]
@@ -49,6 +65,8 @@ class OwnNotes:
         self.counted.add(index)
         if answer.aborts:
             self.aborts[index] = answer.aborts
+        if answer.repeats:
+            self.repeated[index] = answer.repeats
         self._drop(op, index, answer)
         return [
             self._reshard(op, index, region, sent)

@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
+from workbench.padding import Padding
 from workbench.partition.attributes import Dims, local_shape
 from workbench.partition.collect import Partitioned
-from workbench.padding import Padding
 from workbench.plan import Plan
 from workbench.program import Operation
 from workbench.sharding import Sharding, axis_size, base_axis
@@ -26,11 +26,17 @@ class _Made(NamedTuple):
 
 def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
     """By wasted bytes of all of them, the most first. Scalars' and mask's padding counts as any other's."""
-    structure, mesh = partitioned.structure, plan.mesh
+    structure = partitioned.structure
     counts: Counter[_Made] = Counter()
+    known: dict[tuple[tuple[int, ...], int], bool] = {}  # equal placements are one object for the most part, and hashing them is slow
     for number, (operation, op) in enumerate(zip(plan.program.operations, structure.ops, strict=True)):
         dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
-        if dims is not None and any(dims) and _is_uneven(operation.shape, dims, plan):
+        if dims is None:
+            continue
+        key = operation.shape, id(dims)
+        if key not in known:
+            known[key] = any(dims) and _is_uneven(operation.shape, dims, plan)
+        if known[key]:
             counts[_Made(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].times
     found = [padding for made, count in counts.items() for padding in _paddings(made, count, plan)]
     merged: dict[Padding, int] = {}

@@ -17,9 +17,7 @@ from workbench.sharding import Sharding
 def placed(wishes: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:
     """Each wish as it is fulfilled: closed, without priorities; what is a partial sum stays one."""
     return tuple(
-        wish
-        if wish.is_plain
-        else Sharding((wish.dims if wish.is_closed else (dims or ())[: len(wish.dims)]), unreduced=wish.unreduced)
+        wish if wish.is_plain else Sharding((wish.dims if wish.is_closed else (dims or ())[: len(wish.dims)]), unreduced=wish.unreduced)
         for wish, dims in zip(wishes, found, strict=True)
     )
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
-from workbench.mesh import Mesh
-from workbench.partition.boundaries import forget_rules, keep_apart
+from workbench.partition.boundaries import follow_results, forget_rules, keep_apart
 from workbench.partition.context import declare_mesh, main_function, run_passes
 from workbench.partition.operations import operations_below
 from workbench.partition.own_meshes import verify_own_axes
+from workbench.partition.products import plan_products
 from workbench.partition.program import prepared
 from workbench.partition.statements import annotate, insert_statements, lift_barriers
 from workbench.partition.structure import Structure
@@ -65,15 +65,25 @@ def propagate(plan: Plan, choose: Callable[[tuple[str, ...]], Iterable[str]] = t
 
 
 def _run(module: ir.Operation, passes: list[str]) -> None:
-    """Run the passes, with a stop before reshards become collectives where reshards may follow each other: at constraints and barriers."""
-    stops = any("constraint" in each for each in passes)
-    places = [passes.index(name) for name in (_INSERTING, _LOWERING) if name in passes and stops]
+    """Run the passes, with a stop before reshards are inserted, and one before they become collectives where they may follow each other:
+    at constraints and barriers."""
+    is_constrained = any("constraint" in each for each in passes)
+    places = [passes.index(name) for name in (_INSERTING, *([_LOWERING] if is_constrained else [])) if name in passes]
     for start, stop in itertools.pairwise((0, *places, len(passes))):
         run_passes(module, ",".join(passes[start:stop]))
-        if stop < len(passes) and passes[stop] == _INSERTING:
-            lift_barriers(main_function(module))
-        if stop < len(passes):
-            (forget_rules if passes[stop] == _INSERTING else keep_apart)(main_function(module))
+        if stop == len(passes):
+            continue
+        main = main_function(module)
+        if passes[stop] == _LOWERING:
+            keep_apart(main)
+            continue
+        if is_constrained:
+            lift_barriers(main)
+        ops = list(operations_below(main))
+        if is_constrained:
+            forget_rules(ops)
+            follow_results(ops)
+        plan_products(main, ops)
 
 
 def _passes(plan: Plan, structure: Structure) -> tuple[str, ...]:

@@ -5,10 +5,13 @@ dimension than the one it came along, the tensor that has it on the right one is
 (`x:(1)2`, then `x:(1)4`) arrives whole.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
 
 from workbench.partition.attributes import Dims
-from workbench.partition.links import RETURN, Link, Links, links_of, overlap
+from workbench.partition.links import GROUP, RETURN, Link, Links, links_of, overlap
 from workbench.partition.origins import Inserted, Record, Recorded, Slot, record
 from workbench.partition.starts import Starts
 from workbench.partition.wishes import Wishes
@@ -17,6 +20,8 @@ from workbench.propagation import ACROSS, BACKWARD, FORWARD, Move, Point, Propag
 from workbench.sharding import Sharding
 
 _AT_HAND = -1  # the step of what was there before the first
+_AT_ONCE = 1 / 16  # of a step: less than any other follows
+_UNRECORDED = (RETURN, GROUP, "sharding_constraint")
 
 
 def propagation_of(plan: Plan, computed: Sequence[Dims | None] = ()) -> Propagation:
@@ -24,11 +29,29 @@ def propagation_of(plan: Plan, computed: Sequence[Dims | None] = ()) -> Propagat
 
     Raises `PartitionError` with Shardy's words.
     """
+    with _no_collection():
+        return _replay(plan, computed)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hundreds of thousands of small tuples are made here, and all are kept: looking for garbage among them takes a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _replay(plan: Plan, computed: Sequence[Dims | None]) -> Propagation:
     recorded = record(plan)
     links = links_of(plan.program, recorded)
     sites = tuple(_sites(plan, recorded, links, computed))
-    moves = _Moves(plan, recorded, links).found()
-    starts, brought = Starts(plan, recorded, links), {move.point for move in moves}
+    starts = Starts(plan, recorded, links)
+    moves = _Moves(plan, recorded, links, starts).found()
+    brought = {move.point for move in moves}
     origins = {
         point: starts.origin(point)
         for value, lying in recorded.lying.items()
@@ -94,29 +117,58 @@ def _inserted(plan: Plan, recorded: Recorded, added: Inserted, lies: Callable[[i
 
 
 class _Moves:
-    """All moves in the order of their steps, which count from 1, each with the tensor it really came from."""
+    """All moves in the order of their steps, which count from 1, each with the tensor it really came from.
 
-    def __init__(self, plan: Plan, recorded: Recorded, links: Links) -> None:
-        self._plan, self._mesh, self._lying, self._links = plan, plan.mesh, recorded.lying, links
+    Shardy writes no record of what it hands on within a sharding group, and of what it returns but for one result: those follow at once
+    when an axis arrives.
+    """
+
+    def __init__(self, plan: Plan, recorded: Recorded, links: Links, starts: Starts) -> None:
+        self._plan, self._mesh, self._lying, self._links, self._starts = plan, plan.mesh, recorded.lying, links, starts
         found = [(each, link) for link in links.links for each in recorded.records.get(link.key, ())]
         self._records = sorted(found, key=lambda pair: pair[0].step)
-        self._arrived: dict[Point, int] = {}
+        self._arrived: dict[Point, float] = {}
+        self._unrecorded: set[Point] = set()
+        self._moves: list[tuple[float, Move]] = []
 
     def found(self) -> tuple[Move, ...]:
-        targets = [(each, link, slot, point) for each, link in self._records for slot in each.targets if (point := self._target(link, slot, each))]
+        targets = [
+            (each, link, slot, point) for each, link in self._records for slot in each.targets if (point := self._target(link, slot, each))
+        ]
         recorded = {point for *_, point in targets}
-        moves: list[Move] = []
+        at_hand: list[Point] = []
         for value, lying in self._lying.items():
-            self._arrived.update((point, _AT_HAND) for point in _points(value, lying.dims) if point not in recorded)
+            for point in _points(value, lying.dims):
+                if self._links.one[value] == value and point not in recorded:
+                    (at_hand.append if self._starts.is_asked(point) else self._unrecorded.add)(point)
+        self._arrived.update((point, _AT_HAND) for point in at_hand)
+        for point in at_hand:
+            self._follow(point)
         for each, link, slot, point in targets:
-            if point not in self._arrived:
-                source = self._source(link, slot, each, point)
-                if source is None:
-                    continue
-                self._arrived[point] = each.step
-                moves.append(self._move(link, slot, each, source, point))
-        numbers = {step: number for number, step in enumerate(dict.fromkeys(move.step for move in moves), start=1)}
-        return tuple(move._replace(step=numbers[move.step]) for move in moves)
+            if point not in self._arrived and (source := self._source(link, slot, each, point)):
+                self._arrive(link, each.step, slot, source, point)
+        self._moves.sort(key=itemgetter(0))
+        numbers = {step: number for number, step in enumerate(dict.fromkeys(step for step, _ in self._moves), start=1)}
+        return tuple(move._replace(step=numbers[step]) for step, move in self._moves)
+
+    def _arrive(self, link: Link, step: float, slot: Slot, source: tuple[int, int, Slot], point: Point) -> None:
+        self._arrived[point] = step
+        self._moves.append((step, self._move(link, slot, source, point)))
+        self._follow(point)
+
+    def _follow(self, point: Point) -> None:
+        """What gets the axis from here without a record of it."""
+        for number in self._links.of_value.get(point.value, ()) if self._unrecorded else ():
+            link = self._links.links[number]
+            if link.kind not in _UNRECORDED:
+                continue
+            giver = link.values.index(point.value)
+            for place, value in enumerate(link.values):
+                to = Point(value, point.dim, point.axis)
+                if to in self._unrecorded and to not in self._arrived:
+                    step = self._arrived[point] + _AT_ONCE
+                    slots = (Slot(each >= link.operands, each) for each in (place, giver))
+                    self._arrive(link, step, next(slots), (point.value, point.dim, next(slots)), to)
 
     def _target(self, link: Link, slot: Slot, record: Record) -> Point | None:
         """Where an axis ended up in a tensor that it was handed to; `None` if Shardy thought better of it."""
@@ -147,12 +199,12 @@ class _Moves:
                         return value, dim, Slot(place >= link.operands, place)
         return None
 
-    def _move(self, link: Link, slot: Slot, record: Record, source: tuple[int, int, Slot], point: Point) -> Move:
+    def _move(self, link: Link, slot: Slot, source: tuple[int, int, Slot], point: Point) -> Move:
         value, dim, giver = source
         direction = ACROSS if giver.is_result == slot.is_result else FORWARD if slot.is_result else BACKWARD
         over, line = self._over(link)
-        return Move(record.step, point.axis, value, dim, point.value, point.dim, over, link.kind, line, direction)
+        return Move(0, point.axis, value, dim, point.value, point.dim, over, link.kind, line, direction)
 
     def _over(self, link: Link) -> tuple[str, str]:
         operations = self._plan.program.operations
-        return (operations[link.op].path, operations[link.op].source) if link.op >= 0 else (RETURN, "")
+        return (operations[link.op].path, operations[link.op].source) if link.op >= 0 else (link.kind, "")

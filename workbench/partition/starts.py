@@ -1,7 +1,8 @@
 """Whose an axis is that was there before the first step: the user's statement, or a line of the function."""
 
-from workbench.partition.links import RETURN, Links
+from workbench.partition.links import Links
 from workbench.partition.origins import Recorded
+from workbench.partition.statements import result_shardings
 from workbench.paths import matches
 from workbench.places import operations_at
 from workbench.plan import Plan
@@ -22,6 +23,7 @@ class Starts:
         self._arguments = {value: i for i, value in enumerate(recorded.structure.arguments)}
         self._results = {value: i for i, value in enumerate(recorded.results)}
         self._inserted = {each.result: each for each in recorded.inserted}
+        self._asked_of_results, self._carried = result_shardings(plan), dict(plan.program.carried)
 
     def origin(self, point: Point) -> Origin:
         """Whose `point` is; nothing was handed on to it."""
@@ -30,7 +32,7 @@ class Starts:
             return self._of_tensor("argument", program.arguments[self._arguments[point.value]], point)
         if point.value in self._results:
             return self._of_result(self._results[point.value], point)
-        return self._of_constraint(point.value, point) or self._of_region(point) or self._of_reader(point)
+        return self._of_constraint(point.value, point) or self._of_region(point) or Origin("sharding group", point, "", "sharding group")
 
     def _of_tensor(self, kind: str, tensor: Tensor, point: Point) -> Origin:
         """By the override that it has, or the rule of its dimension."""
@@ -45,9 +47,8 @@ class Starts:
 
     def _of_result(self, place: int, point: Point) -> Origin:
         program = self._plan.program
-        carried = dict(program.carried)
-        if place in carried:  # it lies as the argument that it becomes
-            return self._of_tensor("result", program.arguments[carried[place]], point)
+        if place in self._carried:  # it lies as the argument that it becomes
+            return self._of_tensor("result", program.arguments[self._carried[place]], point)
         return self._of_tensor("result", program.results[place], point)
 
     def _of_constraint(self, value: int, point: Point) -> Origin | None:
@@ -83,22 +84,23 @@ class Starts:
                 return Origin("shard_map", point, operations[link.op].path, "shard_map", operations[link.op].source)
         return None
 
-    def _of_reader(self, point: Point) -> Origin:
-        """What alone decides for the value it reads gives it its sharding before the first step: a constraint, what main returns; or else
-        a group does."""
-        for number in self._links.of_value.get(point.value, ()):
-            link = self._links.links[number]
-            reader = link.values[-1]
-            lying = self._recorded.lying.get(reader)
-            if link.values[0] != point.value or lying is None or point.axis not in lying.dims[point.dim]:
-                continue
-            if link.kind == RETURN:
-                return self._of_result(self._results[reader], point)
-            if link.kind == "sharding_constraint" and (found := self._of_constraint(reader, point)):
-                return found
-        return Origin("sharding group", point, "", "sharding group")
+    def is_asked(self, point: Point) -> bool:
+        """Whether the plan or the function itself put the axis there; what else has it got it from somewhere."""
+        value, structure = point.value, self._recorded.structure
+        if value in self._arguments:
+            return _has(self._plan.argument_shardings[self._arguments[value]], point)
+        if value in self._results:
+            asked = self._asked_of_results.get(self._results[value])
+            return asked is not None and _has(asked, point)
+        if value in self._inserted:
+            return self._inserted[value].kind == _CONSTRAINT
+        born = structure.values[value].born
+        return born >= 0 and (structure.ops[born].kind == _CONSTRAINT or self._of_region(point) is not None)
+
+
+def _has(sharding: Sharding, point: Point) -> bool:
+    return point.dim < len(sharding.dims) and point.axis in (sharding.dims[point.dim] or ())
 
 
 def _priority(sharding: Sharding, point: Point) -> int:
     return sharding.priority(point.dim) if point.dim < len(sharding.dims) else 0
-

@@ -65,9 +65,7 @@ class Wishes:
         home = self._families.of(point.value, point.dim)
         base = base_axis(point.axis)
         return tuple(
-            origin
-            for at, origin in replay.origins.items()
-            if base_axis(at.axis) == base and self._families.of(at.value, at.dim) == home
+            origin for at, origin in replay.origins.items() if base_axis(at.axis) == base and self._families.of(at.value, at.dim) == home
         )
 
     def conflicts(self, replay: Propagation) -> tuple[Conflict, ...]:
@@ -80,7 +78,10 @@ class Wishes:
                         if (winner := wish.rival_origin) and self._is_conflict(wish):
                             key = (winner.kind, winner.statement, winner.axis, wish.origin.kind, wish.origin.statement, wish.origin.axis)
                             found.setdefault((key, wish.reason), []).append(wish)
-        return tuple(Conflict(wishes[0].rival_origin or wishes[0].origin, wishes[0].origin, wishes[0].reason, tuple(wishes)) for wishes in found.values())
+        return tuple(
+            Conflict(wishes[0].rival_origin or wishes[0].origin, wishes[0].origin, wishes[0].reason, tuple(wishes))
+            for wishes in found.values()
+        )
 
     def _is_conflict(self, wish: Wish) -> bool:
         """Two axes for one place, or a constraint that keeps a dimension whole; an argument lies as the plan says, and wants nothing."""
@@ -130,7 +131,9 @@ class Wishes:
                         return Point(value, dim, axis)
         raise LookupError(f"{wanted} is not on factor {factor} of value {value}")
 
-    def _stop(self, link: Link, axes: Projection, places: tuple[int, int], at: tuple[int, str], same: int, theirs: tuple[str, ...]) -> _Stop:
+    def _stop(
+        self, link: Link, axes: Projection, places: tuple[int, int], at: tuple[int, str], same: int, theirs: tuple[str, ...]
+    ) -> _Stop:
         """What stood in the way on the value itself, then on another tensor of the operation, then in the operation."""
         place, giver = places
         dim, factor = at
@@ -142,9 +145,9 @@ class Wishes:
             if other in places or link.values[other] in (link.values[place], link.values[giver]):
                 continue
             for other_dim, factors in enumerate(mapping):
-                if factor in factors and theirs[same] not in axes[other].get(factor, ()):
-                    if stop := self._stop_on(link, axes, other, other_dim, factor, same, theirs[same]):
-                        return _Stop(HELD_UP, stop.rival or Point(link.values[other], other_dim, ""))
+                lacks = factor in factors and theirs[same] not in axes[other].get(factor, ())
+                if lacks and (stop := self._stop_on(link, axes, other, other_dim, factor, same, theirs[same])):
+                    return _Stop(HELD_UP, stop.rival or Point(link.values[other], other_dim, ""))
         taken = prod(axis_size(axis, self._mesh) for axis in theirs[: same + 1])
         if link.mappings[place][dim][-1] != factor and link.sizes[factor] % taken:
             return _Stop(UNEVEN)
@@ -189,7 +192,9 @@ class Wishes:
         )
 
     def _projection(self, link: Link) -> Projection:
-        return [projected(self._dims(value), mapping, link.sizes, self._mesh) for value, mapping in zip(link.values, link.mappings, strict=True)]
+        return [
+            projected(self._dims(value), mapping, link.sizes, self._mesh) for value, mapping in zip(link.values, link.mappings, strict=True)
+        ]
 
     def _dims(self, value: int) -> tuple[tuple[str, ...], ...]:
         lying = self._recorded.lying.get(value)

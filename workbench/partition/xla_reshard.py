@@ -1,4 +1,4 @@
-"""How XLA's partitioner goes from one sharding of a value to another: the collectives it emits, and where it finds no way but to gather all.
+"""How XLA's partitioner goes from one sharding of a value to another: the collectives it emits, and where it must gather all.
 
 XLA does not see mesh axes here but tiles: into how many parts each dimension is cut, and which device holds which part
 (`PartitionedHlo::ReshardNoCache` of `spmd_partitioner.cc`; DOMAIN 3.5). It tries, in this order: a permutation, all-to-alls that swap the
@@ -8,6 +8,7 @@ Shardy's own way between the same shardings is often another and cheaper one, bu
 """
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -112,7 +113,7 @@ def _atoms(name: str, size: int, used: Sequence[str]) -> list[tuple[int, int]]:
         if base == name and part:
             cuts |= {pre, pre * part}
     places = sorted(cuts)
-    return [(low, high // low) for low, high in zip(places, places[1:], strict=False)] or [(1, size)]
+    return [(low, high // low) for low, high in itertools.pairwise(places)] or [(1, size)]
 
 
 def _is_within(atom: tuple[str, int, int], axis: str, mesh: Mesh) -> bool:
@@ -229,7 +230,9 @@ class _Walk:
         mine, theirs = (_grouped(tiles, equal) for tiles in (source, target))
         inner = _aligned(theirs, mine).reshape([1 if dim in equal else size for dim, size in enumerate(target.shape)])
         own = np.arange(mine.shape[1]).reshape([1 if dim in equal else size for dim, size in enumerate(source.shape)])
-        shape = tuple(-(-size // parts) if dim in equal else size for dim, (size, parts) in enumerate(zip(state.shape, state.parts, strict=True)))
+        shape = tuple(
+            -(-size // parts) if dim in equal else size for dim, (size, parts) in enumerate(zip(state.shape, state.parts, strict=True))
+        )
         walk = _Walk(self._mesh, self._devices[:, mine].reshape(-1, mine.shape[1]))
         walk.reshard(_State(shape, _canonical(own)), _canonical(inner), may_replicate=True)
         self.steps += walk.steps
@@ -499,4 +502,3 @@ def _ungrouped(inner: Devices, groups: Devices, dims: Sequence[int], shape: Sequ
     rest = [dim for dim in range(len(shape)) if dim not in dims]
     whole = groups[:, inner.ravel()].reshape([*(shape[dim] for dim in dims), *(shape[dim] for dim in rest)])
     return whole.transpose(np.argsort([*dims, *rest]))
-

@@ -10,7 +10,7 @@ min(int(K x share of the work up to and with i), K - 1).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from workbench.errors import PipelineError
 
@@ -41,7 +41,7 @@ class Balance:
     def sizes(self, blocks: int) -> tuple[int, ...]:
         """Blocks in each piece."""
         bounds = (0, *self.starts, blocks)
-        return tuple(b - a for a, b in zip(bounds, bounds[1:], strict=False))
+        return tuple(b - a for a, b in pairwise(bounds))
 
 
 def balance(
@@ -93,7 +93,8 @@ class _Problem:
         best = [0.0] + [_NEVER] * n
         starts: list[tuple[int, ...]] = [()] * (n + 1)
         for piece in range(pieces):
-            following, paths = [_NEVER] * (n + 1), [()] * (n + 1)
+            following = [_NEVER] * (n + 1)
+            paths: list[tuple[int, ...]] = [()] * (n + 1)
             for b in range(piece + 1, n - (pieces - piece - 1) + 1):
                 for a in range(b - 1, piece - 1, -1):
                     inside = self.sums[b] - self.sums[a]
@@ -114,7 +115,7 @@ class _Problem:
 
     def balanced(self, starts: tuple[int, ...]) -> Balance:
         bounds = (0, *starts, len(self.sums) - 1)
-        return Balance(starts, tuple(self.cost(a, b) for a, b in zip(bounds, bounds[1:], strict=False)))
+        return Balance(starts, tuple(self.cost(a, b) for a, b in pairwise(bounds)))
 
 
 def at(costs: Sequence[float], starts: Sequence[int], sent: Sequence[float] = ()) -> Balance:

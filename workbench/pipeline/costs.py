@@ -15,6 +15,8 @@ class StageCost:
     - `entering`: bytes of what the stage is given for one micro-batch; with recomputation all that is kept of one. Batch data counts.
     - `passing`: bytes beyond `held` and `kept` while a micro-batch is worked on.
     - `sends`: (later stage, bytes of one micro-batch) for each stage that reads what this one makes: the next one, and those of skips.
+    - `remade`: bytes beyond `held` while a backward task that recomputes is at its worst, `passing` included; not said, `kept` and
+      `passing` (a compiler fuses, and need not have all of them at once).
     - `update`: seconds of the optimiser's step and of the sum over replicas, once a step.
 
     **Invariants**
@@ -31,6 +33,16 @@ class StageCost:
     entering: int = 0
     sends: tuple[tuple[int, int], ...] = ()
     update: float = 0.0
+    remade: int | None = None
+
+    @property
+    def recomputed(self) -> int:
+        """Bytes more than `passing` while a backward task that recomputes is at work.
+
+        >>> StageCost(1.0, 1.0, 1.0, kept=8, passing=2).recomputed, StageCost(1.0, 1.0, 1.0, kept=8, passing=2, remade=7).recomputed
+        (8, 5)
+        """
+        return self.kept if self.remade is None else max(self.remade - self.passing, 0)
 
     @property
     def backward(self) -> float:

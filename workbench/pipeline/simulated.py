@@ -157,9 +157,9 @@ def _changes(simulated: Simulated, device: int) -> Iterator[tuple[float, int]]:
             yield span.start, kept
             continue
         if kind is not Kind.BACKWARD_WEIGHT and recomputed:
-            yield span.start, cost.kept
+            yield span.start, cost.recomputed
         if kind is not Kind.BACKWARD_INPUT:
-            yield span.end, -kept - (cost.kept if recomputed else 0)
+            yield span.end, -kept - (cost.recomputed if recomputed else 0)
     yield from _waiting(simulated, device, starts)
 
 

@@ -80,7 +80,8 @@ def _relayouts(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edi
 def _is_mirrored(program: Program, at: int) -> bool:
     """Whether the backward pass has a value of the same name and dimensions, a mark's cotangent, which one constraint places too."""
     path, dims = program.operations[at].path, program.operations[at].dims
-    return any(each.path == f"grad/{path}" and each.dims == dims for each in program.operations[at:])
+    moved = program.operations[at].kind == "transpose"  # its cotangent has the dimensions in another order
+    return not moved and any(each.path == f"grad/{path}" and each.dims == dims for each in program.operations[at:])
 
 
 def _before(program: Program, product: Product) -> list[int]:

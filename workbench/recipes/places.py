@@ -74,28 +74,33 @@ def _weights(program: Program) -> frozenset[str]:
 
 
 def constrain(
-    plan: Plan, places: Iterable[int], lies: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int] | None = None
+    plan: Plan, places: Iterable[int], lies: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int] | None = None, apart: str = ""
 ) -> Iterator[Constrain]:
     """The values of these operations with the dimensions on the axes that `lies` gives; the other dimensions are left to propagation.
 
-    What one pattern cannot tell from a value of other dimensions is left out.
+    What no pattern tells from a value that would lie otherwise is left out, and from one with the dimension that is to be kept `apart`.
     """
     program, patterns = plan.program, dict[tuple[str, Sharding], None]()
     for at in places:
         operation = program.operations[at]
-        if not any(dim in lies for dim in operation.dims) or any(operation.dims.count(dim) > 1 for dim in lies):
-            continue
         sharding = _by_name(operation.dims, lies, priorities or {})
+        if sharding is None or sharding == Sharding((None,) * len(sharding.dims)):
+            continue
         for pattern, found in _names(program, operation):
-            if all(len(dims) != len(operation.dims) or _by_name(dims, lies, priorities or {}) == sharding for dims in found):
+            alike = [dims for dims in found if len(dims) == len(operation.dims)]
+            if all(_by_name(dims, lies, priorities or {}) == sharding and apart not in dims for dims in alike):
                 patterns[pattern, sharding] = None
                 break
     yield from (Constrain(pattern, sharding) for pattern, sharding in patterns)
 
 
-def _by_name(dims: tuple[str, ...], lies: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int]) -> Sharding:
+def _by_name(dims: tuple[str, ...], lies: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int]) -> Sharding | None:
+    """What a value of these dimensions would lie like; `None` where it cannot: two of them are meant for one axis."""
     once = tuple(dim if dims.count(dim) == 1 else "" for dim in dims)
     placed = tuple(lies.get(dim) for dim in once)
+    used = [axis for axes in placed for axis in axes or ()]
+    if len(set(used)) < len(used):
+        return None
     given = tuple(priorities.get(dim, 0) if axes else 0 for dim, axes in zip(once, placed, strict=True))
     return Sharding(placed, priorities=given if any(given) else ())
 

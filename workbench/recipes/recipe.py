@@ -85,13 +85,24 @@ def changing(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits that are not so already. Raises `WorkbenchError` if the plan would be illegal with them."""
     layout, kept = plan.layout, []
     for edit in edits:
-        changed = _layout_after(edit, layout)
-        if changed != layout:
+        if not _is_so(edit, layout):
             kept.append(edit)
-        layout = changed
+            layout = _layout_after(edit, layout)
     if kept:
         verify_layout(plan.program, plan.mesh, layout)
     return tuple(kept)
+
+
+def _is_so(edit: Edit, layout: Layout) -> bool:
+    """Whether the layout says this already. Among statements of one kind the order counts, so one made again would not be the same."""
+    match edit:
+        case PlaceDim(dim, axes):
+            return layout.rule(dim) == axes
+        case Override(pattern, sharding):
+            return (pattern, sharding) in layout.overrides
+        case Constrain(pattern, sharding):
+            return (pattern, sharding) in layout.constraints
+    raise TypeError(edit)
 
 
 def _layout_after(edit: Edit, layout: Layout) -> Layout:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan import Plan
 from workbench.recipes.axes import axis_for, verify_divides
-from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims
+from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
 from workbench.recipes.places import constrain
 from workbench.recipes.products import weight_products
@@ -64,8 +64,9 @@ def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:
 def residual_sums(plan: Plan) -> tuple[int, ...]:
     """The ids of the forward additions onto what flows between the blocks: those with the dimensions that a product over heads or hidden
     units makes. Raises `RecipeError` where nothing is added."""
-    program, hidden = plan.program, set(hidden_dims(plan.program))
-    stream = {each.dims for each in weight_products(program, batch_dim(program)) if hidden & set(each.shared) and not each.is_convolution}
+    program, hidden, widths = plan.program, set(hidden_dims(plan.program)), set(width_dims(plan.program))
+    made = [each for each in weight_products(program, batch_dim(program)) if hidden & set(each.shared) and not each.is_convolution]
+    stream = {each.dims for each in made if widths & set(each.dims)}
     found = tuple(
         i
         for i, each in enumerate(program.operations)

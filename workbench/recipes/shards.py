@@ -46,7 +46,8 @@ def overrides(plan: Plan, wanted: dict[str, Sharding]) -> Iterator[Edit]:
 
 
 def gradients(plan: Plan, axis: str) -> Iterator[Edit]:
-    """Constraints on the gradients of the weights, each along the dimension that its parameter would be split by."""
+    """Constraints on the gradients of the weights, each along the dimension that its parameter would be split by; on those that their path
+    tells from the activations' cotangents, which propagation does for the others."""
     program, batch = plan.program, batch_dim(plan.program)
     would, _ = spread(plan.updated(layout=plan.layout), axis, is_parameter, stacked_dims(program), LAST)
     along: dict[frozenset[str], str] = {}
@@ -58,7 +59,8 @@ def gradients(plan: Plan, axis: str) -> Iterator[Edit]:
     for at, each in enumerate(program.operations):
         named = frozenset(each.dims) - {UNNAMED}
         if each.kind in GRADIENTS and each.path.startswith("grad/") and batch not in named and named in along:
-            yield from constrain(plan, (at,), {along[named]: (*plan.layout.rule(along[named]), axis)}, {along[named]: LAST})
+            lies = {along[named]: (*plan.layout.rule(along[named]), axis)}
+            yield from constrain(plan, (at,), lies, {along[named]: LAST}, apart=batch or "")
 
 
 GRADIENTS = ("dot_general", "convolution", "reduce", "scatter")
@@ -71,5 +73,6 @@ def left_whole(tensors: Iterable[Tensor], axis: str, parts: int) -> tuple[str, .
     if not found:
         return ()
     size = format_bytes(sum(each.bytes for each in found))
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return (f"`{found[0].path}`{more} ({size}) stay whole: `{axis}` ({parts}) divides none of their dimensions",)
+    if len(found) == 1:
+        return (f"`{found[0].path}` ({size}) stays whole: `{axis}` ({parts}) divides none of its dimensions",)
+    return (f"`{found[0].path}` and {len(found) - 1} more ({size}) stay whole: `{axis}` ({parts}) divides none of their dimensions",)

@@ -8,6 +8,10 @@ from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.function import trace as trace
 from workbench.tracing.kernel import fused_kernel as fused_kernel
 from workbench.tracing.layers import layer as layer
+from workbench.tracing.losses import scanned_loss as scanned_loss
+from workbench.tracing.losses import sequential_loss as sequential_loss
+from workbench.tracing.micro_batch import micro_batch_weight as micro_batch_weight
+from workbench.tracing.micro_batch import moving_average as moving_average
 from workbench.tracing.platform import hush_absent_tpu
 from workbench.tracing.training import trace_training as trace_training
 

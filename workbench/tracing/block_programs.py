@@ -19,7 +19,7 @@ from workbench.tracing.split_batch import BATCH
 from workbench.tracing.stage_tasks import StageTasks, Task
 from workbench.tracing.work import flops_of, size_of
 
-_GROUPS = {"pieces": "params", "batch": "batch", "entering": "entering", "arriving": "arriving"}
+_GROUPS = {"entering": "entering", "arriving": "arriving", "kept": "kept"}
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,17 @@ class BlockTasks:
         """Its forward pass, and forward and backward pass, as the planner takes them; nothing is run."""
         return self._program(self.stage.forward, "forward"), self._program(self.stage.forward_and_backward, "forward and backward")
 
+    def backward_program(self, *, recompute: bool) -> Program:
+        """Its backward pass alone."""
+        return self._program(self.stage.backward(recompute=recompute), "backward")
+
     def _program(self, task: Task, title: str) -> Program:
         paths = [self._path(group, place) for group, place in task.reads]
         roles = [Role.PARAMETER if group == "pieces" else Role.INPUT for group, _ in task.reads]
         results = [(f"{group}/{place}", Role.OUTPUT) for group, place in task.gives]
         name = f"{self.stage.segment.blocks[0]}, {title}"
         specs = list(task.specs)
-        step = Step(lambda *values: task.call(*values), lambda _key, _given: (), lambda _step: ())
+        step = Step(task.call, lambda _key, _given: (), lambda _step: ())
         return build_program(name, step, paths, specs, roles, results, (), self._dims(paths, task), None)
 
     def _path(self, group: str, place: int) -> str:
@@ -90,7 +94,7 @@ class BlockTasks:
         size = _batch_size(self.stage.cut.network)
         found = {}
         for path, spec in zip(paths, task.specs, strict=True):
-            carried = path.partition("/")[0] in ("entering", "arriving", "batch")
+            carried = path.partition("/")[0] in ("entering", "arriving", "kept", "batch")
             if carried and spec.shape and spec.shape[0] == size:
                 found[f"/{path}"] = f"{BATCH} ..."
         return found

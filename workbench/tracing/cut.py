@@ -9,6 +9,7 @@ A value goes straight from the stage that makes it to each stage that reads it: 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from jax.extend import core as jex_core
@@ -84,14 +85,12 @@ def cut_network(network: Network, starts: Sequence[int], shared: str = "replicat
     A parameter that two stages use is held by both, its gradients added (`replicate`), or an error (`report`).
     """
     places = [0, *(network.begins[start] for start in starts), len(network.proper)]
-    parts = [list(network.proper[a:b]) for a, b in zip(places, places[1:], strict=False)]
+    parts = [list(network.proper[a:b]) for a, b in pairwise(places)]
     made = {var: stage for stage, eqns in enumerate(parts) for eqn in eqns for var in eqn.outvars}
     readers = _readers(network, parts, made)
     crossing = {var: stages for var, stages in readers.items() if stages != {made[var]}}
     numbers = {var: number for number, var in enumerate(crossing)}
-    values = tuple(
-        Value(var.aval, made[var], tuple(sorted(stages - {made[var]})), _is_float(var.aval)) for var, stages in crossing.items()
-    )
+    values = tuple(Value(var.aval, made[var], tuple(sorted(stages - {made[var]})), _is_float(var.aval)) for var, stages in crossing.items())
     bounds = [0, *starts, len(network.paths)]
     segments = tuple(
         _segment(network, stage, network.paths[bounds[stage] : bounds[stage + 1]], eqns, numbers, made, last=stage == len(parts) - 1)

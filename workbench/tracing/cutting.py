@@ -53,7 +53,7 @@ def cut_loss(loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequ
         specs = [spec_of(path, leaf) for path, leaf in zip(names, leaves, strict=True)]
         trees.append(jax.tree.unflatten(jax.tree.structure(tree), specs))
         paths.append(names)
-    network = _network(loss, (trees[0], trees[1]), *paths, 1, getattr(loss, "__name__", "loss"))
+    network = _network(loss, (trees[0], trees[1]), paths[0], paths[1], 1, getattr(loss, "__name__", "loss"))
     return cut_network(network, starts_at(network, boundaries), shared)
 
 
@@ -70,7 +70,9 @@ def _value(result: Any) -> Any:
 
 
 def _spec(tensor: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(tensor.shape, jax.numpy.dtype(tensor.dtype) if not tensor.dtype.startswith("key<") else _key_type(tensor.dtype))
+    return jax.ShapeDtypeStruct(
+        tensor.shape, jax.numpy.dtype(tensor.dtype) if not tensor.dtype.startswith("key<") else _key_type(tensor.dtype)
+    )
 
 
 def _key_type(text: str) -> Any:

@@ -282,7 +282,8 @@ def _the_weight(eqns: Sequence[Any]) -> Any:
     found = [eqn.outvars[0] for eqn in eqns if eqn.primitive is primitives.name_p and eqn.params["name"] == WEIGHT]
     if len(found) > 1:
         raise PipelineError(
-            f"The loss marks {len(found)} values as the weight of a micro-batch; it has one.", ["mark the count of the mean that is the loss"]
+            f"The loss marks {len(found)} values as the weight of a micro-batch; it has one.",
+            ["mark the count of the mean that is the loss"],
         )
     if not found and (inside := sorted({eqn.primitive.name for eqn in eqns if eqn.primitive.name in _OPAQUE and _marks_weight(eqn)})):
         raise PipelineError(

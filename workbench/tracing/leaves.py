@@ -46,8 +46,7 @@ def spec_of(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type, sharding=_explicit(leaf))
     try:
-        spec: jax.ShapeDtypeStruct = jax.eval_shape(lambda x: x, leaf)
-        return spec
+        return jax.eval_shape(lambda x: x, leaf)
     except TypeError as error:
         raise TraceError(
             f"`{path}` is a {type(leaf).__name__}, which is not an array.",

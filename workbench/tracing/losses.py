@@ -1,10 +1,11 @@
 """Losses made of layers: a sequence of functions, or one function scanned over stacked weights. Both can be cut at every layer.
 
-    loss = wb.sequential_loss([embed, block, block, head], final=cross_entropy)     # layer(weights, x) -> x
-    loss = wb.scanned_loss(block, final=cross_entropy)                              # params["layers"]: weights stacked, [layers, ...]
+loss = wb.sequential_loss([embed, block, block, head], final=cross_entropy)     # layer(weights, x) -> x
+loss = wb.scanned_loss(block, final=cross_entropy)                              # params["layers"]: weights stacked, [layers, ...]
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -61,16 +62,19 @@ def verify_pure(layer: LayerFunction, title: str, weights: Any, x: Any) -> None:
     specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (weights, x))
     name = getattr(layer, "__name__", type(layer).__name__)
     ways_out = ["pass what it reads as weights or input, and return what it makes", "give it a random key in its input"]
+    keeps = f"Layer `{title}` ({name}) keeps a value of one call for the next, or reads one that is not among its arguments."
     try:
-        first, second = (jax.make_jaxpr(layer)(*specs) for _ in range(2))
+        first, second = (jax.make_jaxpr(partial(layer))(*specs) for _ in range(2))  # anew: JAX remembers a function it traced
     except jax.errors.UnexpectedTracerError as error:
-        raise PipelineError(f"Layer `{title}` ({name}) keeps a value of one call for the next: it is not a pure function.", ways_out) from error
+        raise PipelineError(keeps, ways_out) from error
     if first.effects:
         raise PipelineError(f"Layer `{title}` ({name}) has side effects ({', '.join(map(str, first.effects))}).", ways_out)
+    if any(isinstance(const, jax.core.Tracer) for const in (*first.consts, *second.consts)):
+        raise PipelineError(keeps, ways_out)
     if str(first) != str(second):
-        raise PipelineError(f"Layer `{title}` ({name}) computes something else each time it is called: it is not a pure function.", ways_out)
-    if any(isinstance(const, jax.core.Tracer) for const in first.consts):
-        raise PipelineError(f"Layer `{title}` ({name}) reads a traced value that is not among its arguments.", ways_out)
+        raise PipelineError(
+            f"Layer `{title}` ({name}) computes something else each time it is called: it is not a pure function.", ways_out
+        )
 
 
 def _verify_carried(layer: LayerFunction, weights: Any, x: Any) -> None:

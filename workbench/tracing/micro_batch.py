@@ -51,7 +51,7 @@ def moving_average(x: Any, average: Any, value: Any) -> Any:
     return _followed(x, average, jax.lax.stop_gradient(value).astype(average.dtype))
 
 
-@jax.custom_vjp
+@jax.custom_vjp  # type: ignore[untyped-decorator]
 def _followed(x: Any, average: Any, value: Any) -> Any:  # noqa: ARG001 - they matter to the derivative
     return x
 

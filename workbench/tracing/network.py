@@ -181,4 +181,3 @@ def _crossing(eqns: Sequence[Any], made: dict[Any, int], results: Sequence[Any])
         total += each
         sums.append(total)
     return sums
-

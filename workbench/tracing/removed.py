@@ -19,7 +19,11 @@ def removed_values(jaxpr: Any, program: Program) -> tuple[Removed, ...]:
     found: dict[tuple[str, str], Removed] = {}
     for path, source, is_live in _values(jaxpr, ""):
         if path not in there:
-            ways_out = ("annotate what reads it", "annotate what it reads") if is_live else ("return what depends on it", "take the statement away")
+            ways_out = (
+                ("annotate what reads it", "annotate what it reads")
+                if is_live
+                else ("return what depends on it", "take the statement away")
+            )
             found.setdefault((path, source), Removed(path, source, _PRUNED if is_live else _DEAD, ways_out))
     return tuple(found.values())
 

@@ -52,7 +52,7 @@ def shifting_buffer(
     padded = slots * stages
     stream = hold(jax.tree.map(partial(_in_rows, stages=stages, slots=slots), inputs))
     weights = hold(weights)
-    step = _masked(jax.checkpoint(stage) if remat else stage)
+    step = _masked(_of_repeat(stage, remat=remat))
     numbers = jnp.arange(stages)
     delay = padded - stages
     store = jax.tree.map(lambda leaf: jnp.zeros((stages, delay, *leaf.shape[2:]), leaf.dtype), stream) if repeats > 1 and delay else None
@@ -69,8 +69,7 @@ def shifting_buffer(
             store = hold(jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % delay), store, shifted))
         front = _where(t < padded, entering, again)
         state = hold(_where(numbers == 0, front, shifted))
-        own = jax.tree.map(lambda leaf: _repeat(leaf, jnp.clip(done // padded, 0, repeats - 1)), weights)
-        state = hold(jax.vmap(step)(own, state, valid))
+        state = hold(jax.vmap(step)(weights, state, jnp.clip(done // padded, 0, repeats - 1), valid))
         turned = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), entering)
         stream = jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % slots), stream, _where(numbers == stages - 1, state, turned))
         return (state, store, hold(stream)), None
@@ -90,22 +89,43 @@ def iterations_of(stages: int, micro_batches: int, repeats: int = 1) -> int:
     return (repeats - 1) * -(-micro_batches // stages) * stages + micro_batches + stages - 1
 
 
-def _masked(stage: Stage) -> Callable[[Any, Any, Any], Any]:
-    """`(weights, x, valid)`; what is not valid has gradients of zero, whatever the stage makes of it."""
+def _of_repeat(stage: Stage, *, remat: bool) -> Callable[[Any, Any, Any], Any]:
+    """`(weights of all repeats, x, repeat)`. The weights are the same in all iterations, and kept once; a repeat's are taken out again."""
+
+    def run(weights: Any, x: Any, repeat: Any) -> Any:
+        own = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, repeat, axis=0, keepdims=False), weights)
+        return stage(own, x)
+
+    def run_only(weights: Any, x: Any, _: Any) -> Any:
+        return stage(jax.tree.map(lambda leaf: leaf[0], weights), x)
+
+    def chosen(weights: Any, x: Any, repeat: Any) -> Any:
+        return (run_only if jax.tree.leaves(weights)[0].shape[0] == 1 else run)(weights, x, repeat)
+
+    return jax.checkpoint(chosen, prevent_cse=False, policy=None if remat else _kept)
+
+
+def _kept(primitive: Any, *_: Any, **__: Any) -> bool:
+    """All but the weights taken out, of which there would be one for each iteration."""
+    return primitive.name not in ("dynamic_slice", "squeeze")
+
+
+def _masked(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, Any], Any]:
+    """`(weights, x, repeat, valid)`; what is not valid has gradients of zero, whatever the stage makes of it."""
 
     @jax.custom_vjp
-    def run(weights: Any, x: Any, valid: Any) -> Any:
+    def run(weights: Any, x: Any, repeat: Any, valid: Any) -> Any:
         del valid
-        return stage(weights, x)
+        return stage(weights, x, repeat)
 
-    def forward(weights: Any, x: Any, valid: Any) -> tuple[Any, Any]:
-        result, pull = jax.vjp(stage, weights, x)
+    def forward(weights: Any, x: Any, repeat: Any, valid: Any) -> tuple[Any, Any]:
+        result, pull = jax.vjp(lambda weights, x: stage(weights, x, repeat), weights, x)
         return result, (pull, valid)
 
-    def backward(kept: Any, arriving: Any) -> tuple[Any, Any, None]:
+    def backward(kept: Any, arriving: Any) -> tuple[Any, Any, None, None]:
         pull, valid = kept
         weights, x = jax.tree.map(lambda leaf: leaf if leaf.dtype == jax.dtypes.float0 else jnp.where(valid, leaf, 0), pull(arriving))
-        return weights, x, None
+        return weights, x, None, None
 
     run.defvjp(forward, backward)
     return run
@@ -139,13 +159,7 @@ def _with_slot(leaf: Any, new: Any, slot: Any) -> Any:
     return jax.lax.dynamic_update_index_in_dim(leaf, new, slot, axis=1)
 
 
-def _repeat(leaf: Any, repeat: Any) -> Any:
-    """Of [S, R, ...] each stage's weights of its present repeat."""
-    if leaf.shape[1] == 1:
-        return leaf[:, 0]
-    return jax.vmap(lambda own, number: jax.lax.dynamic_index_in_dim(own, number, axis=0, keepdims=False))(leaf, repeat)
-
-
+@partial(jax.checkpoint, prevent_cse=False)
 def _where(flags: Any, one: Tree, other: Tree) -> Tree:
-    """Leaves [S, ...], chosen by a flag for all or one for each stage."""
+    """Leaves [S, ...], chosen by a flag for all or one for each stage. (Checkpointed: the flags are kept, and not once an element.)"""
     return jax.tree.map(lambda a, b: jnp.where(jnp.reshape(flags, jnp.shape(flags) + (1,) * (a.ndim - jnp.ndim(flags))), a, b), one, other)

@@ -297,9 +297,7 @@ def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[s
     invars = [jaxpr.invars[i] for i in used]
     own = jaxpr.replace(invars=invars, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
     call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(own, closed.consts))
-    return Task(
-        lambda *values: tuple(call(*values)), tuple(names[i] for i in used), tuple(_spec(var.aval) for var in invars), tuple(gives)
-    )
+    return Task(lambda *values: tuple(call(*values)), tuple(names[i] for i in used), tuple(_spec(var.aval) for var in invars), tuple(gives))
 
 
 def _spec(aval: Any) -> jax.ShapeDtypeStruct:

@@ -66,9 +66,7 @@ def stage_update(program: Program, cut: Cut, stage: int) -> StageUpdate:
         weights, gradient = (_tree(training, cut, owned, each) for each in (pieces, mean))
         moments = jax.tree.unflatten(structure, state)
         with jax.named_scope("optimizer"):
-            updates, moments = training.optimizer.update(
-                cast(gradient, training.moments), moments, cast(weights, training.moments)
-            )
+            updates, moments = training.optimizer.update(cast(gradient, training.moments), moments, cast(weights, training.moments))
             weights = optax.apply_updates(weights, updates)
         return jax.tree.leaves(weights), jax.tree.leaves(moments)
 

@@ -51,12 +51,14 @@ class Sent(NamedTuple):
 
 class Answer(NamedTuple):
     """What an operation sends; whether that `replaces` what Shardy does to its operands, where XLA takes another way, and whether it
-    `makes_whole` its results, of which each device then keeps what it wants. `aborts` says why the compiler stops here, if it does."""
+    `makes_whole` its results, of which each device then keeps what it wants. `aborts` says why the compiler stops here, if it
+    does; `repeats` are mesh axes over which it sums the same, which makes the result so many times too large."""
 
     sends: tuple[Sent, ...] = ()
     replaces: bool = False
     makes_whole: bool = False
     aborts: str = ""
+    repeats: tuple[str, ...] = ()
 
 
 NOTHING = Answer()

@@ -17,7 +17,7 @@ def read(op: ir.Operation) -> bool | None:
     return True if _TARGET in op.attributes and ir.StringAttr(op.attributes[_TARGET]).value == "mhlo.topk" else None
 
 
-def sends(facts: bool, placed: Placed) -> Answer | None:  # noqa: ARG001, FBT001 - that it is one is all there is to know
+def sends(facts: bool, placed: Placed) -> Answer | None:  # noqa: ARG001 - that it is one is all there is to know
     operand = placed.operands[0]
     if not any(operand.stored):
         return NOTHING

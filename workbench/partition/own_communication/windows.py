@@ -162,9 +162,8 @@ def _trim_right(state: _Exchange, window: Window, windows: int) -> None:
         return
     state.count = max(useful, windows)
     padded = window.padded(state.whole)
-    if state.part * state.count <= state.whole or window.high <= 0:  # else the padding is masked
-        if window.high < 0 and padded - window.low < state.part:
-            state.part = padded - window.low
+    if window.high < 0 and padded - window.low < state.part:
+        state.part = padded - window.low
     state.whole = state.part * state.count
 
 

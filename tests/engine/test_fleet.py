@@ -1,0 +1,225 @@
+"""Many models on shared devices: each ends exactly as it would have alone, within the memory it was given, whatever happens on the way."""
+
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests.engine.fleet_models import alone, alone_in_units, perceptron, programs
+from workbench.engine.fleet import FleetRun, train_fleet
+from workbench.errors import FleetError, PipelineError
+from workbench.multimodel import ALL_POLICIES
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.tracing.cutting import network_of
+
+CUTS = {"sgd": ("layer_1", "layer_3"), "adam": ("layer_2",), "momentum": ("layer_1", "layer_2"), "masked": ("layer_2", "layer_4")}
+
+
+def fleet(*names: str, mini_batches: int = 3, **options) -> Fleet:
+    chosen = names or tuple(CUTS)
+    return Fleet(tuple(FleetModel(name, programs()[name], mini_batches, 2, CUTS[name]) for name in chosen), **options)
+
+
+def is_as_alone(run: FleetRun, name: str, losses) -> None:
+    """Bit for bit what its units give one after the other on one device; and what one compiled step gives, as far as rounding goes."""
+    trainee = next(each for each in run.trainees if each.model.name == name)
+    model, program = trainee.model, trainee.model.program
+    cuts = tuple(network_of(program).paths[start] for start in trainee.about["cuts"][1:])
+    expected, pieces = alone_in_units(program, cuts, len(losses), model.seed)
+    assert list(losses) == expected
+    for number, array in pieces.items():
+        np.testing.assert_array_equal(trainee.store.get(("piece", number)), array, err_msg=f"{name} {number}")
+    whole, parameters = alone(program, len(losses), model.seed)
+    np.testing.assert_allclose(losses, whole, rtol=1e-5)
+    found = run.parameters(name)
+    assert found.keys() == parameters.keys()
+    for path, array in parameters.items():
+        np.testing.assert_allclose(found[path], array, rtol=1e-4, atol=1e-6, err_msg=f"{name} {path}")
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_losses_and_parameters_are_bit_for_bit_those_of_each_model_alone(devices):
+    run = FleetRun(fleet(devices=devices))
+    measured = run.run()
+    assert measured.schedule.faults() == []
+    for name in CUTS:
+        assert len(measured.losses[name]) == 6
+        is_as_alone(run, name, measured.losses[name])
+
+
+def test_eight_models_on_eight_devices():
+    small = {name: programs()[name] for name in ("sgd", "momentum")}
+    models = [FleetModel(f"{name}_{seed}", program, 4, cuts=CUTS[name], seed=seed) for name, program in small.items() for seed in range(4)]
+    run = FleetRun(Fleet(tuple(models)))
+    measured = run.run()
+    assert len(run.devices) == 8
+    assert {each.device for each in measured.schedule.placed} == set(range(8))
+    for name, losses in measured.losses.items():
+        is_as_alone(run, name, losses)
+
+
+@pytest.mark.parametrize("policy", ALL_POLICIES[1:], ids=lambda each: each.name)
+def test_no_policy_changes_a_result(policy):
+    run = FleetRun(fleet("sgd", "adam", "momentum", devices=2, policy=policy.name, double_buffer=policy.name != "random"))
+    measured = run.run()
+    assert measured.schedule.faults() == []
+    for name in ("sgd", "adam", "momentum"):
+        is_as_alone(run, name, measured.losses[name])
+
+
+def test_a_budget_cuts_models_into_shards_and_is_never_exceeded():
+    model = FleetModel("adam", programs()["adam"], 3)
+    whole = FleetRun(Fleet((model,), devices=1, memory=1 << 20))
+    state = sum(spec.size * spec.dtype.itemsize for key, spec in _own(whole).items() if key[0] in ("piece", "state"))
+    run = FleetRun(Fleet((model, FleetModel("other", perceptron(24, 6, seed=9), 3)), devices=1, memory=int(state * 0.9)))
+    measured = run.run()
+    assert measured.shards[0] > 1
+    assert max(measured.peaks) <= int(state * 0.9)
+    is_as_alone(run, "adam", measured.losses["adam"])
+    is_as_alone(run, "other", measured.losses["other"])
+
+
+def _own(run: FleetRun):
+    units = run.trainees[0].units[0]
+    return {key: spec for each in units for key, spec in zip(each.unit.reads, each.unit.specs, strict=True)}
+
+
+def test_a_layer_that_does_not_fit_is_named_with_its_sizes():
+    with pytest.raises(FleetError, match=r"Layer `layer_0` alone takes .* of parameters, gradients and optimiser state"):
+        FleetRun(Fleet((FleetModel("sgd", programs()["sgd"]),), devices=1, memory=2000))
+
+
+def test_a_model_stops_early_and_the_rest_are_whole():
+    models = [FleetModel(name, programs()[name], 6, cuts=CUTS[name], stop_below=below) for name, below in (("sgd", 1e9), ("adam", None))]
+    run = FleetRun(Fleet(tuple(models), devices=1))
+    measured = run.run()
+    assert len(measured.losses["sgd"]) == 1
+    is_as_alone(run, "sgd", measured.losses["sgd"])
+    is_as_alone(run, "adam", measured.losses["adam"])
+
+
+def test_a_model_is_stopped_by_hand():
+    told = []
+    run = FleetRun(fleet("sgd", "adam", devices=1, mini_batches=10), told.append)
+    run._tell = run.floor._tell = lambda event: event.get("done", 0) >= 5 and event["model"] == "sgd" and run.floor.stop("sgd")
+    measured = run.run()
+    assert 1 <= len(measured.losses["sgd"]) < 20
+    is_as_alone(run, "sgd", measured.losses["sgd"])
+    assert len(measured.losses["adam"]) == 20
+    with pytest.raises(FleetError, match="There is no model `sdg` to stop"):
+        run.floor.stop("sdg")
+
+
+def test_a_device_that_fails_in_mid_unit_loses_that_unit_and_another_repeats_it(monkeypatch):
+    run = FleetRun(fleet("sgd", "adam", "momentum", devices=3))
+    compute, computed = run.floor._compute, []
+
+    def fails_once(turn):
+        computed.append(turn)
+        results = compute(turn)
+        if len(computed) == 7:
+            raise jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")
+        return results
+
+    monkeypatch.setattr(run.floor, "_compute", fails_once)
+    measured = run.run()
+    lost = [each for each in measured.schedule.placed if each.lost]
+    assert len(lost) == 1
+    assert {each.device for each in measured.schedule.placed if each.start > lost[0].end} <= {0, 1, 2} - {lost[0].device}
+    assert measured.schedule.faults() == []
+    for name in ("sgd", "adam", "momentum"):
+        is_as_alone(run, name, measured.losses[name])
+
+
+def test_without_a_device_the_run_says_so(monkeypatch):
+    run = FleetRun(fleet("sgd", devices=1))
+    monkeypatch.setattr(run.floor, "_compute", lambda _: (_ for _ in ()).throw(jax.errors.JaxRuntimeError("INTERNAL: gone")))
+    with pytest.raises(FleetError, match="The last device failed: INTERNAL: gone"):
+        run.run()
+
+
+@pytest.mark.parametrize("spill", ["host", "disk"])
+def test_a_run_goes_on_where_the_checkpoint_is(tmp_path, spill):
+    first = FleetRun(fleet("sgd", "masked", devices=2, folder=tmp_path, spill=spill))
+    first.floor._tell = lambda event: (event["done"] == 7 and first.floor.leave(0)) or first.floor.leave(1)
+    with pytest.raises(FleetError, match="No device is left"):
+        first.run()
+    second = FleetRun(fleet("sgd", "masked", devices=1, folder=tmp_path, spill=spill))
+    assert any(each.done for each in second.trainees)
+    measured = second.run()
+    for name in ("sgd", "masked"):
+        assert len(measured.losses[name]) == 6
+        is_as_alone(second, name, measured.losses[name])
+    if spill == "disk":
+        assert all(each.store.bytes == 0 for each in second.trainees)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+from tests.engine.test_fleet import fleet
+from workbench.engine.fleet import FleetRun
+tell = lambda event: print(event["event"], flush=True)
+FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=Path(sys.argv[1])), tell).run()
+"""
+
+
+@pytest.mark.parametrize("moment", [1, 2])
+def test_a_killed_run_ends_with_the_same_parameters(tmp_path, moment):
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
+    units = random.Random(moment).randrange(5, 60)
+    while units:
+        units -= "unit" in process.stdout.readline()
+    time.sleep(random.Random(moment).random() / 50)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    run = FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=tmp_path))
+    begun = [each.done for each in run.trainees]
+    assert 0 < sum(begun) < sum(each.last for each in run.trainees)
+    measured = run.run()
+    for name in ("sgd", "adam"):
+        is_as_alone(run, name, measured.losses[name])
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    train_fleet(fleet("sgd", devices=1, mini_batches=1, folder=tmp_path))
+    other = FleetModel("sgd", programs()["adam"], 1, cuts=("layer_1",))
+    with pytest.raises(FleetError, match="is of another program, or of one that was cut elsewhere"):
+        FleetRun(Fleet((other,), devices=1, folder=tmp_path))
+    (tmp_path / "sgd" / "position.json").write_text("{")
+    with pytest.raises(FleetError, match="cannot be read: JSONDecodeError"):
+        FleetRun(fleet("sgd", devices=1, mini_batches=1, folder=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: train_fleet(fleet("sgd", mini_batches=30, devices=1)), "The data of model `sgd` run out at mini-batch 41 of 60."),
+        (lambda: FleetRun(fleet("sgd", devices=9)), "The fleet wants 9 devices; 8 are attached."),
+        (lambda: fleet("sgd", "sgd"), "2 models are named `sgd`."),
+        (lambda: fleet("sgd", policy="longest"), "There is no policy `longest`"),
+        (lambda: fleet("sgd", buffer=1.5), "A buffer of 1.5 is no share of a device's memory."),
+        (lambda: fleet("sgd", spill="tape"), "State cannot be spilled to `tape`."),
+        (lambda: fleet("sgd", spill="disk"), "State cannot be spilled to `disk` without a folder."),
+        (lambda: FleetModel("a/b", programs()["sgd"]), "`a/b` is no name for a model"),
+        (lambda: FleetModel("a", programs()["sgd"], 0), "Model `a` has 0 mini-batches an epoch and 1 epochs."),
+        (lambda: Fleet(()), "There is no model to train."),
+    ],
+)
+def test_what_cannot_be_is_said_before_or_when_it_shows(make, message):
+    with pytest.raises(FleetError, match=re.escape(message)):
+        make()
+
+
+def test_a_cut_that_is_not_there_is_said():
+    with pytest.raises(PipelineError, match="There is no block `layer_9`"):
+        FleetRun(Fleet((FleetModel("sgd", programs()["sgd"], cuts=("layer_9",)),), devices=1))

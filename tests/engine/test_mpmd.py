@@ -1,0 +1,146 @@
+"""The MPMD engine: a pipelined step is the unpipelined one, for every schedule, whatever is recomputed, whatever crosses the cut."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from tests import pipelines
+from workbench.engine import execute
+from workbench.engine.mpmd import MpmdStep, compile_mpmd
+from workbench.engine.mpmd_check import largest_error, plain_step, state_registers
+from workbench.engine.mpmd_memory import compiled_peaks
+from workbench.engine.mpmd_timeline import measure_tasks
+from workbench.errors import PipelineError
+from workbench.models import gpt
+from workbench.pipeline.simulate import simulate
+from workbench.plan import Plan
+from workbench.stage_costs import stage_costs
+from workbench.tracing.stage_update import verify_separable
+
+TOLERANCE = 2e-6
+
+
+def pipelined(program, text: str, mesh: str = "", layout: str = "") -> MpmdStep:
+    stages = text.split(maxsplit=1)[0].removeprefix("stages:")
+    return compile_mpmd(Plan(program, mesh or f"stage:{stages}", layout, pipeline=text))
+
+
+CASES = [
+    ("chain", "stages:1 micro_batches:2 schedule:gpipe"),
+    ("chain", "stages:2 micro_batches:1 schedule:gpipe remat:never"),
+    ("chain", "stages:2 micro_batches:4 schedule:zero_bubble"),
+    ("chain", "stages:2 micro_batches:2 schedule:zero_bubble remat:never"),
+    ("chain", "stages:2 micro_batches:2 schedule:interleaved chunks:2 remat:except_last"),
+    ("stacked", "stages:4 micro_batches:4 schedule:1f1b"),
+    ("stacked", "stages:2 micro_batches:2 schedule:breadth_first chunks:2 remat:never"),
+    ("skips", "stages:4 micro_batches:2 schedule:1f1b remat:except_last"),
+    ("dropout", "stages:3 micro_batches:4 schedule:1f1b"),
+    ("batch_norm", "stages:2 micro_batches:4 schedule:1f1b remat:never"),
+    ("masked", "stages:3 micro_batches:4 schedule:gpipe"),
+]
+
+
+@pytest.mark.parametrize(("network", "pipeline"), CASES)
+def test_loss_and_updated_state_are_those_of_the_unpipelined_step(network, pipeline):
+    assert largest_error(pipelined(pipelines.ALL[network](), pipeline)) < TOLERANCE
+
+
+@pytest.mark.parametrize("network", ["chain", "stacked", "skips", "masked"])
+def test_micro_batches_one_by_one_are_the_whole_batch_at_once(network):
+    """What `largest_error` compares with is the step as the user wrote it."""
+    program = pipelines.ALL[network]()
+    loss, state = plain_step(program, 4)
+    start = program.step.initialize(jax.random.key(0), program.step.given)
+    *expected, whole = jax.jit(program.step.call)(*start, *program.step.feed(0))
+    np.testing.assert_allclose(loss, whole, rtol=1e-5)
+    for ours, theirs in zip(state, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_a_running_mean_takes_one_step_a_mini_batch_towards_the_mean_of_all_of_it():
+    program = pipelines.batch_norm()
+    step = pipelined(program, "stages:2 micro_batches:4")
+    values = step.begin()
+    step.feed(values, 0)
+    step.advance(values)
+    names = {program.arguments[argument].path: name for name, argument, _ in state_registers(step)}
+    found = np.asarray(step.results(values)[names["params/statistics/0/mean"]])
+    weights = program.step.given[0:2]
+    whole = np.tanh(program.step.feed(0)[0] @ np.asarray(weights[1]) + np.asarray(weights[0])).mean(0)
+    np.testing.assert_allclose(found, 0.1 * whole, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def sharded() -> MpmdStep:
+    """Two pipelines side by side, each stage split over two devices besides."""
+    program = pipelines.stacked().rename({})
+    weights = next(each for each in program.arguments if each.path == "params/layers/w")
+    layout = f"batch:data; {weights.dims[2]}:model" if weights.dims[2] not in ("", weights.dims[1]) else "batch:data"
+    return pipelined(program, "stages:2 micro_batches:2 remat:except_last", "stage:2 data:2 model:2", layout)
+
+
+def test_stages_are_sharded_on_their_own_devices_and_pipelines_are_data_parallel(sharded):
+    assert largest_error(sharded) < TOLERANCE
+    values = sharded.begin()
+    sharded.feed(values, 0)
+    stages = [set(sharded.stages.devices(i).mesh.devices.flat) for i in range(2)]
+    assert len(stages[0] | stages[1]) == 8
+    batch = next(name for name in sharded.registers.numbers if name[0] == "batch")
+    array = values[sharded.registers.number(batch)]
+    assert array.addressable_shards[0].data.shape[0] * 2 == array.shape[0]
+
+
+def test_weights_and_sums_stay_where_they_are(sharded):
+    values = sharded.begin()
+    sharded.feed(values, 0)
+    lasting = {number for name, number in sharded.registers.numbers.items() if name[0] in ("piece", "total", "state")}
+    sharded.advance(values, 0)
+    assert {i for i, value in enumerate(values) if value is not None} >= lasting
+    old = {i: values[i] for i in lasting}
+    sharded.advance(values, 0)
+    borrowed = {sharded.registers.number(("piece", stage, piece)) for stage in range(2) for piece in sharded.stages.borrowed(stage)}
+    assert all(old[i].is_deleted() for i in lasting - borrowed)  # donated: updated in place
+
+
+def test_every_task_of_the_schedule_is_timed_once_and_none_overlap_on_a_device(sharded):
+    values = sharded.begin()
+    sharded.feed(values, 0)
+    times = measure_tasks(sharded, values)
+    tasks = [(each.kind, each.stage, each.micro_batch) for each in times if each.kind != "update"]
+    assert sorted(tasks) == sorted((task.kind.value, task.stage, task.micro_batch) for order in sharded.stages.orders for task in order)
+    for device in range(2):
+        own = [each for each in times if each.device == device]
+        assert all(a.end <= b.start + 1e-9 for a, b in pairwise(own))
+
+
+@pytest.mark.parametrize("remat", ["always", "never"])
+def test_the_peak_of_each_stage_is_predicted_within_a_tenth_of_what_is_compiled(remat):
+    program = gpt.build(layers=2, seq=32, batch=8)
+    step = pipelined(program, f"stages:2 micro_batches:2 schedule:1f1b remat:{remat}")
+    predicted = simulate(step.stages.spec, stage_costs(step.plan, closely=True)).peaks
+    for ours, compiled in zip(predicted, compiled_peaks(step), strict=True):
+        assert ours == pytest.approx(compiled, rel=0.1)
+
+
+def test_a_run_measures_steps_losses_tasks_and_its_own_overhead():
+    told = []
+    plan = Plan(pipelines.chain(), "stage:2", pipeline="stages:2 micro_batches:2")
+    found = execute(plan, steps=3, on_event=told.append, check=True, warmup=1)
+    assert found.losses[0] > found.losses[-1]
+    assert found.max_error < TOLERANCE
+    assert found.shards_agree
+    assert len(found.tasks) == 2 * 2 * 2 + 2
+    assert found.task_overhead < 0.01
+    assert [each["step"] for each in told if each["event"] == "step"] == [1, 2, 3]
+
+
+def test_an_optimiser_that_looks_at_all_gradients_together_is_refused():
+    program = pipelines.chain()
+    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
+    training = replace(program.step.training, optimizer=clipped)
+    with pytest.raises(PipelineError, match="does not treat each element for itself"):
+        verify_separable(replace(program, step=replace(program.step, training=training)))

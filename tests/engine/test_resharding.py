@@ -1,0 +1,79 @@
+"""Resharding, compiled: XLA emits between two shardings what the plan says, and warns where it says so."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from tests.resharding import TABLE, WEIGHT_UPDATES, reproducer, resharded, weight_update
+from workbench.comparison import compare_collectives
+from workbench.compiled import payload_by_axis_and_kind
+from workbench.engine.compiled_step import compile_step
+from workbench.engine.heard import rematerialised
+from workbench.engine.readback import read_collectives
+
+PLACES = (
+    "[r, -, -]",
+    "[-, c, r]",
+    "[c+r, -, -]",
+    "[-, -, c]",
+    "[c, r, -]",
+    "[-, r+c, -]",
+    "[r, -, c]",
+    "[-, c, -]",
+    "[c, -, r]",
+    "[-, -, -]",
+)
+PAIRS = random.Random(5).sample([(before, after) for before in PLACES for after in PLACES if before != after], 12)
+
+
+def compiled_collectives(plan):
+    return read_collectives(compile_step(plan).compiled.as_text(), plan.mesh)
+
+
+@pytest.mark.parametrize(("before", "after", "collectives", "classes"), TABLE)
+def test_what_is_compiled_is_the_table(before, after, collectives, classes):
+    del classes
+    found = compiled_collectives(resharded(before, after))
+    assert Counter((each.kind, each.payload // 4) for each in found) == Counter(collectives)
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS)
+def test_a_resharding_sends_what_the_plan_says(before, after):
+    plan = resharded(before, after)
+    rows = compare_collectives(plan.report(), payload_by_axis_and_kind(compiled_collectives(plan)))
+    assert [row for row in rows if not row.agrees] == []
+
+
+@pytest.mark.parametrize(("layout", "arguments", "sent"), WEIGHT_UPDATES)
+def test_weight_update_sharding_sends_and_holds_what_was_measured(layout, arguments, sent):
+    del sent  # `tests/partition/test_resharding.py` has it; here the plan's figures are held against the compiler's
+    plan = weight_update(layout)
+    step = compile_step(plan)
+    rows = compare_collectives(plan.report(), payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), plan.mesh)))
+    assert [row for row in rows if not row.agrees] == []
+    assert step.compiled.memory_analysis().argument_size_in_bytes == 4 * arguments
+
+
+def test_the_reproducer_is_warned_of_and_the_suggested_edit_ends_it():
+    plan = reproducer()
+    predicted, compiled = plan.report(), plan.compile(keep=False)
+    (warned,) = compiled.rematerialised
+    assert warned.path == predicted.reshards[0].path
+    assert (warned.before, warned.after) == ("{devices=[2,1,4]<=[8]}", "{devices=[1,8,1]<=[2,4]T(1,0)}")
+    assert "Gathered whole, as the compiler warns" in str(compiled)
+    assert compiled.memory.temporary == pytest.approx(predicted.reshards[0].temporary, rel=0.01)
+    mended = plan.apply(predicted.reshards[0].edits[0])
+    assert mended.compile(keep=False).rematerialised == ()
+    assert mended.report().sent < predicted.sent
+
+
+def test_a_warning_is_read_from_among_other_words():
+    text = (
+        "I0000 other words\nW1121 10:38:30.268620   12654 spmd_partitioner.cc:656] [SPMD] Involuntary full rematerialization. The compiler "
+        "cannot go from sharding {devices=[2,1,4]<=[8]} to {devices=[1,8,1]<=[2,4]T(1,0)} efficiently for HLO operation %mul.3 = "
+        'f32[32,64,16]{2,1,0} copy(%sin.0), metadata={op_name="jit(step)/mlp/mul" stack_frame_id=8}. As the last resort'
+    )
+    (found,) = rematerialised(text + "\n" + text)
+    assert (found.path, found.name, found.shape) == ("mlp/mul", "mul.3", "f32[32,64,16]")
+    assert rematerialised("nothing of the kind") == ()

@@ -1,0 +1,83 @@
+"""A pipeline's report: its figures, its text, and how a plan's own report carries it."""
+
+import pytest
+
+from workbench.errors import PipelineError
+from workbench.models import build
+from workbench.pipeline.costs import StageCost
+from workbench.pipeline.report import Piece, PipelineReport
+from workbench.pipeline.simulate import simulate
+from workbench.pipeline.transfer import Transfer
+from workbench.pipeline_spec import PipelineSpec
+from workbench.pipeline_text import gantt_text
+from workbench.plan import Plan
+
+
+def planned(text: str, forward=(1.0, 1.0), sent: int = 100, update: float = 2.0) -> PipelineReport:
+    spec = PipelineSpec.parse(text)
+    costs = tuple(
+        StageCost(time, time, time, 1000, 100, 10, 10, ((number + 1, sent),) if number + 1 < spec.pieces else (), update)
+        for number, time in enumerate(forward)
+    )
+    pieces = tuple(Piece(number, number % spec.stages, (f"layers/{number}",), cost) for number, cost in enumerate(costs))
+    return PipelineReport(spec, pieces, simulate(spec, costs, Transfer(lambda _: 0.0)), capacity=2000)
+
+
+def test_a_gantt_chart_draws_each_task_where_it_is():
+    chart = gantt_text(planned("stages:2 micro_batches:2 schedule:gpipe remat:never").simulated, columns=44)
+    assert chart.splitlines()[2:4] == [
+        "    0  F0--F1--............B1======B0======uuuuuuuu",
+        "    1  ....F0--F1--B1======B0======uuuuuuuu........",
+    ]
+
+
+def test_recomputation_is_drawn_before_the_backward_pass_it_is_for():
+    chart = gantt_text(planned("stages:2 micro_batches:2 schedule:gpipe").simulated, columns=56)
+    assert chart.splitlines()[3].startswith("    1  ....F0--F1--B1++========B0++========")
+    assert "+ computed again" in chart
+
+
+def test_the_figures_of_a_pipeline_add_up():
+    report = planned("stages:2 micro_batches:4 schedule:1f1b remat:never")
+    assert report.seconds == (4 + 1) * 3 + 2
+    assert report.simulated.bubble == pytest.approx(report.least_bubble)
+    assert report.least_bubble == pytest.approx(1 / 5)
+    assert report.balance == 1.0
+    assert report.traffic == {(0, 1): 400, (1, 0): 400}
+    assert report.fits
+    assert planned("stages:2 micro_batches:4", (1.0, 3.0)).balance == pytest.approx(2 / 3)
+
+
+def test_a_report_as_text_says_what_to_know():
+    text = str(planned("stages:2 micro_batches:4 schedule:1f1b remat:never"))
+    for said in ("Pipeline stages:2 micro_batches:4", "20.0%", "layers/0", "sent between stages", "800 B", "critical path", "fits"):
+        assert said in text
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return Plan(build("gpt", layers=2), "stage:2 data:2", "batch:data", hardware="TPU v5e 2x2", pipeline="stages:2 micro_batches:4")
+
+
+def test_a_plan_with_a_pipeline_has_its_report_when_asked(plan):
+    report = plan.report()
+    found = report.pipeline
+    assert found.spec == plan.pipeline
+    assert [piece.device for piece in found.pieces] == [0, 1]
+    assert found.pieces[0].blocks[0] == "embedding"
+    assert found.pieces[-1].blocks[-1] == "loss"
+    assert found.capacity == plan.hardware.chip.memory
+    assert 0 < found.simulated.bubble < 1
+    assert "Pipeline stages:2 micro_batches:4" in str(report)
+
+
+def test_the_axis_of_the_stages_is_neither_unused_nor_duplicated_work(plan):
+    assert [each for each in plan.report().diagnostics if each.kind in ("unused axis", "duplicated work")] == []
+    assert plan.updated(pipeline=None).report().pipeline is None
+
+
+def test_a_pipeline_that_cannot_be_cut_says_so_in_the_report(plan):
+    wrong = plan.updated(pipeline="stages:2 micro_batches:5").report()
+    with pytest.raises(PipelineError, match="do not divide"):
+        _ = wrong.pipeline
+    assert "micro-batches do not divide" in str(wrong)

@@ -1,0 +1,189 @@
+"""Cutting: any loss into blocks and segments; skips carried, parameters with the stage that uses them, errors in the user's names."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import pipelines
+from workbench.errors import PipelineError, TraceError
+from workbench.models import gpt
+from workbench.paths import template
+from workbench.tracing import trace
+from workbench.tracing.cut import cut_network, starts_at
+from workbench.tracing.cutting import blocks_of, cut_loss, network_of
+from workbench.tracing.losses import scanned_loss, sequential_loss
+from workbench.tracing.micro_batch import micro_batch_weight
+from workbench.tracing.network import block_path
+
+X = jax.ShapeDtypeStruct((8, 4), "float32")
+W = jax.ShapeDtypeStruct((4, 4), "float32")
+
+
+def dense(weights, x):
+    return jnp.tanh(x @ weights)
+
+
+def distance(x, batch):
+    return jnp.mean((x - batch["y"]) ** 2)
+
+
+def run_in_turn(cut, params, batch):
+    """All segments one after the other by hand: what a pipeline does, without one."""
+    pieces = [params[leaf] if layer is None else params[leaf][layer : layer + 1] for (leaf, layer), _ in cut.network.flat.pieces]
+    values = {}
+    for segment in cut.segments:
+        entering = [values[i] for i in segment.entering]
+        results = segment.call(*(pieces[i] for i in segment.pieces), *(batch[i] for i in segment.batch), *entering)
+        values.update(zip(segment.leaving, results, strict=False))
+    return results[-1 if cut.network.flat.weight is None else -2]
+
+
+@pytest.mark.parametrize("name", pipelines.ALL)
+def test_segments_in_turn_are_the_loss_wherever_it_is_cut(name):
+    program = pipelines.ALL[name]()
+    network = network_of(program, 2)
+    params = [np.asarray(each) for each in program.step.given]
+    batch = [np.asarray(each)[: var.aval.shape[0]] for each, var in zip(program.step.feed(0), network.flat.batch, strict=True)]
+    whole = run_in_turn(cut_network(network, ()), params, batch)
+    for starts in [(1,), tuple(range(1, len(network.paths)))]:
+        np.testing.assert_allclose(run_in_turn(cut_network(network, starts), params, batch), whole, rtol=1e-6)
+
+
+def test_scanned_and_listed_layers_give_the_same_blocks():
+    scanned, listed = (blocks_of(gpt.build(scan=scan), 2) for scan in (True, False))
+    assert [block.path for block in scanned] == ["embedding", *(f"layers/{i}" for i in range(4)), "norm", "head", "loss"]
+    assert [(block.path, block.flops, block.parameter_bytes, block.crossing) for block in scanned] == [
+        (block.path, block.flops, block.parameter_bytes, block.crossing) for block in listed
+    ]
+
+
+def test_each_stage_holds_its_own_layers_slices_and_a_tied_table_is_replicated_or_reported():
+    network = network_of(gpt.build(scan=True), 2)
+    cut = cut_network(network, starts_at(network, ["layers/2"]))
+    first, second = ({cut.path(piece) for piece in segment.pieces} for segment in cut.segments)
+    assert "params/layers/mlp/w1[0]" in first
+    assert "params/layers/mlp/w1[3]" in second
+    assert first & second == {"params/embedding/tokens"}
+    with pytest.raises(PipelineError, match="`params/embedding/tokens` is used in stages 0 and 1"):
+        cut_network(network, starts_at(network, ["layers/2"]), shared="report")
+
+
+def test_a_skip_goes_from_its_maker_straight_to_its_reader_and_is_counted_at_every_cut_it_crosses():
+    network = network_of(pipelines.skips(), 2)
+    cut = cut_network(network, starts_at(network, ["down/1", "up/0", "up/1"]))
+    assert [(value.maker, value.readers) for value in cut.values] == [(0, (1, 3)), (1, (2,)), (2, (3,))]
+    one = 4 * 4 * 4  # float32[4, 4] of one micro-batch
+    assert [block.crossing for block in network.blocks][:4] == [one, 2 * one, 2 * one, one]
+
+
+def test_a_mask_and_random_keys_are_computed_where_they_are_read_not_sent():
+    assert all(value.aval.shape == (2, 4) for value in cut_network(network_of(pipelines.dropout(), 4), (1, 2)).values)
+
+
+def test_a_parameter_goes_to_the_one_stage_that_uses_it():
+    cut = cut_network(network_of(pipelines.chain(), 1), (1, 2, 3))
+    assert cut.shared == {}
+    assert [len(segment.pieces) for segment in cut.segments] == [2, 2, 2, 2]
+
+
+def test_functions_in_sequence_and_one_function_scanned_cut_at_each_layer():
+    batch = {"x": X, "y": X}
+    listed = cut_loss(sequential_loss([dense, dense, dense], distance), [W, W, W], batch, ["layers/1", "layers/2"])
+    stacked = {"layers": jax.ShapeDtypeStruct((3, 4, 4), "float32")}
+    scanned = cut_loss(scanned_loss(dense, distance), stacked, batch, ["layers/1", "layers/2"])
+    for cut in (listed, scanned):
+        assert cut.network.paths == ("layers/0", "layers/1", "layers/2", "final")
+        assert [segment.blocks[0] for segment in cut.segments] == ["layers/0", "layers/1", "layers/2"]
+
+
+def test_a_program_without_scopes_is_cut_at_its_products():
+    def loss(params, batch):
+        return jnp.mean((jnp.tanh(batch["x"] @ params[0]) @ params[1]) ** 2)
+
+    assert cut_loss(loss, [W, W], {"x": X}).network.paths == ("dot_0", "dot_1")
+
+
+@pytest.mark.parametrize(
+    ("scope", "path"),
+    [("GPT/layers_3/attention", "GPT/layers_3"), ("encoder/blocks/0/mlp", "encoder/blocks/0"), ("head", "head")],
+)
+def test_blocks_follow_module_paths(scope, path):
+    assert block_path(scope) == path
+    assert template(path) != path or path == "head"
+
+
+def test_a_boundary_that_no_longer_exists_is_named_with_what_is_near():
+    network = network_of(pipelines.chain(), 1)
+    with pytest.raises(PipelineError, match=r"no block `layers/9`.*no longer exists") as error:
+        starts_at(network, ["layers/9"])
+    assert "did you mean `layers/" in str(error.value)
+    with pytest.raises(PipelineError, match="is the first block"):
+        starts_at(network, ["layers/0"])
+
+
+def test_micro_batches_that_do_not_divide_the_batch_show_the_arithmetic():
+    with pytest.raises(PipelineError, match="3 micro-batches do not divide `batch` \\(8\\); 8 % 3 = 2") as error:
+        network_of(pipelines.chain(), 3)
+    assert "make micro_batches 2 or 4" in str(error.value)
+
+
+def keeping():
+    kept = []
+
+    def layer(weights, x):
+        kept.append(x)
+        return dense(weights, kept[0])
+
+    return layer
+
+
+def growing():
+    count = []
+
+    def layer(weights, x):
+        count.append(1)
+        return x @ weights * len(count)
+
+    return layer
+
+
+def printing():
+    def layer(weights, x):
+        jax.debug.print("{}", x.sum())
+        return dense(weights, x)
+
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [(keeping(), "keeps a value of one call for the next"), (growing(), "something else each time"), (printing(), "side effects")],
+)
+def test_a_layer_that_is_not_a_pure_function_is_refused_by_name(layer, words):
+    with pytest.raises(PipelineError, match=f"Layer `layers/1`.*{words}"):
+        cut_loss(sequential_loss([dense, layer], distance), [W, W], {"x": X, "y": X})
+
+
+def test_a_scanned_layer_that_changes_the_carried_shape_is_told_with_both():
+    def widening(weights, x):
+        return jnp.concatenate([dense(weights, x)] * 2, axis=-1)
+
+    stacked = {"layers": jax.ShapeDtypeStruct((3, 4, 4), "float32")}
+    with pytest.raises(PipelineError, match=r"given float32\[8, 4\] and returns float32\[8, 8\]"):
+        cut_loss(scanned_loss(widening, distance), stacked, {"x": X, "y": X})
+
+
+def test_what_cannot_be_cut_is_said():
+    with pytest.raises(PipelineError, match="no training step"):
+        network_of(trace(lambda x: x.sum(), X), 1)
+    with pytest.raises(PipelineError, match="besides computing"):
+        cut_loss(lambda w, x: jax.debug.print("{}", w) or (x @ w).sum(), W, X)
+    with pytest.raises(PipelineError, match="marks 2 values"):
+        cut_loss(lambda w, x: (x @ w).sum() / micro_batch_weight(x[0, 0]) / micro_batch_weight(x[0, 1]), W, X)
+    with pytest.raises(PipelineError, match="nothing to cut"):
+        cut_loss(lambda w, _: w.sum(), W, X)
+    with pytest.raises(TraceError):
+        cut_loss(lambda w, x: (x @ w @ w[:2]).sum(), W, X)
+    with pytest.raises(PipelineError, match="1 layers and the weights of 3"):
+        cut_loss(sequential_loss([dense], distance), [W, W, W], {"x": X, "y": X})

@@ -1,0 +1,35 @@
+"""The pipeline of a plan, planned: its pieces with what they cost, and the step simulated over them."""
+
+from workbench.cost.communication import collective_seconds
+from workbench.cut_plan import program_blocks
+from workbench.pipeline.report import Piece, PipelineReport
+from workbench.pipeline.simulate import simulate
+from workbench.pipeline.transfer import FREE, Transfer
+from workbench.plan import Plan
+from workbench.stage_costs import costs_of_cut, plan_starts
+
+
+def pipeline_report(plan: Plan) -> PipelineReport:
+    """Of a plan with a pipeline. Raises `PipelineError` where its program cannot be cut so.
+
+    Without hardware seconds are nominal (`stage_costs.NOMINAL`) and transfers take none: pieces compare, and no more than that.
+    """
+    spec = plan.pipeline
+    assert spec is not None, "asked of plans with a pipeline"
+    starts = plan_starts(plan)
+    costs = costs_of_cut(plan, starts)
+    paths = program_blocks(plan.program, spec.micro_batches)
+    bounds = (0, *starts, len(paths))
+    pieces = tuple(
+        Piece(number, number % spec.stages, tuple(paths[a:b]), cost)
+        for number, (a, b, cost) in enumerate(zip(bounds[:-1], bounds[1:], costs, strict=True))
+    )
+    return PipelineReport(spec, pieces, simulate(spec, costs, transfer_of(plan)), plan.hardware.chip.memory if plan.hardware else 0)
+
+
+def transfer_of(plan: Plan) -> Transfer:
+    """From one stage to the next over the links that the pipeline's axis lies on, behind what the devices compute."""
+    hardware, spec = plan.hardware, plan.pipeline
+    if hardware is None or spec is None:
+        return FREE
+    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.wiring))
