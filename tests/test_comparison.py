@@ -40,7 +40,10 @@ CASES = {
     "borders": ([], [found("collective-permute", ("data",), 8, path="images/conv_general_dilated")]),
     "rewritten first": (
         [planned("collective-permute", ("data",), 8, path="grad/pool/select_and_scatter")],
-        [found("collective-permute", ("data",), 6, path="grad/pool/pad"), found("collective-permute", ("data",), 9, path="grad/pool/slice")],
+        [
+            found("collective-permute", ("data",), 6, path="grad/pool/pad"),
+            found("collective-permute", ("data",), 9, path="grad/pool/slice"),
+        ],
     ),
     "narrowed": ([planned("collective-permute", ("data",), 16)], [found("collective-permute", ("data",), 8)]),
     "not partitioned": ([], [found("all-gather", ("data",), 800, path="head/top_k")]),

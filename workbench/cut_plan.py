@@ -1,22 +1,14 @@
-"""The cut of a plan: at the boundaries its pipeline names, the rest by balance."""
+"""Where a pipeline cuts a network: at the boundaries it names, the rest by balance."""
 
 from collections.abc import Sequence
 
 from workbench.errors import PipelineError
 from workbench.pipeline.balance import balance
 from workbench.pipeline_spec import PipelineSpec
-from workbench.plan import Plan
 from workbench.program import Program
-from workbench.tracing.cut import Cut, cut_network, starts_at
+from workbench.tracing.cut import starts_at
 from workbench.tracing.cutting import network_of
 from workbench.tracing.network import Network
-
-
-def cut_program(plan: Plan, shared: str = "replicate") -> Cut:
-    """The plan's program in as many pieces as its pipeline has. Raises `PipelineError` where that cannot be."""
-    assert plan.pipeline is not None, "asked of plans with a pipeline"
-    network = network_of(plan.program, plan.pipeline.micro_batches)
-    return cut_network(network, starts_of(network, plan.pipeline), shared)
 
 
 def starts_of(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Many models on shared devices: each ends exactly as it would have alone, within the memory it was given, whatever happens on the way."""
 
+import itertools
 import random
 import re
 import signal
@@ -119,12 +120,11 @@ def test_a_model_is_stopped_by_hand():
 
 def test_a_device_that_fails_in_mid_unit_loses_that_unit_and_another_repeats_it(monkeypatch):
     run = FleetRun(fleet("sgd", "adam", "momentum", devices=3))
-    compute, computed = run.floor._compute, []
+    compute, numbers = run.floor._compute, itertools.count()
 
     def fails_once(turn):
-        computed.append(turn)
         results = compute(turn)
-        if len(computed) == 7:
+        if next(numbers) == 7:
             raise jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")
         return results
 
@@ -177,8 +177,10 @@ FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=Path(sys.argv[1
 def test_a_killed_run_ends_with_the_same_parameters(tmp_path, moment):
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
     units = random.Random(moment).randrange(5, 60)
-    while units:
-        units -= "unit" in process.stdout.readline()
+    for line in process.stdout:
+        units -= line == "unit\n"
+        if not units:
+            break
     time.sleep(random.Random(moment).random() / 50)
     process.send_signal(signal.SIGKILL)
     process.wait()

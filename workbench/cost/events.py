@@ -31,7 +31,7 @@ def _events(
     region, turn, sends = simulated.regions[number], simulated.turns[number], simulated.sends[number]
     for send, start, wait, place in zip(sends, turn.starts, turn.waits, simulated.reshards[number], strict=True):
         each = partitioned.reshards[place]
-        operation = program.operations[each.source if each.source is not None else each.before]
+        operation = program.operations[each.sender]
         stream = "+".join(dict.fromkeys(map(base_axis, each.axes)))
         yield Event(stream, offset + start, send.seconds, operation.path, each.kind, region.times, wait)
     starts = _starts(simulated.busy[number], sends, turn.waits)

@@ -142,7 +142,7 @@ def _sends(program: Program, partitioned: Partitioned, flow: _Flow, mesh: Mesh, 
     times = [region.times for region in partitioned.structure.regions]
     lasting, waited = _seconds(partitioned, simulated)
     for number, each in enumerate(partitioned.reshards):
-        operation, count = program.operations[each.source if each.source is not None else each.before], times[each.region]
+        operation, count = program.operations[each.sender], times[each.region]
         devices = math.prod(axis_size(axis, mesh) for axis in each.axes)
         yield GraphSend(
             each.kind,

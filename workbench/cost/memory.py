@@ -77,7 +77,7 @@ class MemoryOverStep:
                 if self._lifetimes.reduces_in_place or (each.source, each.before) in reduced:
                     continue  # in the same buffer; as is what is reduced over other axes again
                 reduced.add((each.source, each.before))
-            operation = self._program.operations[each.source if each.source is not None else each.before]
+            operation = self._program.operations[each.sender]
             yield _Life(each.region, each.first_use, each.last_use, each.local_bytes, f"{operation.path} ({each.kind})")
             if each.frees_source and each.source is not None:
                 self._freed[each.source] = each.first_use

@@ -18,6 +18,7 @@ from workbench.engine.mpmd_execute import run_pipelined
 from workbench.engine.placement import real_shard_shape
 from workbench.engine.profile import profile as profiled
 from workbench.engine.readback import read_collectives
+from workbench.engine.spmd_pipeline import spmd_plan
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.measurement import Measurement, ShardCheck
@@ -43,6 +44,7 @@ def execute(
     try:
         if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
             return run_pipelined(plan, steps, stage.enter, stage.tell, check=check, warmup=warmup, watch=profile)
+        plan = plan if plan.pipeline is None else spmd_plan(plan)
         return _run(plan, steps, stage, check=check, warmup=warmup, watch=profile)
     except Exception as error:  # whatever a user's function or XLA raises
         raise in_user_terms(error, plan, stage.name) from error

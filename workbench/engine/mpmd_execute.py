@@ -18,11 +18,12 @@ from workbench.engine.placement import real_shard_shape
 from workbench.engine.readback import read_collectives
 from workbench.engine.registers import run
 from workbench.errors import EngineError
+from workbench.hardware import Hardware
 from workbench.measurement import Measurement, ShardCheck
 from workbench.mesh import Mesh
 from workbench.pipeline.simulate import simulate
 from workbench.plan import Plan
-from workbench.stage_costs import stage_costs
+from workbench.stage_costs import costs_of_cut
 
 Enter = Callable[[str, float], None]
 Tell = Callable[[Mapping[str, Any]], None]
@@ -69,12 +70,18 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bo
         compiled=_payload(step),
         compiled_peak=max(compiled_peaks(step)),
         device_peak=device_peak,
-        predicted_seconds=simulate(step.stages.spec, stage_costs(plan.updated(hardware=hardware, wiring=None))).seconds,
+        predicted_seconds=_predicted(step, hardware),
         hardware=hardware,
         max_error=max_error,
         tasks=tasks,
         task_overhead=overhead,
     )
+
+
+def _predicted(step: MpmdStep, hardware: Hardware) -> float:
+    """Of a step of this cut on the devices as calibrated."""
+    costs = costs_of_cut(step.plan.updated(hardware=hardware, wiring=None), step.stages.cut.starts)
+    return simulate(step.stages.spec, costs).seconds
 
 
 def plan_stages(step: MpmdStep) -> int:

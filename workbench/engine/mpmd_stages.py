@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from workbench.cut_plan import cut_program
 from workbench.engine.placement import spread
 from workbench.engine.stage_compile import CompiledTask, StageDevices, StagePrograms, compile_update, stage_devices
 from workbench.engine.wired import wired
@@ -19,8 +18,10 @@ from workbench.pipeline.tasks import Kind, Orders
 from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.sharding import Sharding
+from workbench.stage_costs import plan_starts
 from workbench.tensor import Role
-from workbench.tracing.cut import Cut
+from workbench.tracing.cut import Cut, cut_network
+from workbench.tracing.cutting import network_of
 from workbench.tracing.stage_tasks import StageTasks
 from workbench.tracing.stage_tasks import Task as StageTask
 from workbench.tracing.stage_update import StageUpdate, accumulator, owners, stage_update, verify_separable
@@ -92,7 +93,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None]) -> Stages:
     if spec is None:
         raise PipelineError(f"{plan.name} has no pipeline.", ['give the plan one: pipeline="stages:4 micro_batches:8"'])
     verify_separable(plan.program)
-    cut = cut_program(plan)
+    cut = cut_network(network_of(plan.program, spec.micro_batches), plan_starts(plan))
     stages = Stages(plan, cut, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
     mesh = wired(plan)
     for number in range(stages.count):

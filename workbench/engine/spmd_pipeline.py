@@ -6,7 +6,6 @@ and the stacked weights of the layers over the stages at rest. Recomputation is 
 same in every iteration the last one cannot be left out (`remat:except_last` is `always` here).
 """
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,30 +16,20 @@ from workbench.errors import PipelineError
 from workbench.layout import Layout
 from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
-from workbench.program import Program, Training
 from workbench.sharding import Sharding
 from workbench.tensor import Role
 from workbench.tracing.spmd_loss import spmd_loss, stacked_leaves
-from workbench.tracing.training import step_call
+from workbench.tracing.training import with_loss
 
 
 def spmd_plan(plan: Plan) -> Plan:
     """The plan whose step is pipelined in step; it has no pipeline any more. Raises `PipelineError` where its layers cannot be."""
     spec = plan.pipeline
     assert spec is not None, "asked of plans with a pipeline"
-    training = plan.program.step.training
-    if training is None:
+    if plan.program.step.training is None:
         raise PipelineError(f"`{plan.program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
-    program = _pipelined(plan, spec, training)
+    program = with_loss(plan.program, spmd_loss(plan.program, spec, lambda tree: _held(tree, plan, spec)))
     return plan.updated(program=program, layout=_at_rest(plan, spec), pipeline=None)
-
-
-def _pipelined(plan: Plan, spec: PipelineSpec, training: Training) -> Program:
-    program = plan.program
-    loss = spmd_loss(program, spec, lambda tree: _held(tree, plan, spec))
-    moments = sum(tensor.role is Role.OPTIMIZER_STATE for tensor in program.arguments)
-    call = step_call(loss, training, moments)
-    return replace(program, step=replace(program.step, call=call, training=None), retrace=None)
 
 
 def _held(tree: Any, plan: Plan, spec: PipelineSpec) -> Any:

@@ -125,11 +125,15 @@ class OwnNotes:
     def _reshard(self, op: ir.Operation, index: int, region: int, sent: Sent) -> Reshard:
         position, height = self.structure.ops[index].position, self.structure.heights[index]
         if sent.operand is None:
-            return Reshard(sent.kind, sent.axes, sent.payload, sent.payload, index, region, index, False, position, position, (height,))
+            return Reshard(
+                sent.kind, sent.axes, sent.payload, sent.payload, index, region, index, False, position, position, (height,), own=True
+            )
         value = op.operands[sent.operand]
         made_in = self.region_of(value, region)  # that of a value that no turn of a loop changes is taken out of the loop
         source = self.made_by(value)
-        return Reshard(sent.kind, sent.axes, sent.payload, sent.payload, index, made_in, source, False, position, position, (height,))
+        return Reshard(
+            sent.kind, sent.axes, sent.payload, sent.payload, index, made_in, source, False, position, position, (height,), own=True
+        )
 
 
 def _before(value: ir.Value) -> Iterator[ir.Operation]:

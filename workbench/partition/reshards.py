@@ -38,6 +38,12 @@ class Reshard:
     first_use: int  # the position from which its result lives
     last_use: int  # the position up to which it lives
     user_heights: tuple[int, ...]  # see `Structure.heights`
+    own: bool = False  # what operation `before` sends by itself (see `own_communication`)
+
+    @property
+    def sender(self) -> int:
+        """The operation it is told as: what made the value, where that was not there from the start; of its own, the operation itself."""
+        return self.before if self.own or self.source is None else self.source
 
 
 def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:
@@ -56,7 +62,7 @@ def collectives(
     counts: dict[tuple[Any, ...], int] = {}
     lasting: dict[tuple[Any, ...], float] = {}
     for number, each in enumerate(reshards):
-        operation = program.operations[each.source if each.source is not None else each.before]
+        operation = program.operations[each.sender]
         key = (each.kind, each.axes, each.payload, operation.path, operation.source)
         counts[key] = counts.get(key, 0) + structure.regions[each.region].times
         lasting[key] = seconds[number] if seconds else 0.0

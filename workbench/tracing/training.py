@@ -50,6 +50,17 @@ def trace_training(
     return traced(AS_TRACED, AS_WRITTEN)
 
 
+def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
+    """The same training step with another way to its loss, a function of the same pytrees; what is planned and saved stays as it is."""
+    training = program.step.training
+    assert training is not None, "asked of training steps"
+    specs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.arguments if each.role is Role.PARAMETER]
+    params = jax.tree.unflatten(training.params, specs)
+    state = jax.eval_shape(lambda each: training.optimizer.init(cast(each, training.moments)), params)
+    trees = (training.params, jax.tree.structure(state), training.batch)
+    return replace(program, step=replace(program.step, call=_call(loss, training.optimizer, trees, training.moments)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Leaves:
     """A pytree taken apart: the path, the example and the shape and type of each leaf."""

@@ -117,7 +117,8 @@ def _borders(exchanged: Exchanged, image: Tensor, placed: Placed, *, narrow: boo
 
 def reductions(facts: Facts, placed: Placed, axes: tuple[str, ...]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """The all-reduces of a weight gradient whose parts are sums over `axes`: one of all cut spatial dimensions, after one for each other
-    dimension; and the axes along which it sums the same. None of both if it is no such gradient."""
+    dimension, or of all together if channels are convolved apart; and the axes along which it sums the same. None of both if it is no such
+    gradient."""
     image, kernel = placed.operands[:2]
     spatial = {at: dim for dim, at in enumerate(facts.kernel_dims) if at is not None and image.dims[dim] and kernel.dims[at]}
     together = tuple(axis for axis in axes if any(axis in image.dims[dim] for dim in spatial.values()))
@@ -126,6 +127,8 @@ def reductions(facts: Facts, placed: Placed, axes: tuple[str, ...]) -> tuple[lis
     rest = {tuple(axis for axis in dim if axis in axes and axis not in together) for dim in image.dims}
     used = {base_axis(axis) for each in (image, kernel, *placed.results) for dim in each.dims for axis in dim}
     replicas = tuple(name for name, size in placed.mesh.axes if size > 1 and name not in used)
+    if facts.grouped:
+        return [_in_mesh_order((*together, *(axis for each in rest for axis in each), *replicas), placed)], replicas
     return [*(each for each in rest if each), _in_mesh_order((*together, *replicas), placed)], replicas
 
 
