@@ -175,15 +175,15 @@ FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=Path(sys.argv[1
 
 @pytest.mark.parametrize("moment", [1, 2])
 def test_a_killed_run_ends_with_the_same_parameters(tmp_path, moment):
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
     units = random.Random(moment).randrange(5, 60)
-    for line in process.stdout:
-        units -= line == "unit\n"
-        if not units:
-            break
-    time.sleep(random.Random(moment).random() / 50)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as process:
+        for line in process.stdout:
+            units -= line == "unit\n"
+            if not units:
+                break
+        time.sleep(random.Random(moment).random() / 50)
+        process.send_signal(signal.SIGKILL)
     run = FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=tmp_path))
     begun = [each.done for each in run.trainees]
     assert 0 < sum(begun) < sum(each.last for each in run.trainees)

@@ -54,7 +54,7 @@ def network(*, stacked: bool) -> Program:
     mask[::3] = 1.0
     batch = {"x": random.standard_normal((BATCH, WIDTH)).astype("float32"), "mask": mask}
     names = {"batch/x": "batch features", "batch/mask": "batch"}
-    return trace_training(loss, params, batch, optimizer=optax.sgd(0.1, momentum=0.9), dims=names, name="equal layers")
+    return trace_training(loss, params, batch, optimizer=optax.sgd(1e-3, momentum=0.9), dims=names, name="equal layers")
 
 
 CASES = [

@@ -34,6 +34,8 @@ class _Turn:
     since: float
     follows: bool  # on the unit before it, on the same device, which may still run
     overwrites: bool = False  # what that unit leaves behind, which must be on the host first
+    began: float | None = None  # to compute
+    following: "_Turn | None" = None
 
 
 class Floor:
@@ -129,17 +131,17 @@ class Floor:
             self._wait_for(self.trainees[turn.trainee], turn.index)
         with self._changed:
             self._claim(device, turn.unit.needs - turn.unit.takes, turn.unit.takes, turn)
-        begin = time.perf_counter()
+        turn.began = time.perf_counter()
         results = self._compute(turn)
         written = dict(zip(turn.unit.unit.writes, results, strict=True))
-        following = self._next(device, turn, written) if self.double_buffer else None
+        turn.following = self._next(device, turn, written) if self.double_buffer else None
         jax.block_until_ready(results)
-        placed = self._note(device, turn, begin, time.perf_counter())
+        placed = self._note(device, turn, turn.began, time.perf_counter())
         returned = back.submit(self._take_back, device, turn, written, placed)
         returned.add_done_callback(self._noticed)
         if not self.double_buffer:
             returned.result()
-        return following
+        return turn.following
 
     def _claim(self, device: FleetDevice, count: int, own: int, turn: _Turn) -> None:
         """Speak for memory, once what goes back to the host has left it; the device refuses what can never fit."""
@@ -271,13 +273,12 @@ class Floor:
         """The device failed: what it was doing is given to the others."""
         with self._changed:
             device.there = False
-            if turn is not None:
-                trainee = self.trainees[turn.trainee]
-                now = time.perf_counter() - self._began
-                self.placed.append(
-                    Placed(turn.trainee, turn.index, device.number, turn.since - self._began, now, turn.since - self._began, lost=True)
-                )
-                trainee.begun = trainee.done
+            if turn is not None and turn.began is not None:
+                begin, end = turn.began - self._began, time.perf_counter() - self._began
+                self.placed.append(Placed(turn.trainee, turn.index, device.number, begin, end, turn.since - self._began, lost=True))
+            for each in (turn, turn and turn.following):
+                if each is not None:
+                    self.trainees[each.trainee].begun = self.trainees[each.trainee].done
             if not any(each.there for each in self.devices):
                 failure = FleetError(f"The last device failed: {str(error)[:300]}", ["resume from the checkpoint"])
                 self._failure = self._failure or failure
