@@ -6,8 +6,8 @@ from workbench.errors import PipelineError
 from workbench.hardware_text import wiring_text
 from workbench.own_annotations_text import own_annotations_text
 from workbench.paths import template
-from workbench.reshard_text import padding_text, reshards_text
 from workbench.report import Collective, Diagnostic, Placement, Report, StepTime
+from workbench.reshard_text import padding_text, reshards_text
 from workbench.run_text import measurement_text
 from workbench.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
 from workbench.tensor import Role

@@ -113,7 +113,7 @@ def _kept(primitive: Any, *_: Any, **__: Any) -> bool:
 def _masked(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, Any], Any]:
     """`(weights, x, repeat, valid)`; what is not valid has gradients of zero, whatever the stage makes of it."""
 
-    @jax.custom_vjp
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
     def run(weights: Any, x: Any, repeat: Any, valid: Any) -> Any:
         del valid
         return stage(weights, x, repeat)
