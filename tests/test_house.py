@@ -56,6 +56,7 @@ ROOMS = (
         "stage_costs",
         "pipelined",
         "recipes",
+        "exercises",
         "session",
         "live_plans",
         "tables",

@@ -33,6 +33,7 @@ TOLD = {
     "ReorderAxes": {"axis order"},
     "RenameDim": {"dimension", "rule"},
     "SetHardware": {"hardware"},
+    "SetPipeline": {"pipeline", "mesh axis", "axis order"},
     "OpenPlan": {"mesh axis", "rule"},
 }
 """The kinds of change by which each edit of the cases is told."""
@@ -95,6 +96,9 @@ def test_arguments_that_lie_otherwise_stand_together_by_layer():
         (4.0, 2.0, "−2.00 s (−50%)"),
         (2.0, 2.5, "+500 ms (+25%)"),
         (1.0, 3.0, "+2.00 s (3×)"),
+        (1.0, 2.0, "+1.00 s (2×)"),
+        (1.0, 1.996, "+996 ms (2×)"),
+        (1.0, 1.99, "+990 ms (+99%)"),
         (1.0, 1.004, "+4.00 ms (+0.40%)"),
         (0.0, 1.0, "+1.00 s"),
         (1.0, 1.0, "same"),

@@ -31,7 +31,10 @@ class Change(NamedTuple):
     after: Decided
 
 
-KINDS = ("program", "dimension", "rule", "priority", "override", "constraint", "group", "barrier", "mesh axis", "axis order", "hardware", "wiring", "remat", "precision", "pipeline")
+KINDS = (
+    *("program", "dimension", "rule", "priority", "override", "constraint", "group", "barrier"),
+    *("mesh axis", "axis order", "hardware", "wiring", "remat", "precision", "pipeline"),
+)
 
 
 class FigureChange(NamedTuple):

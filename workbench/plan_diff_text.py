@@ -5,7 +5,18 @@ from workbench.tables import axes_text, table_text, tail_text, wrapped
 from workbench.units import format_bytes, format_figure
 
 MOST = 24  # rows of one table
-NOTHING = {"rule": "whole", "override": "by the rules", "constraint": "free", "group": "each by itself", "barrier": "all passes", "priority": "0", "wiring": "by itself", "hardware": "none", "pipeline": "none", "mesh axis": "-"}
+NOTHING = {
+    "rule": "whole",
+    "override": "by the rules",
+    "constraint": "free",
+    "group": "each by itself",
+    "barrier": "all passes",
+    "priority": "0",
+    "wiring": "by itself",
+    "hardware": "none",
+    "pipeline": "none",
+    "mesh axis": "-",
+}
 """What a plan that says nothing of something means."""
 
 
@@ -49,8 +60,8 @@ def delta_text(change: FigureChange) -> str:
 
 
 def share_text(ratio: float) -> str:
-    """`+25%`, `−50%`; `3.2×` from twice as much on, for percentages are hard to read there."""
-    if ratio >= 2:
+    """`+25%`, `−50%`; `3.2×` from twice as much on, for percentages are hard to read there: a doubling is `2×`, never `+100%`."""
+    if ratio >= 1.995:
         return f"{ratio:.3g}×"
     percent = (ratio - 1) * 100
     return f"{'+' if percent > 0 else '−'}{abs(percent):.{0 if abs(percent) >= 1 else 2}f}%"

@@ -289,6 +289,11 @@ class Propagation:
             for value in {move.target for move in self.steps[step - 1].moves}
         }
 
+    def __str__(self) -> str:
+        from workbench.propagation_text import replay_text
+
+        return replay_text(self)
+
     @cached_property
     def _to(self) -> Mapping[int, list[Move]]:
         found: dict[int, list[Move]] = {}

@@ -35,6 +35,8 @@ _MOST_OTHERS = 3
 
 def explanation_text(report: Report, value: str, dim: int | str | None = None) -> str:
     """Why a value lies as it does; see `Report.explain`."""
+    if not value:
+        return conflicts_text(report)
     replay = report.propagation
     groups = alike(replay, replay.find(value))
     told = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
@@ -126,10 +128,10 @@ def _dim_text(site: Site, dim: int) -> str:
 def _place_text(replay: Propagation, value: int, dim: int) -> str:
     site = replay.sites[value]
     name = site.dims[dim] if dim < len(site.dims) and site.dims[dim] != "_" else f"dimension {dim}"
-    return f"{name} of {_named(site)}"
+    return f"{name} of {site_name(site)}"
 
 
-def _named(site: Site) -> str:
+def site_name(site: Site) -> str:
     """A value by its path; what stands behind it by what it does."""
     behind = {"sharding_constraint": " behind its constraint", "data_flow_edge": " as it is handed round"}.get(site.kind, "")
     if site.role == "result":

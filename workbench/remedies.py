@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.padding import Padding
 from workbench.partition import Dims, Partitioned, padding_list, partition
 from workbench.partition.xla_reshard import Way, way
+from workbench.paths import template
 from workbench.places import picks
 from workbench.plan import Plan
 from workbench.program import Operation
@@ -142,10 +143,10 @@ def _plain(sharding: Sharding) -> Sharding | None:
 
 
 def _patterns(plan: Plan, place: Reshard) -> Iterator[str]:
-    """Names for the value in a constraint: its path, or its line where others have the same path."""
+    """Names for the value in a constraint: its path, in all layers or here alone, or its line where others have the same path."""
     alike = {op.source for op in plan.program.operations if op.path == place.path and op.shape == place.shape}
     if place.path and len(alike) == 1:
-        yield f"/{place.path}"
+        yield from dict.fromkeys((f"/{template(place.path)}", f"/{place.path}"))
     elif place.source:
         yield f"{place.source}/{place.path.rpartition('/')[2]}" if place.path else place.source
 

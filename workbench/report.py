@@ -285,10 +285,11 @@ class Report:
         """How the shardings spread, step by step, and the wishes that lost; made when first asked for."""
         return self.make_propagation()
 
-    def explain(self, value: str, dim: "int | str | None" = None) -> str:
+    def explain(self, value: str = "", dim: "int | str | None" = None) -> str:
         """Why a value lies as it does, in words: an argument, a result or an intermediate value by its path or a pattern, a source line.
 
-        `dim` is a dimension by its place or name, all if left out. Raises `PropagationError` for what does not exist.
+        `dim` is a dimension by its place or name, all if left out. Without a value: every conflict, and what decides it the other way.
+        Raises `PropagationError` for what does not exist.
         """
         from workbench.propagation_text import explanation_text
 

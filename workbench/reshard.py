@@ -115,6 +115,11 @@ class Reshard:
         return self.find_remedies(self)
 
     @property
+    def is_tried(self) -> bool:
+        """Whether its remedies have been looked for."""
+        return "remedies" in vars(self)
+
+    @property
     def is_avoidable(self) -> bool:
         """Whether an edit is known that sends less here, and no more in the whole step."""
         return bool(self.remedies)

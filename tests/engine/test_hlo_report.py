@@ -15,7 +15,7 @@ from workbench.engine.hlo_kernels import kernels_of
 from workbench.engine.hlo_memory import timeline_of
 from workbench.engine.hlo_report import read_compiled
 from workbench.engine.hlo_shapes import array_of, arrays, parse_shape
-from workbench.engine.placement import attach, named_sharding
+from workbench.engine.placement import attach
 from workbench.engine.readback import read_collectives
 from workbench.engine.source_lines import SourceLines
 from workbench.mesh import Mesh

@@ -144,3 +144,9 @@ def test_an_optimiser_that_looks_at_all_gradients_together_is_refused():
     training = replace(program.step.training, optimizer=clipped)
     with pytest.raises(PipelineError, match="does not treat each element for itself"):
         verify_separable(replace(program, step=replace(program.step, training=training)))
+
+
+def test_a_plan_with_a_pipeline_runs_in_a_worker_process():
+    found = Plan(pipelines.skips(), "stage:2", pipeline="stages:2 micro_batches:2 schedule:zero_bubble").run(steps=2)
+    assert len(found.losses) == 2
+    assert {task.kind for task in found.tasks} == {"forward", "backward_input", "backward_weight", "update"}

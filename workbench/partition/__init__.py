@@ -12,12 +12,12 @@ from workbench.partition.location import readable_path as readable_path
 from workbench.partition.lowered import write_layout as write_layout
 from workbench.partition.marks import kernel_scope as kernel_scope
 from workbench.partition.own import own_annotations as own_annotations
+from workbench.partition.padded import padding_list as padding_list
 from workbench.partition.placements import argument_placements as argument_placements
 from workbench.partition.placements import arguments_placed as arguments_placed
 from workbench.partition.placements import result_placements as result_placements
-from workbench.partition.padded import padding_list as padding_list
 from workbench.partition.program import prepare_program as prepare_program
 from workbench.partition.program import structure_of as structure_of
-from workbench.partition.resharding import reshard_list as reshard_list
 from workbench.partition.replay import propagation_of as propagation_of
+from workbench.partition.resharding import reshard_list as reshard_list
 from workbench.partition.reshards import collectives as collectives

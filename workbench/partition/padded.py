@@ -28,15 +28,15 @@ def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
     """By wasted bytes of all of them, the most first. Scalars' and mask's padding counts as any other's."""
     structure = partitioned.structure
     counts: Counter[_Made] = Counter()
-    known: dict[tuple[tuple[int, ...], int], bool] = {}  # equal placements are one object for the most part, and hashing them is slow
+    uneven: dict[tuple[tuple[int, ...], int], bool] = {}  # equal placements are one object for the most part, and hashing them is slow
     for number, (operation, op) in enumerate(zip(plan.program.operations, structure.ops, strict=True)):
         dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
         if dims is None:
             continue
-        key = operation.shape, id(dims)
-        if key not in known:
-            known[key] = any(dims) and _is_uneven(operation.shape, dims, plan)
-        if known[key]:
+        placement = operation.shape, id(dims)
+        if placement not in uneven:
+            uneven[placement] = any(dims) and _is_uneven(operation.shape, dims, plan)
+        if uneven[placement]:
             counts[_Made(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].times
     found = [padding for made, count in counts.items() for padding in _paddings(made, count, plan)]
     merged: dict[Padding, int] = {}

@@ -42,4 +42,4 @@ class ContextParallel(Recipe):
             lies[each] = before if axis in before else (*before, axis)
             verify_divides(plan, each, lies[each], self.title)
             edits += () if axis in before else place(plan, each, lies[each])
-        return Draft(changing(plan, (*edits, *constrain(plan, mixes(plan.program), lies))))
+        return Draft(changing(plan, (*edits, *constrain(plan, mixes(plan.program), lies))), axes=(axis,))

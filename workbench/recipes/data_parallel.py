@@ -35,9 +35,9 @@ class DataParallel(Recipe):
         verify_unused(plan, axis, (batch,), self.title)
         axes = (*(each for each in plan.layout.rule(batch) if each != axis), axis)
         if axis in plan.layout.rule(batch):
-            return Draft(())
+            return Draft((), axes=(axis,))
         verify_divides(plan, batch, axes, self.title)
-        return Draft(tuple(place(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, axes)))
+        return Draft(tuple(place(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, axes)), axes=(axis,))
 
 
 def batch_of(plan: Plan, title: str) -> str:

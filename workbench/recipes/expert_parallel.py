@@ -58,7 +58,7 @@ class ExpertParallel(Recipe):
             if axis not in plan.layout.rule(dim):
                 verify_divides(plan, dim, (*plan.layout.rule(dim), axis), self.title)
                 begun += place(after(plan, begun), dim, (*plan.layout.rule(dim), axis))
-        return Draft(changing(plan, (*begun, *_relayouts(after(plan, begun), batch, experts))))
+        return Draft(changing(plan, (*begun, *_relayouts(after(plan, begun), batch, experts))), axes=(axis,))
 
 
 def _relayouts(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edit]:

@@ -66,4 +66,4 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> Draft:
             continue
         verify_divides(plan, dim, axes, title)
         edits += place(plan, dim, axes)
-    return Draft(tuple(edits), tuple(notes))
+    return Draft(tuple(edits), tuple(notes), (axis,))

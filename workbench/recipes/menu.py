@@ -1,6 +1,7 @@
 """Every recipe beside a plan: whether it applies, what it would do, or why not. A menu draws these rows as they are."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from workbench.errors import DocumentError, WorkbenchError, unknown_name
 from workbench.plan import Plan
@@ -27,7 +28,9 @@ class Row:
     """One recipe beside a plan.
 
     - `edits`: the text of each edit it would make; empty where it does not apply;
-    - `reason`: why it does not apply, with `ways_out`; or what it would leave undone.
+    - `reason`: why it does not apply, with `ways_out`; or what it would leave undone;
+    - `holds`: it does not apply because the plan is so already;
+    - `axes`: the mesh axes it takes, as given or found; empty where none can be told. It takes `most_axes` at the most.
     """
 
     name: str
@@ -37,6 +40,9 @@ class Row:
     edits: tuple[str, ...] = ()
     reason: str = ""
     ways_out: tuple[str, ...] = ()
+    holds: bool = False
+    axes: tuple[str, ...] = ()
+    most_axes: int = 1
 
 
 def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
@@ -47,14 +53,19 @@ def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
     raise DocumentError(*unknown_name("recipe", name, (each.name for each in ALL_RECIPES)))
 
 
-def list_recipes(plan: Plan) -> tuple[Row, ...]:
-    """A row for every recipe, in order; nothing is planned."""
-    return tuple(_row(each(), plan) for each in ALL_RECIPES)
+def list_recipes(plan: Plan, axes: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Row, ...]:
+    """A row for every recipe, in order, over the axes given for its name if any are; nothing is planned."""
+    return tuple(_row(each((axes or {}).get(each.name, ())), plan) for each in ALL_RECIPES)
 
 
 def _row(recipe: Recipe, plan: Plan) -> Row:
+    told = Row(recipe.name, recipe.title, recipe.about, applies=False, axes=recipe.axes, most_axes=recipe.most_axes)
     try:
-        draft = recipe.verified(plan)
+        draft = recipe.drafted(plan)
     except WorkbenchError as error:
-        return Row(recipe.name, recipe.title, recipe.about, applies=False, reason=error.message, ways_out=error.ways_out)
-    return Row(recipe.name, recipe.title, recipe.about, applies=True, edits=tuple(map(str, draft.edits)), reason="; ".join(draft.notes))
+        return replace(told, reason=error.message, ways_out=error.ways_out)
+    told = replace(told, axes=draft.axes)
+    if not draft.edits:
+        error = recipe.already()
+        return replace(told, holds=True, reason=error.message, ways_out=error.ways_out)
+    return replace(told, applies=True, edits=tuple(map(str, draft.edits)), reason="; ".join(draft.notes))

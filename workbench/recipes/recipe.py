@@ -14,10 +14,11 @@ from workbench.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The edits of a recipe for one plan, and what they leave undone: a dimension that stays whole, say, and why."""
+    """The edits of a recipe for one plan, what they leave undone (a dimension that stays whole, say), and the mesh axes it takes."""
 
     edits: tuple[Edit, ...]
     notes: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,24 @@ class Recipe(ABC):
 
     def verified(self, plan: Plan) -> Draft:
         """The draft, if it changes anything."""
+        draft = self.drafted(plan)
+        if not draft.edits:
+            raise self.already()
+        return draft
+
+    def already(self) -> RecipeError:
+        """What is said where it would change nothing."""
+        return RecipeError(f"The plan is {self.title.lower()} already.", ["undo to what was before", "choose another recipe"])
+
+    def drafted(self, plan: Plan) -> Draft:
+        """The draft, empty where the plan is so already; raises `RecipeError` if more axes are given than it takes."""
         if len(self.axes) > self.most_axes:
             takes = "one mesh axis" if self.most_axes == 1 else f"{self.most_axes} mesh axes"
             raise RecipeError(
                 f"{self.title} takes {takes}; {' and '.join(self.axes)} are too many.",
                 [f"give {' and '.join(f'`{axis}`' for axis in self.axes[: self.most_axes])}"],
             )
-        draft = self.draft(plan)
-        if not draft.edits:
-            raise RecipeError(f"The plan is {self.title.lower()} already.", ["undo to what was before", "choose another recipe"])
-        return draft
+        return self.draft(plan)
 
     def given(self, number: int) -> str | None:
         """The axis given for its first, second, ... purpose."""

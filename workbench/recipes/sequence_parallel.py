@@ -47,7 +47,7 @@ class SequenceParallel(Recipe):
             lies[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
             verify_divides(plan, each, lies[each], self.title)
         added = constrain(plan, residual_sums(plan), lies, dict.fromkeys(sequences, AFTER_THE_PRODUCTS))
-        return Draft(changing(plan, (*split.edits, *added)), split.notes)
+        return Draft(changing(plan, (*split.edits, *added)), split.notes, (axis,))
 
 
 def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:

@@ -38,9 +38,9 @@ class Spatial(Recipe):
             )
         axis = axis_for(plan, "space", self.title, self.given(0))
         if any(axis in plan.layout.rule(dim) for dim in space):
-            return Draft(())
+            return Draft((), axes=(axis,))
         dim = next((each for each in space if not left_over(plan, each, (*plan.layout.rule(each), axis))), space[0])
         axes = (*plan.layout.rule(dim), axis)
         verify_unused(plan, axis, (dim,), self.title)
         verify_divides(plan, dim, axes, self.title)
-        return Draft(changing(plan, place(plan, dim, axes)))
+        return Draft(changing(plan, place(plan, dim, axes)), axes=(axis,))

@@ -56,7 +56,7 @@ class TwoDimensional(Recipe):
         named = (*begun, *split.edits)
         placed = after(plan, named)
         weights = tuple(override(placed, _widths(placed, width, outer, inner)))
-        return Draft(changing(plan, (*named, *weights, *_activations(placed, width, inner))), split.notes)
+        return Draft(changing(plan, (*named, *weights, *_activations(placed, width, inner))), split.notes, (outer, inner))
 
 
 def _widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, Sharding]:

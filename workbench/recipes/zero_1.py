@@ -39,4 +39,4 @@ class Zero1(Recipe):
             )
         wanted, whole = shards(plan, axis, states=True, parameters=False)
         edits = (*examples(plan, axis, self.title), *overrides(plan, wanted))
-        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]))
+        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))

@@ -34,7 +34,7 @@ class Zero2(Recipe):
         verify_trained(plan, self.title)
         wanted, whole = shards(plan, axis, states=True, parameters=False)
         edits = (*examples(plan, axis, self.title), *overrides(plan, wanted), *gradients(plan, axis))
-        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]))
+        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))
 
 
 def verify_trained(plan: Plan, title: str) -> None:

@@ -35,4 +35,4 @@ class Zero3(Recipe):
         verify_trained(plan, self.title)
         wanted, whole = shards(plan, axis, states=True, parameters=True)
         edits = (*examples(plan, axis, self.title), *overrides(plan, wanted), *gradients(plan, axis))
-        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]))
+        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))

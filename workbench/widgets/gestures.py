@@ -20,6 +20,7 @@ from workbench.errors import DimensionError, LayoutError, MeshError, unknown_nam
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.topology import parse_wiring
+from workbench.widgets.annotating import annotate, prioritize, unbar, untie
 from workbench.widgets.drops import dropped_axes
 from workbench.widgets.hardware import ZONE, hardware_of
 from workbench.widgets.own_ways import by_the_rules, opened, own_way, own_whole
@@ -164,6 +165,10 @@ _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "own_whole": own_whole,
     "open_dim": opened,
     "by_rules": by_the_rules,
+    "annotate": annotate,
+    "prioritize": prioritize,
+    "untie": untie,
+    "unbar": unbar,
     "whole": _whole,
     "rename_dim": _rename_dim,
     "resize": _resize,

@@ -45,6 +45,15 @@ def heading(label: str) -> dict[str, Any]:
     return {"heading": label}
 
 
-def item(label: str, gesture: dict[str, Any], reason: str | None = None, ask: dict[str, str] | None = None) -> dict[str, Any]:
-    """`reason`: why it would be refused; `ask`: a text that the gesture wants as its `name`."""
+def item(label: str, gesture: dict[str, Any], reason: str | None = None, ask: dict[str, Any] | None = None) -> dict[str, Any]:
+    """`reason`: why it would be refused; `ask`: a text that the gesture wants as its `name`, with the `options` offered, if any."""
     return {"label": label, "gesture": gesture, "reason": reason, "ask": ask}
+
+
+def choices(label: str, options: list[dict[str, Any]], *, many: bool = False) -> dict[str, Any]:
+    """A row of small options, one of which holds, or any number of them."""
+    return {"choices": label, "options": options, "many": many}
+
+
+def option(label: str, gesture: dict[str, Any], reason: str | None = None, *, checked: bool) -> dict[str, Any]:
+    return {"label": label, "gesture": gesture, "reason": reason, "checked": checked}

@@ -1,7 +1,7 @@
 """One tensor in its own way: from what a hand did with a chip of the tables to an `Override` or a `Constrain`, and back to the rules."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.edits import Constrain, Edit, Override
@@ -20,7 +20,8 @@ from workbench.widgets.values import constraint_on
 class Held:
     """The tensor or value a gesture is about: of alike ones the first, and the pattern that names them all.
 
-    `axes` are those each dimension lies on now; an open one of a constraint is `None` in `given`.
+    `axes` are those each dimension lies on now; `given` is what it is asked to be: by its override or constraint, else by the rules, or,
+    of a value, nothing.
     """
 
     kind: str
@@ -29,18 +30,28 @@ class Held:
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     axes: tuple[tuple[str, ...], ...]
-    given: tuple[tuple[str, ...] | None, ...]
+    given: Sharding
     own: str  # the override or constraint that holds for it
 
-    def edit(self, dims: tuple[tuple[str, ...] | None, ...] | None) -> Edit:
-        """Place it in this way, or with `None` as the rules or propagation do."""
-        if dims is None:
-            return Constrain(self.own, None) if self.kind == VALUE else Override(self.own, None)
-        _verify_axes(self, dims)
-        return Constrain(self.pattern, Sharding(dims)) if self.kind == VALUE else Override(self.pattern, Sharding(dims))
+    @property
+    def place(self) -> str:
+        """How a group or a barrier names it: `@` marks a value."""
+        return f"@{self.pattern}" if self.kind == VALUE else self.pattern
 
-    def with_dim(self, place: int, axes: tuple[str, ...] | None) -> tuple[tuple[str, ...] | None, ...]:
-        return (*self.given[:place], axes, *self.given[place + 1 :])
+    def edit(self, sharding: Sharding | None) -> Edit:
+        """Place it in this way, or with `None` as the rules or propagation do."""
+        if sharding is None:
+            return Constrain(self.own, None) if self.kind == VALUE else Override(self.own, None)
+        return Constrain(self.pattern, sharding) if self.kind == VALUE else Override(self.pattern, sharding)
+
+    def dims_with(self, place: int, axes: tuple[str, ...] | None) -> tuple[tuple[str, ...] | None, ...]:
+        return (*self.given.dims[:place], axes, *self.given.dims[place + 1 :])
+
+    def with_dim(self, place: int, axes: tuple[str, ...] | None) -> Sharding:
+        """With one dimension placed otherwise; an axis that was kept out and is now wanted is kept out no more."""
+        _verify_axes(self, self.dims_with(place, axes))
+        wanted = replace(self.given, replicated=tuple(axis for axis in self.given.replicated if axis not in (axes or ())))
+        return wanted.with_dim(place, axes)
 
 
 def held(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Held:
@@ -60,7 +71,8 @@ def _held_tensor(subject: str, plan: Plan, report: Report) -> Held | None:
         return None
     axes = tuple(dim or () for dim in placed.sharding.dims)
     own = next((pattern for pattern, _ in reversed(plan.layout.overrides) if matches(pattern, placed.tensor.path)), "")
-    return Held("tensor", subject, pattern_of(subject, paths), placed.tensor.dims, placed.tensor.shape, axes, axes, own)
+    given = plan.layout.sharding(placed.tensor)
+    return Held("tensor", subject, pattern_of(subject, paths), placed.tensor.dims, placed.tensor.shape, axes, given, own)
 
 
 def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Held | None:
@@ -69,8 +81,8 @@ def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Held 
     if value is None:
         return None
     axes = tuple(tuple(dict.fromkeys(map(base_axis, dim or ()))) for dim in value.sharding.dims)
-    own = constraint_on(plan.layout, value.path, len(axes))
-    given = dict(plan.layout.constraints)[own].dims if own else (None,) * len(axes)
+    own = constraint_on(plan.layout, value.path, len(axes), value.source)
+    given = dict(plan.layout.constraints)[own] if own else Sharding((None,) * len(axes))
     pattern = pattern_of(subject, {each.path for each in report.values})
     return Held(VALUE, subject, pattern, value.dims, value.shape, axes, given, own)
 
@@ -86,14 +98,19 @@ def own_way(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
 def own_whole(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
     """Explicitly whole on every device."""
     thing = held(gesture, plan, report)
-    return thing.edit(((),) * len(thing.dims))
+    return thing.edit(Sharding.whole(len(thing.dims)))
 
 
 def opened(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
-    """A dimension of a constrained value left to propagation; the constraint goes with its last dimension."""
+    """A dimension left to propagation; the constraint of a value goes with the last dimension of which it says anything."""
     thing = held(gesture, plan, report)
-    dims = thing.with_dim(place_of(gesture, thing), None)
-    return thing.edit(None if thing.own and all(dim is None for dim in dims) else dims)
+    return thing.edit(unless_empty(thing, thing.with_dim(place_of(gesture, thing), None)))
+
+
+def unless_empty(thing: Held, sharding: Sharding) -> Sharding | None:
+    """`None` for a constraint that asks for nothing."""
+    says_nothing = sharding == Sharding((None,) * len(sharding.dims))
+    return None if thing.kind == VALUE and thing.own and says_nothing else sharding
 
 
 def by_the_rules(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
@@ -106,7 +123,7 @@ def by_the_rules(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit
 
 def why_not_own(thing: Held, mesh: Mapping[str, int], place: int, axes: tuple[str, ...]) -> str | None:
     """Why one tensor may not lie so, short enough for a drop zone; `None` if it may. A value may lie unevenly: XLA pads it."""
-    for other, on in enumerate(thing.with_dim(place, axes)):
+    for other, on in enumerate(thing.dims_with(place, axes)):
         if other != place and (shared := next((axis for axis in axes if axis in (on or ())), None)):
             return f"{thing.dims[other] or thing.shape[other]} is on {shared}"
     parts = 1

@@ -13,10 +13,12 @@ from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Diagnostic, Report
+from workbench.widgets.annotating import rule_items
 from workbench.widgets.drops import brief_reason, illegal_drops, thinned
 from workbench.widgets.evidence import Evidence
 from workbench.widgets.figures import Figure, figure_states, figures
 from workbench.widgets.hardware import hardware_state
+from workbench.widgets.marks import priority_mark
 from workbench.widgets.menus import axis_menu, dim_menu, spare_axis_name
 
 COLOURS = 6  # the palette of style.css; axes take it in order
@@ -30,6 +32,7 @@ TABS = (
     ("graph", "Graph"),
     ("compared", "Compared"),
     ("values", "Values"),
+    ("propagation", "Propagation"),
     ("notes", "Notes"),
 )
 URGENT = ("does not fit",)
@@ -158,7 +161,11 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
         "title": f"{dim}: {', '.join(map(str, sizes))} · in {_counted(carried, 'tensor')}"
         + (f" · on {' then '.join(axes)}" if axes else ""),
         "illegal": dict(illegal_drops(plan, judge, dim, source)),
-        "menu": dim_menu(plan.mesh.names, dim, source, axes, lambda trial: brief_reason(plan, judge, dim, trial)),
+        "marks": [priority_mark(plan.layout.priority(dim))] if plan.layout.priority(dim) else [],
+        "menu": [
+            *dim_menu(plan.mesh.names, dim, source, axes, lambda trial: brief_reason(plan, judge, dim, trial)),
+            *rule_items(plan, dim),
+        ],
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from workbench.plan import Plan
 from workbench.report import Report
+from workbench.widgets.annotating import annotation_items, rule_items
 from workbench.widgets.drops import WHOLE, brief_reason, dropped_axes, thinned
 from workbench.widgets.menus import dim_menu, heading, item
 from workbench.widgets.own_ways import Held, held, place_of, why_not_own
@@ -15,7 +16,7 @@ NO_RULE = "it has no name of the program, and so no rule"
 
 
 def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, Any]:
-    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu."""
+    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is only dragged."""
     thing = held(gesture, plan, report)
     place, source = place_of(gesture, thing), str(gesture.get("source", WHOLE))
     name, program = thing.dims[place], thinned(plan)
@@ -27,14 +28,19 @@ def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, A
     def alone(axes: tuple[str, ...]) -> str | None:
         return why_not_own(thing, dict(plan.mesh.axes), place, axes)
 
+    def beside() -> Iterator[dict[str, Any]]:
+        yield from annotation_items(plan, report, thing, place, _called(thing, place))
+        yield from _questions(thing, place)
+
     ruled = plan.layout.rule(name) if named else ()
+    ruling = _rule_items(plan, name, ruled, by_rule) if named else ()
     return {
         "key": str(gesture.get("key", ""))[:1200],
         "illegal": {
             "rule": dict(_illegal(plan.mesh.names, ruled, source if source in ruled else WHOLE, by_rule)),
             "only": dict(_illegal(plan.mesh.names, thing.axes[place], source, alone)),
         },
-        "menu": [*(_rule_items(plan, name, ruled, by_rule) if named else ()), *_own_items(plan.mesh.names, thing, place, alone)],
+        "menu": [] if gesture.get("menu") is False else [*ruling, *_own_items(plan.mesh.names, thing, place, alone), *beside()],
     }
 
 
@@ -49,13 +55,24 @@ def _illegal(mesh: tuple[str, ...], axes: tuple[str, ...], source: str, judge: J
 
 def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> list[dict[str, Any]]:
     carried = sum(name in tensor.dims for tensor in plan.program.arguments)
-    return [heading(f"Every {name}, in {carried:,} tensor{'s' * (carried != 1)}"), *dim_menu(plan.mesh.names, name, WHOLE, axes, judge)]
+    offers = [*dim_menu(plan.mesh.names, name, WHOLE, axes, judge), *rule_items(plan, name)]
+    return [heading(f"Every {name}, in {carried:,} tensor{'s' * (carried != 1)}"), *offers]
+
+
+def _called(thing: Held, place: int) -> str:
+    return thing.dims[place] if thing.dims[place] not in ("", "_") else f"dimension {place + 1}"
+
+
+def _questions(thing: Held, place: int) -> Iterator[dict[str, Any]]:
+    """Where each axis of the dimension comes from."""
+    for axis in thing.axes[place]:
+        yield item(f"Why is {_called(thing, place)} on {axis}?", {"verb": "why", "of": f"axis {thing.kind} {place} {axis} {thing.subject}"})
 
 
 def _own_items(mesh: tuple[str, ...], thing: Held, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
     """The same, for this tensor alone; and all of it whole, or by the rules again."""
     is_value = thing.kind == VALUE
-    name = thing.dims[place] if thing.dims[place] not in ("", "_") else f"dimension {place + 1}"
+    name = _called(thing, place)
     here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place, "source": WHOLE}
     axes = thing.axes[place]
     yield heading("Constrain this value" if is_value else f"Only {thing.subject}")

@@ -8,11 +8,12 @@ from workbench.layout import Layout
 from workbench.paths import matches
 from workbench.program import STATE
 from workbench.report import Placement, Report
-from workbench.sharding import base_axis
-from workbench.tensor import Role
+from workbench.sharding import Sharding, base_axis
+from workbench.tensor import Role, Tensor
 from workbench.units import format_bytes
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
 from workbench.widgets.folding import alike_arguments, folded, stacked_layers
+from workbench.widgets.marks import marks_of, tags_of
 
 MOST_ROWS = 400
 TENSOR, VALUE = "tensor", "value"
@@ -120,7 +121,10 @@ def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
     return row(
         key,
         {"path": group.label, "count": f"×{count}" if count > 1 else "", "title": tensor.path if count == 1 else group.label},
-        chips(TENSOR, group.subject, tensor.dims, tensor.shape, first.sharding.dims, paint, own=_own(layout, tensor.path)),
+        {
+            **chips(TENSOR, group.subject, tensor.dims, tensor.shape, first.sharding.dims, paint, _own(layout, tensor.path), _wish(layout, tensor)),
+            "tags": tags_of(layout, tensor.path),
+        },
         {"text": shape_text(first.local_shape), "tone": "same" if first.local_shape == tensor.shape else ""},
         {"text": format_bytes(group.bytes), "title": each, "why": f"tensor {group.subject}"},
         shape_text(tensor.shape),
@@ -134,6 +138,11 @@ def _own(layout: Layout, path: str) -> str:
     return next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, path)), "")
 
 
+def _wish(layout: Layout, tensor: Tensor) -> Sharding | None:
+    """What the layout asks of a tensor, where that is more than where it lies."""
+    return None if layout.is_plain else layout.sharding(tensor)
+
+
 def chips(
     kind: str,
     subject: str,
@@ -142,14 +151,15 @@ def chips(
     dims: tuple[tuple[str, ...] | None, ...],
     paint: Paint,
     own: str = "",
-    given: str = "",
+    given: Sharding | None = None,
 ) -> Cell:
     """The dimensions of a tensor as chips that a hand can take.
 
-    `own` says by which override or constraint it lies where it does, `given` what a constraint asks for: it is met behind the operation,
-    whose own result the chips show.
+    `own` says by which override or constraint it lies where it does, `given` what is asked for: a constraint is met behind the operation,
+    whose own result the chips show, and what is open or late shows as marks.
     """
     found: list[dict[str, Any]] = []
+    marks = marks_of(given)
     for place, (name, size, axes) in enumerate(zip(names, shape, dims, strict=True)):
         where = f"split over {' then '.join(axes)}" if axes else "whole on every device"
         entry = {
@@ -158,9 +168,15 @@ def chips(
             "label": name if name not in ("", "_") else str(size),
             "axes": [{"name": axis, "colour": paint.colours.get(base_axis(axis))} for axis in axes or ()],
             "title": f"{name or 'unnamed'} = {size}, {where}",
+            "marks": marks[place] if marks else (),
         }
         found.append(entry)
-    return {"chips": found, "of": kind, "path": subject, "own": own, "given": given}
+    return {"chips": found, "of": kind, "path": subject, "own": own, "given": str(given) if own and given and _is_told(kind, given) else ""}
+
+
+def _is_told(kind: str, given: Sharding) -> bool:
+    """A constraint is told in words, and an override that the chips do not say all of."""
+    return kind == VALUE or not given.is_plain
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from workbench.layout import Layout
-from workbench.paths import matches
+from workbench.places import picks
 from workbench.report import Report, Value
 from workbench.widgets.blocks import Block, Column, Paint, Row, block, dtype_cell, rest_text, row
 from workbench.widgets.folding import folded, template
@@ -53,9 +53,9 @@ def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterat
         yield Alike(members[0], subject, label, sum(value.count for value in members))
 
 
-def constraint_on(layout: Layout, path: str, rank: int) -> str:
-    """The pattern of the constraint that holds for a value, the last one given; empty for none."""
-    return next((pattern for pattern, each in reversed(layout.constraints) if len(each.dims) == rank and matches(pattern, path)), "")
+def constraint_on(layout: Layout, path: str, rank: int, source: str = "") -> str:
+    """The pattern of the constraint that holds for the value of a path and a line, the last one given; empty for none."""
+    return next((pattern for pattern, each in reversed(layout.constraints) if len(each.dims) == rank and picks(pattern, path, source)), "")
 
 
 def _haystack(value: Value) -> str:
@@ -64,12 +64,15 @@ def _haystack(value: Value) -> str:
 
 def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
     value = each.first
-    held = constraint_on(layout, value.path, len(value.shape))
-    own, given = (f"constraint {held}", str(dict(layout.constraints)[held])) if held else ("", "")
+    held = constraint_on(layout, value.path, len(value.shape), value.source)
+    own, given = (f"constraint {held}", dict(layout.constraints)[held]) if held else ("", None)
     return row(
         f"{place} {each.subject} {value.shape} {value.sharding}",
         {"path": each.label, "title": f"{value.kind} · {each.label}"},
-        chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, own, given),
+        {
+            **chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, own, given),
+            "tags": tags_of(layout, value.path, value.source),
+        },
         {"text": shape_text(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
         shape_text(value.shape),
         {"text": f"{each.count:,}", "why": f"value {each.subject}"},

@@ -61,7 +61,7 @@ def value_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list[
     if value is None:
         return None
     plan = report.plan
-    held = constraint_on(plan.layout, value.path, len(value.shape))
+    held = constraint_on(plan.layout, value.path, len(value.shape), value.source)
     rows = [
         _dimension(paint, place, dim, size, axes or (), local, _come_from(plan, place, dim, tuple(map(base_axis, axes or ())), held))
         for place, (dim, size, axes, local) in enumerate(zip(value.dims, value.shape, value.sharding.dims, value.local_shape, strict=True))

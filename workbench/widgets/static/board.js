@@ -4,7 +4,7 @@ function drawChip(wb, chip) {
   const grip = h("button", {
     class: "grip", type: "button", tabIndex: -1, ariaPressed: "false", ariaLabel: chip.title,
     "aria-roledescription": "draggable dimension", data: { focus: chip.key, dim: chip.dim, source: chip.source },
-  }, chip.order && h("span", { class: "order", data: { order: chip.order } }, chip.order), h("b", {}, chip.dim), h("span", { class: "muted" }, chip.size));
+  }, chip.order && h("span", { class: "order", data: { order: chip.order } }, chip.order), h("b", {}, chip.dim), h("span", { class: "muted" }, chip.size), ...drawMarks(chip.marks));
   const more = h("button", { class: "more", type: "button", tabIndex: -1, ariaLabel: `Menu of ${chip.dim}`, ariaHasPopup: "menu", onclick: () => openMenu(wb, more, chip.menu, { zone: chip.source }) }, "⋯");
   const element = h("span", { class: "chip", data: { chip: chip.key }, title: chip.title }, grip,
     h("span", { class: "slot" }, h("span", { class: "carried", ariaHidden: "true" }, `×${chip.carried}`), more));

@@ -40,7 +40,7 @@ function aim(wb) {
 
 function hold(wb, chip, by) {
   wb.held = { chip, by, target: by === "keyboard" ? chip.source : null, add: false, only: wb.only || chip.nameless };
-  if (chip.lazy) wb.send(takes(chip));
+  if (chip.lazy) wb.send(takes(chip, false));
   wb.say(`${chip.dim} taken. ${by === "keyboard" ? KEYS_HELP : "Click a zone to drop it."}${chip.lazy && by === "keyboard" ? " O: only this tensor, or the rule." : ""}`);
   aim(wb);
 }
@@ -133,6 +133,8 @@ function startDrag(wb, element, grip, chip, start) {
 
 // A click picks a chip of the board up or puts the one in hand down; on a chip of the tables it opens the menu.
 function clicked(wb, chip, event) {
+  const mark = !wb.held && event.target.closest?.("[data-asks]"); // the mark of an axis: where it comes from
+  if (chip.lazy && mark && event.type === "pointerup") { askWhy(wb, mark.dataset.asks, mark.closest(".grip")); return; }
   if (chip.lazy) { askMenu(wb, chip, event.currentTarget ?? event.target.closest(".grip")); return; }
   if (wb.held && wb.held.chip.source !== chip.source) drop(wb, chip.source, event.shiftKey);
   else if (wb.held?.chip.key === chip.key) release(wb);

@@ -15,7 +15,7 @@ function openMenu(wb, anchor, items, fields = {}) {
   if (again) return;
   release(wb);
   const choose = (gesture) => { closeMenu(wb, true); wb.send({ ...gesture, ...fields }); };
-  const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => (item.heading ? h("div", { class: "heading", role: "presentation" }, item.heading) : h("button", {
+  const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => (item.heading ? h("div", { class: "heading", role: "presentation" }, item.heading) : item.choices ? drawChoices(item, choose) : h("button", {
     type: "button", role: "menuitem", class: item.reason ? "barred" : "",
     onclick: () => (item.ask ? askName(wb, element, item, choose) : choose(item.gesture)),
   }, item.label, item.note && h("small", { class: "note" }, item.note), item.reason && h("small", {}, item.reason)))));
@@ -27,6 +27,13 @@ function openMenu(wb, anchor, items, fields = {}) {
   element.querySelector("button")?.focus({ preventScroll: true });
 }
 
+// A row of small options: one of them holds, or any number.
+function drawChoices(item, choose) {
+  return h("div", { class: "optionrow", role: "group", ariaLabel: item.choices }, h("span", { ariaHidden: "true" }, item.choices), ...item.options.map((option) => h("button", {
+    type: "button", role: item.many ? "menuitemcheckbox" : "menuitemradio", ariaChecked: String(option.checked), class: option.reason ? "barred" : "", title: option.reason ?? "", onclick: () => choose(option.gesture),
+  }, option.label)));
+}
+
 function placeMenu(card, element, anchor) {
   const frame = card.getBoundingClientRect(), at = anchor.getBoundingClientRect();
   element.style.left = `${Math.max(4, Math.min(at.left - frame.left, frame.width - element.offsetWidth - 4))}px`;
@@ -35,8 +42,9 @@ function placeMenu(card, element, anchor) {
 
 function walkMenu(wb, element, event) {
   if (event.key === "Escape") { event.preventDefault(); closeMenu(wb); return; }
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!step) return;
+  const inRow = event.target.closest(".optionrow");
+  const step = { ArrowDown: 1, ArrowUp: -1, ...(inRow ? { ArrowRight: 1, ArrowLeft: -1 } : {}) }[event.key];
+  if (!step || event.target.matches("input")) return;
   event.preventDefault();
   const all = [...element.querySelectorAll("button")];
   const now = all.indexOf(element.getRootNode().activeElement);
@@ -44,11 +52,12 @@ function walkMenu(wb, element, event) {
 }
 
 function askName(wb, element, item, choose) {
-  const input = h("input", { class: "field", value: item.ask.value, ariaLabel: item.ask.label, maxLength: 400 });
+  const offered = item.ask.options ? h("datalist", { id: `offered-${wb.view}` }, ...item.ask.options.map((value) => h("option", { value }))) : null;
+  const input = h("input", { class: "field", value: item.ask.value, ariaLabel: item.ask.label, maxLength: 400, list: offered?.id, placeholder: item.ask.options ? `${item.ask.label} …` : "" });
   element.setAttribute("role", "dialog"); // a menu holds items, and no field
   element.ariaLabel = item.label;
   element.replaceChildren(h("form", { onsubmit: (event) => { event.preventDefault(); choose({ ...item.gesture, name: input.value }); } },
-    input, h("button", { class: "btn primary", type: "submit", style: "width:auto;display:inline-block" }, item.ask.verb)));
+    input, offered, h("button", { class: "btn primary", type: "submit", style: "width:auto;display:inline-block" }, item.ask.verb)));
   input.focus();
   input.select();
 }

@@ -13,19 +13,19 @@ function lazyChip(cell, dim, source = "*") {
   return { lazy: true, key: `${of} ${path} ${dim.place} ${source}`, of, path, rank: cell.chips.length, place: dim.place, source, dim: dim.label, rule: dim.dim, nameless: NAMELESS.includes(dim.dim), illegal: { rule: {}, only: {} } };
 }
 
-const takes = (chip) => ({ verb: "take", key: chip.key, of: chip.of, path: chip.path, rank: chip.rank, place: chip.place, source: chip.source });
+const takes = (chip, menu) => ({ verb: "take", menu, key: chip.key, of: chip.of, path: chip.path, rank: chip.rank, place: chip.place, source: chip.source });
 
 function drawChips(wb, cell) {
-  return h("span", { class: "dims" }, ...cell.chips.map((dim) => drawDim(wb, cell, dim)), cell.own ? drawOwn(wb, cell) : null);
+  return h("span", { class: "dims" }, ...cell.chips.map((dim) => drawDim(wb, cell, dim)), cell.own ? drawOwn(wb, cell) : null, ...(cell.tags ?? []).map((tag) => drawTag(wb, tag)));
 }
 
 function drawDim(wb, cell, dim) {
   const chip = lazyChip(cell, dim);
-  const axes = dim.axes.map((axis, i) => h("span", { class: "on", data: { c: axis.colour, source: axis.name, c0: axis.colour === null ? "" : null } }, dim.axes.length > 1 ? `${i + 1} ${axis.name}` : axis.name));
+  const axes = dim.axes.map((axis, i) => h("span", { class: "on", title: `Why on ${axis.name}?`, data: { c: axis.colour, source: axis.name, asks: `axis ${cell.of} ${dim.place} ${axis.name} ${cell.path}`, c0: axis.colour === null ? "" : null } }, dim.axes.length > 1 ? `${i + 1} ${axis.name}` : axis.name));
   const grip = h("button", {
     class: "grip", type: "button", tabIndex: -1, ariaPressed: "false", ariaLabel: `${dim.title}. Of ${cell.path}`, title: dim.title, ariaHasPopup: "menu",
     "aria-roledescription": "draggable dimension", data: { focus: chip.key, dim: dim.dim, place: dim.place },
-  }, h("b", {}, dim.label), ...axes);
+  }, h("b", {}, dim.label), ...axes, ...drawMarks(dim.marks));
   const element = h("span", { class: "dim", data: { chip: chip.key, c: dim.axes[0]?.colour ?? null } }, grip);
   element.addEventListener("contextmenu", (event) => { event.preventDefault(); askMenu(wb, chip, grip); });
   makeDraggable(wb, element, grip, grip, (event) => {
@@ -42,7 +42,14 @@ function drawOwn(wb, cell) {
   return h("button", {
     class: "own", type: "button", tabIndex: -1, title: `${what} ${pattern}. ${back}`, ariaLabel: `${what} ${pattern}. ${back}`, data: { focus: `own ${cell.path}` },
     onclick: () => wb.send({ verb: "by_rules", of: cell.of, path: cell.path, rank: cell.chips.length, zone: "tables" }),
-  }, cell.of === "value" ? `constrained ${cell.given}` : "own way", h("span", { ariaHidden: "true" }, " ×"));
+  }, cell.of === "value" ? `constrained ${cell.given}` : `own way ${cell.given}`.trim(), h("span", { ariaHidden: "true" }, " ×"));
+}
+
+// What is set by hand besides: open, late, tied, barred.
+const drawMarks = (marks) => (marks ?? []).map((mark) => h("i", { class: "mark", title: mark.title }, mark.text));
+
+function drawTag(wb, tag) {
+  return h("button", { class: "own", type: "button", tabIndex: -1, title: tag.title, ariaLabel: tag.title, data: { focus: `tag ${tag.title}` }, onclick: () => wb.send(tag.gesture) }, tag.label, h("span", { ariaHidden: "true" }, " ×"));
 }
 
 function drawFold(wb, fold, what) {
@@ -99,7 +106,7 @@ function takenUp(wb, taken) {
 function askMenu(wb, chip, anchor) {
   if (wb.menu?.anchor === anchor) { closeMenu(wb); return; }
   wb.asked = { key: chip.key, anchor };
-  wb.send(takes(chip));
+  wb.send(takes(chip, true));
 }
 
 // Arrows within a table: left and right over a row's buttons, up and down to the row before and after.

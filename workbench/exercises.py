@@ -1,0 +1,137 @@
+"""Exercises that check their own answers: a program on a mesh, a layout to find, and what is asked of the plan that it makes.
+
+    one = Exercise(plan, lies("up/dot_general", "[data, model]"), statements(1))
+    one.check("@up/dot_general=[data, model]")  # Right.
+
+A goal is a function of a report that says why it is not met, or nothing. There is more than one way to be right: whatever layout meets
+every goal is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.errors import WorkbenchError
+from workbench.plan import Plan
+from workbench.propagation import PropagationError
+from workbench.report import Report
+from workbench.sharding import Sharding
+from workbench.units import format_bytes
+
+Goal = Callable[[Report], str]
+"""What stands between a report and the goal, in a sentence; empty where it is met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an answer is right; `reasons` say what it misses."""
+
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.reasons
+
+    def __str__(self) -> str:
+        return "\n  - ".join(["Not yet:", *self.reasons]) if self.reasons else "Right."
+
+    __repr__ = __str__  # a notebook shows what the last line of a cell gives by its repr
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Exercise:
+    """A plan to start from, whose layout is the question, and the goals that an answer has to meet."""
+
+    plan: Plan
+    goals: tuple[Goal, ...]
+
+    def __init__(self, plan: Plan, *goals: Goal) -> None:
+        object.__setattr__(self, "plan", plan)
+        object.__setattr__(self, "goals", goals)
+
+    def check(self, layout: str) -> Verdict:
+        """Whether this layout, instead of the plan's, is an answer; a layout that cannot be is told as the planner tells it."""
+        try:
+            report = self.plan.updated(layout=layout).report()
+        except WorkbenchError as error:
+            return Verdict((str(error),))
+        return Verdict(tuple(filter(None, (goal(report) for goal in self.goals))))
+
+
+def lies(value: str, sharding: str) -> Goal:
+    """An argument, result or intermediate value lies so."""
+    wanted = Sharding.parse(sharding)
+
+    def goal(report: Report) -> str:
+        try:
+            found = report.propagation.sites[report.propagation.find(value)[0]].sharding
+        except PropagationError as error:
+            return str(error)
+        return "" if found == wanted else f'`{value}` lies as {found}, not {wanted}: `explain("{value}")` tells why.'
+
+    return goal
+
+
+def statements(most: int) -> Goal:
+    """The layout says it in so many statements."""
+
+    def goal(report: Report) -> str:
+        found = len(report.plan.layout.statements)
+        return "" if found <= most else f"{found} statements, where {most} {'is' if most == 1 else 'are'} enough."
+
+    return goal
+
+
+def sends(most: int = 0, *, kind: str = "") -> Goal:
+    """At most so many bytes leave each device a step; with `kind`, by collectives of that kind and no other."""
+
+    def goal(report: Report) -> str:
+        if report.sent > most:
+            allowed = f"not more than {format_bytes(most)}" if most else "nothing"
+            return f"{format_bytes(report.sent)} leave each device a step: {_sent_text(report)}. Let it send {allowed}."
+        others = sorted({each.kind for each in report.collectives} - {kind}) if kind else []
+        return f"It sends by {' and '.join(others)} where {kind} would do." if others else ""
+
+    return goal
+
+
+def _sent_text(report: Report) -> str:
+    largest = max(report.collectives, key=lambda each: each.total_sent)
+    return f"most of it by {largest.kind} over {'+'.join(largest.axes)} at {largest.path}"
+
+
+def computes_once() -> Goal:
+    """No product is computed twice."""
+
+    def goal(report: Report) -> str:
+        found = report.flops.duplication
+        return "" if found < 1.005 else f"Products are computed {found:.2f} times over all devices: a mesh axis splits nothing there."
+
+    return goal
+
+
+def gathers_nothing_whole() -> Goal:
+    """No value is gathered whole on every device to be cut anew (class 8, *involuntary full rematerialization*)."""
+
+    def goal(report: Report) -> str:
+        found = next((each for each in report.reshards if each.rematerialises), None)
+        return f"Gathered whole, then sliced: {found}." if found else ""
+
+    return goal
+
+
+def holds(role: str, most: int) -> Goal:
+    """At its peak a device holds at most so many bytes of a role: `parameter`, `optimizer state`, ..."""
+
+    def goal(report: Report) -> str:
+        found = next((size for each, size in report.memory.by_role.items() if each == role), 0)
+        return "" if found <= most else f"Each device holds {format_bytes(found)} of {role}, where {format_bytes(most)} are asked for."
+
+    return goal
+
+
+def pads_nothing() -> Goal:
+    """Every dimension divides by the parts it is cut into."""
+
+    def goal(report: Report) -> str:
+        return f"{report.padding[0].path}: {report.padding[0].arithmetic}." if report.padding else ""
+
+    return goal

@@ -1,0 +1,97 @@
+"""How shardings spread, step by step: a row for each value, a column for each step, each new axis in its colour where it arrives."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from workbench.mesh import Mesh
+from workbench.propagation import ACROSS, BACKWARD, FORWARD, Propagation
+from workbench.propagation_text import counted, site_name
+from workbench.report import Report
+from workbench.sharding import Sharding
+from workbench.tables import table_text
+from workbench.visualize.drawing import Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.palette import axes_colour
+from workbench.visualize.picture import Picture
+
+MOST_STEPS, MOST_VALUES = 8, 24
+"""As many as fit on a page; those of a larger program are for the board's slider."""
+_ARROWS = {FORWARD: "→", BACKWARD: "←", ACROSS: "↔"}
+_LINE, _GAP, _PAD = 22, 14, 6  # pixels
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One value: how it lies before the first step, and after each; `new` are the axes that came with it."""
+
+    name: str
+    at: tuple[Sharding, ...]
+    new: tuple[tuple[str, ...], ...]
+
+
+def propagation(report: Report) -> Picture:
+    """The replay as a grid: by hand, then step after step; what a step changed is coloured, the rest of a row is as before.
+
+    Over a step stands where it went: forward (→), backward (←), or from operand to operand (↔). Of a long replay, the first steps and the
+    values that they reach.
+    """
+    rows, heads = _rows(report.propagation), _heads(report.propagation)
+    return Picture(fitted(tuple(_marks(_title(report), rows, heads, report.mesh))), propagation_text(report))
+
+
+def propagation_text(report: Report) -> str:
+    """The same, downwards: which values each step changed, and how they lie after it."""
+    rows, heads = _rows(report.propagation), _heads(report.propagation)
+    cells = [(head, row.name, str(row.at[step])) for step, head in enumerate(heads) for row in rows if row.new[step]]
+    return f"{_title(report)}\n\n{table_text(['step', 'value', 'lies then~'], cells)}"
+
+
+def _title(report: Report) -> str:
+    steps = len(report.propagation.steps)
+    shown = f", the first {MOST_STEPS} here" if steps > MOST_STEPS else ""
+    return f"{report.plan.name} on {report.mesh}: its shardings spread in {counted(steps, 'step')}{shown}"
+
+
+def _heads(replay: Propagation) -> list[str]:
+    ways = [dict.fromkeys(_ARROWS[move.direction] for move in step.moves) for step in replay.steps[:MOST_STEPS]]
+    return ["by hand", *(f"{number} {''.join(way)}" for number, way in enumerate(ways, 1))]
+
+
+def _rows(replay: Propagation) -> list[_Row]:
+    """The values that are split by hand or reached, a value handed round once; where there are few, those that stay whole too."""
+    last = min(len(replay.steps), MOST_STEPS)
+    states = [replay.at(step) for step in range(last + 1)]
+    named = [number for number, site in enumerate(replay.sites) if (site.path or site.role == "result") and replay.one[number] == number]
+    if len(named) > MOST_VALUES:
+        named = [number for number in named if any(state[number].axes for state in states)]
+    return [_row(replay, number, [state[number] for state in states]) for number in named[:MOST_VALUES]]
+
+
+def _row(replay: Propagation, number: int, at: Sequence[Sharding]) -> _Row:
+    came = [tuple(axis for axis in after.axes if axis not in before.axes) for before, after in itertools.pairwise(at)]
+    return _Row(site_name(replay.sites[number]), tuple(at), (at[0].axes, *came))
+
+
+def _marks(title: str, rows: Sequence[_Row], heads: Sequence[str], mesh: Mesh) -> Iterator[Mark]:
+    yield Label(0, 12, title, bold=True)
+    head = max([text_width(row.name) for row in rows], default=0.0) + _GAP
+    widths = [max(text_width(each) for each in (heads[n], *(str(row.at[n]) for row in rows if row.new[n]))) for n in range(len(heads))]
+    left = head
+    for name, width in zip(heads, widths, strict=True):
+        yield Label(left + _PAD, 2 * _LINE, name, bold=True)
+        left += width + 2 * _PAD + _GAP
+    for place, row in enumerate(rows):
+        yield from _drawn(row, (3 + place) * _LINE, head, widths, mesh)
+
+
+def _drawn(row: _Row, y: float, head: float, widths: Sequence[float], mesh: Mesh) -> Iterator[Mark]:
+    yield Label(0, y, row.name)
+    left = head
+    for step, width in enumerate(widths):
+        if row.new[step]:
+            colour, how = axes_colour(row.new[step], mesh), f"after step {step}" if step else "by hand"
+            title = f"{row.name} {how}: {row.at[step]}"
+            yield Rectangle(left, y - 15, width + 2 * _PAD, 20, fill=colour, alpha=0.18, line=colour, round=4, title=title)
+        if row.new[step] or not step:
+            yield Label(left + _PAD, y, str(row.at[step]), bold=bool(row.new[step]))
+        left += width + 2 * _PAD + _GAP
