@@ -35,6 +35,7 @@ TOLD = {
     "SetHardware": {"hardware"},
     "SetPipeline": {"pipeline", "mesh axis", "axis order"},
     "OpenPlan": {"mesh axis", "rule"},
+    "Together": {"rule"},
 }
 """The kinds of change by which each edit of the cases is told."""
 

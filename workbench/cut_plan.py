@@ -1,14 +1,16 @@
 """Where a pipeline cuts a network: at the boundaries it names, the rest by balance."""
 
 from collections.abc import Sequence
+from math import gcd
 
 from workbench.errors import PipelineError
 from workbench.pipeline.balance import balance
-from workbench.pipeline_spec import PipelineSpec
+from workbench.pipeline_spec import MOST, PipelineSpec
 from workbench.program import Program
 from workbench.tracing.cut import starts_at
 from workbench.tracing.cutting import network_of
-from workbench.tracing.network import Network
+from workbench.tracing.network import Block, Network
+from workbench.tracing.split_batch import batch_dim
 
 
 def starts_of(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:
@@ -33,3 +35,21 @@ def verify_enough(name: str, paths: Sequence[str], spec: PipelineSpec) -> None:
 def program_blocks(program: Program, micro_batches: int) -> tuple[str, ...]:
     """The paths a boundary may be put before, in order."""
     return network_of(program, micro_batches).paths
+
+
+def network_blocks(program: Program, micro_batches: int) -> tuple[Block, ...]:
+    """The blocks themselves, as cost of one micro-batch."""
+    return network_of(program, micro_batches).blocks
+
+
+def micro_batch_counts(program: Program) -> tuple[int, ...]:
+    """The numbers of micro-batches that divide the batch. Raises `PipelineError` where nothing of the inputs can be divided."""
+    inputs = [program.arguments[i] for i in program.inputs]
+    name = batch_dim(inputs, program.name)
+    size = gcd(*(tensor.shape[tensor.dims.index(name)] for tensor in inputs if name in tensor.dims))
+    return tuple(count for count in range(1, min(size, MOST) + 1) if size % count == 0)
+
+
+def verify_cut(program: Program, spec: PipelineSpec) -> None:
+    """Raises `PipelineError` where the program cannot be cut so: no boundary is where none can be, and every piece has a block."""
+    starts_of(network_of(program, spec.micro_batches), spec)

@@ -142,9 +142,12 @@ def _resharding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
 def _torn(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     """Reshapes whose major part takes the axis of the whole: a batch cut into micro-batches splits over the micro-batches first."""
     found = []
-    for operation, op in zip(report.plan.program.operations, partitioned.structure.ops, strict=True):
-        dims = partitioned.dims[op.results[0]] if op.kind == "stablehlo.reshape" else None
-        read = partitioned.dims[op.operands[0]] if dims else None
+    for number in partitioned.structure.reshapes:
+        operation, op = report.plan.program.operations[number], partitioned.structure.ops[number]
+        dims = partitioned.dims[op.results[0]]
+        if not dims or not any(":" in axis for dim in dims for axis in dim):  # only a part of an axis is torn off
+            continue
+        read = partitioned.dims[op.operands[0]]
         torn = {base_axis(axis) for dim in dims or () for axis in dim} - {axis for dim in dims or () for axis in dim}
         torn &= {axis for dim in read or () for axis in dim}
         if torn and operation.path:

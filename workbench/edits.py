@@ -1,6 +1,6 @@
 """Edits: what a gesture, a command line flag or a search step does to a plan. Frozen, named, printable; undo is the plan before."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from workbench.errors import HardwareError, LayoutError, MeshError, unknown_name
@@ -255,9 +255,13 @@ class SetWiring:
 
 @dataclass(frozen=True, slots=True)
 class SetPipeline:
-    """Cut the step into stages, or, with `None`, do not. The mesh axis of the stages is made, resized or removed with it."""
+    """Cut the step into stages, or, with `None`, do not. The mesh axis of the stages is made, resized or removed with it.
+
+    `about` is what of the pipeline it is meant to change, for people.
+    """
 
     pipeline: PipelineSpec | None
+    about: str = field(default="", compare=False)
 
     def apply(self, plan: Plan) -> Plan:
         old, new = plan.pipeline, self.pipeline
@@ -267,7 +271,7 @@ class SetPipeline:
         return plan.updated(mesh=mesh, wiring=plan.wiring and plan.wiring.restricted(mesh), pipeline=new)
 
     def __str__(self) -> str:
-        return f"pipeline {self.pipeline or 'none'}"
+        return self.about or f"pipeline {self.pipeline or 'none'}"
 
 
 def _fitted(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | None:

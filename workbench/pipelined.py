@@ -1,12 +1,14 @@
 """The pipeline of a plan, planned: its pieces with what they cost, and the step simulated over them."""
 
+from collections.abc import Iterator
+
 from workbench.cost.communication import collective_seconds
-from workbench.cut_plan import program_blocks
-from workbench.pipeline.report import Piece, PipelineReport
+from workbench.cut_plan import network_blocks, program_blocks
+from workbench.pipeline.report import Piece, PipelineReport, PlannedBlock
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import FREE, Transfer
 from workbench.plan import Plan
-from workbench.stage_costs import costs_of_cut, plan_starts
+from workbench.stage_costs import block_costs, costs_of_cut, plan_starts
 
 
 def pipeline_report(plan: Plan) -> PipelineReport:
@@ -24,7 +26,13 @@ def pipeline_report(plan: Plan) -> PipelineReport:
         Piece(number, number % spec.stages, tuple(paths[a:b]), cost)
         for number, (a, b, cost) in enumerate(zip(bounds[:-1], bounds[1:], costs, strict=True))
     )
-    return PipelineReport(spec, pieces, simulate(spec, costs, transfer_of(plan)), plan.hardware.chip.memory if plan.hardware else 0)
+    capacity = plan.hardware.chip.memory if plan.hardware else 0
+    return PipelineReport(spec, pieces, simulate(spec, costs, transfer_of(plan)), capacity, tuple(_blocks(plan, spec.micro_batches)))
+
+
+def _blocks(plan: Plan, micro_batches: int) -> Iterator[PlannedBlock]:
+    for cost, block in zip(block_costs(plan), network_blocks(plan.program, micro_batches), strict=True):
+        yield PlannedBlock(block.path, cost.forward, cost.backward_input + cost.backward_weight, block.parameter_bytes, block.crossing)
 
 
 def transfer_of(plan: Plan) -> Transfer:

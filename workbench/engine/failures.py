@@ -6,7 +6,9 @@ import traceback
 
 from workbench.engine.parcel import Job
 from workbench.errors import EngineError, WorkbenchError
+from workbench.multimodel.fleet import Fleet
 from workbench.plan import Plan
+from workbench.program import Program
 from workbench.units import format_bytes, format_seconds
 
 _OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
@@ -19,9 +21,16 @@ _SMALLER = (
 _QUICKER = {
     "run": ("run fewer steps", "run a smaller model"),
     "compile": ("scan the layers: one is compiled then", "compile a smaller model"),
+    "fleet": ("give it a folder: it goes on from the checkpoint there", "train fewer models, or for fewer epochs"),
+    "timing": ("time fewer models",),
 }
 _LESS_MEMORY = ("split a large dimension over one more mesh axis", "make the batch smaller", "run on devices with more memory")
-
+_LESS_MEMORY_TOGETHER = (
+    "give a smaller budget of memory: the shards are smaller then",
+    'spill to disk (`spill="disk"` and a folder)',
+    "train fewer models at once",
+    "make the mini-batches smaller",
+)
 
 _TOO_LARGE = ("RESOURCE_EXHAUSTED", "Ran out of memory")
 _PREAMBLE = re.compile(r"^(?:RESOURCE_EXHAUSTED|XLA:TPU compile permanent error)[:.]\s*")
@@ -32,16 +41,19 @@ class CancelledError(EngineError):
     """The job was ended on request."""
 
 
-def in_user_terms(error: BaseException, plan: Plan, stage: str) -> WorkbenchError:
-    """The `WorkbenchError` to raise for whatever stopped a run."""
+def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> WorkbenchError:
+    """The `WorkbenchError` to raise for whatever stopped the run of a plan or the training of a fleet."""
     if isinstance(error, WorkbenchError):
         return error
     text = str(error).strip()
     if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
-        return out_of_memory(plan, stage, text)
+        return out_of_memory(subject, stage, text)
     where = _user_line(error)
     said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
-    return EngineError(f"The run of {plan.name} stopped while {stage}{where}: {said}", ["mend the function and run again"] if where else ())
+    noun = "run" if isinstance(subject, Plan) else "training"
+    return EngineError(
+        f"The {noun} of {subject.name} stopped while {stage}{where}: {said}", ["mend the function and run again"] if where else ()
+    )
 
 
 def compilation_failed(error: BaseException, plan: Plan, target: str, stage: str) -> WorkbenchError:
@@ -67,45 +79,70 @@ def _arithmetic(text: str) -> str:
     return first[:1].lower() + first[1:]
 
 
-def out_of_memory(plan: Plan, stage: str, said: str = "") -> EngineError:
+def out_of_memory(subject: Plan | Fleet, stage: str, said: str = "") -> EngineError:
     """The devices have too little memory; with the state's own share of it, which is known without a report."""
+    detail = f" ({_first_lines(said)})" if said else ""
+    if isinstance(subject, Plan):
+        return EngineError(f"Out of memory while {stage}{detail}. {_arguments_text(subject)}", _LESS_MEMORY)
+    state = sum(_state_bytes(each.program) for each in subject.models)
+    return EngineError(
+        f"Out of memory while {stage}{detail}. The state of {subject.name} is {format_bytes(state)} in all, in the memory of the host.",
+        _LESS_MEMORY_TOGETHER,
+    )
+
+
+def _state_bytes(program: Program) -> int:
+    return sum(program.arguments[i].bytes for i in program.state)
+
+
+def _arguments_text(plan: Plan) -> str:
     held = sum(
         tensor.bytes // (plan.mesh.size // sharding.replicas(plan.mesh))
         for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True)
     )
-    detail = f" ({_first_lines(said)})" if said else ""
-    return EngineError(
-        f"Out of memory while {stage}{detail}. The arguments alone are {format_bytes(held)} on each of {plan.mesh.size} devices.",
-        _LESS_MEMORY,
-    )
+    return f"The arguments alone are {format_bytes(held)} on each of {plan.mesh.size} devices."
 
 
 def death(job: Job, stage: str, return_code: int, last_words: str) -> EngineError:
     """The worker process ended without a result; `last_words` is what it wrote to its standard error."""
-    plan = job.plan
+    name = job.subject.name
     if any(sign in last_words for sign in _OUT_OF_MEMORY):
-        return out_of_memory(plan, stage)
+        return out_of_memory(job.subject, stage)
     if return_code == -signal.SIGKILL:
         return EngineError(
-            f"The system killed the {job.noun} of {plan.name} while {stage}, as Linux does when memory runs out"
-            + (f" ({plan.mesh.size} devices of {plan.mesh} share it if they are virtual)." if job.kind == "run" else "."),
-            _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers: one is compiled then"),
+            f"The system killed the {job.noun} of {name} while {stage}, as Linux does when memory runs out" + _sharing(job), _more_room(job)
         )
     how = f"by {signal.Signals(-return_code).name}" if return_code < 0 else f"with exit code {return_code}"
     said = f" Its last words: {words}" if (words := _last_line(last_words)) else ""
     return EngineError(
-        f"The worker process of {plan.name} died while {stage}, {how}.{said}",
-        [
-            f"{job.kind} again",
-            "try a simpler layout: the compiler may have crashed on this one",
-            "run `execute(plan)` here to see it die" if job.kind == "run" else "compile for another target",
-        ],
+        f"The worker process of {name} died while {stage}, {how}.{said}",
+        _another_try(job),
     )
+
+
+def _sharing(job: Job) -> str:
+    if job.kind == "run" and isinstance(job.subject, Plan):
+        return f" ({job.devices} devices of {job.subject.mesh} share it if they are virtual)."
+    return "."
+
+
+def _more_room(job: Job) -> tuple[str, ...]:
+    if isinstance(job.subject, Fleet):
+        return _LESS_MEMORY_TOGETHER
+    return _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers: one is compiled then")
+
+
+def _another_try(job: Job) -> tuple[str, ...]:
+    if isinstance(job.subject, Fleet):
+        kept = "run it again: it goes on from its checkpoint" if job.subject.folder else "give it a folder, and it can go on where it was"
+        return kept, f"run `{job.here}` here to see it die"
+    there = f"run `{job.here}` here to see it die" if job.kind == "run" else "compile for another target"
+    return f"{job.kind} again", "try a simpler layout: the compiler may have crashed on this one", there
 
 
 def too_slow(job: Job, stage: str, time_limit: float) -> EngineError:
     return EngineError(
-        f"The {job.noun} of {job.plan.name} passed its time limit of {format_seconds(time_limit)} while {stage}.",
+        f"The {job.noun} of {job.subject.name} passed its time limit of {format_seconds(time_limit)} while {stage}.",
         ["give it a longer time limit", *_QUICKER[job.kind]],
     )
 

@@ -4,14 +4,19 @@ The house rule holds here too: what is predicted (the simulator's schedule of un
 measured.
 """
 
+import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
+from queue import SimpleQueue
 from typing import Any
 
 import jax
 import numpy as np
 
+from workbench.engine.failures import in_user_terms
 from workbench.engine.fleet_devices import CompiledUnit, FleetDevice, bandwidth, compile_unit, timed
 from workbench.engine.fleet_floor import Floor, Listener
 from workbench.engine.fleet_store import HostStore
@@ -20,7 +25,7 @@ from workbench.engine.fleet_units import ModelUnits, UnitFunction
 from workbench.errors import FleetError
 from workbench.multimodel import Job, Unit, lower_bound, policy_named, simulate
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.multimodel.shards import Layer, Room, greedy_shards, verify_shards
 from workbench.program import STATE, Program
 from workbench.tensor import Role, itemsize
@@ -28,34 +33,85 @@ from workbench.tracing.cut import cut_network, starts_at
 from workbench.tracing.cutting import network_of
 
 
-def train_fleet(fleet: Fleet, on_event: Listener | None = None) -> FleetMeasurement:
+Orders = SimpleQueue[dict[str, Any]]
+Compiled = tuple[tuple[CompiledUnit, ...], ...]
+"""Units of the mini-batch, of each device."""
+
+
+def train_fleet(fleet: Fleet, on_event: Listener | None = None, orders: Orders | None = None) -> FleetMeasurement:
     """Train all models of the fleet on the attached devices, and measure.
 
-    With a folder it goes on from the checkpoint there, if there is one. Raises `FleetError`: too few devices, a budget smaller than one
-    layer, data that run out; `PipelineError` for a program that cannot be cut.
+    With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`Floor.obey`): each is followed by
+    an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices, a budget smaller than one layer, data that run
+    out; `PipelineError` for a program that cannot be cut; `EngineError` for what a user's function raises.
     """
-    return FleetRun(fleet, on_event).run()
+    stage = _Stage(on_event or (lambda _: None))
+    try:
+        run = FleetRun(fleet, stage)
+        if orders is not None:
+            threading.Thread(target=_obey, args=(run.floor, orders, stage), daemon=True).start()
+        return run.run()
+    except Exception as error:  # whatever a user's function or XLA raises
+        raise in_user_terms(error, fleet, stage.name) from error
+
+
+def time_fleet(fleet: Fleet, on_event: Listener | None = None) -> FleetTimes:
+    """Cut the models and time their units on one device, without training: what the simulator needs. Raises what `train_fleet` does."""
+    stage = _Stage(on_event or (lambda _: None))
+    try:
+        run = FleetRun(fleet.updated(devices=1, folder=None, spill="host"), stage, train=False)
+    except Exception as error:
+        raise in_user_terms(error, fleet, stage.name) from error
+    return FleetTimes(tuple(run.jobs), run.shards, run.devices[0].device.device_kind, run.devices[0].budget, run.compile_seconds)
+
+
+class _Stage:
+    """Hears of everything, and knows at which stage it was: it outlives the failure that it explains."""
+
+    def __init__(self, tell: Listener) -> None:
+        self.tell, self.name = tell, "starting"
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self.name = event.get("stage", self.name)
+        self.tell(event)
+
+
+def _obey(floor: Floor, orders: Orders, tell: Listener) -> None:
+    while True:
+        order = orders.get()
+        try:
+            floor.obey(order)
+        except FleetError as error:
+            tell({"event": "refused", **order, "message": str(error)})
+        else:
+            tell({"event": "obeyed", **order})
 
 
 class FleetRun:
-    """A fleet made ready, then run; `floor` takes what happens on the way (a model that stops, a device that leaves)."""
+    """A fleet made ready, then run; `floor` takes what happens on the way (a model that stops, a device that leaves).
 
-    def __init__(self, fleet: Fleet, on_event: Listener | None = None) -> None:
+    `jobs` are its models as the simulator sees them, their units timed one by one; with `train=False` there is no more.
+    """
+
+    def __init__(self, fleet: Fleet, on_event: Listener | None = None, *, train: bool = True) -> None:
         self.fleet = fleet
         self._tell = on_event or (lambda _: None)
         self.devices = [FleetDevice(i, each, _budget(fleet, each)) for i, each in enumerate(_attached(fleet))]
         self.compile_seconds = 0.0
-        self.trainees = [self._trainee(each) for each in fleet.models]
+        cut = [self._cut(each) for each in fleet.models]
+        self.jobs, self.shards = [job for _, _, job in cut], tuple(len(starts) for starts, _, _ in cut)
+        self.trainees = [self._trainee(model, *each) for model, each in zip(fleet.models, cut, strict=True) if train]
         self.floor = Floor(self.trainees, self.devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer, tell=self._tell)
 
     def run(self) -> FleetMeasurement:
-        jobs = [each.job for each in self.trainees]
-        alone = {each.model.name: each.job.seconds for each in self.trainees}
+        jobs = self.jobs
+        alone = {each.name: each.seconds for each in jobs}
         predicted = simulate(jobs, len(self.devices), self.floor.policy, double_buffer=self.fleet.double_buffer)
         bound = lower_bound(jobs, len(self.devices))
         plan = [[each.model, each.unit, each.device, each.start, each.end] for each in predicted.placed]
         names = [each.name for each in self.fleet.models]
         self._tell({"event": "schedule", "names": names, "devices": len(self.devices), "bound": bound, "predicted": plan})
+        self._say("training")
         schedule = self.floor.run()
         moved = sum(each.moved for each in self.devices)
         moving, waited = moved / self._bandwidth, sum(each.waited for each in self.devices)
@@ -66,7 +122,7 @@ class FleetRun:
             predicted,
             bound,
             {each.model.name: tuple(each.losses) for each in self.trainees},
-            tuple(len(each.units[0]) // 2 + 1 for each in self.trainees),
+            self.shards,
             self.devices[0].device.device_kind,
             self.devices[0].budget,
             tuple(each.peak for each in self.devices),
@@ -88,14 +144,18 @@ class FleetRun:
             found.setdefault(network.parameter_paths[leaf], []).append(trainee.store.get(("piece", number)))
         return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
 
-    def _trainee(self, model: FleetModel) -> Trainee:
-        """Cut, compiled, timed; where a checkpoint is, as it stood there."""
+    def _cut(self, model: FleetModel) -> tuple[tuple[int, ...], Compiled, Job]:
+        """Where its shards begin, its units on each device, and their times on the first."""
         self._say(f"cutting `{model.name}`")
         starts = self._starts(model)
-        units = _units(model.program, starts)
         compiled = self._compiled(model, starts)
         seconds = [timed(each, self.devices[0]) for each in compiled[0]]
-        job = Job(model.name, tuple(map(self._unit, units.functions, seconds)), model.mini_batches, model.epochs)
+        functions = _units(model.program, starts).functions
+        return starts, compiled, Job(model.name, tuple(map(self._unit, functions, seconds)), model.mini_batches, model.epochs)
+
+    def _trainee(self, model: FleetModel, starts: tuple[int, ...], compiled: Compiled, job: Job) -> Trainee:
+        """With its first state, or as a checkpoint says it stood."""
+        units = _units(model.program, starts)
         folder = None if self.fleet.folder is None else self.fleet.folder / model.name
         store = HostStore(folder, on_disk=self.fleet.spill == "disk")
         trainee = Trainee(model, job, model.program.step.feed, store, compiled, last=job.length)
@@ -133,14 +193,13 @@ class FleetRun:
 
         return measure
 
-    def _compiled(self, model: FleetModel, starts: tuple[int, ...]) -> tuple[tuple[CompiledUnit, ...], ...]:
+    def _compiled(self, model: FleetModel, starts: tuple[int, ...]) -> Compiled:
         start = time.perf_counter()
-        found = []
-        for device in self.devices:
-            self._say(f"compiling {2 * len(starts) - 1} units of `{model.name}` for device {device.number}")
-            found.append(_compiled_units(model.program, starts, device.device))
+        devices = f"{len(self.devices)} device{'s' * (len(self.devices) > 1)}"
+        self._say(f"compiling {2 * len(starts) - 1} units of `{model.name}` for {devices}")
+        found = _compiled_units(model.program, starts, tuple(each.device for each in self.devices))
         self.compile_seconds += time.perf_counter() - start
-        return tuple(found)
+        return found
 
     def _unit(self, function: UnitFunction, seconds: float) -> Unit:
         """A unit of the simulation: what it takes to bring its shard in, what comes with it, what goes back."""
@@ -175,11 +234,13 @@ def _units(program: Program, starts: tuple[int, ...]) -> ModelUnits:
     return ModelUnits(program, cut_network(network_of(program), starts[1:]))
 
 
-@lru_cache(maxsize=256)
-def _compiled_units(program: Program, starts: tuple[int, ...], device: jax.Device) -> tuple[CompiledUnit, ...]:
-    """Models that are alike, but for their seeds say, have their units compiled once."""
+@lru_cache(maxsize=64)
+def _compiled_units(program: Program, starts: tuple[int, ...], devices: tuple[jax.Device, ...]) -> Compiled:
+    """Of each device. Models that are alike, but for their seeds say, have their units compiled once; XLA compiles beside other threads."""
     functions = _units(program, starts).functions
-    return tuple(compile_unit(each, device, f"{each.kind.value}_{each.shard}") for each in functions)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = [[pool.submit(compile_unit, each, device, f"{each.kind.value}_{each.shard}") for each in functions] for device in devices]
+        return tuple(tuple(each.result() for each in units) for units in found)
 
 
 def _attached(fleet: Fleet) -> list[jax.Device]:

@@ -7,7 +7,7 @@ when the results of the one before are on the host, or at once on the device tha
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ import jax
 from workbench.engine.fleet_devices import Arrays, CompiledUnit, FleetDevice, host_copies
 from workbench.engine.fleet_trainee import Trainee
 from workbench.engine.fleet_units import LOSS
-from workbench.errors import FleetError
+from workbench.errors import FleetError, unknown_name
 from workbench.multimodel import Candidate, Placed, Policy, Schedule
 
 Listener = Callable[[dict[str, Any]], None]
@@ -89,14 +89,32 @@ class Floor:
 
     def leave(self, number: int) -> None:
         """The device takes no further unit."""
+        device = self._device(number)
         with self._changed:
-            self.devices[number].there = False
+            device.there = False
             self._changed.notify_all()
 
     def come_back(self, number: int) -> None:
+        device = self._device(number)
         with self._changed:
-            self.devices[number].there = True
-            self._start(self.devices[number])
+            if not device.there:
+                device.there = True
+                self._start(device)
+
+    def obey(self, order: Mapping[str, Any]) -> None:
+        """`{"order": "stop", "model": name}`, `{"order": "leave", "device": number}` or `return`; raises `FleetError` for any other."""
+        what = order.get("order")
+        if what == "stop":
+            self.stop(str(order.get("model")))
+        elif what in ("leave", "return"):
+            (self.leave if what == "leave" else self.come_back)(order.get("device", -1))
+        else:
+            raise FleetError(*unknown_name("order", str(what), ("stop", "leave", "return")))
+
+    def _device(self, number: int) -> FleetDevice:
+        if not 0 <= number < len(self.devices):
+            raise FleetError(f"There is no device {number} in this run.", [f"they are 0 to {len(self.devices) - 1}"])
+        return self.devices[number]
 
     def _end(self, trainee: Trainee) -> None:
         length = len(trainee.job.units)
@@ -104,11 +122,15 @@ class Floor:
         self._changed.notify_all()
 
     def _start(self, device: FleetDevice) -> None:
-        thread = threading.Thread(target=self._work, args=(device,), name=f"device {device.number}", daemon=True)
+        """A device that comes back before it was quite gone goes on in its old thread, and the new one only waits for that."""
+        before = self._threads.get(device.number)
+        thread = threading.Thread(target=self._work, args=(device, before), name=f"device {device.number}", daemon=True)
         self._threads[device.number] = thread
         thread.start()
 
-    def _work(self, device: FleetDevice) -> None:
+    def _work(self, device: FleetDevice, before: threading.Thread | None = None) -> None:
+        if before is not None:
+            before.join()
         turn: _Turn | None = None
         with ThreadPoolExecutor(1, f"back from {device.number}") as back:
             try:
@@ -272,7 +294,7 @@ class Floor:
     def _lose(self, device: FleetDevice, turn: _Turn | None, error: Exception) -> None:
         """The device failed: what it was doing is given to the others."""
         with self._changed:
-            device.there = False
+            device.there, device.held = False, 0  # what it held is lost
             if turn is not None and turn.began is not None:
                 begin, end = turn.began - self._began, time.perf_counter() - self._began
                 self.placed.append(Placed(turn.trainee, turn.index, device.number, begin, end, turn.since - self._began, lost=True))

@@ -1,4 +1,4 @@
-"""Start a plan's run or compilation in a worker process, or start it and wait."""
+"""Start a plan's run or compilation, or the training of a fleet, in a worker process, or start it and wait."""
 
 from workbench.compiled import Compiled
 from workbench.engine.parcel import Job
@@ -6,6 +6,8 @@ from workbench.engine.supervisor import Handle, Listener
 from workbench.engine.targets import environment_for, verify_target
 from workbench.hardware import Hardware
 from workbench.measurement import Measurement
+from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.plan import Plan
 
 
@@ -75,3 +77,39 @@ def start_compile(
     options = {"hardware": hardware, "keep": keep, "hlo_file": hlo_file}
     job = Job("compile", "compilation", plan, options, result="compiled", environment=environment_for(hardware))
     return Handle(job, on_event, time_limit)
+
+
+ONE_THREAD_A_DEVICE = ("--xla_cpu_multi_thread_eigen=false",)
+"""Virtual CPU devices share one pool of threads: a product that is split over all of it leaves nothing to the device beside it."""
+
+
+def run_fleet(fleet: Fleet, on_progress: Listener | None = None, time_limit: float | None = None) -> FleetMeasurement:
+    """Train a fleet in a worker process and wait for it; an interrupt cancels it. Raises `EngineError`."""
+    return start_fleet(fleet, on_progress, time_limit).wait()
+
+
+def start_fleet(fleet: Fleet, on_event: Listener | None = None, time_limit: float | None = None) -> Handle[FleetMeasurement]:
+    """Start training a fleet in a worker process, on the accelerators if there are any, else on virtual CPU devices.
+
+    `on_event` is called from a thread, with
+
+    - `{"event": "progress", "stage": str, "fraction": float}`,
+    - `{"event": "schedule", "names": [str], "devices": int, "bound": seconds, "predicted": [[model, unit, device, start, end]]}`, once,
+    - `{"event": "unit", "model": str, "done": int, "of": int, "loss": float | None, "placed": [model, unit, device, start, end]}`,
+    - `{"event": "obeyed" | "refused", ...}` for each order,
+
+    and at last, once, with `{"event": "done", "measurement": FleetMeasurement}` or as in `start_run`. Orders are given with
+    `handle.order(order="stop", model=name)`, `handle.order(order="leave", device=number)` and `order="return"`. What was cancelled goes
+    on from its checkpoint if the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.
+    """
+    return Handle(Job("fleet", "training", fleet, {}, result="measurement", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
+
+
+def start_timing(fleet: Fleet, on_event: Listener | None = None, time_limit: float | None = None) -> Handle[FleetTimes]:
+    """Start timing a fleet's units on one device in a worker process; at last comes `{"event": "done", "times": FleetTimes}`."""
+    return Handle(Job("timing", "timing", fleet, {}, result="times", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
+
+
+def measure_units(fleet: Fleet, on_progress: Listener | None = None, time_limit: float | None = None) -> FleetTimes:
+    """Time a fleet's units in a worker process and wait for it, for the simulator. Raises `EngineError`."""
+    return start_timing(fleet, on_progress, time_limit).wait()

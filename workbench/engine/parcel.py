@@ -1,4 +1,4 @@
-"""What a worker process is given: a job with the plan and its functions, JAX's settings, and an environment with enough devices."""
+"""What a worker process is given: a job with the plan or the fleet and its functions, JAX's settings, an environment with enough devices."""
 
 import importlib.util
 import os
@@ -7,14 +7,16 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle
 import jax
 import numpy as np
 
 from workbench.errors import EngineError
+from workbench.multimodel.fleet import Fleet
 from workbench.plan import Plan
+from workbench.program import Program
 from workbench.tracing.platform import NO_TPU, lacks_tpu
 
 MAX_VIRTUAL_DEVICES = 64
@@ -30,62 +32,88 @@ _CONFIG = (  # settings that change what a traced program means or which of its 
 )
 _FORCED_DEVICES = "--xla_force_host_platform_device_count"
 
+Subject = TypeVar("Subject", Plan, Fleet)
+
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker does with a plan.
+    """What a worker does with a plan, or with a fleet of models.
 
-    - `kind`: `run` or `compile`, one of `worker.WORK`; `noun`: what a person calls it, in messages;
+    - `kind`: one of `worker.WORK`; `noun`: what a person calls it, in messages;
     - `options`: keyword arguments of the function that does it; `result`: what its result is called in the last event;
-    - `environment`: variables set besides this process's own.
+    - `environment`: variables set besides this process's own; `flags`: of XLA, where the user's own do not say otherwise.
     """
 
     kind: str
     noun: str
-    plan: Plan
+    subject: Plan | Fleet
     options: Mapping[str, Any]
     result: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> int:
+        """Virtual CPU devices it needs where there is no accelerator: a fleet of no number has one a model, eight at most."""
+        if isinstance(self.subject, Plan):
+            return self.subject.mesh.size
+        return self.subject.devices or min(len(self.subject.models), 8)
+
+    @property
+    def here(self) -> str:
+        """The call that does the same in this process."""
+        return {"run": "execute(plan)", "compile": "compile_here(plan)"}.get(self.kind, "train_fleet(fleet)")
 
 
 def pack(job: Job) -> bytes:
-    """A pickle of plain values around a cloudpickle of plan and options; raises `EngineError` if a function of the plan cannot be sent."""
-    plan = job.plan
+    """A pickle of plain values around a cloudpickle of plan or fleet and options; raises `EngineError` if a function cannot be sent."""
     config = {name: getattr(jax.config, name) for name in _CONFIG}
     try:
-        body = cloudpickle.dumps((_on_host(plan), dict(job.options)))
+        body = cloudpickle.dumps((_on_host(job.subject), dict(job.options)))
     except Exception as error:  # cloudpickle raises whatever the object does
         raise EngineError(
-            f"{plan.name} cannot be sent to a worker process: {type(error).__name__}: {error}",
+            f"{job.subject.name} cannot be sent to a worker process: {type(error).__name__}: {error}",
             [
                 "let its functions refer to arrays and plain values only, not to open files, locks or devices",
-                f"call `{'execute' if job.kind == 'run' else 'compile_here'}(plan)` in this process",
+                f"call `{job.here}` in this process",
             ],
         ) from error
     return pickle.dumps({"kind": job.kind, "jax_config": config, "body": body})
 
 
-def _on_host(plan: Plan) -> Plan:
-    """The plan with its given arrays in NumPy's form: JAX's own would come back whole on the worker's first device."""
-    step = plan.program.step
+def _on_host(subject: Subject) -> Subject:
+    """The plan or fleet with its given arrays in NumPy's form: JAX's own would come back whole on the worker's first device.
+
+    Models that share a program share it still.
+    """
+    if isinstance(subject, Plan):
+        return subject.updated(program=_given_on_host(subject.program))
+    programs = {id(each.program): each.program for each in subject.models}
+    sent = {key: _given_on_host(program) for key, program in programs.items()}
+    return subject.updated(models=tuple(replace(each, program=sent[id(each.program)]) for each in subject.models))
+
+
+def _given_on_host(program: Program) -> Program:
     given = tuple(
         np.asarray(each) if isinstance(each, jax.Array) and not jax.dtypes.issubdtype(each.dtype, jax.dtypes.prng_key) else each
-        for each in step.given
+        for each in program.step.given
     )
-    return plan.updated(program=replace(plan.program, step=replace(step, given=given)))
+    return replace(program, step=replace(program.step, given=given))
 
 
 def environment(job: Job) -> dict[str, Any]:
-    """This process's environment, with virtual CPU devices for the plan's mesh, or more of them if it asks for more, and what the job adds.
+    """This process's environment, with virtual CPU devices for the job, or more of them if it asks for more, and what the job adds.
 
     Where there is an accelerator JAX prefers that, unless the job's own variables say otherwise.
     """
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(_FORCED_DEVICES)]
+    named = {flag.partition("=")[0] for flag in flags}
+    flags += [flag for flag in job.flags if flag.partition("=")[0] not in named]
     return {
         **os.environ,
         "XLA_FLAGS": " ".join(flags),
         "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),  # the notebook may hold part of a GPU
-        "JAX_NUM_CPU_DEVICES": str(max(min(job.plan.mesh.size, MAX_VIRTUAL_DEVICES), _asked_for())),
+        "JAX_NUM_CPU_DEVICES": str(max(min(job.devices, MAX_VIRTUAL_DEVICES), _asked_for())),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - what an empty entry means to Python
         **_quiet_tpu(),
         **job.environment,

@@ -35,6 +35,8 @@ class Handle(Generic[Result]):
         self._reason: WorkbenchError | None = None  # why we killed it, if we did
         self._result: Result | None = None
         self._error: WorkbenchError | None = None
+        self._orders: list[bytes] | None = []  # given before the job was sent; `None` once it is
+        self._writing = threading.Lock()
         parcel = pack(job)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - the listening thread closes it
         read_end, write_end = os.pipe()
@@ -51,7 +53,17 @@ class Handle(Generic[Result]):
 
     def cancel(self) -> None:
         """End the job now, in whatever stage it is. Nothing happens if it has ended."""
-        self._stop(CancelledError(f"The {self._job.noun} of {self._job.plan.name} was cancelled."))
+        self._stop(CancelledError(f"The {self._job.noun} of {self._job.subject.name} was cancelled."))
+
+    def order(self, **order: Any) -> None:
+        """Tell the worker something while it works, in plain JSON values; only the training of a fleet listens. Nothing happens if it has
+        ended."""
+        line = json.dumps(order).encode() + b"\n"
+        with self._writing:
+            if self._orders is None:
+                self._write(line)
+            else:
+                self._orders.append(line)
 
     def wait(self) -> Result:
         """The result, once the job has ended; raises its `EngineError`, also when it was cancelled. An interrupt cancels it."""
@@ -93,9 +105,15 @@ class Handle(Generic[Result]):
 
     def _send(self, parcel: bytes) -> None:
         """The pipe stays open: the worker takes its closing for our death, and ends."""
-        with suppress(BrokenPipeError):  # it died early; how, `_death` will tell
+        self._write(len(parcel).to_bytes(8, "big") + parcel)
+        with self._writing:
+            self._write(b"".join(self._orders or []))
+            self._orders = None
+
+    def _write(self, words: bytes) -> None:
+        with suppress(BrokenPipeError, ValueError):  # it died early; how, `_death` will tell
             if self._process.stdin:
-                self._process.stdin.write(len(parcel).to_bytes(8, "big") + parcel)
+                self._process.stdin.write(words)
                 self._process.stdin.flush()
 
     def _listen(self, pipe: TextIO) -> None:

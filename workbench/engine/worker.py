@@ -1,7 +1,7 @@
 """The worker process: `python -m workbench.engine.worker FD` does the one job it is sent and tells what happens on pipe FD.
 
-A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open, and the worker
-ends when it closes, so that it does not outlive whoever started it. Events leave as one JSON object a line. Standard output stays the
+A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for orders, one JSON
+object a line, and the worker ends when it closes, so that it does not outlive whoever started it. Events leave as one JSON object a line. Standard output stays the
 user's own; standard error is read for last words if the process dies.
 """
 
@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import pickle
+import queue
 import sys
 import threading
 from collections.abc import Mapping
@@ -17,9 +18,18 @@ from typing import Any, BinaryIO, TextIO
 
 from workbench.errors import WorkbenchError
 
-WORK = {"run": "workbench.engine.execute:execute", "compile": "workbench.engine.compilation:compile_here"}
-"""Each kind of job, and the function `(plan, on_event=, **options) -> result` that does it."""
+WORK = {
+    "run": "workbench.engine.execute:execute",
+    "compile": "workbench.engine.compilation:compile_here",
+    "fleet": "workbench.engine.fleet:train_fleet",
+    "timing": "workbench.engine.fleet:time_fleet",
+}
+"""Each kind of job, and the function `(plan or fleet, on_event=, **options) -> result` that does it."""
 
+TAKES_ORDERS = ("fleet",)
+"""Kinds whose function has an argument `orders` besides, a queue of what its starter says meanwhile."""
+
+Orders = queue.SimpleQueue[dict[str, Any]]
 
 _SPEAKING = threading.Lock()
 
@@ -28,16 +38,18 @@ def main(descriptor: int) -> None:
     """Do the job on standard input; every ending but a crash is an event."""
     with os.fdopen(descriptor, "w", buffering=1) as pipe:
         try:
-            kind, plan, options = _receive(sys.stdin.buffer)
-            threading.Thread(target=_end_with_parent, args=(sys.stdin.buffer,), daemon=True).start()
-            result = _function(WORK[kind])(plan, on_event=lambda event: _tell(pipe, event), **options)
+            kind, subject, options = _receive(sys.stdin.buffer)
+            orders: Orders = queue.SimpleQueue()
+            threading.Thread(target=_listen, args=(sys.stdin.buffer, orders), daemon=True).start()
+            listening = {"orders": orders} if kind in TAKES_ORDERS else {}
+            result = _function(WORK[kind])(subject, on_event=lambda event: _tell(pipe, event), **options, **listening)
             _tell(pipe, {"event": "done", "result": base64.b64encode(pickle.dumps(result)).decode()})
         except WorkbenchError as error:
             _tell(pipe, {"event": "error", "message": error.message, "ways_out": error.ways_out})
 
 
 def _receive(stream: BinaryIO) -> tuple[str, Any, dict[str, Any]]:
-    """Kind, plan, options. The outer pickle holds plain values, and JAX's settings are set before the plan inside it makes arrays."""
+    """Kind, plan or fleet, options. The outer pickle holds plain values, and JAX's settings are set before what is inside makes arrays."""
     size = int.from_bytes(stream.read(8), "big")
     parcel: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
     import jax
@@ -45,13 +57,13 @@ def _receive(stream: BinaryIO) -> tuple[str, Any, dict[str, Any]]:
     for name, value in parcel["jax_config"].items():
         jax.config.update(name, value)
     try:
-        plan, options = pickle.loads(parcel["body"])  # noqa: S301
+        subject, options = pickle.loads(parcel["body"])  # noqa: S301
     except Exception as error:  # a user's module runs when it is imported here
         raise WorkbenchError(
-            f"The worker process could not load the plan's functions: {type(error).__name__}: {error}",
+            f"The worker process could not load its functions: {type(error).__name__}: {error}",
             ["keep them in a module it can import", "define them in the notebook or script itself"],
         ) from error
-    return parcel["kind"], plan, options
+    return parcel["kind"], subject, options
 
 
 def _function(name: str) -> Any:
@@ -64,8 +76,10 @@ def _tell(pipe: TextIO, event: Mapping[str, Any]) -> None:
         pipe.write(json.dumps(event) + "\n")
 
 
-def _end_with_parent(stream: BinaryIO) -> None:
-    stream.read(1)
+def _listen(stream: BinaryIO, orders: Orders) -> None:
+    """Hand on what our starter says, and end with it."""
+    for line in stream:
+        orders.put(json.loads(line))
     os._exit(1)
 
 

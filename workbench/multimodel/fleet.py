@@ -75,5 +75,10 @@ class Fleet:
         if self.spill not in SPILLS or (self.spill == "disk" and self.folder is None):
             raise FleetError(f"State cannot be spilled to `{self.spill}`" + (" without a folder." if self.spill == "disk" else "."), SPILLS)
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"model `{self.models[0].name}`" if len(self.models) == 1 else f"{len(self.models)} models"
+
     def updated(self, **changes: object) -> "Fleet":
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields' own types are checked there

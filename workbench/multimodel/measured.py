@@ -2,7 +2,19 @@
 
 from dataclasses import dataclass, field
 
+from workbench.multimodel.jobs import Job
 from workbench.multimodel.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class FleetTimes:
+    """The models of a fleet, cut, with units that were timed one by one on one device; `budget` in bytes."""
+
+    jobs: tuple[Job, ...]
+    shards: tuple[int, ...]
+    device_kind: str
+    budget: int | None
+    compile_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ class _Made(NamedTuple):
 
 def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
     """By wasted bytes of all of them, the most first. Scalars' and mask's padding counts as any other's."""
+    if not _uneven(plan, partitioned):
+        return ()
     structure = partitioned.structure
     counts: Counter[_Made] = Counter()
     uneven: dict[tuple[tuple[int, ...], int], bool] = {}  # equal placements are one object for the most part, and hashing them is slow
@@ -45,6 +47,14 @@ def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
         merged[key] = merged.get(key, 0) + each.count
     listed = (replace(each, count=count) for each, count in merged.items())
     return tuple(sorted(listed, key=lambda each: (-each.wasted_bytes * each.count, each.path, each.dim)))
+
+
+def _uneven(plan: Plan, partitioned: Partitioned) -> bool:
+    """Whether anything is padded. Equal placements are one object for the most part: few are looked at, however long the program is."""
+    structure, dims = partitioned.structure, partitioned.dims
+    lies = list(map(dims.__getitem__, structure.firsts))
+    known = dict(zip(zip(structure.shapes, map(id, lies), strict=True), lies, strict=True))
+    return any(each is not None and any(each) and _is_uneven(shape, each, plan) for (shape, _), each in known.items())
 
 
 def _is_uneven(shape: tuple[int, ...], dims: Dims, plan: Plan) -> bool:

@@ -94,6 +94,9 @@ class Structure:
     body_of: dict[int, int] = field(default_factory=dict)  # while operation -> its body's region
     control_flow: list[int] = field(default_factory=list)  # ids of loops and branches
     shifting: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
+    reshapes: list[int] = field(default_factory=list)  # ids of reshapes
+    firsts: list[int] = field(default_factory=list)  # the first result of each operation that has one
+    shapes: list[tuple[int, ...]] = field(default_factory=list)  # of these
     ruleless: list[int] = field(default_factory=list)  # ids of operations that Shardy has no rule for
     kinds: frozenset[str] = frozenset()  # of the operations
     updates: set[int] = field(default_factory=set)  # ids of the optimiser's additions
@@ -112,6 +115,9 @@ def read_structure(module: ir.Module) -> Structure:
     reader.structure.returned = reader.returned
     mark_host_values(reader.structure)
     _mark_fusion(reader.structure)
+    reader.structure.reshapes = [number for number, op in enumerate(reader.structure.ops) if op.kind == "stablehlo.reshape"]
+    reader.structure.firsts = [op.results[0] for op in reader.structure.ops if op.results]
+    reader.structure.shapes = [reader.structure.values[value].shape for value in reader.structure.firsts]
     reader.structure.kinds = frozenset(op.kind for op in reader.structure.ops)
     reader.structure.heights = _heights(reader.structure)
     reader.structure.kernels = _count_kernels(reader.structure)

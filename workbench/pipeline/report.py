@@ -3,11 +3,27 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from workbench.pipeline.costs import StageCost
 from workbench.pipeline.schedules import Shape, schedule_named
 from workbench.pipeline.simulated import Simulated
 from workbench.pipeline_spec import PipelineSpec
+
+
+class PlannedBlock(NamedTuple):
+    """A block of the network, of one micro-batch: seconds on one device of its stage, bytes of its parameters as a whole, and bytes that a
+    cut behind it would send."""
+
+    path: str
+    forward: float
+    backward: float
+    parameters: int
+    crossing: int
+
+    @property
+    def work(self) -> float:
+        return self.forward + self.backward
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +43,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class PipelineReport:
-    """A pipeline planned for hardware. `capacity` is what a device of it has, in bytes."""
+    """A pipeline planned for hardware. `capacity` is what a device of it has, in bytes; `blocks` all that may be cut between."""
 
     spec: PipelineSpec
     pieces: tuple[Piece, ...]
     simulated: Simulated
     capacity: int = 0
+    blocks: tuple[PlannedBlock, ...] = ()
 
     @property
     def seconds(self) -> float:

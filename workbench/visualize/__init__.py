@@ -29,6 +29,7 @@ from workbench.visualize.roofline import roofline as roofline
 from workbench.visualize.roofline import roofline_text as roofline_text
 from workbench.visualize.shapes import shapes as shapes
 from workbench.visualize.shapes import shapes_text as shapes_text
+from workbench.visualize.spread import spread as spread
 from workbench.visualize.step import step_time as step_time
 from workbench.visualize.step import step_time_text as step_time_text
 from workbench.visualize.timeline import timeline as timeline

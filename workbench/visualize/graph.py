@@ -34,7 +34,7 @@ from workbench.visualize.picture import Picture
 
 LEVELS = (0.01, 0.05, 0.15, 0.3)
 """Shares of the whole from which on a box is in the next colour of `HEAT`."""
-_TOP = 66  # of the first box, below title and legend
+TOP = 66  # of the first box, below title and legend
 _NAMED = 2  # of what a box reads, in the twin
 
 
@@ -47,9 +47,9 @@ def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
     seen = collapse(report.graph, opened)
     pills = pills_of(seen)
     text = _text(report, seen)
-    found = placed(_dot(seen, pills)) if seen.boxes else None
+    found = placed(dot_of(seen, pills)) if seen.boxes else None
     if found is None:
-        return Picture(_outline(text), text)
+        return Picture(outline(text), text)
     return Picture(_drawing(report, seen, pills, found), text)
 
 
@@ -61,7 +61,7 @@ def graph_text(report: Report, opened: Collection[str] | None = None) -> str:
 def graph_dot(report: Report, opened: Collection[str] | None = None) -> str:
     """The same boxes in Graphviz's language, for other tools."""
     seen = collapse(report.graph, opened)
-    return _dot(seen, pills_of(seen))
+    return dot_of(seen, pills_of(seen))
 
 
 def _title(report: Report, seen: Collapsed) -> str:
@@ -91,7 +91,7 @@ def _open_around(box: Box, seen: Collapsed) -> tuple[str, ...]:
     return tuple(scope for scope in seen.opened if box.scope == scope or box.scope.startswith(f"{scope}/"))
 
 
-def _dot(seen: Collapsed, pills: Sequence[Pill]) -> str:
+def dot_of(seen: Collapsed, pills: Sequence[Pill]) -> str:
     sizes = [(box.key, box.scope, *size_of(seen, number)) for number, box in enumerate(seen.boxes)]
     common = [_common(seen.boxes[pill.ends[0]].scope, seen.boxes[pill.ends[1]].scope, seen.opened) for pill in pills]
     sizes += [(pill.name, scope, pill_width(pill), 18.0) for pill, scope in zip(pills, common, strict=True)]
@@ -123,16 +123,16 @@ def _drawing(report: Report, seen: Collapsed, pills: Sequence[Pill], found: Plac
     marks: list[Mark] = [Label(0, 12, _title(report, seen), bold=True), *_legend(seen)]
     for scope in seen.opened:
         if scope in found.scopes:
-            marks += _scope(scope, scope_name(seen, scope), found.scopes[scope])
+            marks += scope_marks(scope, scope_name(seen, scope), found.scopes[scope])
     labels = {(seen.boxes[maker].key, seen.boxes[reader].key): seen.graph.nodes[node] for (maker, reader), node in seen.arrows.items()}
     for tail, head, points in found.arrows:
-        marks += _arrow(_moved(points), labels.get((tail, head)), ends=not head.startswith("send "))
+        marks += arrow_marks(moved(points), labels.get((tail, head)), ends=not head.startswith("send "))
     for number, box in enumerate(seen.boxes):
         if (frame := found.boxes.get(box.key)) is not None:
-            marks += _node(report.mesh, seen, number, Frame(frame.x, frame.y + _TOP, frame.width, frame.height))
+            marks += _node(report.mesh, seen, number, Frame(frame.x, frame.y + TOP, frame.width, frame.height))
     for pill in pills:
         if (frame := found.boxes.get(pill.name)) is not None:
-            marks += _pill(report.mesh, pill, Frame(frame.x, frame.y + _TOP, frame.width, frame.height))
+            marks += _pill(report.mesh, pill, Frame(frame.x, frame.y + TOP, frame.width, frame.height))
     return fitted(tuple(marks))
 
 
@@ -153,8 +153,8 @@ def _legend(seen: Collapsed) -> Iterator[Mark]:
     )
 
 
-def _scope(scope: str, name: str, frame: Frame) -> Iterator[Mark]:
-    y = frame.y + _TOP
+def scope_marks(scope: str, name: str, frame: Frame) -> Iterator[Mark]:
+    y = frame.y + TOP
     yield Rectangle(frame.x, y, frame.width, frame.height, fill=NEUTRAL, alpha=0.07, line=NEUTRAL, round=6)
     name = f"− {name}"
     width = min(text_width(name) + 12, frame.width)
@@ -162,11 +162,11 @@ def _scope(scope: str, name: str, frame: Frame) -> Iterator[Mark]:
     yield Label(frame.x + 8, y + 15, name, bold=True)
 
 
-def _moved(points: tuple[Point, ...]) -> tuple[Point, ...]:
-    return tuple((x, y + _TOP) for x, y in points)
+def moved(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    return tuple((x, y + TOP) for x, y in points)
 
 
-def _arrow(points: tuple[Point, ...], node: GraphNode | None, *, ends: bool) -> Iterator[Mark]:
+def arrow_marks(points: tuple[Point, ...], node: GraphNode | None, *, ends: bool) -> Iterator[Mark]:
     title = "" if node is None else f"{node.path}: {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}"
     yield Line(points, NEUTRAL, 1.2, alpha=0.75, title=title)
     if ends and len(points) > 1:
@@ -202,13 +202,13 @@ def _node(mesh: Mesh, seen: Collapsed, number: int, frame: Frame) -> Iterator[Ma
         yield Label(x, y, second)
     if not box.rest and (dims := dims_of(seen.largest(box))):
         y += LINE
-        yield from _dim_labels(mesh, dims, x, y)
+        yield from dim_labels(mesh, dims, x, y)
     for each in totals(seen.inside(number)):
         y += LINE
         yield Label(x, y, send_text(each), colour=axes_colour(each.axes, mesh), bold=True)
 
 
-def _dim_labels(mesh: Mesh, dims: list[tuple[str, tuple[str, ...]]], x: float, y: float) -> Iterator[Mark]:
+def dim_labels(mesh: Mesh, dims: list[tuple[str, tuple[str, ...]]], x: float, y: float) -> Iterator[Mark]:
     for name, axes in dims:
         yield Label(x, y, name, colour=axis_colour(axes[0], mesh) if axes else TEXT, bold=bool(axes))
         x += text_width(f"{name} ")
@@ -244,7 +244,7 @@ def _pill(mesh: Mesh, pill: Pill, frame: Frame) -> Iterator[Mark]:
     yield Label(frame.x + frame.width / 2, frame.y + 13, send_text(send), anchor="middle", colour=colour, bold=True)
 
 
-def _outline(text: str) -> Drawing:
+def outline(text: str) -> Drawing:
     """Where there is no Graphviz: the rows of the twin."""
     lines = [*text.splitlines(), "", 'To see it drawn: pip install "sharding-workbench[app]", or install Graphviz.']
     return fitted(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.graph import GraphNode, GraphSend
+from workbench.sharding import Sharding
 from workbench.tables import axes_text
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.collapse import Box, Collapsed
@@ -107,9 +108,9 @@ def _dims_line(seen: Collapsed, number: int) -> str:
     return " ".join(name for name, _ in dims_of(seen.largest(seen.boxes[number]))) if not seen.boxes[number].rest else ""
 
 
-def dims_of(node: GraphNode) -> list[tuple[str, tuple[str, ...]]]:
-    """The last dimensions of its result, as there is room, and the axes they are split over; one that has no name by its size."""
-    entries = zip(node.dims, node.shape, node.sharding.dims, strict=True)
+def dims_of(node: GraphNode, sharding: Sharding | None = None) -> list[tuple[str, tuple[str, ...]]]:
+    """The last dimensions of its result, as there is room, and the axes they are split over (`sharding`: others); nameless ones by size."""
+    entries = zip(node.dims, node.shape, (sharding or node.sharding).dims, strict=True)
     found = [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1]
     while found and sum(len(name) + 1 for name, _ in found) > _LONG_DIMS:
         found = found[1:]

@@ -1,6 +1,7 @@
 """Questions about a report that take a moment, worked out in a thread of their own: the page stays awake, and is told when one is answered."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,6 +11,8 @@ from workbench.report import Report
 T = TypeVar("T")
 
 PATIENCE = 0.15  # seconds that an asker waits before it says "being worked out": most programs need less
+
+_TOGETHER = 0.4  # seconds
 
 
 class Aside:
@@ -26,10 +29,11 @@ class Aside:
         self._waiting: deque[tuple[Report, str, Callable[[], Any]]] = deque()
         self._answered: dict[str, threading.Event] = {}
         self._late: set[str] = set()
-        self._busy = False
+        self._busy = self._owed = False
+        self._told = 0.0
 
-    def ask(self, report: Report, name: str, work: Callable[[], T]) -> T | None:
-        """What `work` returns, or `None` while it is being worked out; raises what it raised."""
+    def ask(self, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
+        """What `work` returns, or `None` while it is being worked out; raises what it raised. A new question is waited for so long."""
         with self._lock:
             self._turn_to(report)
             if name not in self._answered:
@@ -40,7 +44,7 @@ class Aside:
                     threading.Thread(target=self._work, daemon=True, name="aside").start()
             event, is_new = self._answered[name], name not in self._late
         if is_new:
-            event.wait(PATIENCE)  # once: who asks again while it lasts is told so at once
+            event.wait(patience)  # once: who asks again while it lasts is told so at once
         with self._lock:
             if self._report is not report or name not in self._answers:
                 self._late.add(name)
@@ -75,16 +79,27 @@ class Aside:
             if self._keep(report, name, found):
                 self._defer(self._changed)
 
+    def _is_due(self) -> bool:
+        """Several answers at once are shown together: the last of them, or some of them after a while."""
+        if self._waiting and time.monotonic() - self._told < _TOGETHER:
+            return False
+        self._told = time.monotonic()
+        return True
+
     def _keep(self, report: Report, name: str, found: Any) -> bool:
-        """Whether somebody went away without it."""
+        """Whether somebody who went away without an answer is to be told now."""
         with self._lock:
             if self._report is not report:
                 return False
             self._answers[name] = found
             self._answered[name].set()
-            return name in self._late
+            self._owed |= name in self._late
+            if not self._owed or not self._is_due():
+                return False
+            self._owed = False
+            return True
 
 
-def asked(aside: Aside | None, report: Report, name: str, work: Callable[[], T]) -> T | None:
+def asked(aside: Aside | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
     """Worked out aside, or, where there is nobody to wait, at once."""
-    return work() if aside is None else aside.ask(report, name, work)
+    return work() if aside is None else aside.ask(report, name, work, patience)

@@ -2,7 +2,8 @@
 
 A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long),
 `{"dims": [...]}` (named dimensions coloured by the axes they lie on), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}`
-(a bar) and `{"edits": [...]}` (buttons that make an edit).
+(a bar), `{"edits": [...]}` (buttons that make an edit), `{"terms": [...]}` (words of the glossary) and `{"stack": [cells]}` (cells one
+under the other; of `dims` and `axes` there, `lead` is said before them).
 """
 
 import re
@@ -53,9 +54,12 @@ def picture_block(picture: Picture, note: str = "", name: str = "picture", opens
     return {**note_block(note), "picture": {**shown, "opens": gesture}}
 
 
-def row(key: str, *cells: Cell, subject: str = "") -> Row:
-    """`subject`: the path of the argument, value or collective the row is about; it can be selected, and is then marked in every view."""
-    return {"key": key, "cells": list(cells), "subject": subject}
+def row(key: str, *cells: Cell, subject: str = "", tone: str = "") -> Row:
+    """`subject`: the path of the argument, value or collective the row is about; it can be selected, and is then marked in every view.
+
+    A `tone` of "bad" makes it stand out.
+    """
+    return {"key": key, "cells": list(cells), "subject": subject, "tone": tone}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,13 @@ class Paint:
     """Cells in the colours of the mesh axes."""
 
     colours: dict[str, int]
+
+    def lies(self, sharding: Sharding, names: tuple[str, ...] = ()) -> Cell:
+        """How a value lies, one tag a dimension: `batch:data`, `seq`, `64:x+y`; without names as a layout writes it: `data`, `-`, `?`."""
+        tags = [_lies(names[place] if place < len(names) else "", axes) for place, axes in enumerate(sharding.dims)]
+        colours = [[self.colours.get(base_axis(axis)) for axis in axes or ()] for axes in sharding.dims]
+        shown = [{"name": text, "title": title, "colours": each} for (text, title), each in zip(tags, colours, strict=True)]
+        return {"dims": shown} if shown else "scalar"
 
     def axes(self, axes: tuple[str, ...]) -> Cell:
         return {"axes": [{"name": axis, "colour": self.colours.get(base_axis(axis))} for axis in axes]}
@@ -79,6 +90,16 @@ class Paint:
                 for name, size, axes in entries
             ]
         }
+
+
+def _lies(name: str, axes: tuple[str, ...] | None) -> tuple[str, str]:
+    """What a tag says of one dimension, and what the pointer shows over it."""
+    if axes is None:
+        return f"{name} ?".strip(), "left to propagation"
+    over = "+".join(axes)
+    if not over:
+        return name or "-", "whole on every device"
+    return f"{name}:{over}" if name else over, f"split over {' then '.join(axes)}"
 
 
 def byte_cell(count: int) -> Cell:

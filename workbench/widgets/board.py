@@ -13,6 +13,7 @@ from workbench.plan import Plan
 from workbench.report import Report
 from workbench.session import Session
 from workbench.widgets.blocks import Paint
+from workbench.widgets.aside import Aside
 from workbench.widgets.evidence import Evidence, evidence
 from workbench.widgets.figures import Figure, figures
 from workbench.widgets.files import VERBS as FILE_VERBS
@@ -23,6 +24,10 @@ from workbench.widgets.history import HistoryPanel
 from workbench.widgets.host import Host
 from workbench.widgets.jobs import Defer, Ended, Jobs
 from workbench.widgets.pictures import VIEW_VERBS, Views
+from workbench.widgets.recipes import VERBS as RECIPE_VERBS
+from workbench.widgets.recipes import RecipesPanel
+from workbench.widgets.resharding import try_edits
+from workbench.widgets.replay import REPLAY_VERBS, Replay, suggested
 from workbench.widgets.runner import Runner
 from workbench.widgets.state import Refusal, axis_colours, board_state
 from workbench.widgets.tables import Facts, failed_state, table_state
@@ -54,12 +59,14 @@ class Board:
     ) -> None:
         self.session, self._host = session, host or Host()
         self._history, self._files = HistoryPanel(session), Files(session, self._host)
+        self._recipes = RecipesPanel(session)
         self._publish = publish
         self._tab, self._search = "tensors", ""
         self.selected = ""
         self._refusal: Refusal | None = None
         self._toggled: frozenset[str] = frozenset()
-        self._views = Views()
+        self._views, self._replay = Views(), Replay()
+        self._aside = Aside(lambda work: self._later(work), lambda: self._show("table"))
         self._taken: dict[str, Any] | None = None
         self._why = ""
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
@@ -152,11 +159,22 @@ class Board:
         elif verb == "why":
             self._why = str(gesture.get("of", ""))[:MOST_PATH]
             self._show("table")
+        elif verb in REPLAY_VERBS:
+            self._replay = self._replay.after(gesture, self.session.plan)
+            self._show("table")
+        elif verb == "decide":
+            self._apply(suggested(gesture, self.session.report, self._aside))
         elif verb in VIEW_VERBS:
             self._views = self._views.after(gesture, self.session.report)
             self._show("table")
         elif verb == "take":
             self._taken = taken(gesture, self.session.plan, self.session.report)
+        elif verb in RECIPE_VERBS:
+            self._recipes.obey(gesture)
+            self._show("table")
+        elif verb == "try_edits":
+            try_edits(gesture, self.session.report)
+            self._show("table")
         elif verb in HISTORY_VERBS:
             self._history.obey(gesture)
         elif verb in FILE_VERBS:
@@ -249,13 +267,14 @@ class Board:
         report, live = self.session.report, self._jobs.live
         ran = live.of(report.plan)
         trace = ran.measurement.trace if ran and ran.measurement else None
-        facts = Facts(report, self._evidence, trace, axis_colours(report.plan), self.selected, self._toggled, self._views)
+        facts = Facts(report, self._evidence, trace, axis_colours(report.plan), self.selected, self._toggled, self._views, self._replay, self._aside)
         try:
             shown = table_state(facts, self._tab, self._search)
         except Exception as error:  # noqa: BLE001 - a view that fails is a message in its place
             _log.exception("The view %r failed", self._tab)
             shown = failed_state(self._tab, error)
-        return {**shown, "why": self._because(Paint(facts.colours)), "seq": self._answer["seq"], "told": self._told}
+        recipes = self._recipes.state(facts.colours)
+        return {**shown, "why": self._because(Paint(facts.colours)), "recipes": recipes, "seq": self._answer["seq"], "told": self._told}
 
     def _because(self, paint: Paint) -> dict[str, Any] | None:
         """The answer to what was asked last, told anew of each plan."""
@@ -264,7 +283,7 @@ class Board:
         report = self.session.report
         ran = self._jobs.live.shown(report.plan)
         try:
-            return why(self._why, report, paint, ran.measurement if ran else None)
+            return why(self._why, report, paint, ran.measurement if ran else None, self._aside)
         except Exception:  # noqa: BLE001 - a question without an answer is no reason to lose the tables
             _log.exception("No answer to %r", self._why)
             return None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 from workbench.edits import (
@@ -24,6 +25,8 @@ from workbench.widgets.annotating import annotate, prioritize, unbar, untie
 from workbench.widgets.drops import dropped_axes
 from workbench.widgets.hardware import ZONE, hardware_of
 from workbench.widgets.own_ways import by_the_rules, opened, own_way, own_whole
+from workbench.widgets.recipes import recipe_edit
+from workbench.widgets.resharding import tried_edits
 
 Gesture = Mapping[str, Any]
 TOOLS = (
@@ -149,12 +152,11 @@ def _wiring(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
 
 
 def _mend(gesture: Gesture, _plan: Plan, report: Report) -> Edit:
-    """An edit that a note of the present report suggests, named by its text: a note of an older report is not obeyed."""
+    """An edit that a note or a tried remedy of the present report suggests, by its text: one of an older report is not obeyed."""
     wanted = _text(gesture, "edit")
-    for note in report.diagnostics:
-        for edit in note.edits:
-            if str(edit) == wanted:
-                return edit
+    for edit in chain((edit for note in report.diagnostics for edit in note.edits), tried_edits(report)):
+        if str(edit) == wanted:
+            return edit
     raise LayoutError(f"No note suggests `{wanted[:80]}` any more.", ["look at the notes again"])
 
 
@@ -180,4 +182,5 @@ _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "hardware": _hardware,
     "wiring": _wiring,
     "mend": _mend,
+    "recipe": lambda gesture, plan, _: recipe_edit(gesture, plan),
 }

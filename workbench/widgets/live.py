@@ -96,4 +96,4 @@ class Live:
 
 def same_step(one: Plan, other: Plan) -> bool:
     """A run does not depend on the hardware that a plan names."""
-    return (one.program, one.mesh, one.layout) == (other.program, other.mesh, other.layout)
+    return (one.program, one.mesh, one.layout, one.pipeline) == (other.program, other.mesh, other.layout, other.pipeline)

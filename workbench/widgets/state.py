@@ -26,6 +26,7 @@ TABS = (
     ("tensors", "Tensors"),
     ("devices", "Devices"),
     ("communication", "Communication"),
+    ("resharding", "Resharding"),
     ("memory", "Memory"),
     ("step", "Step"),
     ("timeline", "Timeline"),

@@ -7,12 +7,16 @@ from typing import Any
 from workbench.device_trace import Trace
 from workbench.report import Report
 from workbench.visualize import timeline
+from workbench.widgets.aside import Aside
 from workbench.widgets.blocks import Block, Column, Paint, block, note_block, picture_block, row
 from workbench.widgets.compared import compared_blocks
 from workbench.widgets.evidence import Evidence
+from workbench.widgets.own_annotations import own_blocks
 from workbench.widgets.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+from workbench.widgets.resharding import resharding_blocks
+from workbench.widgets.replay import Replay, replay_blocks
 from workbench.widgets.tensors import tensor_blocks
-from workbench.widgets.values import value_blocks
+from workbench.widgets.values import selected_blocks, value_blocks
 
 SEARCHED = ("tensors", "values")
 """Tabs that can be narrowed by words."""
@@ -29,6 +33,8 @@ class Facts:
     selected: str = ""
     toggled: frozenset[str] = frozenset()  # keys of what a hand opened or closed
     views: Views = field(default_factory=Views)
+    replay: Replay = field(default_factory=Replay)
+    aside: Aside | None = None  # where what takes long is worked out; at once, if nowhere
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
@@ -38,13 +44,15 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "tensors": lambda: tensor_blocks(report, paint, search, facts.toggled),
         "devices": lambda: device_blocks(report, facts.selected),
         "communication": lambda: traffic_blocks(report, facts.evidence, paint),
+        "resharding": lambda: resharding_blocks(report, facts.evidence, paint),
         "memory": lambda: memory_blocks(report, facts.evidence, facts.views),
         "step": lambda: step_blocks(report, facts.evidence),
         "timeline": lambda: _timeline(facts),
-        "graph": lambda: graph_blocks(report, facts.views),
+        "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(report, facts.views)],
         "compared": lambda: compared_blocks(facts.evidence, paint),
         "values": lambda: value_blocks(report, paint, search),
-        "notes": lambda: _notes(report),
+        "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.aside, facts.views.opened),
+        "notes": lambda: [*_notes(report), *own_blocks(report, paint)],
     }
     open_tab = tab if tab in blocks else "tensors"
     return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "blocks": blocks[open_tab]()}

@@ -79,6 +79,13 @@ def groups_of(report: Report, words: Collection[str] = ()) -> Iterator[Group]:
             )
 
 
+def argument_blocks(report: Report, paint: Paint, path: str) -> list[Block]:
+    """The row of one argument; empty if there is none of that path."""
+    groups = [group for group in groups_of(report) if any(placed.tensor.path == path for placed in group.placed)]
+    rows = [_row(report.plan.layout, group, paint, f"selected {path}") for group in groups]
+    return [block("Selected", _COLUMNS, rows)] if rows else []
+
+
 def _has(placed: Placement, words: Collection[str]) -> bool:
     tensor = placed.tensor
     text = f"{tensor.path} {tensor.role.value} {' '.join(tensor.dims)} {tensor.dtype} {placed.sharding}".lower()

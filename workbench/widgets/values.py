@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from workbench.layout import Layout
 from workbench.places import picks
 from workbench.report import Report, Value
-from workbench.widgets.blocks import Block, Column, Paint, Row, block, dtype_cell, rest_text, row
-from workbench.widgets.folding import folded, template
-from workbench.widgets.tensors import VALUE, chips, shape_text
+from workbench.widgets.blocks import Block, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
+from workbench.widgets.folding import folded, is_named, template
+from workbench.widgets.marks import tags_of
+from workbench.widgets.tensors import VALUE, argument_blocks, chips, shape_text
 
 MOST_VALUES = 200
+MOST_SELECTED = 4
 _COLUMNS = (
     Column("value"),
     Column("dimensions", title="drag one onto a mesh axis"),
@@ -40,6 +42,19 @@ def value_blocks(report: Report, paint: Paint, search: str = "") -> list[Block]:
         "" if found else f"No intermediate value matches “{search[:80]}”."
     )
     return [block("", _COLUMNS, rows, note)]
+
+
+def selected_blocks(report: Report, paint: Paint, selected: str) -> list[Block]:
+    """The values and the argument that a box of a graph stands for, with chips to annotate them; a word where nothing is selected."""
+    values = [value for value in report.values if is_named(selected, value.path)] if selected else []
+    layout = report.plan.layout
+    found = list(alike_values(values))[:MOST_SELECTED]
+    if found:
+        rows = [_row(layout, place, each, paint) for place, each in enumerate(found)]
+        return [block("Selected", _COLUMNS, rows, "Its chips carry a menu; drop them on an axis of the board.")]
+    if selected and (arguments := argument_blocks(report, paint, selected)):
+        return arguments
+    return [note_block("Click a box to annotate its value here, by the menu of its chips or by dropping them on an axis of the board.")]
 
 
 def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterator[Alike]:

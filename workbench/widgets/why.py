@@ -9,8 +9,10 @@ from workbench.measurement import Measurement
 from workbench.report import Report
 from workbench.sharding import axis_size, base_axis
 from workbench.units import format_bytes, format_count, format_seconds
+from workbench.widgets.aside import Aside
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, rest_text, row
 from workbench.widgets.communication import exposed_seconds
+from workbench.widgets.explained import axis_answer
 from workbench.widgets.figures import ROLES
 from workbench.widgets.folding import folded, is_named, template
 from workbench.widgets.tensors import shape_text
@@ -40,8 +42,13 @@ class Part:
     count: int = 0  # 0 for what is not counted
 
 
-def why(of: str, report: Report, paint: Paint, measurement: Measurement | None = None) -> dict[str, Any] | None:
-    """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `sent AXES KIND` or `collective KIND AXES PATH`; `None` if there is none."""
+def why(
+    of: str, report: Report, paint: Paint, measurement: Measurement | None = None, aside: Aside | None = None
+) -> dict[str, Any] | None:
+    """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND` or `collective KIND AXES PATH`.
+
+    `None` if there is none.
+    """
     kind, _, name = of.partition(" ")
     if kind == "figure":
         found = _FIGURES[name](report, paint, measurement) if name in _FIGURES else None
@@ -49,8 +56,10 @@ def why(of: str, report: Report, paint: Paint, measurement: Measurement | None =
         found = _payload(name, report)
     elif kind == "collective":
         found = _collective(name, report, paint)
+    elif kind == "axis":
+        found = axis_answer(name, report, paint, aside)
     elif kind in ("tensor", "value"):
-        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint)
+        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, aside)
     else:
         found = None
     return found and {"of": of, "title": found[0], "lead": list(found[1]), "blocks": list(found[2])}

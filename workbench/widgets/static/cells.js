@@ -56,6 +56,7 @@ function drawCell(wb, cell) {
     return h("span", {}, ...cell.dims.map((dim) => h("span", { class: "tag", title: dim.title, data: { c: dim.colours[0] } }, dim.name,
       ...dim.colours.slice(1).map((colour) => h("i", { class: "second", data: { c: colour } })))));
   }
+  if (cell.acts) return drawActs(wb, cell);
   if (cell.pair) return drawPair(cell);
   if (cell.axes) return h("span", {}, ...cell.axes.map((axis) => h("span", { class: "tag", data: { c: axis.colour } }, axis.name)));
   if (cell.edits) {
@@ -78,12 +79,13 @@ function drawRow(wb, columns, row) {
 
 // The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
 function patchBlocks(wb, parent, blocks) {
-  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, Boolean(block.picture), canSort(block)]));
+  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, Boolean(block.picture), Boolean(block.replay), canSort(block)]));
   parent.blocks = blocks;
   if (JSON.stringify(parent.heads) !== JSON.stringify(heads)) {
     parent.heads = heads;
     parent.replaceChildren(...blocks.map((block) => h("div", { class: "block" },
       block.title && h("h3", {}, block.title),
+      block.replay ? h("div", { class: "replay" }) : null,
       block.picture ? h("div", { class: "picture" }) : null,
       block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c, i) => drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () => patchBlocks(wb, parent, parent.blocks))))), h("tbody")) : null,
       h("div", { class: "note" }))));
@@ -93,6 +95,7 @@ function patchBlocks(wb, parent, blocks) {
     const body = place.querySelector("tbody");
     if (body) patch(body, sortedRows(wb, block, heads[i]), (row) => drawRow(wb, block.columns, row));
     if (body) markSorted(wb, place, heads[i]);
+    if (block.replay) paintReplay(wb, place.querySelector(".replay"), block.replay);
     if (block.picture) paintPicture(wb, place.querySelector(".picture"), block.picture);
     const note = place.querySelector(".note");
     note.textContent = block.note;

@@ -119,7 +119,7 @@ function startDrag(wb, element, grip, chip, start) {
     stop.abort();
     ghost?.remove();
     wb.dragging = false;
-    if (!ghost && event.type === "pointerup") clicked(wb, chip, event);
+    if (!ghost && event.type === "pointerup") clicked(wb, chip, event, start.target);
     else if (event.type === "pointerup" && wb.held) { Object.assign(wb.held, pressed(wb, event)); drop(wb, wb.held.target, event.shiftKey); }
     else release(wb);
     wb.paint();
@@ -132,9 +132,9 @@ function startDrag(wb, element, grip, chip, start) {
 }
 
 // A click picks a chip of the board up or puts the one in hand down; on a chip of the tables it opens the menu.
-function clicked(wb, chip, event) {
-  const mark = !wb.held && event.target.closest?.("[data-asks]"); // the mark of an axis: where it comes from
-  if (chip.lazy && mark && event.type === "pointerup") { askWhy(wb, mark.dataset.asks, mark.closest(".grip")); return; }
+function clicked(wb, chip, event, pressed = null) {
+  const mark = !wb.held && pressed?.closest?.("[data-asks]"); // the mark of an axis: where it comes from
+  if (chip.lazy && mark) { askWhy(wb, mark.dataset.asks, mark.closest(".grip")); return; }
   if (chip.lazy) { askMenu(wb, chip, event.currentTarget ?? event.target.closest(".grip")); return; }
   if (wb.held && wb.held.chip.source !== chip.source) drop(wb, chip.source, event.shiftKey);
   else if (wb.held?.chip.key === chip.key) release(wb);

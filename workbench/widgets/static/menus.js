@@ -14,7 +14,11 @@ function openMenu(wb, anchor, items, fields = {}) {
   closeMenu(wb, false);
   if (again) return;
   release(wb);
-  const choose = (gesture) => { closeMenu(wb, true); wb.send({ ...gesture, ...fields }); };
+  const choose = (gesture) => {
+    closeMenu(wb, true);
+    if (gesture.verb === "why") askWhy(wb, gesture.of, anchor);
+    else wb.send({ ...gesture, ...fields });
+  };
   const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => (item.heading ? h("div", { class: "heading", role: "presentation" }, item.heading) : item.choices ? drawChoices(item, choose) : h("button", {
     type: "button", role: "menuitem", class: item.reason ? "barred" : "",
     onclick: () => (item.ask ? askName(wb, element, item, choose) : choose(item.gesture)),

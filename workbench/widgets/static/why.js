@@ -22,7 +22,7 @@ function whySection(wb) {
     const asker = wb.asker;
     wb.asker = null;
     wb.send({ verb: "why", of: "" });
-    const again = asker && [...wb.root.querySelectorAll("[data-focus]")].find((each) => each.dataset.focus === `why ${asker.of}`);
+    const again = asker && [...wb.root.querySelectorAll("[data-focus]")].find((each) => [`why ${asker.of}`, asker.focus.dataset.focus].includes(each.dataset.focus));
     (again ?? wb.root).focus({ preventScroll: true });
   };
   const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the answer", onclick: shut }, "×");
