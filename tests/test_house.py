@@ -61,6 +61,7 @@ ROOMS = (
         "live_plans",
         "tables",
         "pipeline_text",
+        "fleet_text",
         "compiled_text",
         "comparison_text",
         "plan_diff_text",

@@ -1,6 +1,6 @@
 """What a live run measured. The engine fills it; it stands beside `Report`, on the floor of its readers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import NamedTuple
@@ -35,6 +35,16 @@ class TaskTime(NamedTuple):
     @property
     def end(self) -> float:
         return self.start + self.seconds
+
+
+def bubble_of(tasks: Iterable[TaskTime]) -> float:
+    """The share of the devices' time, from the first task to the end of the last but for updates, in which they do no task."""
+    work = [task for task in tasks if task.kind != "update"]
+    if not work:
+        return 0.0
+    span = max(task.end for task in work) - min(task.start for task in work)
+    devices = len({task.device for task in work})
+    return 1.0 - sum(task.seconds for task in work) / (span * devices) if span else 0.0
 
 
 @dataclass(frozen=True)
@@ -83,13 +93,8 @@ class Measurement:
 
     @property
     def bubble(self) -> float:
-        """The share of the devices' time, from the first task to the end of the last but for updates, in which they do no task."""
-        tasks = [task for task in self.tasks if task.kind != "update"]
-        if not tasks:
-            return 0.0
-        span = max(task.end for task in tasks) - min(task.start for task in tasks)
-        devices = len({task.device for task in tasks})
-        return 1.0 - sum(task.seconds for task in tasks) / (span * devices) if span else 0.0
+        """`bubble_of` the tasks."""
+        return bubble_of(self.tasks)
 
     @property
     def shards_agree(self) -> bool:

@@ -26,6 +26,7 @@ from workbench.propagation import (
     Wish,
 )
 from workbench.report import Report
+from workbench.tables import wrapped
 
 MOST_VALUES = 4  # of one pattern
 _FIRST, _LAST = 3, 2  # steps of a long path that are told
@@ -224,7 +225,7 @@ def conflicts_text(report: Report) -> str:
     for conflict in replay.conflicts:
         edits = deciding_edits(report, conflict)
         ways = " · ".join(map(str, edits)) or "only a change of the function, or of the mesh"
-        told.append(f"{conflict_text(replay, conflict)}\n  to decide it the other way: {ways}")
+        told.append("\n".join([wrapped(conflict_text(replay, conflict)), wrapped(f"to decide it the other way: {ways}", "    ", "  ")]))
     return "\n\n".join(told)
 
 

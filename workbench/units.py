@@ -1,5 +1,7 @@
 """Numbers as a person reads them: bytes in binary units, counts in decimal ones, seconds in the nearest unit."""
 
+import re
+
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
@@ -19,6 +21,19 @@ def format_bytes(count: float) -> str:
     ('72.0 MiB', '512 B', '0 B')
     """
     return _scaled(count, 1024, _BINARY)
+
+
+def parse_bytes(text: str) -> int | None:
+    """The inverse of `format_bytes`, for what a person writes; `None` for what is no amount.
+
+    >>> parse_bytes("2 GiB"), parse_bytes("1.5MiB"), parse_bytes("512"), parse_bytes("2 GB"), parse_bytes("much")
+    (2147483648, 1572864, 512, 2000000000, None)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*", text)
+    if found is None:
+        return None
+    number, prefix, binary = found.groups()
+    return round(float(number) * (1024 if binary else 1000) ** ("KMGTPE".index(prefix.upper()) + 1 if prefix else 0))
 
 
 def format_count(count: float, unit: str = "") -> str:

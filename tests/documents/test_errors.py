@@ -51,37 +51,37 @@ TEXTS = [
     ),
     (
         named("no_such_module_here:build"),
-        "The plan's program is `no_such_module_here:build`, and there is no module `no_such_module_here` here."
+        "The program is `no_such_module_here:build`, and there is no module `no_such_module_here` here."
         "\n  Ways out: start in the folder that holds no_such_module_here · put that folder on PYTHONPATH · install its package.",
     ),
     (
         named("tests.importable:regresion"),
-        "The plan's program is `tests.importable:regresion`. There is no function in `tests.importable` `regresion`; there are `Program`, `mlp`, "
+        "The program is `tests.importable:regresion`. There is no function in `tests.importable` `regresion`; there are `Program`, `mlp`, "
         "`regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.\n  Ways out: did you mean `regression`?",
     ),
     (
         named("tests.importable:NOT_A_FUNCTION"),
-        "The plan's program is `tests.importable:NOT_A_FUNCTION`. There is no function in `tests.importable` `NOT_A_FUNCTION`; there are `Program`, "
+        "The program is `tests.importable:NOT_A_FUNCTION`. There is no function in `tests.importable` `NOT_A_FUNCTION`; there are `Program`, "
         "`mlp`, `regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.\n  Ways out: use one of these names.",
     ),
     (
         named("tests.importable:breaks", layers=2),
-        "The plan's program `tests.importable:breaks(layers=2)` raised KeyError: 'no such layer'."
-        "\n  Ways out: mend the function · mend its arguments in the plan document.",
+        "The program `tests.importable:breaks(layers=2)` raised KeyError: 'no such layer'."
+        "\n  Ways out: mend the function · mend its arguments in the document.",
     ),
     (
         named("tests.importable:regression", widht=2),
-        "The plan's program `tests.importable:regression(widht=2)` raised TypeError: regression() got an unexpected keyword argument 'widht'."
-        "\n  Ways out: mend the function · mend its arguments in the plan document.",
+        "The program `tests.importable:regression(widht=2)` raised TypeError: regression() got an unexpected keyword argument 'widht'."
+        "\n  Ways out: mend the function · mend its arguments in the document.",
     ),
     (
         named("tests.importable:returns_a_list"),
-        "The plan's program `tests.importable:returns_a_list()` returned list, not a Program."
+        "The program `tests.importable:returns_a_list()` returned list, not a Program."
         "\n  Ways out: end the function with `return wb.trace(...)` or `return wb.trace_training(...)`.",
     ),
     (
         named("os:system", command="touch pwned"),
-        "`os:system` does not say that it returns a program, so a plan document may not call it."
+        "`os:system` does not say that it returns a program, so a document may not call it."
         "\n  Ways out: declare it `def system(...) -> wb.Program:`.",
     ),
     (
@@ -106,7 +106,7 @@ def test_a_module_that_fails_when_it_is_imported_says_how(tmp_path, monkeypatch)
     with pytest.raises(DocumentError) as caught:
         parse_plan(named("broken_on_import:build"))
     assert str(caught.value) == (
-        "The plan's program is `broken_on_import:build`, and importing `broken_on_import` raised ModuleNotFoundError: "
+        "The program is `broken_on_import:build`, and importing `broken_on_import` raised ModuleNotFoundError: "
         "No module named 'a_library_that_is_not_there'.\n  Ways out: mend `broken_on_import`."
     )
 

@@ -92,7 +92,7 @@ def test_a_compilation_shows_its_progress_and_then_stands_beside_the_prediction(
     expect(board.locator(".compile")).to_contain_text("Compiled before the last edit")
     board.locator("[data-verb=undo]").click()
     expect(figure(board, "memory").locator(".tier")).to_contain_text("compiled")
-    board.get_by_role("button", name="Compare").click()
+    board.get_by_role("button", name="Open Compared").click()
     expect(board.locator(".tables")).to_contain_text("Where they differ, and why")
     expect(board.locator(".tables [title*='twice the bytes']").first).to_have_text("widened")
 

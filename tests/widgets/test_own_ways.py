@@ -117,7 +117,7 @@ def test_the_menu_of_a_taken_chip_offers_the_rule_first_and_then_this_tensor_alo
     menu = taken({**FOLDED, "place": 1, "source": "*"}, report.plan, report)["menu"]
     heads = [item["heading"] for item in menu if "heading" in item]
     labels = [item["label"] for item in menu if "label" in item]
-    assert heads == ["Every d_ff, in 8 tensors", "Only params/layers/*/w1"]
+    assert heads == ["Every d_ff, in 8 tensors", "Only params/layers/*/w1", "In propagation"]
     assert {"Keep d_ff whole", "Replicate it: whole on every device", "By the rules again", "Rename…"} <= set(labels)
 
 
@@ -125,5 +125,7 @@ def test_every_item_of_a_menu_is_a_gesture_that_is_understood(traced):
     value = next(each for each in traced.values if len(each.shape) == 2)
     for thing in ({"of": "tensor", "path": "w"}, {"of": "value", "path": value.path, "rank": 2}):
         for item in taken({**thing, "place": 0, "source": "*"}, traced.plan, traced)["menu"]:
-            if "label" in item and not item["reason"]:
-                edit_of({**item["gesture"], "name": "fresh"}, traced.plan, traced).apply(traced.plan)
+            for each in item.get("options", [item] if "label" in item else []):
+                if not each["reason"] and each["gesture"]["verb"] != "why":
+                    name = next(iter((each.get("ask") or {}).get("options", [])), "fresh")
+                    edit_of({**each["gesture"], "name": name}, traced.plan, traced).apply(traced.plan)

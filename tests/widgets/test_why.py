@@ -87,7 +87,7 @@ def test_a_value_names_the_rule_or_constraint_its_axes_come_from(report):
     value = next(each for each in report.values if ("data",) in each.sharding.dims and "batch" in each.dims)
     place = value.dims.index("batch")
     told = why(f"value {value.path}", report, PAINT)["blocks"][0]["rows"][place]["cells"][-1]["text"]
-    assert told.startswith("rule `batch:data`, propagated from arguments such as `batch/")
+    assert told.startswith("`data` from `batch:data` on batch/")
     layout = f"{report.plan.layout}; @/{value.path}=[{', '.join(['-'] * len(value.dims))}]"
     held = Plan(report.plan.program, report.plan.mesh, layout).report()
     told = why(f"value {value.path}", held, PAINT)["blocks"][0]["rows"][place]["cells"][-1]["text"]

@@ -1,4 +1,5 @@
-"""The command line: `workbench serve`, `report`, `run`, `compile`, `compare`, `diff`, `recipe`, `export`, `models`, `hardware`, `calibrate`.
+"""The command line: `workbench serve`, `report`, `run`, `compile`, `compare`, `diff`, `recipe`, `fleet`, `export`, `models`,
+`hardware`, `calibrate`.
 
 Exit codes: 0 done, 1 something a person can mend (said on stderr, with the ways out), 2 wrong usage, 130 stopped with Ctrl-C.
 """

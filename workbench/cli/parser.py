@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from workbench.cli import commands, recipes
+from workbench.cli import commands, fleets, recipes
 from workbench.cli.plans import DEFAULT_MESH
 
 _TERMS = """\
@@ -40,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     added = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_serve, _report, _run, _compile, _compare, _diff, _explain, _recipe, _export, _calibrate, _models, _hardware):
+    for add in (_serve, _report, _run, _compile, _compare, _diff, _explain, _recipe, _fleet, _export, _calibrate, _models, _hardware):
         add(added)
     return parser
 
@@ -136,6 +136,31 @@ def _recipe(added: Any) -> None:
     )
     command.add_argument("-o", "--output", metavar="FILE", help="also write the plan that results")
     command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+
+
+def _fleet(added: Any) -> None:
+    command = added.add_parser(
+        "fleet",
+        help="train many models at once on the attached devices, or see beforehand what that would take",
+        description="Train many models at once, each cut into shards that fit a device, or simulate that from units timed here.",
+        epilog="examples:\n  workbench fleet run grid.toml --devices 2\n  workbench fleet simulate grid.toml --devices 8 --policy all\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = command.add_subparsers(required=True, metavar="VERB")
+    for name, function, text in (
+        ("run", fleets.run, "train the models, and print the measured schedule beside the predicted one"),
+        ("simulate", fleets.simulate, "time each unit on one device here, and print the schedule on any number of them"),
+    ):
+        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        verb.add_argument("file", metavar="FILE", help="which models to train, in TOML or JSON")
+        verb.add_argument("--devices", type=_positive, metavar="N", help="so many devices (default: the file's, else all there are)")
+        verb.add_argument("--memory", metavar="TEXT", help='what may be used of each device: "2 GiB"')
+        several = ", `all`, or `exact` for the optimum of a small case" if name == "simulate" else ""
+        verb.add_argument("--policy", metavar="NAME", help=f"which model runs next: sharded-lrtf, round-robin, ...{several}")
+        if name == "run":
+            verb.add_argument("--folder", metavar="DIR", help="keep checkpoints there, and go on from the one that is there")
+        verb.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+        verb.set_defaults(command=function, parser=verb)
 
 
 def _export(added: Any) -> None:

@@ -11,6 +11,10 @@ from workbench.documents.explanation_record import conflict_record as conflict_r
 from workbench.documents.explanation_record import explanation_record as explanation_record
 from workbench.documents.export import export_script as export_script
 from workbench.documents.exports import ALL_EXPORTS as ALL_EXPORTS
+from workbench.documents.fleet_record import fleet_record as fleet_record
+from workbench.documents.fleet_record import simulation_record as simulation_record
+from workbench.documents.fleets import load_fleet as load_fleet
+from workbench.documents.fleets import parse_fleet as parse_fleet
 from workbench.documents.hardware_entry import hardware_entry as hardware_entry
 from workbench.documents.link import link_text as link_text
 from workbench.documents.link import parse_link as parse_link

@@ -51,7 +51,7 @@ def verify_reference(reference: Reference) -> None:
         inspect.signature(function).bind(**reference.arguments)
     except TypeError as error:
         raise DocumentError(
-            f"The plan's program is `{reference}`, and the function does not take these arguments: {error}.",
+            f"The program is `{reference}`, and the function does not take these arguments: {error}.",
             ["give `wb.Reference` the arguments that the function has"],
         ) from None
 
@@ -62,7 +62,7 @@ def _module(name: str, reference: Reference) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise DocumentError(
-                f"The plan's program is `{reference.target}`, and there is no module `{error.name}` here.",
+                f"The program is `{reference.target}`, and there is no module `{error.name}` here.",
                 [f"start in the folder that holds {name.partition('.')[0]}", "put that folder on PYTHONPATH", "install its package"],
             ) from None
         raise _import_failed(name, reference, error) from error
@@ -75,10 +75,10 @@ def _function(module: ModuleType, attribute: str, reference: Reference) -> Calla
     if not callable(function):
         functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         message, ways_out = unknown_name(f"function in `{module.__name__}`", attribute, functions)
-        raise DocumentError(f"The plan's program is `{reference.target}`. {message}", ways_out)
+        raise DocumentError(f"The program is `{reference.target}`. {message}", ways_out)
     if getattr(function, "__annotations__", {}).get("return") not in _PROGRAM_ANNOTATIONS:
         raise DocumentError(
-            f"`{reference.target}` does not say that it returns a program, so a plan document may not call it.",
+            f"`{reference.target}` does not say that it returns a program, so a document may not call it.",
             [f"declare it `def {attribute}(...) -> wb.Program:`"],
         )
     return function
@@ -91,12 +91,12 @@ def _call(reference: Reference, function: Callable[..., Any]) -> Program:
         raise
     except Exception as error:
         raise DocumentError(
-            f"The plan's program `{reference}` raised {_described(error)}.",
-            ["mend the function", "mend its arguments in the plan document"],
+            f"The program `{reference}` raised {_described(error)}.",
+            ["mend the function", "mend its arguments in the document"],
         ) from error
     if not isinstance(program, Program):
         raise DocumentError(
-            f"The plan's program `{reference}` returned {type(program).__name__}, not a Program.",
+            f"The program `{reference}` returned {type(program).__name__}, not a Program.",
             ["end the function with `return wb.trace(...)` or `return wb.trace_training(...)`"],
         )
     return program
@@ -104,7 +104,7 @@ def _call(reference: Reference, function: Callable[..., Any]) -> Program:
 
 def _import_failed(name: str, reference: Reference, error: BaseException) -> DocumentError:
     return DocumentError(
-        f"The plan's program is `{reference.target}`, and importing `{name}` raised {_described(error)}.", [f"mend `{name}`"]
+        f"The program is `{reference.target}`, and importing `{name}` raised {_described(error)}.", [f"mend `{name}`"]
     )
 
 

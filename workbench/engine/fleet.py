@@ -32,7 +32,6 @@ from workbench.tensor import Role, itemsize
 from workbench.tracing.cut import cut_network, starts_at
 from workbench.tracing.cutting import network_of
 
-
 Orders = SimpleQueue[dict[str, Any]]
 Compiled = tuple[tuple[CompiledUnit, ...], ...]
 """Units of the mini-batch, of each device."""
@@ -105,7 +104,6 @@ class FleetRun:
 
     def run(self) -> FleetMeasurement:
         jobs = self.jobs
-        alone = {each.name: each.seconds for each in jobs}
         predicted = simulate(jobs, len(self.devices), self.floor.policy, double_buffer=self.fleet.double_buffer)
         bound = lower_bound(jobs, len(self.devices))
         plan = [[each.model, each.unit, each.device, each.start, each.end] for each in predicted.placed]
@@ -118,6 +116,7 @@ class FleetRun:
         return FleetMeasurement(
             tuple(names),
             self.fleet.policy,
+            tuple(jobs),
             schedule,
             predicted,
             bound,
@@ -130,7 +129,6 @@ class FleetRun:
             max(0.0, 1 - waited / moving) if moving else 1.0,
             self.floor.deciding / max(self.floor.decisions, 1),
             self.compile_seconds,
-            alone,
         )
 
     def parameters(self, name: str) -> dict[str, np.ndarray[Any, Any]]:

@@ -1,4 +1,4 @@
-"""What a worker process is given: a job with the plan or the fleet and its functions, JAX's settings, an environment with enough devices."""
+"""What a worker process is given: a job with a plan or fleet and its functions, JAX's settings, and an environment with enough devices."""
 
 import importlib.util
 import os

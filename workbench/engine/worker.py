@@ -1,8 +1,8 @@
 """The worker process: `python -m workbench.engine.worker FD` does the one job it is sent and tells what happens on pipe FD.
 
-A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for orders, one JSON
-object a line, and the worker ends when it closes, so that it does not outlive whoever started it. Events leave as one JSON object a line. Standard output stays the
-user's own; standard error is read for last words if the process dies.
+A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for orders, one
+JSON object a line, and the worker ends when it closes, so that it does not outlive whoever started it. Events leave as one JSON object a
+line. Standard output stays the user's own; standard error is read for last words if the process dies.
 """
 
 import base64

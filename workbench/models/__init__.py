@@ -2,7 +2,7 @@
 
 >>> from workbench.models import ALL_MODELS
 >>> [model.name for model in ALL_MODELS]
-['two_layer', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'gpt']
+['two_layer', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'amoebanet', 'deep_unet', 'gpt']
 
 Dimensions have the same names in all of them, so that a layout's rule means the same:
 
@@ -10,18 +10,19 @@ Dimensions have the same names in all of them, so that a layout's rule means the
 |---|---|---|
 | `batch` | examples | all |
 | `seq`, `target_seq` | tokens or frames read, tokens written | Transformers, `conformer`; `t5` |
-| `depth`, `height`, `width`; `rows`, `cols` | voxels; pixels | `unet`; `mnist` |
-| `vocab`, `classes` | what a token or frame, a voxel or image may be | Transformers and `conformer`; `unet`, `mnist` |
-| `features`, `image_channels`, `io` | numbers of a frame, of a voxel, of an example | `conformer`, `unet`, `two_layer` |
-| `d_model`, `channels` | numbers of the stream between blocks | Transformers and `conformer`; `unet` |
-| `d_ff`, `hidden_channels`, `hidden` | numbers between a block's two products | Transformers, `conformer`, `unet`, `mnist` |
+| `depth`, `height`, `width`; `rows`, `cols` | voxels and pixels; pixels | `unet`, `amoebanet`, `deep_unet`; `mnist` |
+| `vocab`, `classes` | what a token or frame, a voxel or image may be | Transformers and `conformer`; `unet`, `amoebanet`, `mnist` |
+| `features`, `image_channels`, `io` | numbers of a frame, of a voxel or pixel, of an example | `conformer`, the U-Nets and `amoebanet`, `two_layer` |
+| `d_model`, `channels` | numbers of the stream between blocks | Transformers and `conformer`; the U-Nets and `amoebanet` |
+| `d_ff`, `hidden_channels`, `hidden` | numbers between a block's two products | Transformers, `conformer`, the U-Nets and `amoebanet`, `mnist` |
+| `narrow_channels` | numbers within a bottleneck | `amoebanet` |
 | `d_expert`, `d_shared` | the same, of one expert, of those that every token passes | `mixture` |
 | `heads`; `kv_heads`, `queries` | heads; heads of keys and values, and of queries for each | Transformers, `conformer`; `decoder` |
 | `d_head`, `d_value`, `d_query` | numbers of a head; of its value, of its query with position | Transformers, `conformer`; `mixture` |
 | `experts`, `choices` | experts where they compute, and where a token chooses | `mixture` |
 | `layers`, `sparse` | layers where they are scanned; of these, those with experts | Transformers, `conformer`; `mixture` |
 | `shares`, `pairs`, `gates` | what is projected together: query, key, value; key, value; gate, value | Transformers, `conformer` |
-| `kernel`, `kernel_depth` ... | how far a convolution sees | `conformer`, `unet` |
+| `kernel`, `kernel_depth` ... | how far a convolution sees | `conformer`, the U-Nets and `amoebanet` |
 """
 
 from workbench.models.registry import ALL_MODELS as ALL_MODELS

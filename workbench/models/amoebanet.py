@@ -19,7 +19,7 @@ a reduction), kernel_height, kernel_width, classes.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -245,6 +245,12 @@ def _cell(weights: Params, before: Any, earlier: Any, cell: Cell) -> Any:
     return jnp.concatenate([states[each] for each in JOINED[cell.reduces]], axis=-1)
 
 
+@cache
+def _layer(cell: Cell) -> Callable[..., Any]:
+    """The same function for cells that are alike: JAX traces it once."""
+    return layer(partial(_cell, cell=cell))
+
+
 def apply(params: Params, images: Any, config: AmoebaNetConfig) -> Any:
     """float32[batch, classes] of logits from [batch, height, width, image_channels]."""
     with jax.named_scope("stem/0"):
@@ -252,7 +258,7 @@ def apply(params: Params, images: Any, config: AmoebaNetConfig) -> Any:
     for cell in cells(config):
         way, number = cell.path.split("/")
         with jax.named_scope(cell.path):
-            before, earlier = layer(partial(_cell, cell=cell._replace(path="")))(params[way][int(number)], before, earlier), before
+            before, earlier = _layer(cell._replace(path=""))(params[way][int(number)], before, earlier), before
     with jax.named_scope("classify"):
         weights = params["classify"]
         return before.mean((1, 2)) @ weights["w"] + weights["bias"]

@@ -120,6 +120,12 @@ def add(x: Any, change: Any, weights: Params, bias: str) -> Any:
         return mark((change + weights[bias].astype(x.dtype) if bias in weights else change) + x, "stream")
 
 
+def sinusoids(seq: int, d_model: int) -> Any:
+    """float32[seq, d_model]: sines, then cosines, of wavelengths from 2 pi to 10,000 times that (Vaswani et al. 2017)."""
+    angles = jnp.arange(seq)[:, None] * 1e4 ** (-jnp.arange(d_model // 2) / (d_model // 2))
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+
+
 def embed(params: Params, tokens: Any, config: Choices) -> Any:
     """[batch, seq, d_model] from int32[batch, seq]."""
     table = params["embedding"]["tokens"].astype(config.compute)
@@ -129,6 +135,8 @@ def embed(params: Params, tokens: Any, config: Choices) -> Any:
             if config.lookup == "gather"
             else jnp.einsum("bsv,vd->bsd", jax.nn.one_hot(tokens, config.vocab, dtype=table.dtype), table)
         )
+        if config.positions == "sinusoidal":
+            x = x + sinusoids(*x.shape[1:]).astype(x.dtype)
         return mark(x + params["embedding"]["positions"].astype(x.dtype) if config.positions == "learned" else x, "stream")
 
 

@@ -9,7 +9,7 @@ class DecoderConfig:
 
     - `kv_heads` heads of keys and values, each with `queries` heads of queries: multi-head attention has `queries=1` (Ainslie et al. 2023,
       grouped-query attention);
-    - `gates`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned` or `rotary`; `norm`: `layer` or `rms`; `tied`: the head is
+    - `gates`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned`, `rotary` or `sinusoidal`; `norm`: `layer` or `rms`; `tied`: the head is
       the table of the embedding; `lookup`: `product` (one-hot times table) or `gather`;
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
       norm activation rotary loss`;
@@ -127,6 +127,24 @@ def _maxtext(layers: int, d_model: int, heads: int, d_ff: int, batch: int, recom
     )
 
 
+def _gpipe(layers: int) -> DecoderConfig:
+    """GPipe's Transformer-L (Huang et al. 2019, table 1): 32k words, 1024 tokens, a batch of 32, positions without parameters."""
+    return DecoderConfig(
+        vocab=32000,
+        layers=layers,
+        d_model=2048,
+        kv_heads=32,
+        queries=1,
+        d_head=64,
+        d_ff=8192,
+        seq=1024,
+        batch=32,
+        biases=True,
+        positions="sinusoidal",
+        norm="layer",
+    )
+
+
 PRESETS: dict[str, DecoderConfig] = {
     # For eight virtual devices: all that Llama has, small enough to run.
     "tiny": DecoderConfig(
@@ -153,5 +171,11 @@ PRESETS: dict[str, DecoderConfig] = {
     "maxtext-16b": _maxtext(32, 4096, 64, 28672, batch=6 * 256),
     "maxtext-32b": _maxtext(32, 8192, 64, 28672, batch=4 * 256),
     "maxtext-64b": _maxtext(64, 8192, 64, 28672, batch=2 * 256),
+    # 282.2M, 785.8M, 5.3B, 21.0B and 83.9B parameters, on 1, 1, 8, 32 and 128 partitions.
+    "gpipe-3": _gpipe(3),
+    "gpipe-13": _gpipe(13),
+    "gpipe-103": _gpipe(103),
+    "gpipe-415": _gpipe(415),
+    "gpipe-1663": _gpipe(1663),
     "maxtext-128b": _maxtext(64, 8192, 128, 57344, batch=256, recompute="offload"),
 }

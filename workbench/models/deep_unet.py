@@ -36,10 +36,11 @@ from workbench.tracing import checkpoint_name, layer, trace_training
 LAYOUTS = (
     ("data:8", "batch:data"),
     ("data:4 model:2", "batch:data; hidden_channels:model"),
-    ("data:2 model:4", "batch:data; hidden_channels:model"),
+    ("data:4 height:2", "batch:data; height:height"),
     ("data:4 model:2", "batch:data; channels:model"),
 )
-"""For `tiny` on eight devices: data parallel; each pair of convolutions split between them; split where levels meet."""
+"""For `tiny` on eight devices: data parallel; each pair of convolutions split between them; pictures in bands;
+split where levels meet."""
 
 Table = tuple[dict[str, str], dict[str, int]]
 
@@ -98,6 +99,7 @@ def init(key: Any, config: DeepUNetConfig) -> Params:
     return found
 
 
+@layer
 def _convolved(weights: Params, x: Any) -> Any:
     """x [batch, height, width, channels] convolved, normalised, rectified."""
     made = jax.lax.conv_general_dilated(
@@ -131,7 +133,7 @@ def apply(params: Params, images: Any, config: DeepUNetConfig) -> Any:
                     x = jnp.concatenate([_doubled(x), skips.pop()], axis=-1)
                 elif number == 0 and skips:
                     x = _pooled(x)
-                x = layer(_convolved)(weights, x)
+                x = _convolved(weights, x)
         if level.startswith("down"):
             skips.append(x)
     with jax.named_scope("segment"):

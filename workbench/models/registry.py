@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import conformer, decoder, decoder_layouts, gpt, mixture, mixture_layouts, mnist, t5, two_layer, unet
+from workbench.models import amoebanet, conformer, decoder, decoder_layouts, deep_unet, gpt, mixture, mixture_layouts, mnist, t5, two_layer, unet
 from workbench.program import Program, Reference
 
 
@@ -49,6 +49,13 @@ ALL_MODELS = (
     Model("t5", "an encoder-decoder Transformer; presets of T5, the largest of 290 billion parameters", t5.build, t5.LAYOUTS),
     Model("conformer", "an encoder of speech that convolves and attends; preset of BigSSL", conformer.build, conformer.LAYOUTS),
     Model("unet", "a 3-D U-Net for volumes too large for a device; presets of Cicek, Mesh-TensorFlow and MLPerf", unet.build, unet.LAYOUTS),
+    Model(
+        "amoebanet",
+        "a convolutional network of unequal cells, each reading the two before; presets of GPipe",
+        amoebanet.build,
+        amoebanet.LAYOUTS,
+    ),
+    Model("deep_unet", "a 2-D U-Net of many convolutions a level; presets of torchgpipe's benchmarks", deep_unet.build, deep_unet.LAYOUTS),
     Model("gpt", "a decoder Transformer from bytes of English to 175 billion parameters, trained with Adam", gpt.build, gpt.LAYOUTS),
 )
 

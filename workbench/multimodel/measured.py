@@ -1,6 +1,6 @@
 """What a fleet's run measured, beside what was predicted before it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from workbench.multimodel.jobs import Job
 from workbench.multimodel.schedule import Schedule
@@ -21,7 +21,7 @@ class FleetTimes:
 class FleetMeasurement:
     """A run of many models.
 
-    - `schedule` was measured, `predicted` simulated before it from units timed one by one; both in seconds;
+    - `schedule` was measured, `predicted` simulated before it from `jobs`, whose units were timed one by one; both in seconds;
     - `losses`: by model, one a mini-batch, those before a resumption included; `shards`: into how many each was cut;
     - `peaks`: bytes of each device that were spoken for at the worst moment, never above `budget`;
     - `bound`: the lower bound on the makespan from the timed units;
@@ -31,6 +31,7 @@ class FleetMeasurement:
 
     names: tuple[str, ...]
     policy: str
+    jobs: tuple[Job, ...]
     schedule: Schedule
     predicted: Schedule
     bound: float
@@ -43,4 +44,16 @@ class FleetMeasurement:
     hidden: float = 1.0
     decision_seconds: float = 0.0
     compile_seconds: float = 0.0
-    alone: dict[str, float] = field(default_factory=dict)  # seconds of each model's units, one after the other
+
+    @property
+    def ran_bound(self) -> float:
+        """The lower bound from the seconds that units really took, early stops included: all the work shared out, or the longest model."""
+        ran = [each for each in self.schedule.placed if not each.lost]
+        models = [sum(each.end - each.start for each in ran if each.model == number) for number in range(len(self.names))]
+        return max(sum(models) / self.schedule.devices, *models)
+
+    @property
+    def resumed(self) -> int:
+        """Units that a checkpoint spared this run."""
+        firsts = [min((each.unit for each in self.schedule.placed if each.model == i), default=0) for i in range(len(self.names))]
+        return sum(firsts)

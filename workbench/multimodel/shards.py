@@ -105,9 +105,10 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
 
 
 def _too_large(layer: Layer, taken: int, room: Room) -> FleetError:
+    held = min(layer.held, taken)  # what is compiled may need less than the planner thinks
     return FleetError(
-        f"Layer `{layer.name}` alone takes {format_bytes(taken)} ({format_bytes(layer.held)} of parameters, gradients and optimiser state, "
-        f"{format_bytes(layer.kept)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
+        f"Layer `{layer.name}` alone takes {format_bytes(taken)} ({format_bytes(held)} of parameters, gradients and optimiser state, "
+        f"{format_bytes(taken - held)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
         f"less {room.buffer:.0%} for the buffer.",
         ["give a larger budget of memory", "make the mini-batch smaller", "cut the layer into smaller named scopes"],
     )

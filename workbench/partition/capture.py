@@ -5,7 +5,11 @@ through the carry's data-flow edge; captured, each use is free, which is what XL
 (`xla-sdy-open-while-free-vars-sharding`), an open sharding constraint before the loop lets the inside differ from the outside.
 """
 
+import re
+
 from jax.extend.mlir import ir
+
+_ASKS = re.compile(r'["=]|\{\}')  # an axis, axes kept out or summed over, a dimension kept whole
 
 
 def capture_invariants(parent: ir.Operation) -> None:
@@ -41,3 +45,8 @@ def _open_constraint(value: ir.Value, before: ir.Operation) -> ir.Value:
     return ir.Operation.create(
         "sdy.sharding_constraint", [value.type], [value], {"sharding": sharding}, loc=before.location, ip=place
     ).result
+
+
+def is_open(constraint: ir.Operation) -> bool:
+    """Whether a constraint asks for nothing, as those before loops do."""
+    return _ASKS.search(str(constraint.attributes["sharding"])) is None

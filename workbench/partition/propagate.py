@@ -55,7 +55,7 @@ def propagate(plan: Plan, choose: Callable[[tuple[str, ...]], Iterable[str]] = t
         annotate(main, plan)
         insert_constraints(main, plan)
         try:
-            _run(module, [*choose(_passes(plan, structure))])
+            _run(module, [*choose(_passes(plan, structure))], speaks=_speaks(plan, structure))
         except ir.MLIRError as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error)[:200])
             raise PartitionError(
@@ -64,11 +64,11 @@ def propagate(plan: Plan, choose: Callable[[tuple[str, ...]], Iterable[str]] = t
     return module
 
 
-def _run(module: ir.Operation, passes: list[str]) -> None:
+def _run(module: ir.Operation, passes: list[str], *, speaks: bool) -> None:
     """Run the passes, with a stop before reshards are inserted, and one before they become collectives where they may follow each other:
-    at constraints and barriers."""
+    at constraints and barriers, if these say anything."""
     is_constrained = any("constraint" in each for each in passes)
-    places = [passes.index(name) for name in (_INSERTING, *([_LOWERING] if is_constrained else [])) if name in passes]
+    places = [passes.index(name) for name in (_INSERTING, *([_LOWERING] if speaks else [])) if name in passes]
     for start, stop in itertools.pairwise((0, *places, len(passes))):
         run_passes(module, ",".join(passes[start:stop]))
         if stop == len(passes):
@@ -77,13 +77,19 @@ def _run(module: ir.Operation, passes: list[str]) -> None:
         if passes[stop] == _LOWERING:
             keep_apart(main)
             continue
-        if is_constrained:
+        if speaks:
             lift_barriers(main)
         ops = list(operations_below(main))
         if is_constrained:
             forget_rules(ops)
+        if speaks:
             follow_results(ops)
         plan_products(main, ops)
+
+
+def _speaks(plan: Plan, structure: Structure) -> bool:
+    """Whether the plan or the function constrains a value; what stands open before a loop does not."""
+    return bool(plan.layout.constraints or plan.layout.barriers) or structure.constrains
 
 
 def _passes(plan: Plan, structure: Structure) -> tuple[str, ...]:

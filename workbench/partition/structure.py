@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from jax.extend.mlir import ir
 
 from workbench.partition.attributes import dtype_name
+from workbench.partition.capture import is_open
 from workbench.partition.context import main_function
 from workbench.partition.hlo_form import ORDER
 from workbench.partition.host import mark_host_values, placement_of
@@ -99,6 +100,7 @@ class Structure:
     shapes: list[tuple[int, ...]] = field(default_factory=list)  # of these
     ruleless: list[int] = field(default_factory=list)  # ids of operations that Shardy has no rule for
     kinds: frozenset[str] = frozenset()  # of the operations
+    constrains: bool = False  # whether the function itself constrains a value
     updates: set[int] = field(default_factory=set)  # ids of the optimiser's additions
     heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
     kernels: int = 0  # operations that store their results, in a step: the others are fused into them
@@ -171,6 +173,8 @@ class _Reader:
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
             if record.shifted or (record.own is not None and op.name == "stablehlo.custom_call"):
                 self.structure.shifting.append(index)
+            if op.name == "sdy.sharding_constraint" and not is_open(op):
+                self.structure.constrains = True
             if "sdy.sharding_rule" not in op.attributes and op.name not in _NEED_NO_RULE and not op.name.startswith("sdy."):
                 self.structure.ruleless.append(index)
             if op.name in CONTROL_FLOW:

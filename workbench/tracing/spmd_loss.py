@@ -88,12 +88,10 @@ class _Pieces:
 
 
 def _loss(run: Repeated, spec: PipelineSpec, pieces: _Pieces, batch: Sequence[Any], hold: Hold) -> Any:
-    prefix, suffix = run.cut.segments[0], run.cut.segments[-1]
-    before = jax.vmap(lambda parts: prefix.call(*(pieces[i] for i in prefix.pieces), *parts))([batch[i] for i in prefix.batch])
-    known = dict(zip(prefix.leaving, before, strict=True))
+    suffix, known = run.suffix, _before(run, pieces, batch)
     weights = [_by_stage(pieces.stacked(each), spec) for each in zip(*run.pieces, strict=True)]
     inputs = {
-        "carry": tuple(known[value] for value in run.carry),
+        "carry": tuple(batch[number] if kind == "batch" else known[number] for kind, number in run.carry),
         "shared": tuple(known[value] for value in run.shared),
         "batch": tuple(batch[i] for i in run.batch),
     }
@@ -110,6 +108,15 @@ def _loss(run: Repeated, spec: PipelineSpec, pieces: _Pieces, batch: Sequence[An
     parts = [batch[i] for i in suffix.batch], [known[value] for value in suffix.entering]
     losses, *counts = jax.vmap(lambda own, entering: tuple(suffix.call(*(pieces[i] for i in suffix.pieces), *own, *entering)))(*parts)
     return losses.sum() / counts[0].sum() if counts else losses.mean()
+
+
+def _before(run: Repeated, pieces: _Pieces, batch: Sequence[Any]) -> dict[int, Any]:
+    """What the prefix makes of all micro-batches, by number of the cut's value."""
+    prefix = run.prefix
+    if prefix is None:
+        return {}
+    made = jax.vmap(lambda parts: prefix.call(*(pieces[i] for i in prefix.pieces), *parts))([batch[i] for i in prefix.batch])
+    return dict(zip(prefix.leaving, made, strict=True))
 
 
 def _stage(run: Repeated, weights: Sequence[Any], x: Any) -> Any:

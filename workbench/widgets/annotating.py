@@ -20,7 +20,7 @@ from workbench.widgets.tensors import VALUE
 
 PRIORITIES = (0, 1, 2, 3)
 MOST_OFFERED = 40  # things to tie to
-_PASSES = (("both ways", ""), ("forward only", "forward"), ("backward only", "backward"), ("no way", "none"))
+_PASSES = (("both ways", ""), ("forward", "forward"), ("backward", "backward"), ("none", "none"))
 
 
 def annotation_items(plan: Plan, report: Report, thing: Held, place: int, name: str) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long),
 `{"dims": [...]}` (named dimensions coloured by the axes they lie on), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}`
 (a bar), `{"edits": [...]}` (buttons that make an edit), `{"terms": [...]}` (words of the glossary) and `{"stack": [cells]}` (cells one
-under the other; of `dims` and `axes` there, `lead` is said before them).
+under the other; there `lead` is said before one, and `beside` after it).
 """
 
 import re
@@ -83,7 +83,7 @@ class Paint:
         return {
             "dims": [
                 {
-                    "name": name or str(size),
+                    "name": name if name not in ("", "_") else str(size),
                     "title": f"{name or 'unnamed'} = {size}, " + (f"split over {' then '.join(axes)}" if axes else "whole on every device"),
                     "colours": [self.colours.get(base_axis(axis)) for axis in axes or ()],
                 }

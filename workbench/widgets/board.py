@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from workbench.compiled import Compiled
-from workbench.edits import Constrain, Edit, Override, PlaceDim, ResizeAxis, SetHardware, SetWiring
+from workbench.edits import Constrain, Edit, Override, PlaceDim, ResizeAxis, SetHardware, SetPipeline, SetWiring
 from workbench.errors import WorkbenchError
 from workbench.measurement import Measurement
 from workbench.plan import Plan
@@ -173,7 +173,7 @@ class Board:
             self._recipes.obey(gesture)
             self._show("table")
         elif verb == "try_edits":
-            try_edits(gesture, self.session.report)
+            try_edits(gesture, self.session.report, self._aside)
             self._show("table")
         elif verb in HISTORY_VERBS:
             self._history.obey(gesture)
@@ -197,8 +197,9 @@ class Board:
         sized = isinstance(edit, ResizeAxis) and (edit.axis, edit.size) in plan.mesh.axes
         equipped = isinstance(edit, SetHardware) and edit.hardware == plan.hardware
         wired = isinstance(edit, SetWiring) and edit.wiring == plan.wiring
+        piped = isinstance(edit, SetPipeline) and edit.pipeline == plan.pipeline
         owned = isinstance(edit, Override | Constrain) and edit.apply(plan).layout == plan.layout
-        if not (placed or sized or equipped or wired or owned):
+        if not (placed or sized or equipped or wired or piped or owned):
             self.session.apply(edit)
 
     def _open(self, tab: str, search: str) -> None:
@@ -267,7 +268,8 @@ class Board:
         report, live = self.session.report, self._jobs.live
         ran = live.of(report.plan)
         trace = ran.measurement.trace if ran and ran.measurement else None
-        facts = Facts(report, self._evidence, trace, axis_colours(report.plan), self.selected, self._toggled, self._views, self._replay, self._aside)
+        tasks = ran.measurement.tasks if ran and ran.measurement else ()
+        facts = Facts(report, self._evidence, trace, axis_colours(report.plan), self.selected, self._toggled, self._views, self._replay, self._aside, tasks=tasks)
         try:
             shown = table_state(facts, self._tab, self._search)
         except Exception as error:  # noqa: BLE001 - a view that fails is a message in its place

@@ -10,6 +10,10 @@ from workbench.units import format_bytes, format_seconds
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 
 MOST_ROWS = 300
+PAYLOAD = (
+    "Payload is what a collective works on, on one device. What is sent for it is another number: on a ring of n devices 2 (n − 1)/n of it "
+    "for an all-reduce, (n − 1)/n for the others, all of it for a permutation."
+)
 _Exposed = Mapping[tuple[str, str, str, float], float]  # stream, kind, path, seconds of one execution; seconds waited a step
 
 
@@ -36,16 +40,16 @@ def _totals(report: Report, paint: Paint) -> Block:
     columns = (Column("mesh axes"), *(Column(kind, number=True) for kind in kinds), Column("all kinds", number=True))
     if timed:
         columns = (*columns, Column("time a step", number=True, title="seconds of all of them, hidden or not"))
-    return block("Payload per device and step, by axis and kind", columns, [each for _, each in rows])
+    return block("Payload per device and step, by axis and kind", columns, [each for _, each in rows], PAYLOAD)
 
 
 def _operations(report: Report, paint: Paint) -> Block:
     columns: tuple[Column, ...] = (
         Column("collective"),
         Column("mesh axes"),
-        Column("payload", number=True, title="of one execution, on one device"),
+        Column("payload, once", number=True, title="what one execution works on, on one device: the larger of what goes in and comes out"),
         Column("times", number=True, title="executions a step, loops multiplied out"),
-        Column("sent a step", number=True, title="bytes that leave each device"),
+        Column("sent a step", number=True, title="bytes that leave each device for it: by kind and ring from the payload, times its executions"),
     )
     if timed := report.step_time is not None:
         columns += (
@@ -57,7 +61,7 @@ def _operations(report: Report, paint: Paint) -> Block:
     ordered = sorted(alike, key=lambda each: -each.total_sent * alike[each])
     exposed = exposed_seconds(report) if timed else {}
     rows = [_operation_row(each, alike[each], paint, _times(each, alike[each], exposed) if timed else ()) for each in ordered[:MOST_ROWS]]
-    return block("Operations, most bytes first", columns, rows, rest_text(len(ordered), MOST_ROWS))
+    return block("Operations, most sent first", columns, rows, rest_text(len(ordered), MOST_ROWS))
 
 
 def _operation_row(each: Collective, times: int, paint: Paint, seconds: tuple[Cell, ...]) -> Row:

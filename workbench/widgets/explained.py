@@ -8,7 +8,6 @@ from workbench.edits import Edit
 from workbench.propagation import Conflict, Explanation, Move, Origin, Propagation, PropagationError, Site, Wish
 from workbench.propagation_text import counted, move_text, wish_text
 from workbench.report import Report
-from workbench.sharding import Sharding
 from workbench.widgets.aside import Aside, asked
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, row
 from workbench.widgets.folding import is_named
@@ -58,14 +57,17 @@ def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> i
     return value and replay.number(value.path, value.kind, value.shape, value.sharding)
 
 
-def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...]) -> Cell:
-    """Where the axes of a dimension come from, in one line."""
+def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], asked_as: str, subject: str) -> Cell:
+    """Where the axes of a dimension come from, in one line; the question for the whole way is `axis ASKED_AS AXIS SUBJECT`."""
     site = replay.sites[number]
     held = site.sharding.dims[dim] or ()
     told = [_brief(replay.axis(number, dim, axis)) for axis in axes if axis in held]
     if not told and axes:
         return {"text": _elsewhere(site, axes[0]), "wrap": True}
-    return {"text": "; ".join(told), "wrap": True} if told else {"text": "nobody wanted to split it", "tone": "muted", "wrap": True}
+    if not told:
+        return {"text": "nobody brought an axis here", "tone": "muted", "wrap": True}
+    ways = [{"label": f"The way of {axis}", "gesture": {"verb": "why", "of": f"axis {asked_as} {axis} {subject}"}} for axis in axes if axis in held]
+    return {"text": "; ".join(told), "wrap": True, "acts": ways}
 
 
 def _brief(told: Explanation) -> str:
@@ -182,8 +184,3 @@ def decided(wanted: str, report: Report, known: Callable[[Report], dict[str, Any
 def move_line(replay: Propagation, move: Move) -> str:
     """What one move did, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
     return move_text(replay, move).partition(", ")[2]
-
-
-def shown_sharding(site: Site, sharding: Sharding) -> Sharding:
-    """Without parts that a cell cannot draw."""
-    return sharding if len(sharding.dims) == len(site.shape) else Sharding.whole(len(site.shape))

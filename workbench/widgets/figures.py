@@ -147,7 +147,9 @@ def _sent(report: Report) -> Figure:
     title = f"{report.sent:,} bytes leave each device in a step, by " + (
         ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts.items()) or "no collective"
     )
-    return Figure("sent", "Sent per device", report.sent, format_bytes, title, "each step", counts=counts)
+    payload = sum(report.by_axis_and_kind.values())
+    note = f"each step, for {format_bytes(payload)} of payload" if payload else "each step"
+    return Figure("sent", "Sent per device", report.sent, format_bytes, title, note, counts=counts)
 
 
 def _flops(report: Report) -> Figure:

@@ -27,6 +27,7 @@ from workbench.widgets.hardware import ZONE, hardware_of
 from workbench.widgets.own_ways import by_the_rules, opened, own_way, own_whole
 from workbench.widgets.recipes import recipe_edit
 from workbench.widgets.resharding import tried_edits
+from workbench.widgets.stage_edits import stage_edit
 
 Gesture = Mapping[str, Any]
 TOOLS = (
@@ -182,5 +183,6 @@ _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "hardware": _hardware,
     "wiring": _wiring,
     "mend": _mend,
+    "pipeline": stage_edit,
     "recipe": lambda gesture, plan, _: recipe_edit(gesture, plan),
 }

@@ -83,9 +83,18 @@ COST = (
     ),
     Term(
         "Sent per device",
-        "Bytes that one device sends to others in a step, all collectives together.",
+        "Bytes that leave one device in a step, all collectives together: on a ring of n, an all-reduce sends 2 (n − 1)/n of its payload, "
+        "the others (n − 1)/n, a permutation all of it.",
         f"{BOOK}sharding",
-        ("sent", "sent per device", "payload", "all kinds"),
+        ("sent", "sent per device", "sent a step"),
+        "What is sent, and why?",
+    ),
+    Term(
+        "Payload",
+        "What a collective works on: the larger of what goes in and comes out on one device. It says nothing of how often the bytes travel; "
+        "that is what is sent.",
+        f"{BOOK}sharding",
+        ("payload", "payload, once", "all kinds"),
         "What is sent, and why?",
     ),
     Term(
@@ -137,6 +146,80 @@ COST = (
     ),
 )
 
+RESHARD = "https://openxla.org/shardy/sharding_representation"
+
+RESHARDING = (
+    Term(
+        "Resharding",
+        "A value lies in one way where it is made and is needed in another where it is read; what changes that may send bytes.",
+        f"{ARXIV}2105.04663",
+        ("lies → needed", "where a sharding turns into another"),
+    ),
+    Term(
+        "Way",
+        "How XLA's partitioner gets from one sharding to another: the first of eight ways that fits. The last one gathers the value whole.",
+        f"{ARXIV}2105.04663",
+        ("way",),
+    ),
+    Term("1 Stays", "Both shardings are the same one: nothing is done.", RESHARD, ("stays",)),
+    Term(
+        "2 Within groups",
+        "Inside a `shard_map`, only the axes that are not manual change: the same ways again, within each group of devices.",
+        f"{JAX}notebooks/shard_map.html",
+        ("within the groups of a shard_map",),
+    ),
+    Term(
+        "3 Permuted",
+        "Each device needs the part that another one has, of the same shape: one collective-permute sends it there.",
+        "https://openxla.org/xla/operation_semantics",
+        ("permuted",),
+    ),
+    Term(
+        "4 Swapped from dimension to dimension",
+        "A mesh axis leaves one dimension for another: an all-to-all, in which each device keeps 1/n of what it has and sends the rest.",
+        "https://openxla.org/xla/operation_semantics",
+        ("swapped from dimension to dimension",),
+    ),
+    Term("5 Sliced", "Each device keeps a part of what it has: nothing is sent.", RESHARD, ("sliced",)),
+    Term(
+        "6 Gathered",
+        "An axis is taken off a dimension: an all-gather over it, after which each device along it holds all of that dimension.",
+        "https://openxla.org/xla/operation_semantics",
+        ("gathered",),
+    ),
+    Term(
+        "7 In several moves",
+        "No single move leads there, but a sharding in between does: the ways above, one after the other.",
+        RESHARD,
+        ("in several moves",),
+    ),
+    Term(
+        "8 Gathered whole, then sliced",
+        "XLA finds no other way: every device gathers the whole value and keeps its part. The compiler warns of an involuntary full "
+        "rematerialization; a sharding in between avoids it.",
+        f"{ARXIV}2105.04663",
+        ("gathered whole, then sliced", "the compiler warns of"),
+    ),
+    Term(
+        "Padding",
+        "A dimension that its parts do not divide is cut into equal parts of the next larger size; what is too much holds nothing.",
+        f"{ARXIV}2105.04663",
+        ("padded", "wasted"),
+    ),
+    Term(
+        "Recipe",
+        "A known way to lay a program out, such as Megatron's or ZeRO: it finds its dimensions and axes by name, and is a list of edits.",
+        f"{ARXIV}2105.04663",
+        ("recipes",),
+    ),
+    Term(
+        "Of the function itself",
+        "What the traced function says by `with_sharding_constraint`, explicit axis types or `shard_map`; the plan cannot say otherwise.",
+        f"{JAX}notebooks/explicit-sharding.html",
+        ("of the function", "manual axes"),
+    ),
+)
+
 PROOF = (
     Term(
         "Compile ahead of time",
@@ -166,7 +249,7 @@ PROOF = (
     ),
 )
 
-GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (("Laying out", LAYOUT), ("What it costs", COST), ("Proving it", PROOF))
+GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (("Laying out", LAYOUT), ("What it costs", COST), ("Resharding and recipes", RESHARDING), ("Proving it", PROOF))
 
 KEYS: tuple[tuple[str, str], ...] = (
     ("Tab", "next control; one stop in each zone of the board"),

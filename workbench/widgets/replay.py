@@ -35,6 +35,7 @@ NO_RECORD = "This program was not lowered for the partitioner, so there is no re
 PREPARING = "Working out how it spreads: the partitioner runs once more, and writes down every step."
 _SO_FAR = (Column("what has an axis"), Column("dimensions"), Column("since", number=True, title="the step that gave it its last axis"), Column("line"))
 _CONFLICTS = (Column("has its way"), Column("lost"), Column("where, and why"), Column("to decide it the other way"))
+_OVER = {"data_flow_edge": "the loop that hands it round", "return": "the return of the step", "sharding_constraint": "its constraint"}
 _FEWEST = (Column("statement"), Column("now"), Column("fewest"), Column("what it is needed for"))
 
 
@@ -71,7 +72,7 @@ def replay_blocks(
         return [note_block(NO_RECORD)]
     last = replay.moves[-1].step if replay.moves else 0
     step = last if chosen.step is None else min(chosen.step, last)
-    lies = replay.at(step)
+    lies = _lies(replay, step)
     return [
         _slider(replay, step, last, paint),
         _so_far(replay, step, lies, paint),
@@ -121,7 +122,7 @@ def _line(replay: Propagation, move: Move, paint: Paint) -> dict[str, Any]:
         "axis": paint.axes((move.axis,))["axes"][0],
         "from": place_cell(source, move.source_dim)["path"],
         "to": place_cell(target, move.target_dim)["path"],
-        "over": ", ".join(filter(None, (move.kind, move.line))),
+        "over": ", ".join(filter(None, (_OVER.get(move.kind, move.kind), move.line))),
         "subject": target.path,
     }
 
@@ -140,13 +141,24 @@ def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], paint: Pai
     return block("So far", _SO_FAR, rows, " ".join(filter(None, (count, rest_text(len(ranked), MOST_ROWS)))))
 
 
+def _lies(replay: Propagation, step: int) -> tuple[Sharding, ...]:
+    """How each value lies after a step; what is handed round a loop is one value, and has one history."""
+    found = replay.at(step)
+    return tuple(
+        found[one] if one != number and len(found[one].dims) == len(found[number].dims) else found[number]
+        for number, one in enumerate(replay.one)
+    )
+
+
 def _is_shown(site: Site) -> bool:
     return bool(site.path) and (site.role != "value" or site.kind not in ("data_flow_edge", "sharding_constraint"))
 
 
 def _since(replay: Propagation, step: int) -> dict[int, int]:
+    """The last step that reached each value."""
     made = bisect_right(replay.moves, step, key=attrgetter("step"))
-    return {move.target: move.step for move in replay.moves[:made]}
+    reached = {replay.one[move.target]: move.step for move in replay.moves[:made]}
+    return {number: reached[one] for number, one in enumerate(replay.one) if one in reached}
 
 
 def _site_row(
@@ -168,7 +180,7 @@ def _site_row(
             {"text": site.source, "tone": "muted"},
             subject=site.path if site.role != "result" else "",
         ),
-        "fresh": bool(newest and newest == step),
+        "tone": "fresh" if newest and newest == step else "",
     }
 
 
@@ -176,7 +188,9 @@ def _picture(
     report: Report, replay: Propagation, step: int, lies: Sequence[Sharding], aside: Aside | None, opened: frozenset[str] | None
 ) -> Block:
     """The graph as far as the step. Where its boxes lie is found once, aside: that takes longest."""
-    numbers = _nodes(report, replay)
+    numbers = asked(aside, report, "nodes", lambda: _nodes(report, replay))
+    if numbers is None:
+        return {**waiting_block("Reading the graph."), "title": "On the graph"}
     since = _since(replay, step)
     so_far = [None if number is None else lies[number] for number in numbers]
     fresh = {node for node, number in enumerate(numbers) if number is not None and step and since.get(number) == step}
@@ -211,7 +225,7 @@ def _conflict_row(report: Report, replay: Propagation, conflict: Conflict, chose
     wish = conflict.first
     where = place_cell(replay.sites[wish.wanted.value], wish.wanted.dim)["path"]
     places = f" and {counted(len(conflict.wishes) - 1, 'more place')}" if len(conflict.wishes) > 1 else ""
-    why = wish_text(replay, wish).rpartition(": ")[2]
+    why = wish_text(replay, wish).partition(": ")[2]
     return row(
         key,
         {"text": str(conflict.winner), "wrap": True},

@@ -13,6 +13,7 @@ from workbench.report import Report
 from workbench.reshard import WAYS, Move, Remedy, Reshard
 from workbench.tables import grouped
 from workbench.units import format_bytes, format_seconds
+from workbench.widgets.aside import Aside, asked
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.evidence import Evidence
 from workbench.widgets.padding import padding_blocks
@@ -31,13 +32,13 @@ def resharding_blocks(report: Report, evidence: Evidence | None, paint: Paint) -
     return [*blocks, *_warned(report, evidence), *_free(free, paint), *padding_blocks(report, paint)]
 
 
-def try_edits(gesture: Mapping[str, Any], report: Report) -> None:
-    """Look for the remedies of one resharding; raises `WorkbenchError` if the plan has it no more."""
+def try_edits(gesture: Mapping[str, Any], report: Report, aside: Aside | None = None) -> None:
+    """Look for the remedies of one resharding, aside where that is possible; raises `WorkbenchError` if the plan has it no more."""
     key = gesture.get("key")
     found = next((each for each in report.reshards if key_of(each) == key), None)
     if found is None:
         raise WorkbenchError("The plan reshards nothing there any more.", ["look at the table again"])
-    _ = found.remedies
+    asked(aside, report, f"remedies {key}", lambda: found.remedies)
 
 
 def tried_edits(report: Report) -> Iterator[Edit]:
@@ -56,9 +57,8 @@ def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
     timed = report.step_time is not None
     groups.sort(key=lambda group: (not group[0].rematerialises, -sum(each.seconds or each.sent for each in group)))
     columns = (
-        Column("value", title="and the line that makes it"),
+        Column("value → needed by", title="where it is made, where it is read, and the lines of both"),
         Column("lies → needed", title="how its dimensions lie where it is made, and where it is read"),
-        Column("needed by"),
         Column("way", title="which of the eight ways XLA's partitioner takes, and its collectives"),
         Column("sent a step", number=True, title="bytes that leave each device"),
         Column("held", number=True, title="temporary memory on one device at the worst moment: operand and result"),
@@ -80,29 +80,36 @@ def _summary(report: Report, sending: list[Reshard], groups: int) -> str:
 
 def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> Row:
     first = group[0]
-    alike = len(group) > 1
-    path, reader = (template(each) if alike else each for each in (first.path, first.reader))
-    names = tuple(name if name not in ("", "_") else str(size) for name, size in zip(first.dims, first.shape, strict=True))
     sent, seconds = sum(each.sent for each in group), sum(each.seconds for each in group)
     times = sum(each.count for each in group)
-    after = paint.lies(first.after, names)
     return row(
         key_of(first),
-        _place(path, first.source, f"×{len(group)}" if alike else ""),
-        {"stack": [paint.lies(first.before, names), {**after, "lead": "→"} if isinstance(after, dict) else after]},
-        _place(reader, first.reader_source),
+        *_ends(group, paint),
         {"stack": [_ways(first), *(_move(move, paint) for move in first.moves)]},
         {"stack": [byte_cell(sent), {"text": f"{times:,} × {format_bytes(sent / times)}" if times > 1 else "once", "tone": "muted"}]},
         byte_cell(first.temporary),
         *([seconds_cell(seconds, title=f"{times:,} × {format_seconds(seconds / times)}" if times else "")] if timed else []),
         _remedies(report, first),
-        subject=path,
+        subject=_path(group),
         tone="bad" if first.rematerialises else "",
     )
 
 
-def _place(path: str, source: str, count: str = "") -> Cell:
-    return {"stack": [{"path": path, "count": count} if path else {"text": "–"}, {"text": source, "tone": "muted"}]}
+def _path(group: list[Reshard]) -> str:
+    """Of alike layers, the path that names them all."""
+    return template(group[0].path) if len(group) > 1 else group[0].path
+
+
+def _ends(group: list[Reshard], paint: Paint) -> tuple[Cell, Cell]:
+    """Where the value is made and where it is read, and how it lies in either place."""
+    first = group[0]
+    reader = template(first.reader) if len(group) > 1 else first.reader
+    names = tuple(name if name not in ("", "_") else str(size) for name, size in zip(first.dims, first.shape, strict=True))
+    count = f"×{len(group)}" if len(group) > 1 else ""
+    before, after = (paint.lies(each, names) for each in (first.before, first.after))
+    made = {"path": _path(group), "count": count, "beside": first.source} if first.path else {"text": "a value", "beside": first.source}
+    read = {"path": reader, "lead": "→", "beside": first.reader_source}
+    return {"stack": [made, read]}, {"stack": [before, {**after, "lead": "→"} if isinstance(after, dict) else after]}
 
 
 def _ways(each: Reshard) -> Cell:
@@ -149,7 +156,7 @@ def _warned(report: Report, evidence: Evidence | None) -> Iterator[Block]:
     rows = [
         row(
             f"{place} {each.path} {each.name}",
-            _place(each.path or each.name, each.name if each.path else ""),
+            {"path": each.path or each.name, "title": each.name},
             each.shape,
             {"text": each.before, "title": each.before},
             {"text": each.after, "title": each.after},
@@ -165,14 +172,6 @@ def _free(free: list[Reshard], paint: Paint) -> Iterator[Block]:
     if not free:
         return
     groups = grouped(free, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape))
-    columns = (Column("only sliced"), Column("lies → needed"), Column("needed by"))
-    rows = []
-    for group in groups[:MOST_FREE]:
-        first = group[0]
-        names = tuple(name if name not in ("", "_") else str(size) for name, size in zip(first.dims, first.shape, strict=True))
-        path, reader = (template(each) if len(group) > 1 else each for each in (first.path, first.reader))
-        after = paint.lies(first.after, names)
-        lies = {"stack": [paint.lies(first.before, names), {**after, "lead": "→"} if isinstance(after, dict) else after]}
-        count = f"×{len(group)}" if len(group) > 1 else ""
-        rows.append(row(key_of(first), _place(path, first.source, count), lies, _place(reader, first.reader_source), subject=path))
+    columns = (Column("only sliced → needed by"), Column("lies → needed"))
+    rows = [row(key_of(group[0]), *_ends(group, paint), subject=_path(group)) for group in groups[:MOST_FREE]]
     yield block("Free: each device keeps a part of what it has", columns, rows, rest_text(len(groups), MOST_FREE))

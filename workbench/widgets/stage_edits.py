@@ -90,7 +90,7 @@ def _engine(name: str, plan: Plan, _: Report) -> Change:
 
 def _axis(name: str, plan: Plan, _: Report) -> Change:
     spec = _spec(plan)
-    stages = plan.mesh[name] if name in plan.mesh else spec.stages
+    stages = dict(plan.mesh.axes).get(name, spec.stages)
     kept = spec.boundaries if stages == spec.stages else ()
     return replace(spec, axis=name, stages=stages, boundaries=kept), f"stages on {name}"
 

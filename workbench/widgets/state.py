@@ -30,6 +30,7 @@ TABS = (
     ("memory", "Memory"),
     ("step", "Step"),
     ("timeline", "Timeline"),
+    ("pipeline", "Pipeline"),
     ("graph", "Graph"),
     ("compared", "Compared"),
     ("values", "Values"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.device_trace import Trace
+from workbench.measurement import TaskTime
 from workbench.report import Report
 from workbench.visualize import timeline
 from workbench.widgets.aside import Aside
@@ -13,8 +14,9 @@ from workbench.widgets.compared import compared_blocks
 from workbench.widgets.evidence import Evidence
 from workbench.widgets.own_annotations import own_blocks
 from workbench.widgets.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
-from workbench.widgets.resharding import resharding_blocks
 from workbench.widgets.replay import Replay, replay_blocks
+from workbench.widgets.resharding import resharding_blocks
+from workbench.widgets.stages import pipeline_blocks
 from workbench.widgets.tensors import tensor_blocks
 from workbench.widgets.values import selected_blocks, value_blocks
 
@@ -29,6 +31,7 @@ class Facts:
     report: Report
     evidence: Evidence | None = None
     trace: Trace | None = None
+    tasks: tuple[TaskTime, ...] = field(default=(), kw_only=True)  # of a run of this pipeline
     colours: dict[str, int] = field(default_factory=dict)
     selected: str = ""
     toggled: frozenset[str] = frozenset()  # keys of what a hand opened or closed
@@ -48,6 +51,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "memory": lambda: memory_blocks(report, facts.evidence, facts.views),
         "step": lambda: step_blocks(report, facts.evidence),
         "timeline": lambda: _timeline(facts),
+        "pipeline": lambda: pipeline_blocks(report, facts.tasks),
         "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(report, facts.views)],
         "compared": lambda: compared_blocks(facts.evidence, paint),
         "values": lambda: value_blocks(report, paint, search),

@@ -6,15 +6,17 @@ from workbench.plan import Plan
 from workbench.report import Placement, Report
 from workbench.sharding import base_axis
 from workbench.units import format_bytes
+from workbench.widgets.aside import Aside
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, row
+from workbench.widgets.explained import Answer, lost_blocks, number_of, origin_cell, replay_of
 from workbench.widgets.folding import is_named
 from workbench.widgets.values import constraint_on
 
 _COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"), Column("per device", number=True), Column("because"))
 
 
-def placed_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list[str], list[Block]] | None:
-    """An argument: its bytes, and by which statement of the layout each dimension lies where it does."""
+def placed_answer(subject: str, report: Report, paint: Paint, aside: Aside | None = None) -> Answer | None:
+    """An argument: its bytes, by which statement of the layout each dimension lies where it does, and the wishes that lost there."""
     placed = [each for each in report.arguments if is_named(subject, each.tensor.path)]
     if not placed:
         return None
@@ -28,7 +30,16 @@ def placed_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list
         )
     ]
     held = format_bytes(sum(each.local_bytes for each in placed))
-    return f"Why {held} on each device?", list(_bytes_told(placed, report)), [block("Why it lies so", _COLUMNS, rows)] if rows else []
+    blocks = [block("Why it lies so", _COLUMNS, rows)] if rows else []
+    return f"Why {held} on each device?", list(_bytes_told(placed, report)), [*blocks, *_lost(subject, report, paint, aside)]
+
+
+def _lost(subject: str, report: Report, paint: Paint, aside: Aside | None) -> list[Block]:
+    """The wishes that lost on an argument, once they are known."""
+    if not report.plan.layout.statements or (replay := replay_of(report, aside)) is None:
+        return []
+    number = number_of(replay, report, "tensor", subject)
+    return [] if number is None else lost_blocks(report, replay.wishes(number), paint, aside)
 
 
 def _dimension(paint: Paint, place: int, dim: str, size: int, axes: tuple[str, ...], local: int, because: Cell) -> Row:
@@ -55,20 +66,31 @@ def _because(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> 
     return {"text": f"no rule for `{dim}`: whole", "tone": "muted", "wrap": True}
 
 
-def value_answer(subject: str, report: Report, paint: Paint) -> tuple[str, list[str], list[Block]] | None:
-    """An intermediate value: where it is computed, and where each axis comes from."""
+def value_answer(subject: str, report: Report, paint: Paint, aside: Aside | None = None) -> Answer | None:
+    """An intermediate value: where it is computed, where each axis comes from, and the wishes that lost there."""
     value = next((each for each in report.values if is_named(subject, each.path)), None)
     if value is None:
         return None
     plan = report.plan
     held = constraint_on(plan.layout, value.path, len(value.shape), value.source)
+    replay = replay_of(report, aside)
+    number = number_of(replay, report, "value", subject) if replay else None
+
+    def because(place: int, dim: str, axes: tuple[str, ...]) -> Cell:
+        """As Shardy's records have it; as far as the plan itself says, where there are none."""
+        is_given = bool(held) and dict(plan.layout.constraints)[held].dims[place] is not None
+        if replay is not None and number is not None and not is_given:
+            return origin_cell(replay, number, place, axes, f"value {place}", subject)
+        return _come_from(plan, place, dim, tuple(map(base_axis, axes)), held)
+
     rows = [
-        _dimension(paint, place, dim, size, axes or (), local, _come_from(plan, place, dim, tuple(map(base_axis, axes or ())), held))
+        _dimension(paint, place, dim, size, axes or (), local, because(place, dim, axes or ()))
         for place, (dim, size, axes, local) in enumerate(zip(value.dims, value.shape, value.sharding.dims, value.local_shape, strict=True))
     ]
     times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
     lead = [f"`{value.path}` ({value.kind})" + (f", {value.source}" if value.source else "") + f", computed {times}."]
-    return "Why does it lie so?", lead, [block("Where each axis comes from", _COLUMNS, rows)] if rows else []
+    lost = lost_blocks(report, replay.wishes(number), paint, aside) if replay is not None and number is not None else []
+    return "Why does it lie so?", lead, [*([block("Where each axis comes from", _COLUMNS, rows)] if rows else []), *lost]
 
 
 def _come_from(plan: Plan, place: int, dim: str, axes: tuple[str, ...], held: str) -> Cell:

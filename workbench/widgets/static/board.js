@@ -59,9 +59,9 @@ function drawSpare(wb, spare, refusal) {
 }
 
 function boardSection(wb) {
-  const zones = h("div", { class: "zones" }), counted = h("span", { class: "counted" });
+  const recipes = recipesSection(wb), zones = h("div", { class: "zones" }), counted = h("span", { class: "counted" });
   const section = h("section", { class: "board", ariaLabel: "Dimensions on mesh axes" },
-    h("div", { class: "legendline" }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis.")), zones);
+    h("div", { class: "legendline" }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, recipes.button, h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis.")), recipes.section, zones);
   const paint = painter((state) => keepingFocus(wb.root, section, () => {
     closeMenu(wb, false);
     wb.chips = new Map(state.zones.flatMap((zone) => zone.chips.map((chip) => [chip.key, chip])));
@@ -75,5 +75,5 @@ function boardSection(wb) {
     wb.wanted = null;
   }, wb.wanted));
   wb.board = section;
-  return { section, paint };
+  return { section, paint, paintRecipes: recipes.paint };
 }

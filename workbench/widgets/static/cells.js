@@ -57,6 +57,9 @@ function drawCell(wb, cell) {
       ...dim.colours.slice(1).map((colour) => h("i", { class: "second", data: { c: colour } })))));
   }
   if (cell.acts) return drawActs(wb, cell);
+  if (cell.stack) return drawStack(wb, cell);
+  if (cell.terms) return drawTerms(wb, cell);
+  if (cell.remedies) return drawRemedies(wb, cell);
   if (cell.pair) return drawPair(cell);
   if (cell.axes) return h("span", {}, ...cell.axes.map((axis) => h("span", { class: "tag", data: { c: axis.colour } }, axis.name)));
   if (cell.edits) {
@@ -73,13 +76,13 @@ function drawCell(wb, cell) {
 
 function drawRow(wb, columns, row) {
   if (row.section) return drawSection(wb, columns, row);
-  return h("tr", { data: { subject: row.subject || null } }, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : "", cell.chips ? "chipped" : "", i || !("fold" in row) ? "" : row.level ? `level${row.level}` : row.fold ? "" : "foldless"].join(" ").trim() },
+  return h("tr", { class: row.tone ? `marked ${row.tone}-row` : "", data: { subject: row.subject || null } }, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : "", cell.chips ? "chipped" : "", i || !("fold" in row) ? "" : row.level ? `level${row.level}` : row.fold ? "" : "foldless"].join(" ").trim() },
     i || !row.fold ? null : drawFold(wb, row.fold, cell.path), drawCell(wb, cell))));
 }
 
 // The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
 function patchBlocks(wb, parent, blocks) {
-  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, Boolean(block.picture), Boolean(block.replay), canSort(block)]));
+  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, Boolean(block.picture), Boolean(block.replay), Boolean(block.stages), canSort(block)]));
   parent.blocks = blocks;
   if (JSON.stringify(parent.heads) !== JSON.stringify(heads)) {
     parent.heads = heads;
@@ -87,6 +90,7 @@ function patchBlocks(wb, parent, blocks) {
       block.title && h("h3", {}, block.title),
       block.replay ? h("div", { class: "replay" }) : null,
       block.picture ? h("div", { class: "picture" }) : null,
+      block.stages ? h("div", { class: "pipeline" }) : null,
       block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c, i) => drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () => patchBlocks(wb, parent, parent.blocks))))), h("tbody")) : null,
       h("div", { class: "note" }))));
   }
@@ -96,6 +100,7 @@ function patchBlocks(wb, parent, blocks) {
     if (body) patch(body, sortedRows(wb, block, heads[i]), (row) => drawRow(wb, block.columns, row));
     if (body) markSorted(wb, place, heads[i]);
     if (block.replay) paintReplay(wb, place.querySelector(".replay"), block.replay);
+    if (block.stages) paintPipeline(wb, place.querySelector(".pipeline"), block.stages);
     if (block.picture) paintPicture(wb, place.querySelector(".picture"), block.picture);
     const note = place.querySelector(".note");
     note.textContent = block.note;
@@ -106,13 +111,23 @@ function patchBlocks(wb, parent, blocks) {
 function drawTabs(wb, parent, tabs) {
   const open = (tab) => wb.send({ verb: "open", tab });
   const step = (event, by) => { event.preventDefault(); const i = tabs.findIndex((tab) => tab.open); wb.focusTab = true; open(tabs[(i + by + tabs.length) % tabs.length].key); };
+  const scrolled = parent.scrollLeft;
   parent.replaceChildren(...tabs.map((tab) => h("button", {
     class: "tab", type: "button", role: "tab", ariaSelected: String(tab.open), tabIndex: tab.open ? 0 : -1, data: { tab: tab.key, focus: `tab-${tab.key}` },
     onclick: () => open(tab.key),
     onkeydown: (e) => { if (e.key === "ArrowRight") step(e, 1); else if (e.key === "ArrowLeft") step(e, -1); },
   }, tab.label, tab.badge && h("span", { class: "badge" }, tab.badge))));
-  if (wb.focusTab) parent.querySelector("[aria-selected=true]")?.focus({ preventScroll: true });
+  const chosen = parent.querySelector("[aria-selected=true]");
+  if (wb.focusTab) chosen?.focus({ preventScroll: true });
   wb.focusTab = false;
+  parent.scrollLeft = scrolled;
+  if (chosen) showTab(parent, chosen);
+}
+
+// The chosen tab, into the part of the strip that is seen: it may be wider than the card.
+function showTab(strip, tab) {
+  const frame = strip.getBoundingClientRect(), at = tab.getBoundingClientRect();
+  if (at.left < frame.left || at.right > frame.right) strip.scrollLeft += at.left - frame.left - (frame.width - at.width) / 2;
 }
 
 function tablesSection(wb) {

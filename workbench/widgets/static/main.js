@@ -39,9 +39,11 @@ function mount(model, el) {
     }
     tables.paintTargets({ zones: zones.map(({ axis, title, colour, size }) => ({ axis, title, colour, size })), tab: model.get("table").tab, refusal: refusal?.zone === "tables" ? refusal : null, seq: refusal?.zone === "tables" ? seq : 0 });
     tables.paintTabs(state.tabs);
-    const { seq: charted, why: because, told, ...table } = model.get("table");
+    const { seq: charted, why: because, recipes, told, ...table } = model.get("table");
     tables.paintTable(table);
     why.paint(because);
+    paintStageRefusal(wb, refusal, seq);
+    board.paintRecipes(recipes ?? null);
     root.dataset.charted = `${charted}`;
     run.paint(model.get("live"));
     compile.paint(model.get("live"));

@@ -51,11 +51,17 @@ function speaker(wb) {
   return (words) => { if (words && said !== null && words !== said) wb.say(words); said = words; };
 }
 
+// A tab that is opened from afar: in a narrow cell it lies above.
+function openTab(wb, tab) {
+  wb.send({ verb: "open", tab });
+  wb.root.querySelector(".tables")?.scrollIntoView({ block: "nearest" });
+}
+
 function compileSection(wb) {
   const target = h("span", { class: "muted target" });
   const start = h("button", { class: "btn primary", type: "button", data: { focus: "compile" }, onclick: () => wb.send({ verb: "compile" }) }, "Compile");
   const cancel = h("button", { class: "btn", type: "button", ariaLabel: "Cancel the compilation", onclick: () => wb.send({ verb: "cancel_compilation" }) }, "Cancel");
-  const compare = h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "open", tab: "compared" }) }, "Compare");
+  const compare = h("button", { class: "btn", type: "button", title: "Predicted and compiled side by side, in the tab Compared", data: { focus: "compare" }, onclick: () => openTab(wb, "compared") }, "Open Compared");
   const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });
   const section = h("section", { class: "compile", ariaLabel: "Compile" }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", { class: "buttons" }, start, cancel, compare, target), progress.bar, progress.stage, message, of, facts.facts, log.element);
@@ -81,7 +87,7 @@ function runSection(wb) {
   const steps = h("input", { class: "field", value: "20", inputMode: "numeric", ariaLabel: "steps to run" });
   const start = h("button", { class: "btn primary", type: "submit", data: { focus: "run" } }, "Run");
   const cancel = h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "cancel" }) }, "Cancel");
-  const timeline = h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "open", tab: "timeline" }) }, "Timeline");
+  const timeline = h("button", { class: "btn", type: "button", title: "Predicted and measured side by side, in the tab Timeline", onclick: () => openTab(wb, "timeline") }, "Open Timeline");
   const form = h("form", { onsubmit: (event) => { event.preventDefault(); wb.send({ verb: "run", steps: steps.value }); } }, steps, h("span", { class: "muted" }, "steps"), start, cancel, timeline);
   const progress = progressOf("run"), facts = factsOf(), curves = curvesOf(wb), log = logOf("run"), speak = speaker(wb);
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });

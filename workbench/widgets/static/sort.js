@@ -7,8 +7,9 @@ const SECONDS = { s: 1, ms: 1e-3, "µs": 1e-6 };
 // What a cell is sorted by: a number with its unit (`12.3 MiB`, `4.20 µs`, `8.59 GFLOP`, `38%`), else its text.
 function sortValue(cell) {
   if (cell.cell) return sortValue(cell.cell);
+  if (cell.stack) return sortValue(cell.stack[0]);
   if (cell.share !== undefined) return cell.share;
-  const text = typeof cell === "string" ? cell : cell.text ?? cell.path ?? (cell.axes ?? cell.dims ?? cell.chips ?? []).map((each) => each.name).join(" ");
+  const text = typeof cell === "string" ? cell : cell.text ?? cell.path ?? (cell.axes ?? cell.dims ?? cell.chips ?? cell.terms ?? []).map((each) => each.name ?? each).join(" ");
   const found = /^([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*(\S*)/.exec(text ?? "");
   if (!found) return text === "–" ? 0 : `${text ?? ""}`;
   const number = Number(found[1].replace("−", "-").replaceAll(",", ""));

@@ -46,7 +46,7 @@ function drawOwn(wb, cell) {
 }
 
 // What is set by hand besides: open, late, tied, barred.
-const drawMarks = (marks) => (marks ?? []).map((mark) => h("i", { class: "mark", title: mark.title }, mark.text));
+const drawMarks = (marks) => (marks ?? []).map((mark) => h("i", { class: "set", title: mark.title }, mark.text));
 
 function drawTag(wb, tag) {
   return h("button", { class: "own", type: "button", tabIndex: -1, title: tag.title, ariaLabel: tag.title, data: { focus: `tag ${tag.title}` }, onclick: () => wb.send(tag.gesture) }, tag.label, h("span", { ariaHidden: "true" }, " ×"));

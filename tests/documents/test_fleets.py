@@ -1,0 +1,105 @@
+"""Fleet files: what they say is the fleet, and what is wrong with one is said in its own names."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from workbench.documents import load_fleet, parse_fleet
+from workbench.errors import DocumentError, FleetError, WorkbenchError
+
+WHOLE = """
+policy = "round-robin"
+memory = "1.5 MiB"
+devices = 2
+buffer = 0.1
+double_buffer = false
+spill = "disk"
+folder = "kept"
+
+[[models]]
+name = "narrow"
+program = "tests.importable:regression"
+mini_batches = 5
+epochs = 2
+seed = 3
+stop_below = 0.01
+arguments = { width = 8 }
+
+[[models]]
+name = "wide"
+program = "mnist"
+grid = { learning_rate = [0.1, 0.01], batch = [20, 40] }
+"""
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    return parse_fleet(WHOLE)
+
+
+def test_every_field_is_read(fleet):
+    assert (fleet.policy, fleet.memory, fleet.devices) == ("round-robin", 3 << 19, 2)
+    assert (fleet.buffer, fleet.double_buffer, fleet.spill, fleet.folder) == (0.1, False, "disk", Path("kept"))
+    narrow = fleet.models[0]
+    assert (narrow.name, narrow.mini_batches, narrow.epochs, narrow.seed, narrow.stop_below) == ("narrow", 5, 2, 3, 0.01)
+    assert narrow.program.dims["d_ff"] == (8,)
+
+
+def test_a_grid_is_one_model_a_combination(fleet):
+    assert [each.name for each in fleet.models[1:]] == [
+        f"wide-learning_rate={rate}-batch={batch}" for rate in (0.1, 0.01) for batch in (20, 40)
+    ]
+    assert [each.program.dims["batch"] for each in fleet.models[1:]] == [(20,), (40,), (20,), (40,)]
+    assert len({each.program.fingerprint for each in fleet.models}) == 5
+
+
+def test_a_file_may_be_json_and_its_folder_lies_beside_it(tmp_path):
+    model = {"name": "a", "program": "tests.importable:regression"}
+    path = tmp_path / "fleet.json"
+    path.write_text(json.dumps({"version": 1, "folder": "kept", "memory": 4096, "models": [model]}))
+    fleet = load_fleet(path)
+    assert (fleet.folder, fleet.memory, fleet.models[0].mini_batches) == (tmp_path / "kept", 4096, 10)
+
+
+ONE = '[[models]]\nname = "a"\nprogram = "mnist"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "way_out"),
+    [
+        ("polcy = 'random'\n" + ONE, "The text: There is no field `polcy`", "did you mean `policy`?"),
+        (ONE + "minibatches = 3", "The text, model `a`: There is no field `minibatches`", "did you mean `mini_batches`?"),
+        (ONE + "epochs = 0", "at `models[0].epochs`, 0 is less than the minimum of 1", "mend that entry"),
+        (ONE + "epochs = '3'", "at `models[0].epochs`, '3' is not of type 'integer'", "mend that entry"),
+        ("devices = 2", "'models' is a required property", "mend that entry"),
+        (ONE.replace("name", "# name"), "at `models[0]`, 'name' is a required property", "mend that entry"),
+        ("memory = 'lots'\n" + ONE, 'The text: "lots" is no amount of memory.', 'write "2 GiB", "512 MiB" or a number of bytes'),
+        (ONE + ONE, "The text: 2 models are named `a`.", "give one model a `grid` instead"),
+        ("policy = 'longest'\n" + ONE, "There is no policy `longest`", "use one of these names"),
+        (ONE.replace("mnist", "mnits"), "The text, model `a`: There is no model `mnits`", "did you mean `mnist`?"),
+        (ONE.replace("mnist", "no_such:build"), "model `a`: The program is `no_such:build`, and there is no module", "no_such"),
+        (ONE.replace("mnist", "two_layer"), "model `a`: `two_layer()` is a function and no training step", "wb.trace_training"),
+        (ONE + "grid = { rate = [1] }", "model `a-rate=1`: Model `mnist`: There is no argument `rate`", "learning_rate"),
+        (ONE + "arguments = { batch = 2 }\ngrid = { batch = [2] }", "model `a`: `batch` stands in `arguments` and in `grid`.", "leave it out"),
+        ("models = [", "The text is not TOML: ", "README.md"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_names_of_the_file(text, message, way_out):
+    with pytest.raises((DocumentError, FleetError)) as caught:
+        parse_fleet(text)
+    assert re.search(re.escape(message), caught.value.message), caught.value.message
+    assert way_out in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path):
+    with pytest.raises(WorkbenchError, match=r"nowhere\.toml` cannot be read: No such file or directory"):
+        load_fleet(tmp_path / "nowhere.toml")
+    broken = tmp_path / "fleet.json"
+    broken.write_text("[]")
+    with pytest.raises(DocumentError, match="is no fleet file: it holds no fields"):
+        load_fleet(broken)
+    broken.write_bytes(b"\xff")
+    with pytest.raises(DocumentError, match="it is not text in UTF-8"):
+        load_fleet(broken)

@@ -1,0 +1,53 @@
+"""A fleet's run and its simulation as plain JSON values. Seconds and bytes, unrounded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.multimodel import Schedule, lower_bound, strategies
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+
+
+def fleet_record(measured: FleetMeasurement) -> dict[str, Any]:
+    """All figures of a run; `placed` is `[model, unit, device, start, end, lost]` a unit."""
+    return {
+        "models": list(measured.names),
+        "policy": measured.policy,
+        "devices": measured.schedule.devices,
+        "device_kind": measured.device_kind,
+        "makespan": measured.schedule.makespan,
+        "predicted": measured.predicted.makespan,
+        "bound": measured.bound,
+        "ran_bound": measured.ran_bound,
+        "busy": measured.schedule.busy,
+        "strategies": {each.name: each.seconds for each in strategies(measured.jobs, measured.schedule.devices)},
+        "shards": dict(zip(measured.names, measured.shards, strict=True)),
+        "losses": {name: list(losses) for name, losses in measured.losses.items()},
+        "peaks": list(measured.peaks),
+        "budget": measured.budget,
+        "moved": measured.moved,
+        "hidden": measured.hidden,
+        "decision_seconds": measured.decision_seconds,
+        "compile_seconds": measured.compile_seconds,
+        "resumed": measured.resumed,
+        "placed": _placed(measured.schedule),
+        "predicted_placed": _placed(measured.predicted),
+    }
+
+
+def simulation_record(times: FleetTimes, devices: int, schedules: Mapping[str, Schedule]) -> dict[str, Any]:
+    """All figures of a simulation; a makespan a policy."""
+    return {
+        "models": [each.name for each in times.jobs],
+        "devices": devices,
+        "device_kind": times.device_kind,
+        "bound": lower_bound(times.jobs, devices),
+        "makespans": {name: each.makespan for name, each in schedules.items()},
+        "strategies": {each.name: each.seconds for each in strategies(times.jobs, devices)},
+        "shards": {job.name: shards for job, shards in zip(times.jobs, times.shards, strict=True)},
+        "seconds": {each.name: each.seconds for each in times.jobs},
+        "placed": {name: _placed(each) for name, each in schedules.items()},
+    }
+
+
+def _placed(schedule: Schedule) -> list[list[Any]]:
+    return [[each.model, each.unit, each.device, each.start, each.end, each.lost] for each in schedule.placed]
