@@ -28,8 +28,11 @@ def resharding_blocks(report: Report, evidence: Evidence | None, paint: Paint) -
     """What is sent to reshard, what the compiler warned of, what is only sliced, and what is padded."""
     sending = [each for each in report.reshards if not each.is_free]
     free = [each for each in report.reshards if each.is_free]
-    blocks = [_sending(report, sending, paint)] if sending else [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
-    return [*blocks, *_warned(report, evidence), *_free(free, paint), *padding_blocks(report, paint)]
+    if not sending:
+        told = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
+    else:
+        told = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
+    return [*told, *_warned(report, evidence), *_free(free, paint), *padding_blocks(report, paint)]
 
 
 def try_edits(gesture: Mapping[str, Any], report: Report, aside: Aside | None = None) -> None:
@@ -61,21 +64,23 @@ def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
         Column("lies → needed", title="how its dimensions lie where it is made, and where it is read"),
         Column("way", title="which of the eight ways XLA's partitioner takes, and its collectives"),
         Column("sent a step", number=True, title="bytes that leave each device"),
-        Column("held", number=True, title="temporary memory on one device at the worst moment: operand and result"),
-        *([Column("time", number=True, title="seconds a step, hidden or not")] if timed else []),
+        Column(
+            "held, time" if timed else "held",
+            number=True,
+            title="temporary memory on one device at the worst moment" + (", and seconds a step, hidden or not" if timed else ""),
+        ),
         Column("what avoids it", title="edits that were tried: the plan stays legal, less is sent here, and no more in all"),
     )
     rows = [_row(report, group, paint, timed=timed) for group in groups[:MOST_ROWS]]
-    return block("Where a sharding turns into another", columns, rows, _summary(report, sending, len(groups)))
+    return block("Where a sharding turns into another", columns, rows, rest_text(len(groups), MOST_ROWS))
 
 
-def _summary(report: Report, sending: list[Reshard], groups: int) -> str:
+def _summary(report: Report, sending: list[Reshard]) -> str:
     sent = sum(each.sent for each in sending)
     share = f", {sent / report.sent:.0%} of all that is sent" if report.sent else ""
     whole = sum(each.rematerialises for each in sending)
     gathered = f" XLA gathers {whole} of them whole, for it finds no other way." if whole else ""
-    rest = rest_text(groups, MOST_ROWS)
-    return f"{format_bytes(sent)} leave each device a step to reshard{share}.{gathered} {rest}".strip()
+    return f"{format_bytes(sent)} leave each device a step to reshard{share}.{gathered}"
 
 
 def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> Row:
@@ -87,8 +92,7 @@ def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> 
         *_ends(group, paint),
         {"stack": [_ways(first), *(_move(move, paint) for move in first.moves)]},
         {"stack": [byte_cell(sent), {"text": f"{times:,} × {format_bytes(sent / times)}" if times > 1 else "once", "tone": "muted"}]},
-        byte_cell(first.temporary),
-        *([seconds_cell(seconds, title=f"{times:,} × {format_seconds(seconds / times)}" if times else "")] if timed else []),
+        {"stack": [byte_cell(first.temporary), *([seconds_cell(seconds, "muted")] if timed else [])]},
         _remedies(report, first),
         subject=_path(group),
         tone="bad" if first.rematerialises else "",

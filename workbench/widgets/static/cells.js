@@ -35,6 +35,21 @@ function drawAlarm(wb, alarm) {
     ...alarm.edits.map((edit) => h("button", { class: "btn small", type: "button", onclick: () => wb.send({ verb: "mend", edit }) }, edit)));
 }
 
+const LONG_LAYOUT = 320; // characters, from which a layout is cut to a few lines: a recipe may say two dozen things
+
+function drawLayout(wb, layout) {
+  const text = h("div", { class: "mono layout" }, layout);
+  if (layout.length < LONG_LAYOUT) return [text];
+  const show = () => {
+    text.classList.toggle("cut", !wb.wholeLayout);
+    turn.ariaExpanded = String(Boolean(wb.wholeLayout));
+    turn.textContent = wb.wholeLayout ? "Less of the layout" : "All of the layout";
+  };
+  const turn = h("button", { class: "whole", type: "button", data: { focus: "layout" }, onclick: () => { wb.wholeLayout = !wb.wholeLayout; show(); } });
+  show();
+  return [text, turn];
+}
+
 function drawHead(wb, parent, state) {
   const tool = (verb, sign, title) => h("button", {
     class: "btn icon", type: "button", disabled: title === null, title: title ?? verb, ariaLabel: title ?? verb, data: { verb, focus: verb },
@@ -43,7 +58,7 @@ function drawHead(wb, parent, state) {
   parent.replaceChildren(
     h("div", { class: "names" },
       h("div", { class: "line" }, h("h1", {}, state.name), h("span", { class: "mono mesh" }, `${state.mesh}`), h("span", { class: "muted" }, state.devices)),
-      h("div", { class: "mono layout" }, state.layout)),
+      ...drawLayout(wb, state.layout)),
     h("div", { class: "tools" }, tool("undo", "↶", state.undo), tool("redo", "↷", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)),
     drawHardware(wb, state.hardware, state.refusal));
 }
