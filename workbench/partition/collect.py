@@ -9,7 +9,8 @@ from jax.extend.mlir import ir
 
 from workbench.hardware import Hardware
 from workbench.mesh import Mesh
-from workbench.partition.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape, read_shardings
+from workbench.partition.answer import Answer
+from workbench.partition.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.partition.backend import HALVES, Backend, backend_of
 from workbench.partition.context import main_function, producer
 from workbench.partition.edges import REDUCTIONS, Edge, chains, goes_as_shardy, held, is_last
@@ -53,21 +54,21 @@ class _Collector:
     def __init__(self, plan: Plan, structure: Structure, backend: Backend) -> None:
         self._plan, self._structure, self._mesh, self._backend = plan, structure, plan.mesh, backend
         self._dims: list[Dims | None] = [None] * len(structure.values)
+        self._answer = Answer(structure, self._dims)
         self._reshards: list[Reshard] = []
         self._edges: list[Edge] = []
         self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that its own code splits over
         self._first: dict[tuple[Any, ...], Reshard] = {}
         self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
         self._flops: dict[int, int] = {}
-        self._own = OwnNotes(structure, self._mesh, backend, self._dims_of, self._producer, self._region_of)
-        self._attributes: dict[ir.Attribute, tuple[Dims, ...]] = {}
+        self._own = OwnNotes(structure, self._mesh, backend, self._answer.dims_of, self._answer.producer_of, self._answer.region_of)
 
     def collect(self, module: ir.Operation) -> Partitioned:
         main = main_function(module)
         attrs = ir.ArrayAttr(main.attributes["arg_attrs"])
         for value, each in zip(self._structure.arguments, attrs, strict=True):
             entries = ir.DictAttr(each)
-            self._dims[value] = self._read(entries["sdy.sharding"])[0]
+            self._dims[value] = self._answer.read(entries["sdy.sharding"])[0]
         self._block(main.regions[0].blocks[0], 0)
         results = self._result_dims(main)
         return Partitioned(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._own)
@@ -78,7 +79,7 @@ class _Collector:
         found = []
         for rank, each in zip(ranks, attrs, strict=True):
             entries = ir.DictAttr(each)
-            found.append(self._read(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
+            found.append(self._answer.read(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
         return found
 
     def _block(self, block: ir.Block, region: int) -> None:
@@ -93,7 +94,7 @@ class _Collector:
                 waiting.append(op)
                 continue
             record = ops[index]
-            shardings = self._read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
+            shardings = self._answer.read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
             own = self._own.note(op, index, region) if record.own is not None and self._own.concerns(record, dims) else []
@@ -123,12 +124,6 @@ class _Collector:
                     )
             for block in region.blocks:
                 self._block(block, number + offset)
-
-    def _read(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
-        """One sharding, or one a result; each attribute is read once, for MLIR keeps one of a kind."""
-        if attribute not in self._attributes:
-            self._attributes[attribute] = read_shardings(attribute)
-        return self._attributes[attribute]
 
     def _note(self, waiting: list[ir.Operation], before: int, region: int) -> None:
         """Note what Shardy inserted, as XLA makes it."""
@@ -182,11 +177,11 @@ class _Collector:
         source, last = chain[0].operands[0], chain[-1]
         ranked = ir.RankedTensorType(source.type)
         shape, dtype = tuple(ranked.shape), dtype_name(str(ranked.element_type))
-        inside, after = self._dims_of(source), self._read(last.attributes["out_sharding"])[0]
+        inside, after = self._answer.dims_of(source), self._answer.read(last.attributes["out_sharding"])[0]
         manual = self._manual.get(region, ())
         mesh = Mesh(tuple(axis for axis in self._mesh.axes if axis[0] not in manual)) if manual else self._mesh
         found = way(shape, inside, after, mesh)
-        readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._reader(use.owner)) is not None))
+        readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._answer.reader(use.owner)) is not None))
         return Edge(
             shape,
             dtype,
@@ -194,24 +189,17 @@ class _Collector:
             after,
             found,
             region,
-            self._producer(source),
-            self._argument(source),
+            self._answer.producer_of(source),
+            self._answer.argument_of(source),
             readers or (before,),
             (),
             held(found, tensor_itemsize(dtype)),
             bool(manual),
         )
 
-    def _argument(self, value: ir.Value) -> int | None:
-        """The number of the argument of main that a value is, looking through collectives."""
-        while (owner := producer(value)) is not None and ID not in owner.attributes:
-            value = owner.operands[0]
-        is_argument = owner is None and value.owner.owner.operation.name == "func.func"
-        return ir.BlockArgument(value).arg_number if is_argument else None
-
     def _as_xla(self, chain: list[ir.Operation], edge: Edge, before: int, region: int) -> Iterator[Reshard]:
         """The collectives XLA emits for an edge. What one makes for the next, or to be cut, is there for a moment only."""
-        plain = self._placed(chain[0].operands[0], chain[-1], before, region)
+        plain = self._answer.placed(chain[0].operands[0], chain[-1], before, region)
         itemsize = tensor_itemsize(edge.dtype)
         for step in edge.way.collectives:
             local, payload = (math.ceil(elements * itemsize) for elements in (max(step.after, step.payload), step.payload))
@@ -260,20 +248,20 @@ class _Collector:
 
     def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
         kind = KINDS[op.name][0]
-        after = self._read(op.attributes["out_sharding"])[0]
+        after = self._answer.read(op.attributes["out_sharding"])[0]
         source = op.operands[0]
-        inside = self._dims_of(source)
+        inside = self._answer.dims_of(source)
         local, payload = local_bytes(source.type, after, self._mesh), self._payload(op)
         axes = axes_of(op, inside, after)
         if kind == "all-reduce" and _is_variadic_reduce(producer(source)):
             kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         local, payload = self._sent(op, kind, local, payload)
-        return replace(self._placed(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
+        return replace(self._answer.placed(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
 
     def _payload(self, op: ir.Operation) -> int:
         """Bytes of the larger of operand and result of a collective on one device, in the value's own type."""
-        source, after = op.operands[0], self._read(op.attributes["out_sharding"])[0]
-        inside = self._dims_of(source)
+        source, after = op.operands[0], self._answer.read(op.attributes["out_sharding"])[0]
+        inside = self._answer.dims_of(source)
         local = local_bytes(source.type, after, self._mesh)
         if op.name == "sdy.reduce_scatter":
             return local * math.prod(axis_size(axis, self._mesh) for axis in axes_of(op, inside, after))
@@ -286,18 +274,6 @@ class _Collector:
         if self._backend.widens_halves and str(op.operands[0].type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
             return local * 2, payload * 2
         return local, payload
-
-    def _placed(self, source: ir.Value, last: ir.Operation, before: int, region: int) -> Reshard:
-        """Where and how long the result of a collective lives: what is made of `source` and read behind `last`."""
-        readers = [self._reader(use.owner) for use in last.results[0].uses]
-        readings = [self._reading(reader) for reader in readers]
-        heights = tuple(self._structure.heights[reader] for reader in readers if reader is not None)
-        first_use = min((at for at, _ in readings), default=self._structure.ops[before].position)
-        last_use = max((until for _, until in readings), default=first_use)
-        frees_source = len(list(source.uses)) == 1
-        # XLA moves the collective of a loop-invariant value out of the loop.
-        made_in = self._region_of(source, region)
-        return Reshard("", (), 0, 0, before, made_in, self._producer(source), frees_source, first_use, last_use, heights or (0,))
 
     def _is_narrowed(self, op: ir.Operation, kind: str) -> bool:
         if not self._backend.narrows_products or kind != "all-gather" or not str(op.operands[0].type).endswith("xf32>"):
@@ -314,61 +290,11 @@ class _Collector:
             return [axes]
         groups: dict[tuple[str, ...], None] = {}
         for operand, mapping in zip(source.operands, rule.operands, strict=True):
-            for dim, factors in zip(self._dims_of(operand), mapping, strict=True):
+            for dim, factors in zip(self._answer.dims_of(operand), mapping, strict=True):
                 summed = tuple(axis for axis in dim if axis in axes)
                 if summed and set(factors) & set(rule.reduction):
                     groups[summed] = None
         return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
-
-    def _reading(self, reader: int | None) -> tuple[int, int]:
-        """Where an operation reads, and until when it keeps what it reads: till its last reader's place if it is fused into that."""
-        if reader is None:
-            return (self._structure.ops[-1].position,) * 2
-        record = self._structure.ops[reader]
-        fused = [self._structure.values[result].last_use for result in record.results if not self._structure.values[result].stored]
-        return record.position, max((record.position, *fused))
-
-    def _reader(self, op: Any) -> int | None:
-        """The operation of the program that reads here, looking through collectives."""
-        while ID not in op.operation.attributes:
-            users = list(op.operation.results[0].uses)
-            if not users:
-                return None
-            op = users[0].owner
-        return int(op.operation.attributes[ID].value)
-
-    def _region_of(self, value: ir.Value, region: int) -> int:
-        """The region a value is made in, seen from `region`: further out if the loop captures it."""
-        owner = value.owner
-        if isinstance(owner, ir.Block):
-            return 0 if owner.owner.operation.name == "func.func" else region
-        made_by = self._producer(value)
-        return region if made_by is None else self._structure.ops[made_by].region
-
-    def _producer(self, value: ir.Value) -> int | None:
-        """The operation of the program that made a value, looking through collectives."""
-        owner = producer(value)
-        while owner is not None and ID not in owner.attributes:
-            owner = producer(owner.operands[0])
-        return None if owner is None else int(owner.attributes[ID].value)
-
-    def _dims_of(self, value: ir.Value) -> Dims:
-        """Where a value of the partitioned module lies: read off the operation that makes it, or the argument it is."""
-        owner = producer(value)
-        rank = ir.RankedTensorType(value.type).rank
-        if owner is not None:
-            if "out_sharding" in owner.attributes:
-                return self._read(owner.attributes["out_sharding"])[0]
-            if "sdy.sharding" in owner.attributes:
-                return self._read(owner.attributes["sdy.sharding"])[ir.OpResult(value).result_number]
-            return ((),) * rank
-        number = ir.BlockArgument(value).arg_number
-        parent = value.owner.owner.operation
-        if parent.name == "func.func":
-            return self._dims[self._structure.arguments[number]] or ((),) * rank
-        if "sdy.sharding" in parent.attributes and parent.name == "stablehlo.while":
-            return self._read(parent.attributes["sdy.sharding"])[number]
-        return ((),) * rank
 
     def _local_flops(self, op: ir.Operation, index: int) -> int:
         """The share of a product one device computes: its part of the result times its part of the contraction."""
@@ -376,7 +302,7 @@ class _Collector:
         result = self._structure.values[record.results[0]]
         out = math.prod(local_shape(result.shape, self._dims[record.results[0]] or (), self._mesh))
         whole = math.prod(result.shape) or 1
-        inside = self._dims_of(op.operands[record.work.contracted_of])
+        inside = self._answer.dims_of(op.operands[record.work.contracted_of])
         parts = math.prod(axis_size(axis, self._mesh) for dim in record.work.contracted for axis in inside[dim])
         return record.work.flops * out // whole // parts
 

@@ -20,6 +20,7 @@ from workbench.tracing.shifting_buffer import shifting_buffer
 from workbench.tracing.split_batch import Split, splits_of
 
 Hold = Callable[[Any], Any]
+FEW = 4  # layers
 
 
 def spmd_loss(program: Program, spec: PipelineSpec, hold: Hold) -> Callable[[Any, Any], Any]:
@@ -120,12 +121,17 @@ def _before(run: Repeated, pieces: _Pieces, batch: Sequence[Any]) -> dict[int, A
 
 
 def _stage(run: Repeated, weights: Sequence[Any], x: Any) -> Any:
-    """The layers of one piece, one after the other; weights are [layers of a piece, ...]."""
+    """The layers of one piece, one after the other; weights are [layers of a piece, ...]. Few are written out: a loop copies what it keeps."""
 
     def layer(carry: Any, own: Any) -> tuple[Any, None]:
         return run.layer(own, x["batch"], x["shared"], carry), None
 
-    carry, _ = jax.lax.scan(layer, x["carry"], tuple(weights))
+    carry, layers = x["carry"], weights[0].shape[0]
+    if layers > FEW:
+        carry, _ = jax.lax.scan(layer, carry, tuple(weights))
+    else:
+        for number in range(layers):
+            carry, _ = layer(carry, tuple(leaf[number] for leaf in weights))
     return {**x, "carry": carry}
 
 

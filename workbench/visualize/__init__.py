@@ -23,6 +23,7 @@ from workbench.visualize.memory_map import memory_map_text as memory_map_text
 from workbench.visualize.memory_over_step import memory_over_step as memory_over_step
 from workbench.visualize.memory_over_step import memory_over_step_text as memory_over_step_text
 from workbench.visualize.picture import Picture as Picture
+from workbench.visualize.pipeline import pipeline as pipeline
 from workbench.visualize.propagation import propagation as propagation
 from workbench.visualize.propagation import propagation_text as propagation_text
 from workbench.visualize.roofline import roofline as roofline

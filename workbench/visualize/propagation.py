@@ -1,6 +1,7 @@
 """How shardings spread, step by step: a row for each value, a column for each step, each new axis in its colour where it arrives."""
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,12 +12,13 @@ from workbench.report import Report
 from workbench.sharding import Sharding
 from workbench.tables import table_text
 from workbench.visualize.drawing import Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import axes_colour
+from workbench.visualize.palette import TEXT, axes_colour
 from workbench.visualize.picture import Picture
 
 MOST_STEPS, MOST_VALUES = 8, 24
 """As many as fit on a page; those of a larger program are for the board's slider."""
 _ARROWS = {FORWARD: "→", BACKWARD: "←", ACROSS: "↔"}
+_WORD = re.compile(r"[][, -]+|[^][, -]+")  # of a sharding: axes, and what stands between
 _LINE, _GAP, _PAD = 22, 14, 6  # pixels
 
 
@@ -93,5 +95,15 @@ def _drawn(row: _Row, y: float, head: float, widths: Sequence[float], mesh: Mesh
             title = f"{row.name} {how}: {row.at[step]}"
             yield Rectangle(left, y - 15, width + 2 * _PAD, 20, fill=colour, alpha=0.18, line=colour, round=4, title=title)
         if row.new[step] or not step:
-            yield Label(left + _PAD, y, str(row.at[step]), bold=bool(row.new[step]))
+            yield from _entries(row, step, left + _PAD, y, mesh)
         left += width + 2 * _PAD + _GAP
+
+
+def _entries(row: _Row, step: int, x: float, y: float, mesh: Mesh) -> Iterator[Mark]:
+    """`[data, -, model]`, each axis in its colour, those that came now bold."""
+    text = str(row.at[step])
+    for word in _WORD.finditer(text):
+        axes = tuple(word[0].split("+")) if word[0][0] not in "[], -" else ()
+        is_new = any(axis in row.new[step] for axis in axes)
+        colour = axes_colour(axes, mesh) if axes else TEXT
+        yield Label(x + text_width(text[: word.start()]), y, word[0], colour=colour, bold=is_new)

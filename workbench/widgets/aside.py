@@ -1,4 +1,4 @@
-"""Questions about a report that take a moment, worked out in a thread of their own: the page stays awake, and is told when one is answered."""
+"""Questions about a report that take a moment, worked out in a thread of their own: the page stays awake, and is told of each answer."""
 
 import threading
 import time
@@ -52,7 +52,7 @@ class Aside:
             found = self._answers[name]
         if isinstance(found, Exception):
             raise found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def known(self, report: Report) -> dict[str, Any]:
         """All that is answered of a report."""

@@ -12,8 +12,8 @@ from workbench.measurement import Measurement
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.session import Session
-from workbench.widgets.blocks import Paint
 from workbench.widgets.aside import Aside
+from workbench.widgets.blocks import Paint
 from workbench.widgets.evidence import Evidence, evidence
 from workbench.widgets.figures import Figure, figures
 from workbench.widgets.files import VERBS as FILE_VERBS
@@ -26,8 +26,8 @@ from workbench.widgets.jobs import Defer, Ended, Jobs
 from workbench.widgets.pictures import VIEW_VERBS, Views
 from workbench.widgets.recipes import VERBS as RECIPE_VERBS
 from workbench.widgets.recipes import RecipesPanel
-from workbench.widgets.resharding import try_edits
 from workbench.widgets.replay import REPLAY_VERBS, Replay, suggested
+from workbench.widgets.resharding import try_edits
 from workbench.widgets.runner import Runner
 from workbench.widgets.state import Refusal, axis_colours, board_state
 from workbench.widgets.tables import Facts, failed_state, table_state

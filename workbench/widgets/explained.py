@@ -66,7 +66,11 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
         return {"text": _elsewhere(site, axes[0]), "wrap": True}
     if not told:
         return {"text": "nobody brought an axis here", "tone": "muted", "wrap": True}
-    ways = [{"label": f"The way of {axis}", "gesture": {"verb": "why", "of": f"axis {asked_as} {axis} {subject}"}} for axis in axes if axis in held]
+    ways = [
+        {"label": f"The way of {axis}", "gesture": {"verb": "why", "of": f"axis {asked_as} {axis} {subject}"}}
+        for axis in axes
+        if axis in held
+    ]
     return {"text": "; ".join(told), "wrap": True, "acts": ways}
 
 
@@ -141,7 +145,9 @@ def lost_blocks(report: Report, lost: Sequence[Wish], paint: Paint, aside: Aside
     rows = []
     for place, wish in enumerate(lost[:MOST_WISHES]):
         text = wish_text(replay, wish)
-        rows.append(row(f"{place} {text}", paint.axes((wish.wanted.axis,)), {"text": text, "wrap": True}, turning_cell(report, wish, aside)))
+        rows.append(
+            row(f"{place} {text}", paint.axes((wish.wanted.axis,)), {"text": text, "wrap": True}, turning_cell(report, wish, aside))
+        )
     note = f"and {counted(len(lost) - MOST_WISHES, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_WISHES else ""
     return [block("What lost there", _LOST, rows, note)]
 

@@ -53,6 +53,11 @@ def figures(
         _flops(report),
         _duplication(report),
     ]
+    if report.plan.pipeline is not None:
+        from workbench.widgets.stage_figures import staged  # it is made of what is here
+
+        found = staged(report, found)
+        evidence = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured(measurement, stale=stale))
     return tuple(replace(figure, tiers=tuple(_tiers(figure, evidence))) for figure in found)

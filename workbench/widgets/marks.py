@@ -37,13 +37,25 @@ def priority_mark(priority: int) -> Mark:
 
 def tags_of(layout: Layout, path: str, source: str | None = None) -> list[Tag]:
     """The groups and barriers of an argument, or with a `source` line of a value."""
-    ties = [_tag(f"tied {group_text(places)[5:]}", "untie", group=group_text(places)) for places in layout.groups if _names(places, path, source)]
-    stops = [_tag(_PASSES[allows], "unbar", barrier_text(place, allows), at=place) for place, allows in layout.barriers if _names((place,), path, source)]
+    ties = [
+        _tag(f"tied {group_text(places)[5:]}", "untie", group=group_text(places))
+        for places in layout.groups
+        if _names(places, path, source)
+    ]
+    stops = [
+        _tag(_PASSES[allows], "unbar", barrier_text(place, allows), at=place)
+        for place, allows in layout.barriers
+        if _names((place,), path, source)
+    ]
     return ties + stops
 
 
 def _tag(label: str, verb: str, title: str = "", **fields: str) -> Tag:
-    return {"label": label, "title": f"{title or fields.get('group', '')}. Take it back", "gesture": {"verb": verb, **fields, "zone": "tables"}}
+    return {
+        "label": label,
+        "title": f"{title or fields.get('group', '')}. Take it back",
+        "gesture": {"verb": verb, **fields, "zone": "tables"},
+    }
 
 
 def _names(places: tuple[str, ...], path: str, source: str | None) -> bool:

@@ -33,7 +33,12 @@ NOTHING = (
 )
 NO_RECORD = "This program was not lowered for the partitioner, so there is no record of how its shardings spread."
 PREPARING = "Working out how it spreads: the partitioner runs once more, and writes down every step."
-_SO_FAR = (Column("what has an axis"), Column("dimensions"), Column("since", number=True, title="the step that gave it its last axis"), Column("line"))
+_SO_FAR = (
+    Column("what has an axis"),
+    Column("dimensions"),
+    Column("since", number=True, title="the step that gave it its last axis"),
+    Column("line"),
+)
 _CONFLICTS = (Column("has its way"), Column("lost"), Column("where, and why"), Column("to decide it the other way"))
 _OVER = {"data_flow_edge": "the loop that hands it round", "return": "the return of the step", "sharding_constraint": "its constraint"}
 _FEWEST = (Column("statement"), Column("now"), Column("fewest"), Column("what it is needed for"))
@@ -161,9 +166,7 @@ def _since(replay: Propagation, step: int) -> dict[int, int]:
     return {number: reached[one] for number, one in enumerate(replay.one) if one in reached}
 
 
-def _site_row(
-    replay: Propagation, group: list[int], lies: Sequence[Sharding], since: Mapping[int, int], step: int, paint: Paint
-) -> Row:
+def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], since: Mapping[int, int], step: int, paint: Paint) -> Row:
     site, sharding = replay.sites[group[0]], lies[group[0]]
     newest = max(since.get(number, 0) for number in group)
     label = f"result {site.path}" if site.role == "result" and not site.path.startswith("result") else site.path
@@ -196,7 +199,10 @@ def _picture(
     fresh = {node for node, number in enumerate(numbers) if number is not None and step and since.get(number) == step}
     if asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: spread(report, so_far, fresh, opened)) is None:
         return {**waiting_block("Drawing the graph."), "title": "On the graph"}
-    return {**picture_block(spread(report, so_far, fresh, opened), name="propagation", opens=Opens("expand", "scope")), "title": "On the graph"}
+    return {
+        **picture_block(spread(report, so_far, fresh, opened), name="propagation", opens=Opens("expand", "scope")),
+        "title": "On the graph",
+    }
 
 
 def _nodes(report: Report, replay: Propagation) -> list[int | None]:
@@ -254,13 +260,12 @@ def _fewest(report: Report, chosen: Replay, aside: Aside | None) -> Block:
 
 def _fewest_block(title: str, report: Report, found: Minimal) -> Block:
     now, fewest = report.plan.layout.statements, found.layout.statements
-    rows = list(_statement_rows(now, found))
-    told = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
     proof = "no choice of rules needs fewer." if found.is_fewest else "leaving any of them out changes something."
-    if found.layout != report.plan.layout:
-        rows.append(row("apply", "", "", "", acts(decide_act(found.edit, f"Make these {len(fewest)} the layout"))))
-    else:
-        told = f"These {counted(len(fewest), 'statement')} are the fewest already"
+    if len(fewest) >= len(now):
+        return block(title, (), [], f"{counted(len(now), 'statement')} now, and that is the fewest found: {proof}")
+    rows = list(_statement_rows(now, found))
+    rows.append(row("apply", "", "", "", acts(decide_act(found.edit, f"Make these {len(fewest)} the layout"))))
+    told = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
     return block(title, _FEWEST, rows, f"{told}; {proof}")
 
 
@@ -269,7 +274,13 @@ def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
     for statement in dict.fromkeys((*found.layout.statements, *now)):
         is_kept = statement in found.layout.statements
         need = needed.get(statement)
-        told = f"without it `{need.changed}` lies as {need.after}, not {need.before}" if need else "" if is_kept else "nothing: it changes nothing"
+        told = (
+            f"without it `{need.changed}` lies as {need.after}, not {need.before}"
+            if need
+            else ""
+            if is_kept
+            else "nothing: the others say it all"
+        )
         yield row(
             statement,
             {"text": statement, "tone": "strong" if is_kept else "muted"},

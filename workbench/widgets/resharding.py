@@ -12,7 +12,7 @@ from workbench.paths import template
 from workbench.report import Report
 from workbench.reshard import WAYS, Move, Remedy, Reshard
 from workbench.tables import grouped
-from workbench.units import format_bytes, format_seconds
+from workbench.units import format_bytes
 from workbench.widgets.aside import Aside, asked
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.evidence import Evidence

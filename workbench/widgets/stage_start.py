@@ -12,6 +12,7 @@ from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 
 MOST_STAGES = 8  # to begin with; a person may ask for more
+MOST_OF_AN_AXIS = 4  # where other work gives up its devices
 NEW_AXIS_STAGES = 4  # where nothing says how many devices there are
 PER_STAGE = 4  # micro-batches: with four a stage the bubble is a fifth at most
 
@@ -78,7 +79,7 @@ def _out_of_an_axis(plan: Plan, layers: int) -> Start | None:
     if not plan.mesh.axes:
         return None
     axis, size = max(plan.mesh.axes, key=lambda each: each[1])
-    stages = _largest(layers, size)
+    stages = _largest(layers, size, MOST_OF_AN_AXIS)
     if stages < 2:
         return None
     about = f"on the same {plan.mesh.size} devices: `{axis}` goes from {size} to {size // stages}"
@@ -93,9 +94,9 @@ def _new_axis(plan: Plan, layers: int) -> Start:
     return found
 
 
-def _largest(layers: int, devices: int) -> int:
-    """The most stages up to `MOST_STAGES` that divide the layers and the devices."""
-    return next((count for count in range(MOST_STAGES, 1, -1) if layers % count == 0 and devices % count == 0), 1)
+def _largest(layers: int, devices: int, most: int = MOST_STAGES) -> int:
+    """The most stages that divide the layers and the devices."""
+    return next((count for count in range(most, 1, -1) if layers % count == 0 and devices % count == 0), 1)
 
 
 def _new_name(plan: Plan) -> str:

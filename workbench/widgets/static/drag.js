@@ -95,6 +95,7 @@ function makeDraggable(wb, element, grip, more, gripped) {
 
 function startDrag(wb, element, grip, chip, start) {
   let ghost = null;
+  const at = start.target; // read now: out of the shadow root an event names its host
   wb.dragging = true; // from the press on: a repaint between press and pull would take the chip from the hand
   grip.setPointerCapture(start.pointerId);
   const move = (event) => {
@@ -119,7 +120,7 @@ function startDrag(wb, element, grip, chip, start) {
     stop.abort();
     ghost?.remove();
     wb.dragging = false;
-    if (!ghost && event.type === "pointerup") clicked(wb, chip, event, start.target);
+    if (!ghost && event.type === "pointerup") clicked(wb, chip, event, at);
     else if (event.type === "pointerup" && wb.held) { Object.assign(wb.held, pressed(wb, event)); drop(wb, wb.held.target, event.shiftKey); }
     else release(wb);
     wb.paint();
@@ -132,8 +133,8 @@ function startDrag(wb, element, grip, chip, start) {
 }
 
 // A click picks a chip of the board up or puts the one in hand down; on a chip of the tables it opens the menu.
-function clicked(wb, chip, event, pressed = null) {
-  const mark = !wb.held && pressed?.closest?.("[data-asks]"); // the mark of an axis: where it comes from
+function clicked(wb, chip, event, at = null) {
+  const mark = !wb.held && at?.closest?.("[data-asks]"); // the mark of an axis: where it comes from
   if (chip.lazy && mark) { askWhy(wb, mark.dataset.asks, mark.closest(".grip")); return; }
   if (chip.lazy) { askMenu(wb, chip, event.currentTarget ?? event.target.closest(".grip")); return; }
   if (wb.held && wb.held.chip.source !== chip.source) drop(wb, chip.source, event.shiftKey);

@@ -1,11 +1,11 @@
 // A pipelined step over time: a row a stage, predicted tasks above measured ones, memory beneath on the same axis. Zoomed and panned here.
 
-const GUTTER = 64, MEASURED_PX = 9, LEAST_BAR = 0.7, NARROW_TEXT = 6.2;
+const GUTTER = 84, MEASURED_PX = 9, LEAST_BAR = 0.7, NARROW_TEXT = 6.2;
 
 function ganttChart(wb) {
   const hint = "Gantt chart. Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the tasks.";
   const image = h("div", { class: "image gantt", tabIndex: 0, role: "application", ariaLabel: hint, data: { focus: "gantt" } });
-  const told = h("div", { class: "told", role: "status" }), key = h("div", { class: "key" }), note = h("div", { class: "muted difference" });
+  const told = h("div", { class: "tasktold", role: "status" }), key = h("div", { class: "key" }), note = h("div", { class: "muted difference" });
   const scaled = h("input", { type: "checkbox", data: { focus: "gantt-scaled" } });
   const scaling = h("label", { class: "scaling", title: "Draw the measured step as long as the predicted one, to compare their order" }, scaled, " measured to its own scale");
   const twin = h("pre", { tabIndex: 0 });

@@ -34,8 +34,8 @@ function drawInvitation(wb, parent, { about, problem, button }) {
   parent.replaceChildren(h("h3", {}, "No pipeline yet"),
     h("p", {}, "A pipeline cuts the layers into stages on devices of their own, and sends the batch through them in micro-batches."),
     h("p", { class: "muted" }, ...withCode(about)),
-    problem ? h("div", { class: "failure" }, ...drawProblem(problem)) : null,
-    button ? h("button", { class: "btn primary", type: "button", data: { focus: "pipeline-make" }, onclick: () => sendStage(wb, "make") }, button) : null);
+    problem ? h("div", { class: "failure" }, ...drawProblem(problem)) : "",
+    button ? h("button", { class: "btn primary", type: "button", data: { focus: "pipeline-make" }, onclick: () => sendStage(wb, "make") }, button) : "");
 }
 
 function drawRemove(wb) {
@@ -45,7 +45,7 @@ function drawRemove(wb) {
 function drawControl(wb, control) {
   const id = `stage-${control.key}-${wb.idOf ??= Math.random().toString(36).slice(2)}`;
   const made = { number: stageNumber, select: stageSelect, menu: stageMenu, slider: stageSlider, choice: stageChoice }[control.kind](wb, control, id);
-  return h("div", { class: `control ${control.kind}`, data: { control: control.key } }, h("label", { class: "label", id: `${id}-label`, htmlFor: id }, termLabel(wb, control.label)), ...made);
+  return h("div", { class: `control by-${control.kind}`, data: { control: control.key } }, h("label", { class: "label", id: `${id}-label`, htmlFor: id }, termLabel(wb, control.label)), ...made);
 }
 
 function stageNumber(wb, control, id) {
