@@ -55,6 +55,7 @@ ROOMS = (
         "minimal",
         "stage_costs",
         "pipelined",
+        "pipeline_notes",
         "recipes",
         "exercises",
         "session",

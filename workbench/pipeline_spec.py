@@ -18,7 +18,8 @@ class PipelineSpec:
 
     - `schedule`: a name of `pipeline.schedules.ALL_SCHEDULES`.
     - `boundaries`: blocks of the network that begin a piece whatever the balance says; the others are placed by balance.
-    - `remat`: whose backward pass computes the forward one again: of all micro-batches, of all but the last, of none.
+    - `remat`: whose backward pass computes the forward one again: of all micro-batches, of all but the last, of none. Engine `spmd` does
+      the same for each, and takes `except_last` for `always`.
     - `engine`: `mpmd` compiles each stage for its own devices; `spmd` is one program for all (the shifting buffer).
 
     >>> print(PipelineSpec.parse("stages:4, micro_batches:8 schedule:interleaved chunks:2"))
@@ -67,7 +68,8 @@ class PipelineSpec:
         >>> [PipelineSpec(2, 3, remat="except_last").recomputes(i) for i in range(3)]
         [True, True, False]
         """
-        return self.remat == "always" or (self.remat == "except_last" and micro_batch < self.micro_batches - 1)
+        spared = self.remat == "except_last" and self.engine != "spmd" and micro_batch == self.micro_batches - 1
+        return self.remat != "never" and not spared
 
     @classmethod
     def parse(cls, text: str) -> "PipelineSpec":

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from workbench.pipeline.report import PipelineReport
 from workbench.pipeline.simulated import Simulated, Span
 from workbench.pipeline.tasks import Kind
+from workbench.report import StepTime
 from workbench.tables import pairs_text, table_text, tail_text
 from workbench.units import format_bytes, format_seconds
 
@@ -18,11 +19,34 @@ def pipeline_text(report: PipelineReport) -> str:
     return "\n\n".join((f"Pipeline {report.spec}", pairs_text(_figures(report)), _stages(report), gantt_text(report.simulated)))
 
 
+def headline(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[str, str, str]]:
+    """Memory, step time and utilisation of a pipelined plan; `time` is what the planner says of the program whole on the same devices."""
+    step, stages = report.simulated, report.spec.stages
+    fullest = max(range(stages), key=lambda device: step.peaks[device])
+    held = sum(step.costs[stage].held for stage in step.stages_of(fullest))
+    peak = step.peaks[fullest]
+    parts = f"held {format_bytes(held)} · of micro-batches {format_bytes(peak - held)}"
+    yield "memory per device", format_bytes(peak), f"stage {fullest}, the fullest: {parts}"
+    if report.capacity:
+        share = peak / report.capacity
+        yield "of a device's", format_bytes(report.capacity), f"{share:.0%}: " + ("fits" if report.fits else "too much")
+    if time is None:
+        return
+    again = sum(span.recompute for span in step.spans) / stages
+    work = sum(step.busy) / stages
+    spent = {"work": work - again, "computed again": again, "waiting": step.makespan - work, "update": step.seconds - step.makespan}
+    shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent.items() if seconds > 0)
+    yield "step time, predicted", format_seconds(report.seconds), f"the mean stage: {shown}, on {time.hardware}"
+    if time.mfu and report.seconds:
+        whole = time.total / report.seconds
+        yield "model FLOPs utilisation", f"{time.mfu * whole:.1%}", "of all stages' devices, the bubble counted"
+
+
 def _figures(report: PipelineReport) -> Iterator[tuple[str, str, str]]:
     spec, step = report.spec, report.simulated
     update = step.seconds - step.makespan
     parts = f"tasks {format_seconds(step.makespan)}" + (f" · update {format_seconds(update)}" if update > 0 else "")
-    yield "step of the pipeline", format_seconds(step.seconds), parts
+    yield "step", format_seconds(step.seconds), parts
     least = "" if report.least_bubble is None else f"{report.least_bubble:.1%} with equal stages and free transfers"
     yield "bubble", f"{step.bubble:.1%}", least
     yield "balance of the stages", f"{report.balance:.1%}", "mean over most working time"

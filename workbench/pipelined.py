@@ -1,6 +1,7 @@
 """The pipeline of a plan, planned: its pieces with what they cost, and the step simulated over them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from workbench.cost.communication import collective_seconds
 from workbench.cut_plan import network_blocks, program_blocks
@@ -16,9 +17,12 @@ def pipeline_report(plan: Plan) -> PipelineReport:
 
     Without hardware seconds are nominal (`stage_costs.NOMINAL`) and transfers take none: pieces compare, and no more than that.
     """
+    return _cut_at(plan, plan_starts(plan))
+
+
+def _cut_at(plan: Plan, starts: Sequence[int]) -> PipelineReport:
     spec = plan.pipeline
     assert spec is not None, "asked of plans with a pipeline"
-    starts = plan_starts(plan)
     costs = costs_of_cut(plan, starts)
     paths = program_blocks(plan.program, spec.micro_batches)
     bounds = (0, *starts, len(paths))
@@ -27,7 +31,9 @@ def pipeline_report(plan: Plan) -> PipelineReport:
         for number, (a, b, cost) in enumerate(zip(bounds[:-1], bounds[1:], costs, strict=True))
     )
     capacity = plan.hardware.chip.memory if plan.hardware else 0
-    return PipelineReport(spec, pieces, simulate(spec, costs, transfer_of(plan)), capacity, tuple(_blocks(plan, spec.micro_batches)))
+    blocks = tuple(_blocks(plan, spec.micro_batches))
+    step = simulate(spec, costs, transfer_of(plan))
+    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, plan), partial(costs_of_cut, plan))
 
 
 def _blocks(plan: Plan, micro_batches: int) -> Iterator[PlannedBlock]:

@@ -345,6 +345,15 @@ class Report:
         return self.make_pipeline()
 
     @cached_property
+    def notes(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics, those of the pipeline first: its stages are what must fit. Made when first asked for."""
+        if self.plan.pipeline is None:
+            return self.diagnostics
+        from workbench.pipeline_notes import with_pipeline
+
+        return with_pipeline(self)
+
+    @cached_property
     def sent(self) -> int:
         """Bytes that leave each device a step."""
         return sum(each.total_sent for each in self.collectives)

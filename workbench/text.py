@@ -6,7 +6,9 @@ from workbench.errors import PipelineError
 from workbench.hardware_text import wiring_text
 from workbench.own_annotations_text import own_annotations_text
 from workbench.paths import template
-from workbench.report import Collective, Diagnostic, Placement, Report, StepTime
+from workbench.pipeline.report import PipelineReport
+from workbench.pipeline_text import headline
+from workbench.report import Collective, Diagnostic, Memory, Placement, Report, StepTime
 from workbench.reshard_text import padding_text, reshards_text
 from workbench.run_text import measurement_text
 from workbench.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
@@ -32,7 +34,7 @@ def report_text(report: Report) -> str:
         _collectives(report.collectives),
         reshards_text(report.reshards),
         padding_text(report.padding),
-        _diagnostics(report.diagnostics),
+        _diagnostics(report.notes),
     ]
     return "\n\n".join(section for section in sections if section)
 
@@ -42,23 +44,25 @@ def _pipeline(report: Report) -> str:
     if report.plan.pipeline is None:
         return ""
     try:
-        planned = str(report.pipeline)
+        planned, told = str(report.pipeline), "Memory, time, utilisation and arithmetic are the pipeline's; all else is"
     except PipelineError as error:
-        planned = f"Pipeline {report.plan.pipeline}\n\n  {error}"
-    return f"(The figures above are of the program whole, on the devices of one stage.)\n\n{planned}"
+        planned, told = f"Pipeline {report.plan.pipeline}\n\n  {error}", "The figures above are"
+    return f"({told} of the program whole, on the devices of one stage.)\n\n{planned}"
+
+
+def _planned(report: Report) -> PipelineReport | None:
+    try:
+        return report.pipeline
+    except PipelineError:
+        return None
 
 
 def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     memory, flops, time = report.memory, report.flops, report.step_time
+    planned = _planned(report)
+    stages = planned.spec.stages if planned else 1
     duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline else 1)
-    roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
-    yield "memory per device", format_bytes(memory.peak), " · ".join(roles)
-    if memory.capacity:
-        yield (
-            "of a device's",
-            format_bytes(memory.capacity),
-            f"{memory.peak / memory.capacity:.0%}: " + ("fits" if memory.fits else "too much"),
-        )
+    yield from headline(planned, time) if planned else _memory_figures(memory)
     if memory.host:
         moved = f"offloaded; {format_bytes(report.host_traffic)} a step go there and back"
         yield "host memory per device", format_bytes(memory.host), moved
@@ -70,17 +74,26 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         format_bytes(report.sent),
         " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items()),
     )
-    yield "arithmetic per device", format_count(flops.per_device, "FLOP"), f"{format_count(flops.unique, 'FLOP')} in the whole step"
+    where = ("of the mean stage; " if stages > 1 else "") + f"{format_count(flops.unique, 'FLOP')} in the whole step"
+    yield "arithmetic per device", format_count(flops.per_device // stages, "FLOP"), where
     yield "duplication", f"{duplication:.2f} ×", _duplication_text(duplication)
     if 0 < flops.model < flops.unique:
         yield "computed again", format_count(flops.unique - flops.model, "FLOP"), "by rematerialisation, of that"
     if flops.six_nd:
         yield "by parameters × tokens", format_count(flops.six_nd, "FLOP"), "6 N D for a training step, 2 N D forward"
-    if time is not None:
+    if time is not None and planned is None:
         yield from _time_figures(time)
     plan = report.plan
     if plan.hardware and (routes := wiring_text(plan.mesh, plan.hardware, plan.wiring)):
         yield "the mesh on its links", "", routes
+
+
+def _memory_figures(memory: Memory) -> Iterable[tuple[str, str, str]]:
+    roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
+    yield "memory per device", format_bytes(memory.peak), " · ".join(roles)
+    if memory.capacity:
+        share = memory.peak / memory.capacity
+        yield "of a device's", format_bytes(memory.capacity), f"{share:.0%}: " + ("fits" if memory.fits else "too much")
 
 
 def _time_figures(time: StepTime) -> Iterable[tuple[str, str, str]]:

@@ -94,6 +94,14 @@ def test_the_script_reads_well(golden):
     golden("gpt_script.py.txt", plan.export().rstrip("\n"))
 
 
+def test_a_script_of_a_pipelined_plan_says_that_it_runs_without():
+    plan = Plan(program_from_reference(Reference("gpt", SMALL)), "stage:2 data:2", "batch:data", pipeline="stages:2 micro_batches:4")
+    script = export_script(plan)
+    assert "WITHOUT the plan's pipeline, stages:2 micro_batches:4" in script
+    compile(script, "exported.py", "exec")
+    assert "pipeline" not in export_script(plan.updated(pipeline=None))
+
+
 def test_a_name_cannot_break_out_of_the_script():
     plan = Plan(program_from_reference(Reference("tests.importable:forward", {})), "data:4", name='x"""\nimport os\n"""\\')
     code = compile(plan.export(), "exported", "exec")

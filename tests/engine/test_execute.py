@@ -98,7 +98,7 @@ def test_the_check_finds_a_sharded_step_that_computes_something_else(monkeypatch
 
 
 def test_the_check_is_left_out_aloud_where_one_device_cannot_hold_the_step(monkeypatch):
-    monkeypatch.setattr(against_unsharded, "_free_bytes", lambda _: 1000)
+    monkeypatch.setattr(against_unsharded, "free_bytes", lambda _: 1000)
     events = []
     assert execute(plan(), steps=1, on_event=events.append, check=True).max_error is None
     (said,) = [each["stage"] for each in events if each.get("stage", "").startswith("not checked")]

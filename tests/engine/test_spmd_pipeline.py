@@ -9,9 +9,10 @@ import optax
 import pytest
 
 from tests import pipelines
-from workbench.engine import execute
+from workbench.engine import execute, mpmd_check
+from workbench.engine.compilation import compile_here
 from workbench.engine.compiled_step import compile_step
-from workbench.engine.mpmd_check import plain_step
+from workbench.engine.mpmd_check import largest_error_of, plain_step
 from workbench.engine.spmd_pipeline import spmd_plan
 from workbench.errors import PipelineError
 from workbench.plan import Plan
@@ -86,11 +87,49 @@ def test_stacked_weights_lie_over_the_stages_at_rest_and_shift_to_neighbours():
     assert "collective-permute" in step.compiled.as_text()
 
 
-def test_a_plan_that_says_spmd_runs_so():
-    plan = Plan(network(stacked=True), "stage:2 data:2", "", pipeline="stages:2 micro_batches:2 schedule:gpipe engine:spmd")
-    losses = execute(plan, steps=2, warmup=1, profile=False).losses
-    assert len(losses) == 2
-    assert losses[1] < losses[0]
+IN_STEP = "stages:2 micro_batches:2 schedule:gpipe engine:spmd"
+
+
+def test_a_plan_that_says_spmd_runs_so_and_is_checked_against_the_unpipelined_step():
+    plan = Plan(network(stacked=True), "stage:2 data:2", "", pipeline=IN_STEP)
+    run = execute(plan, steps=2, warmup=1, profile=False, check=True)
+    assert len(run.losses) == 2
+    assert run.losses[1] < run.losses[0]
+    assert 0 <= run.max_error < 1e-5
+
+
+def test_a_check_that_one_device_cannot_hold_says_so(monkeypatch):
+    monkeypatch.setattr(mpmd_check, "free_bytes", lambda _: 1000)
+    said = []
+    plan = Plan(network(stacked=True), "stage:2 data:2", "", pipeline=IN_STEP)
+    for each in (plan, plan.updated(pipeline="stages:2 micro_batches:2")):
+        run = execute(each, steps=1, warmup=0, profile=False, check=True, on_event=lambda event: said.append(event.get("stage", "")))
+        assert run.max_error is None
+    assert sum(text.startswith("not checked: the step without a pipeline needs") for text in said) == 2
+
+
+def test_what_is_compiled_is_the_pipelined_step():
+    plan = Plan(network(stacked=True), "stage:2 data:2", "batch:data", pipeline=IN_STEP)
+    kinds = {each.kind for each in compile_here(plan, keep=False).collectives if each.axes == ("stage",)}
+    assert "collective-permute" in kinds
+
+
+def test_the_first_of_equal_layers_may_read_the_batch():
+    """The batch goes into the buffer as what a layer hands on."""
+
+    def loss(params, batch):
+        with jax.named_scope("layers"):
+            x, _ = jax.lax.scan(lambda x, w: (jnp.tanh(x @ w) * batch["mask"][:, None], None), batch["x"], params["layers"])
+        with jax.named_scope("loss"):
+            return jnp.mean(x**2)
+
+    random = np.random.default_rng(0)
+    params = {"layers": random.standard_normal((LAYERS, WIDTH, WIDTH)).astype("float32")}
+    batch = {"x": random.standard_normal((BATCH, WIDTH)).astype("float32"), "mask": (random.random(BATCH) < 0.6).astype("float32")}
+    names = {"batch/x": "batch features", "batch/mask": "batch"}
+    program = trace_training(loss, params, batch, optimizer=optax.sgd(0.1), dims=names, name="no embedding")
+    step = compile_step(spmd_plan(Plan(program, "stage:4", pipeline="stages:4 micro_batches:3 schedule:gpipe engine:spmd")))
+    assert largest_error_of(step, program, 3) < 2e-6
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.resharding import reproducer
 from tests.ui.test_page import drag, grip, settled
 from tests.widgets.scripted import ScriptedRunner
 from workbench.models import build
@@ -68,6 +69,22 @@ def test_history_files_and_answers_can_be_used_by_everyone(themed):
     themed.get_by_role("button", name="Why? Memory per device").click()
     themed.locator(".whypanel table").first.wait_for()
     assert findings(themed) == [], "why"
+
+
+def test_recipes_and_reshardings_can_be_used_by_everyone(themed, server, stage):
+    themed.locator("[data-verb=recipes]").click()
+    themed.locator(".recipe").first.wait_for()
+    assert findings(themed) == [], "recipes"
+    stage.make = reproducer
+    themed.goto(server[0])
+    themed.locator(".wb .chip").first.wait_for()
+    themed.locator('[role=tab][data-tab="resharding"]').click()
+    themed.get_by_role("button", name="Try more edits").click()
+    themed.locator(".remedy").nth(2).wait_for()
+    assert findings(themed) == [], "a resharding with edits that were tried"
+    themed.locator('[role=tab][data-tab="notes"]').click()
+    expect(themed.locator(".tables")).to_contain_text("What the function itself lays out")
+    assert findings(themed) == [], "what the function lays out itself"
 
 
 def test_refusals_and_errors_can_be_used_by_everyone(themed, stage):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import jax
 import pytest
 from bokeh.models import Circle, MultiLine, Patches, Quad, Range1d, Text
 from hypothesis import given
@@ -19,9 +20,11 @@ from workbench import visualize
 from workbench.catalogue import parse_hardware
 from workbench.comparison import Comparison
 from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
+from workbench.plan import Plan
 from workbench.report import KINDS, Alive, Collective, Memory, MemoryCurve
 from workbench.tensor import Role
 from workbench.text import WIDTH
+from workbench.tracing import trace
 from workbench.visualize import (
     bars,
     communication,
@@ -32,6 +35,7 @@ from workbench.visualize import (
     memory_map,
     memory_over_step,
     palette,
+    propagation,
     roofline,
     shapes,
     step_time,
@@ -68,6 +72,22 @@ MADE = Compiled(
     alive_at_peak=(("layers/1/mlp/dot_general", 4 * KIB),),
 )
 MADE_FAST = replace(MADE, kernels=(CompiledKernel("fusion.1", "fusion", 12, "layers/mlp/dot_general", "toy.py:7", 80e-6, 0, 0),))
+
+
+def two_products(x, w1, w2):
+    with jax.named_scope("up"):
+        hidden = jax.nn.relu(x @ w1)
+    with jax.named_scope("down"):
+        return hidden @ w2
+
+
+BLOCK = trace(
+    two_products,
+    *(jax.ShapeDtypeStruct(shape, "float32") for shape in ((64, 16), (16, 32), (32, 16))),
+    dims={"x": "batch d_model", "w1": "d_model d_ff", "w2": "d_ff d_model"},
+    name="mlp",
+)
+SPREAD = Plan(BLOCK, "data:4 model:2", "d_ff:model; @down/dot_general=[data, ?]").report()
 PICTURES = {
     "device_grid": device_grid(image_batch("[processor_cols, -, -, -]")),
     "device_grid_large": device_grid(LARGE),
@@ -82,6 +102,7 @@ PICTURES = {
     "step_time": step_time(step_report(), Comparison(step_report(), MADE_FAST)),
     "roofline": roofline(step_report()),
     "graph": graph(step_report(), ("layers", "layers/*")),
+    "propagation": propagation(SPREAD),
 }
 
 
@@ -98,7 +119,7 @@ def test_the_text_twin_is_worth_reading(name, golden):
 def test_the_text_twin_is_what_the_text_function_says():
     report, placement = mlp_report(), image_batch("[-, processor_rows, processor_cols, -]")
     kinds = ("communication", "memory", "memory_map", "shapes", "step_time", "roofline", "graph")
-    for kind, value in (("device_grid", placement), ("memory_over_step", STEP), *((kind, report) for kind in kinds)):
+    for kind, value in (("device_grid", placement), ("memory_over_step", STEP), ("propagation", SPREAD), *((kind, report) for kind in kinds)):
         made = getattr(visualize, kind)(value)
         assert str(made) == getattr(visualize, f"{kind}_text")(value)
 
@@ -278,3 +299,17 @@ def test_bokeh_is_loaded_when_a_figure_is_asked_for_and_not_before():
     code = "import sys, workbench.visualize, workbench.widgets.snapshot; print('bokeh' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_a_long_propagation_shows_its_first_steps_and_the_values_they_reach():
+    def chain(x):
+        for _ in range(30):
+            x = jax.numpy.sin(x)
+        return x
+
+    report = Plan(trace(chain, jax.ShapeDtypeStruct((8, 8), "float32"), dims={"x": "a b"}), "m:2", "a:m").report()
+    made = propagation(report)
+    steps = len(report.propagation.steps)
+    assert steps > 8
+    assert made.text.startswith(f"chain on m:2: its shardings spread in {steps} steps, the first 8 here")
+    assert len([each for each in made.drawing.rectangles if each.title]) == 9  # x by hand, and one value a step

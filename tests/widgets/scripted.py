@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from workbench.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
-from workbench.measurement import Measurement, ShardCheck
+from workbench.measurement import Measurement, ShardCheck, TaskTime
 from workbench.plan import Plan
 from workbench.widgets.runner import Event
 
@@ -28,9 +28,18 @@ def measurement(plan: Plan, steps: int = 3, *, wrong: int = 0, **changes) -> Mea
         "compiled": dict(report.by_axis_and_kind),
         "compiled_peak": 2 * report.memory.peak,
         "predicted_seconds": 0.005,
+        "tasks": _tasks(plan),
         **changes,
     }
     return Measurement(**fields)
+
+
+def _tasks(plan: Plan, slower: float = 1.25) -> tuple[TaskTime, ...]:
+    """Of a plan with a pipeline: each task as predicted, and a quarter longer."""
+    if plan.pipeline is None:
+        return ()
+    spans = plan.report().pipeline.simulated.spans
+    return tuple(TaskTime(s.device, s.task.kind, s.task.stage, s.task.micro_batch, slower * s.start, slower * s.seconds) for s in spans)
 
 
 def compiled(plan: Plan, *, widened: int = 1, target: str = "8 attached cpu") -> Compiled:

@@ -132,7 +132,7 @@ def test_the_board_opens_what_a_hand_asks_for_and_refuses_the_rest():
     plan = Plan(build("two_layer", batch=16, io=64, hidden=30), "data:4 model:2", "batch:data")
     board = Board(Session(plan), lambda part, state: shown.update({part: state}))
     board.answer({"verb": "open", "tab": "graph", "view": "v", "seq": 1})
-    opens = shown["table"]["blocks"][0]["picture"]["opens"]
+    opens = shown["table"]["blocks"][-1]["picture"]["opens"]
     assert opens == {"verb": "expand", "field": "scope"}
     board.answer({"verb": "expand", "scope": "nowhere", "view": "v", "seq": 2})
     assert "no scope `nowhere`" in shown["board"]["refusal"]["message"]

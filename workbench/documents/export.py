@@ -35,7 +35,17 @@ def _head(plan: Plan) -> str:
     devices = f"{plan.mesh.size} devices" if plan.mesh.size > 1 else "1 device"
     layout = textwrap.indent("\n".join(str(plan.layout).split("; ")) or "everything replicated", "    ")
     title = f"{plain_text(plan.name)} on {devices}, mesh {plan.mesh}, laid out as"
-    return f'"""{title}\n\n{plain_text(layout)}\n\nWritten by the sharding workbench.\n"""\n'
+    return f'"""{title}\n\n{plain_text(layout)}\n{_unpipelined(plan)}\nWritten by the sharding workbench.\n"""\n'
+
+
+def _unpipelined(plan: Plan) -> str:
+    """What a script of `jit` alone leaves out."""
+    if plan.pipeline is None:
+        return ""
+    return f"""
+It runs WITHOUT the plan's pipeline, {plan.pipeline}:
+the whole step, on every place of mesh axis `{plan.pipeline.axis}` the same. With it, the workbench runs the plan (`plan.run()`, `workbench run`).
+"""
 
 
 def _imports(plan: Plan, reference: Reference) -> str:

@@ -58,7 +58,7 @@ def report_record(report: Report) -> dict[str, Any]:
         "padding": [_padding_record(each) for each in report.padding],
         "diagnostics": [
             {"kind": each.kind, "subject": each.subject, "message": each.message, "edits": [str(edit) for edit in each.edits]}
-            for each in report.diagnostics
+            for each in report.notes
         ],
     }
 

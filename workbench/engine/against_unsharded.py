@@ -23,7 +23,7 @@ def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float
         return None, f"the step cannot be compiled for one device: {str(error).splitlines()[0]}"
     memory = unsharded.memory_analysis()
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
-    if needed > (free := _free_bytes(device)):
+    if needed > (free := free_bytes(device)):
         return None, f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free"
     expected = unsharded(*(_on_one_device(array, device) for array in arguments))
     return _compare(step, step.compiled(*arguments), expected), ""
@@ -35,7 +35,7 @@ def _on_one_device(array: jax.Array, device: jax.Device) -> jax.Array:
     return jax.device_put(host_value(array), device)
 
 
-def _free_bytes(device: jax.Device) -> int:
+def free_bytes(device: jax.Device) -> int:
     if stats := device.memory_stats():
         return int(stats.get("bytes_limit", 0) - stats.get("bytes_in_use", 0))
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

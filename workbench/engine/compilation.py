@@ -15,6 +15,7 @@ from workbench.engine.compiled_step import lowered
 from workbench.engine.failures import compilation_failed
 from workbench.engine.heard import rematerialised_since, said_so_far
 from workbench.engine.hlo_report import READER, read_again, read_compiled
+from workbench.engine.spmd_pipeline import spmd_plan
 from workbench.engine.targets import Target, open_target, versions
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
@@ -84,7 +85,7 @@ def _compile(
     with stages.stage("starting"):
         target = open_target(plan, hardware)
     with stages.stage("lowering"):
-        step = lowered(plan, target.mesh)
+        step = lowered(_as_run(plan, target), target.mesh)
         key = _key(plan, target, step, options) if keep else ""
     if keep and (known := compiled_store.load(key)):
         return replace(_read_today(key, *known, plan, target), target=target.name), known[1]
@@ -107,6 +108,11 @@ def _compile(
         if keep:
             compiled_store.store(key, compiled, hlo_text)
     return compiled, hlo_text
+
+
+def _as_run(plan: Plan, target: Target) -> Plan:
+    """A pipeline in step is one program, and compiled as such; of stages that are programs of their own the whole is compiled, uncut."""
+    return spmd_plan(plan, target.mesh) if plan.pipeline is not None and plan.pipeline.engine == "spmd" else plan
 
 
 def _read_today(key: str, compiled: Compiled, hlo_text: str, plan: Plan, target: Target) -> Compiled:

@@ -14,6 +14,7 @@ from workbench.engine.calibrate import calibrate
 from workbench.engine.compiled_step import CompiledStep, compile_step
 from workbench.engine.failures import in_user_terms
 from workbench.engine.hlo_report import stated
+from workbench.engine.mpmd_check import largest_error_of, why_not
 from workbench.engine.mpmd_execute import run_pipelined
 from workbench.engine.placement import real_shard_shape
 from workbench.engine.profile import profile as profiled
@@ -44,7 +45,6 @@ def execute(
     try:
         if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
             return run_pipelined(plan, steps, stage.enter, stage.tell, check=check, warmup=warmup, watch=profile)
-        plan = plan if plan.pipeline is None else spmd_plan(plan)
         return _run(plan, steps, stage, check=check, warmup=warmup, watch=profile)
     except Exception as error:  # whatever a user's function or XLA raises
         raise in_user_terms(error, plan, stage.name) from error
@@ -65,6 +65,7 @@ class _Stage:
 def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, watch: bool) -> Measurement:
     """What takes memory besides the step, the check and the calibration, comes after the device's peak was read: it cannot be reset."""
     stage.enter("planning", 0.0)
+    given, plan = plan, plan if plan.pipeline is None else spmd_plan(plan)
     report = analyze(plan)
     stage.enter("compiling", 0.05)
     step = compile_step(plan)
@@ -80,7 +81,7 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, wat
     device_peak = _device_peak(step.mesh)
     trace, why_untraced = _watched(step, arguments, stage) if watch else (None, "")
     del arguments
-    max_error = _checked(step, stage) if check else None
+    max_error = _checked(step, given, stage) if check else None
     stage.enter("calibrating", 0.9)
     hardware = calibrate(tuple(step.mesh.devices.flat))
     return Measurement(
@@ -115,11 +116,16 @@ def _watched(step: CompiledStep, arguments: list[jax.Array], stage: _Stage) -> t
     return trace, why_not
 
 
-def _checked(step: CompiledStep, stage: _Stage) -> float | None:
+def _checked(step: CompiledStep, given: Plan, stage: _Stage) -> float | None:
     stage.enter("checking against one device", 0.85)
-    max_error, why_not = largest_error(step, step.arguments(0))
-    if why_not:
-        stage.enter(f"not checked: {why_not}", 0.9)
+    if given.pipeline is None:
+        max_error, reason = largest_error(step, step.arguments(0))
+    elif reason := why_not(given.program):
+        max_error = None
+    else:
+        max_error = largest_error_of(step, given.program, given.pipeline.micro_batches)
+    if reason:
+        stage.enter(f"not checked: {reason}", 0.9)
     return max_error
 
 

@@ -1,17 +1,33 @@
 """The proof by the plain way: a pipelined step against the same micro-batches one after the other on one device, nothing cut."""
 
 from collections.abc import Sequence
+from math import ceil, prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from workbench.engine.against_unsharded import free_bytes
+from workbench.engine.compiled_step import CompiledStep
 from workbench.engine.mpmd import MpmdStep
 from workbench.program import Program
-from workbench.tensor import Role
+from workbench.tensor import Role, itemsize
 from workbench.tracing.accumulated import accumulated_step
 from workbench.tracing.split_batch import micro_batch_leaves, splits_of
+from workbench.units import format_bytes
+
+
+def why_not(program: Program) -> str:
+    """Why one device cannot do the micro-batches one after the other, nothing cut; empty if it can."""
+    held = sum(ceil(prod(tensor.shape) * itemsize(tensor.dtype)) for tensor in program.arguments)
+    sums = sum(4 * prod(tensor.shape) for tensor in program.arguments if tensor.role is Role.PARAMETER)
+    needed, free = 2 * held + 2 * sums, free_bytes(jax.local_devices()[0])  # before and after; a gradient and the sum of them
+    if jax.process_count() > 1:
+        return "the results lie on the devices of several processes"
+    if needed > free:
+        return f"the step without a pipeline needs {format_bytes(needed)} and more on one device, which has {format_bytes(free)} free"
+    return ""
 
 
 def largest_error(step: MpmdStep) -> float:
@@ -32,6 +48,23 @@ def largest_error(step: MpmdStep) -> float:
         theirs = whole if layer is None else whole[layer : layer + 1]
         gaps[role] = max(gaps.get(role, 0.0), _largest(np.asarray(found[name]).astype(np.float64) - theirs))
         scales[role] = max(scales.get(role, 0.0), _largest(theirs))
+    return max(gap / (scales[role] or 1.0) for role, gap in gaps.items())
+
+
+def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -> float:
+    """The same of a pipeline that is one program (engine `spmd`); `program` is the one that it was made of."""
+    with jax.default_device(jax.devices()[0]):
+        loss, state = plain_step(program, micro_batches)
+    results = step.compiled(*step.arguments(0))
+    assert step.program.step.loss is not None, "a training step has a loss"
+    pairs = [(Role.OUTPUT, results[step.program.step.loss], loss)]
+    pairs += [(program.arguments[argument].role, results[i], state[i]) for i, argument in enumerate(program.state)]
+    gaps: dict[Role, float] = {}
+    scales: dict[Role, float] = {}
+    for role, ours, theirs in pairs:
+        expected = np.asarray(theirs).astype(np.float64)
+        gaps[role] = max(gaps.get(role, 0.0), _largest(np.asarray(ours).astype(np.float64) - expected))
+        scales[role] = max(scales.get(role, 0.0), _largest(expected))
     return max(gap / (scales[role] or 1.0) for role, gap in gaps.items())
 
 

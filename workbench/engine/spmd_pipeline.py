@@ -22,21 +22,23 @@ from workbench.tracing.spmd_loss import spmd_loss, stacked_leaves
 from workbench.tracing.training import with_loss
 
 
-def spmd_plan(plan: Plan) -> Plan:
-    """The plan whose step is pipelined in step; it has no pipeline any more. Raises `PipelineError` where its layers cannot be."""
+def spmd_plan(plan: Plan, mesh: jax.sharding.Mesh | None = None) -> Plan:
+    """The plan whose step is pipelined in step, over these devices or the attached ones; it has no pipeline any more.
+
+    Raises `PipelineError` where its layers cannot be.
+    """
     spec = plan.pipeline
     assert spec is not None, "asked of plans with a pipeline"
     if plan.program.step.training is None:
         raise PipelineError(f"`{plan.program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
-    program = with_loss(plan.program, spmd_loss(plan.program, spec, lambda tree: _held(tree, plan, spec)))
+    program = with_loss(plan.program, spmd_loss(plan.program, spec, lambda tree: _held(tree, spec, mesh or wired(plan))))
     return plan.updated(program=program, layout=_at_rest(plan, spec), pipeline=None)
 
 
-def _held(tree: Any, plan: Plan, spec: PipelineSpec) -> Any:
+def _held(tree: Any, spec: PipelineSpec, mesh: jax.sharding.Mesh) -> Any:
     """Leaves [stages, ...] each on its stage's devices, as the rest of the layout and the compiler will."""
     if spec.stages == 1:
         return tree
-    mesh = wired(plan)
 
     def held(leaf: Any) -> Any:
         others = [PartitionSpec.UNCONSTRAINED] * (leaf.ndim - 1)

@@ -1,7 +1,7 @@
 """What the planner says of a plan's pipeline: its stages with what they cost, and the simulated step."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -43,13 +43,18 @@ class Piece:
 
 @dataclass(frozen=True)
 class PipelineReport:
-    """A pipeline planned for hardware. `capacity` is what a device of it has, in bytes; `blocks` all that may be cut between."""
+    """A pipeline planned for hardware. `capacity` is what a device of it has, in bytes; `blocks` all that may be cut between.
+
+    `cut_at(starts)`: the same with pieces that begin at these blocks; `costs_at(starts)` what any pieces cost, as many as there are starts.
+   """
 
     spec: PipelineSpec
     pieces: tuple[Piece, ...]
     simulated: Simulated
     capacity: int = 0
     blocks: tuple[PlannedBlock, ...] = ()
+    cut_at: "Callable[[Sequence[int]], PipelineReport] | None" = field(default=None, compare=False, repr=False)
+    costs_at: Callable[[Sequence[int]], Sequence[StageCost]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def seconds(self) -> float:

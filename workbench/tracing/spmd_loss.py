@@ -121,7 +121,7 @@ def _before(run: Repeated, pieces: _Pieces, batch: Sequence[Any]) -> dict[int, A
 
 
 def _stage(run: Repeated, weights: Sequence[Any], x: Any) -> Any:
-    """The layers of one piece, one after the other; weights are [layers of a piece, ...]. Few are written out: a loop copies what it keeps."""
+    """The layers of one piece; weights are [layers of a piece, ...]. Few are written out: a loop copies what it keeps."""
 
     def layer(carry: Any, own: Any) -> tuple[Any, None]:
         return run.layer(own, x["batch"], x["shared"], carry), None

@@ -37,6 +37,8 @@ def spread(report: Report, lies: Sequence[Sharding | None], fresh: Collection[in
     return Picture(fitted(tuple(marks)), text)
 
 
+ARRIVED = "→ "
+"""Before the title of a box that was just reached."""
 _LEGEND = "coloured by the axes there are so far; a heavy frame where this step went; grey: nothing yet"
 
 
@@ -80,7 +82,7 @@ def _box(
         colour,
         0.34 if is_fresh else 0.16 if axes else 0.05,
         line=colour,
-        title=f"{box.key}: {about}",
+        title=f"{ARRIVED if is_fresh else ''}{box.key}: {about}",
         subject=subject,
         opens=box.key if box.can_open else "",
         round=4,

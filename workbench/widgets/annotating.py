@@ -14,6 +14,7 @@ from workbench.paths import matches
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.sharding import Sharding
+from workbench.widgets.marks import is_at
 from workbench.widgets.menus import choices, heading, item, option
 from workbench.widgets.own_ways import Held, held, place_of, unless_empty
 from workbench.widgets.tensors import VALUE
@@ -40,7 +41,7 @@ def annotation_items(plan: Plan, report: Report, thing: Held, place: int, name: 
     if alike:
         ask = {"label": "Lies as", "value": "", "verb": "Tie", "options": alike}
         yield item("Tie to another, to lie alike…", {**here, "what": "tie"}, ask=ask)
-    now = allowed(plan, thing.place)
+    now = barrier_at(plan, thing)[1]
     passes = [option(label, {**here, "what": "barrier", "allows": allows}, checked=allows == now) for label, allows in _PASSES]
     yield choices("Lets shardings pass", passes)
 
@@ -91,9 +92,9 @@ def _alike(plan: Plan, report: Report, thing: Held) -> Iterator[str]:
     yield from others[:MOST_OFFERED]
 
 
-def allowed(plan: Plan, place: str) -> str:
-    """What the barrier at a place lets through; empty if there is none."""
-    return next((allows for where, allows in plan.layout.barriers if where == place), "")
+def barrier_at(plan: Plan, thing: Held) -> tuple[str, str]:
+    """The place of the barrier that holds for it, and what that lets through; its own place, and nothing, if there is none."""
+    return next((each for each in plan.layout.barriers if is_at(each[:1], thing.path, thing.line)), (thing.place, ""))
 
 
 def annotate(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
@@ -108,7 +109,7 @@ def annotate(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
     if what == "tie":
         return Tie((thing.place, _other_place(str(gesture.get("name", ""))[:400], plan)))
     if what == "barrier":
-        return SetBarrier(thing.place, str(gesture.get("allows", ""))[:20] or None)
+        return SetBarrier(barrier_at(plan, thing)[0], str(gesture.get("allows", ""))[:20] or None)
     raise LayoutError(f"`{str(what)[:40]}` is no annotation.", ["reload the page"])
 
 

@@ -9,6 +9,7 @@ from workbench.compiled import Compiled
 from workbench.edits import Constrain, Edit, Override, PlaceDim, ResizeAxis, SetHardware, SetPipeline, SetWiring
 from workbench.errors import WorkbenchError
 from workbench.measurement import Measurement
+from workbench.pipeline.report import PipelineReport
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.session import Session
@@ -29,6 +30,7 @@ from workbench.widgets.recipes import RecipesPanel
 from workbench.widgets.replay import REPLAY_VERBS, Replay, suggested
 from workbench.widgets.resharding import try_edits
 from workbench.widgets.runner import Runner
+from workbench.widgets.stage_edits import tried
 from workbench.widgets.state import Refusal, axis_colours, board_state
 from workbench.widgets.tables import Facts, failed_state, table_state
 from workbench.widgets.take import taken
@@ -66,8 +68,9 @@ class Board:
         self._refusal: Refusal | None = None
         self._toggled: frozenset[str] = frozenset()
         self._views, self._replay = Views(), Replay()
-        self._aside = Aside(lambda work: self._later(work), lambda: self._show("table"))
+        self._aside = Aside(self._later, lambda: self._show("table"))
         self._taken: dict[str, Any] | None = None
+        self._trial: PipelineReport | None = None
         self._why = ""
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._lock, self._answering = threading.RLock(), False
@@ -103,7 +106,7 @@ class Board:
                 self._tell_again(asked)
                 return
             self._done[asked["view"]] = asked["seq"]
-            self._refusal, self._taken, self._answering = None, None, True
+            self._refusal, self._taken, self._trial, self._answering = None, None, None, True
             self._files.forget()
             self._answer = asked
             try:
@@ -179,6 +182,9 @@ class Board:
             self._history.obey(gesture)
         elif verb in FILE_VERBS:
             self._files.obey(gesture)
+        elif verb == "try_boundary":
+            self._trial = tried(gesture, self.session.plan, self.session.report)
+            self._show("table")
         elif verb == "run":
             self._jobs.run(self.session.report, str(gesture.get("steps", "")), axis_colours(self.session.plan))
         elif verb == "cancel":
@@ -269,7 +275,8 @@ class Board:
         ran = live.of(report.plan)
         trace = ran.measurement.trace if ran and ran.measurement else None
         tasks = ran.measurement.tasks if ran and ran.measurement else ()
-        facts = Facts(report, self._evidence, trace, axis_colours(report.plan), self.selected, self._toggled, self._views, self._replay, self._aside, tasks=tasks)
+        opened = (self._toggled, self._views, self._replay, self._aside)
+        facts = Facts(report, self._evidence, trace, axis_colours(report.plan), self.selected, *opened, tasks=tasks, trial=self._trial)
         try:
             shown = table_state(facts, self._tab, self._search)
         except Exception as error:  # noqa: BLE001 - a view that fails is a message in its place

@@ -1,4 +1,4 @@
-"""Where an axis comes from, in words: whose it is, the way it came, which other wish lost there and why, and the edits that would turn it."""
+"""Where an axis comes from, in words: whose it is, the way it came, which other wish lost there and why, and what would turn it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,6 +14,7 @@ from workbench.widgets.folding import is_named
 
 MOST_MOVES = 24
 MOST_WISHES = 8
+_NAMED = 3  # statements that could bring an axis as well
 WAITS = "It is being worked out; the answer comes here by itself."
 _WAY = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
 _LOST = (Column("axis"), Column("what lost, and why"), Column("to decide it the other way"))
@@ -44,7 +45,7 @@ def axis_answer(name: str, report: Report, paint: Paint, aside: Aside | None) ->
         told = replay.axis(number, int(place), axis)
     except PropagationError:
         return title, [_elsewhere(site, axis)], []
-    return title, list(_lead(told)), [*_way_blocks(replay, told, paint), *lost_blocks(report, told.lost, paint, aside)]
+    return title, list(_lead(told)), [*_way_blocks(replay, told), *lost_blocks(report, told.lost, paint, aside)]
 
 
 def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
@@ -54,7 +55,7 @@ def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> i
         path = next((path for path in paths if is_named(subject, path)), "")
         return next((number for number, site in enumerate(replay.sites) if site.role == "argument" and site.path == path), None)
     value = next((value for value in report.values if is_named(subject, value.path)), None)
-    return value and replay.number(value.path, value.kind, value.shape, value.sharding)
+    return replay.number(value.path, value.kind, value.shape, value.sharding) if value else None
 
 
 def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], asked_as: str, subject: str) -> Cell:
@@ -82,15 +83,19 @@ def _brief(told: Explanation) -> str:
 def _lead(told: Explanation) -> Iterator[str]:
     axis, path = told.point.axis, told.path
     if path:
-        yield f"`{axis}` is from {told.origin}. It came in {counted(len(path), 'step')}, the last one {path[-1].direction} over {path[-1].kind}."
+        last = f"{path[-1].direction} over {path[-1].kind}"
+        yield f"`{axis}` is from {told.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
     else:
         yield f"`{axis}` was put there by hand: {told.origin}."
-    if told.others:
-        named = dict.fromkeys(map(_statement, told.others))
-        more = f" and {len(named) - 3} more" if len(named) > 3 else ""  # noqa: PLR2004
-        yield f"Without it, {axis.partition(':')[0]} could still come from {', '.join(list(named)[:3])}{more}."
+    base = axis.partition(":")[0]
+    same = sum(each.statement == told.origin.statement for each in told.others)
+    if same:
+        yield f"The same statement could bring it from {counted(same, 'other place')}."
+    if named := list(dict.fromkeys(_statement(each) for each in told.others if each.statement != told.origin.statement)):
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        yield f"Without that statement, {base} could still come from {', '.join(named[:_NAMED])}{more}."
     elif path:
-        yield f"Nothing else would bring it: without that statement the dimension is not split over {axis.partition(':')[0]}."
+        yield f"Nothing else would bring it: without that statement the dimension is not split over {base}."
 
 
 def _statement(origin: Origin) -> str:
@@ -104,17 +109,17 @@ def _elsewhere(site: Site, axis: str) -> str:
     )
 
 
-def _way_blocks(replay: Propagation, told: Explanation, paint: Paint) -> list[Block]:
+def _way_blocks(replay: Propagation, told: Explanation) -> list[Block]:
     if not told.path:
         return []
     path = told.path
     hidden = max(len(path) - MOST_MOVES, 0)
     shown = path if not hidden else (*path[: MOST_MOVES // 2], *path[-MOST_MOVES // 2 :])
     note = f"{hidden:,} steps in the middle are left out." if hidden else ""
-    return [block("The way it came", _WAY, [_move_row(replay, move, paint) for move in shown], note)]
+    return [block("The way it came", _WAY, [_move_row(replay, move) for move in shown], note)]
 
 
-def _move_row(replay: Propagation, move: Move, paint: Paint) -> Row:
+def _move_row(replay: Propagation, move: Move) -> Row:
     source, target = replay.sites[move.source], replay.sites[move.target]
     return row(
         f"{move.step} {move.target} {move.target_dim}",
@@ -183,7 +188,7 @@ def decided(wanted: str, report: Report, known: Callable[[Report], dict[str, Any
         edits = found if isinstance(found, tuple) else [getattr(found, "edit", None)]
         for edit in edits:
             if edit is not None and str(edit) == wanted:
-                return edit  # type: ignore[no-any-return]
+                return edit
     return None
 
 

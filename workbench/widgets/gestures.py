@@ -33,6 +33,7 @@ Gesture = Mapping[str, Any]
 TOOLS = (
     *("undo", "redo", "history", "go", "name_plan", "pin", "compare_plans", "swap_plans", "stop_comparing"),
     *("save", "open_file", "export", "link", "close_sheet"),
+    *("recipes", "recipe", "recipe_axis", "try_edits"),
 )
 """Gestures of the head; what is refused of them is said under it."""
 TABLES = "tables"
@@ -155,7 +156,7 @@ def _wiring(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
 def _mend(gesture: Gesture, _plan: Plan, report: Report) -> Edit:
     """An edit that a note or a tried remedy of the present report suggests, by its text: one of an older report is not obeyed."""
     wanted = _text(gesture, "edit")
-    for edit in chain((edit for note in report.diagnostics for edit in note.edits), tried_edits(report)):
+    for edit in chain((edit for note in report.notes for edit in note.edits), tried_edits(report)):
         if str(edit) == wanted:
             return edit
     raise LayoutError(f"No note suggests `{wanted[:80]}` any more.", ["look at the notes again"])

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from workbench.widgets.glossary_pipeline import PIPELINES
+
 JAX = "https://docs.jax.dev/en/latest/"
 SHARDY = "https://openxla.org/shardy/"
 BOOK = "https://jax-ml.github.io/scaling-book/"
@@ -12,13 +14,14 @@ ARXIV = "https://arxiv.org/abs/"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """`on` are the labels, in lower case, and the keys of figures that it explains; `notebook` a heading in `01_layouts.ipynb`."""
+    """`on` are the labels, in lower case, and the keys of figures that it explains; `notebook` a heading in the notebook `number`."""
 
     name: str
     says: str
     link: str
     on: tuple[str, ...] = ()
     notebook: str = ""
+    number: str = "01"
 
 
 LAYOUT = (
@@ -55,14 +58,16 @@ LAYOUT = (
         "An override places one argument in its own way; a constraint fixes where an intermediate value lies. Both go before the rules.",
         f"{JAX}_autosummary/jax.lax.with_sharding_constraint.html",
         ("override", "constraint"),
-        "Which layouts cannot be?",
+        "Annotate",
+        "03",
     ),
     Term(
         "Propagation",
         "From the placed arguments the partitioner (Shardy, the one that JAX uses) works out where every value in between lies.",
         f"{SHARDY}propagation",
         ("values", "value"),
-        "What is sent, and why?",
+        "Propagation, step by step",
+        "03",
     ),
 )
 
@@ -154,12 +159,16 @@ RESHARDING = (
         "A value lies in one way where it is made and is needed in another where it is read; what changes that may send bytes.",
         f"{ARXIV}2105.04663",
         ("lies → needed", "where a sharding turns into another"),
+        "Resharding",
+        "03",
     ),
     Term(
         "Way",
         "How XLA's partitioner gets from one sharding to another: the first of eight ways that fits. The last one gathers the value whole.",
         f"{ARXIV}2105.04663",
         ("way",),
+        "Resharding",
+        "03",
     ),
     Term("1 Stays", "Both shardings are the same one: nothing is done.", RESHARD, ("stays",)),
     Term(
@@ -199,24 +208,32 @@ RESHARDING = (
         "rematerialization; a sharding in between avoids it.",
         f"{ARXIV}2105.04663",
         ("gathered whole, then sliced", "the compiler warns of"),
+        "Resharding",
+        "03",
     ),
     Term(
         "Padding",
         "A dimension that its parts do not divide is cut into equal parts of the next larger size; what is too much holds nothing.",
         f"{ARXIV}2105.04663",
         ("padded", "wasted"),
+        "Sizes that do not divide",
+        "03",
     ),
     Term(
         "Recipe",
         "A known way to lay a program out, such as Megatron's or ZeRO: it finds its dimensions and axes by name, and is a list of edits.",
         f"{ARXIV}2105.04663",
         ("recipes",),
+        "A real model",
+        "03",
     ),
     Term(
         "Of the function itself",
         "What the traced function says by `with_sharding_constraint`, explicit axis types or `shard_map`; the plan cannot say otherwise.",
         f"{JAX}notebooks/explicit-sharding.html",
         ("of the function", "manual axes"),
+        "Propagation, step by step",
+        "03",
     ),
 )
 
@@ -249,7 +266,7 @@ PROOF = (
     ),
 )
 
-GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (("Laying out", LAYOUT), ("What it costs", COST), ("Resharding and recipes", RESHARDING), ("Proving it", PROOF))
+GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (("Laying out", LAYOUT), ("What it costs", COST), ("Resharding and recipes", RESHARDING), ("Pipelines", tuple(Term(*each) for each in PIPELINES)), ("Proving it", PROOF))
 
 KEYS: tuple[tuple[str, str], ...] = (
     ("Tab", "next control; one stop in each zone of the board"),
@@ -261,6 +278,7 @@ KEYS: tuple[tuple[str, str], ...] = (
     ("Ctrl + Z", "undo; with Shift, redo"),
     ("Arrows in a table or picture", "from row to row, from mark to mark; Enter selects in every view"),
     ("Arrows on a curve", "read it step by step"),
+    ("Arrows on the replay's slider", "step by step through the propagation; Home and End, its first and last"),
     ("?", "this help"),
 )
 
@@ -273,4 +291,4 @@ def glossary_state() -> dict[str, Any]:
 
 
 def _term_state(term: Term) -> dict[str, Any]:
-    return {"name": term.name, "says": term.says, "link": term.link, "on": list(term.on), "notebook": term.notebook}
+    return {"name": term.name, "says": term.says, "link": term.link, "on": list(term.on), "notebook": term.notebook, "number": term.number}

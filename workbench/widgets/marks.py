@@ -37,28 +37,20 @@ def priority_mark(priority: int) -> Mark:
 
 def tags_of(layout: Layout, path: str, source: str | None = None) -> list[Tag]:
     """The groups and barriers of an argument, or with a `source` line of a value."""
-    ties = [
-        _tag(f"tied {group_text(places)[5:]}", "untie", group=group_text(places))
-        for places in layout.groups
-        if _names(places, path, source)
+    ties = [group_text(places) for places in layout.groups if is_at(places, path, source)]
+    stops = [(place, allows) for place, allows in layout.barriers if is_at((place,), path, source)]
+    return [
+        *(_tag(f"tied {text[5:]}", text, "untie", group=text) for text in ties),
+        *(_tag(_PASSES[allows], barrier_text(place, allows), "unbar", at=place) for place, allows in stops),
     ]
-    stops = [
-        _tag(_PASSES[allows], "unbar", barrier_text(place, allows), at=place)
-        for place, allows in layout.barriers
-        if _names((place,), path, source)
-    ]
-    return ties + stops
 
 
-def _tag(label: str, verb: str, title: str = "", **fields: str) -> Tag:
-    return {
-        "label": label,
-        "title": f"{title or fields.get('group', '')}. Take it back",
-        "gesture": {"verb": verb, **fields, "zone": "tables"},
-    }
+def _tag(label: str, title: str, verb: str, **fields: str) -> Tag:
+    return {"label": label, "title": f"{title}. Take it back", "gesture": {"verb": verb, **fields, "zone": "tables"}}
 
 
-def _names(places: tuple[str, ...], path: str, source: str | None) -> bool:
+def is_at(places: tuple[str, ...], path: str, source: str | None) -> bool:
+    """Whether one of the places of a group or barrier is an argument, or with a `source` line a value."""
     if source is None:
         return any(matches(place, path) for place in places if not place.startswith("@"))
     return any(picks(place[1:], path, source) for place in places if place.startswith("@"))

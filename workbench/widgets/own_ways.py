@@ -32,6 +32,8 @@ class Held:
     axes: tuple[tuple[str, ...], ...]
     given: Sharding
     own: str  # the override or constraint that holds for it
+    path: str = ""  # of the first
+    line: str | None = None  # the source line of a value
 
     @property
     def place(self) -> str:
@@ -72,7 +74,7 @@ def _held_tensor(subject: str, plan: Plan, report: Report) -> Held | None:
     axes = tuple(dim or () for dim in placed.sharding.dims)
     own = next((pattern for pattern, _ in reversed(plan.layout.overrides) if matches(pattern, placed.tensor.path)), "")
     given = plan.layout.sharding(placed.tensor)
-    return Held("tensor", subject, pattern_of(subject, paths), placed.tensor.dims, placed.tensor.shape, axes, given, own)
+    return Held("tensor", subject, pattern_of(subject, paths), placed.tensor.dims, placed.tensor.shape, axes, given, own, placed.tensor.path)
 
 
 def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Held | None:
@@ -84,7 +86,7 @@ def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Held 
     own = constraint_on(plan.layout, value.path, len(axes), value.source)
     given = dict(plan.layout.constraints)[own] if own else Sharding((None,) * len(axes))
     pattern = pattern_of(subject, {each.path for each in report.values})
-    return Held(VALUE, subject, pattern, value.dims, value.shape, axes, given, own)
+    return Held(VALUE, subject, pattern, value.dims, value.shape, axes, given, own, value.path, value.source)
 
 
 def own_way(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:

@@ -22,7 +22,7 @@ def padding_blocks(report: Report, paint: Paint) -> Iterator[Block]:
     columns = (
         Column("padded"),
         Column("parts"),
-        Column("wasted", title="share of the bytes of the largest value that is padding, over all devices"),
+        Column("wasted", number=True, title="share of the bytes of the largest value that is padding, over all devices"),
         Column("wasted bytes", number=True, title="on one device, of all values of a step"),
         Column("wasted FLOP", number=True, title="of products, on one device and step"),
         Column("largest value"),
@@ -50,7 +50,7 @@ def _row(report: Report, group: list[Padding], paint: Paint) -> Row:
         f"{first.dim} {first.size} {first.axes}",
         paint.lies(Sharding((first.axes,)), (f"{name}={first.size}" if name else str(first.size),)),
         {"stack": [f"{first.parts} parts of {first.part}", {"text": _slots(first), "tone": "muted"}], "title": first.arithmetic},
-        {"share": round(first.share, 6), "shade": 3, "text": f"{first.share:.0%}"},
+        f"{first.share:.0%}",
         byte_cell(bytes_wasted),
         {"text": format_count(flops), "title": f"{flops:,} FLOP"} if flops else {"text": "–", "tone": "muted"},
         {

@@ -15,6 +15,7 @@ from workbench.propagation import Conflict, Move, Propagation, Site
 from workbench.propagation_text import counted, wish_text
 from workbench.report import Report
 from workbench.sharding import Sharding
+from workbench.visualize.picture import Picture
 from workbench.visualize.spread import spread
 from workbench.widgets.aside import Aside, asked
 from workbench.widgets.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
@@ -197,12 +198,13 @@ def _picture(
     since = _since(replay, step)
     so_far = [None if number is None else lies[number] for number in numbers]
     fresh = {node for node, number in enumerate(numbers) if number is not None and step and since.get(number) == step}
-    if asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: spread(report, so_far, fresh, opened)) is None:
+
+    def drawn() -> Picture:
+        return spread(report, so_far, fresh, opened)
+
+    if asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", drawn) is None:
         return {**waiting_block("Drawing the graph."), "title": "On the graph"}
-    return {
-        **picture_block(spread(report, so_far, fresh, opened), name="propagation", opens=Opens("expand", "scope")),
-        "title": "On the graph",
-    }
+    return {**picture_block(drawn(), name="propagation", opens=Opens("expand", "scope")), "title": "On the graph"}
 
 
 def _nodes(report: Report, replay: Propagation) -> list[int | None]:

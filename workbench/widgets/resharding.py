@@ -19,20 +19,20 @@ from workbench.widgets.evidence import Evidence
 from workbench.widgets.padding import padding_blocks
 
 MOST_ROWS = 40
-MOST_FREE = 12
+MOST_FREE = 8
 REMATERIALISATION = "involuntary full rematerialisation"
 """Kind of the diagnostic that tells of it."""
 
 
 def resharding_blocks(report: Report, evidence: Evidence | None, paint: Paint) -> list[Block]:
-    """What is sent to reshard, what the compiler warned of, what is only sliced, and what is padded."""
+    """What is sent to reshard, what the compiler warned of, what is padded, and what is only sliced."""
     sending = [each for each in report.reshards if not each.is_free]
     free = [each for each in report.reshards if each.is_free]
     if not sending:
         told = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
     else:
         told = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
-    return [*told, *_warned(report, evidence), *_free(free, paint), *padding_blocks(report, paint)]
+    return [*told, *_warned(report, evidence), *padding_blocks(report, paint), *_free(free, paint)]
 
 
 def try_edits(gesture: Mapping[str, Any], report: Report, aside: Aside | None = None) -> None:

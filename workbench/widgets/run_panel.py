@@ -13,6 +13,7 @@ from workbench.widgets.communication import collectives_block
 from workbench.widgets.curves import curve
 from workbench.widgets.live import Live, same_step
 from workbench.widgets.messages import log_state
+from workbench.widgets.stage_figures import predicted_peak
 
 MOST_DISAGREEMENTS = 100
 INVITATION = (
@@ -80,7 +81,7 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, str]]
     if measured.max_error is not None:
         facts.append(_fact("against unsharded", f"{measured.max_error:.1e}", "largest relative difference"))
     if report:
-        facts.append(_fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(report.memory.peak)}"))
+        facts.append(_fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(predicted_peak(report))}"))
     processes = f", {measured.processes} processes" if measured.processes > 1 else ""
     took = f"compiled in {format_seconds(measured.compile_seconds)}{processes}"
     return [*facts, _fact("ran on", f"{measured.devices} × {measured.device_kind}", took)]

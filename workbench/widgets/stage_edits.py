@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.cut_plan import verify_cut
+from workbench.cut_plan import network_blocks, verify_cut, verify_enough
 from workbench.edits import Edit, SetPipeline
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule
@@ -38,6 +38,17 @@ def stage_edit(gesture: Gesture, plan: Plan, report: Report) -> Edit:
     return edit
 
 
+def tried(gesture: Gesture, plan: Plan, report: Report) -> PipelineReport | None:
+    """The pipeline with a boundary where the hand holds it, and no edit yet; `None` once it holds none."""
+    value = str(gesture.get("value", ""))[:1000].strip()
+    if not value or plan.pipeline is None:
+        return None
+    planned = _asked(report)
+    spec, _ = _boundary(value, plan, report)
+    paths = [block.path for block in planned.blocks]
+    return planned.cut_at([paths.index(path) for path in spec.boundaries]) if planned.cut_at else None
+
+
 Change = tuple[PipelineSpec, str]
 
 
@@ -55,6 +66,8 @@ def _count(text: str, what: str) -> int:
 def _stages(text: str, plan: Plan, _: Report) -> Change:
     """Other stages have other boundaries, and the schedules that go round in groups need other micro-batches."""
     count, spec = _count(text, "stages"), _spec(plan)
+    paths = [block.path for block in network_blocks(plan.program, spec.micro_batches)]
+    verify_enough(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
     rounds = schedule_named(spec.schedule).whole_rounds and spec.chunks > 1
     micro_batches = micro_batches_for(plan, count) if rounds and spec.micro_batches % count else spec.micro_batches
     return replace(spec, stages=count, boundaries=(), micro_batches=micro_batches), f"{count} stages"
@@ -121,10 +134,9 @@ def _by_time(_: str, plan: Plan, __: Report) -> Change:
 
 def _by_memory(_: str, plan: Plan, report: Report) -> Change:
     """What a block holds throughout counts once, what it keeps as often as micro-batches are in flight at most."""
-    from workbench.stage_costs import costs_of_cut
-
     planned, spec = _asked(report), _spec(plan)
-    alone = costs_of_cut(plan, range(1, len(planned.blocks)))
+    assert planned.costs_at is not None, "a planner made it"
+    alone = planned.costs_at(range(1, len(planned.blocks)))
     flying = max(planned.simulated.in_flight(device) for device in range(spec.stages))
     times = 1 if spec.remat == "always" else flying
     found = balance([each.held + times * each.kept for each in alone], spec.pieces)
@@ -135,7 +147,9 @@ def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
     planned, spec = _asked(report), _spec(plan)
     starts = bucket_starts(planned)
     if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
-        raise PipelineError(f"The bucket rule leaves one of the {spec.pieces} pieces without a block.", ["balance by time", "take fewer stages"])
+        raise PipelineError(
+            f"The bucket rule leaves one of the {spec.pieces} pieces without a block.", ["balance by time", "take fewer stages"]
+        )
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in starts)), "bucket rule"
 
 

@@ -23,6 +23,15 @@ def staged(report: Report, found: Sequence[Figure]) -> list[Figure]:
     return list(found) if planned is None else list(_staged(report, planned, {figure.key: figure for figure in found}))
 
 
+def predicted_peak(report: Report) -> int:
+    """Bytes of the fullest device, with a pipeline or without."""
+    try:
+        planned = report.pipeline
+    except WorkbenchError:
+        planned = None
+    return report.memory.peak if planned is None else max(planned.simulated.peaks)
+
+
 def _staged(report: Report, planned: PipelineReport, found: dict[str, Figure]) -> Iterator[Figure]:
     spec, step = planned.spec, planned.simulated
     if report.step_time is not None:
@@ -36,10 +45,21 @@ def _staged(report: Report, planned: PipelineReport, found: dict[str, Figure]) -
         value = was.value * report.step_time.total / planned.seconds if planned.seconds else was.value
         yield replace(was, value=value, note="with the bubble")
     sent = sum(planned.traffic.values())
-    yield Figure("passed", "Sent between stages", sent, format_bytes, f"{sent:,} bytes a step, activations one way and gradients the other", "each step")
+    yield Figure(
+        "passed",
+        "Sent between stages",
+        sent,
+        format_bytes,
+        f"{sent:,} bytes a step, activations one way and gradients the other",
+        "each step",
+    )
     for key in ("flops", "duplication"):
         if key in found:
-            yield replace(found[key], value=found[key].value / spec.stages, note=found[key].note if key == "duplication" else "each step, of the mean stage")
+            yield replace(
+                found[key],
+                value=found[key].value / spec.stages,
+                note=found[key].note if key == "duplication" else "each step, of the mean stage",
+            )
 
 
 def _time(figure: Figure, planned: PipelineReport) -> Figure:
@@ -56,7 +76,11 @@ def _time(figure: Figure, planned: PipelineReport) -> Figure:
         figure,
         value=planned.seconds,
         title=f"seconds of one step of the pipeline {planned.spec}",
-        parts=tuple(_part(name, value, planned.seconds, shade, format_seconds(value), why) for name, (shade, value, why) in parts.items() if value > 0),
+        parts=tuple(
+            _part(name, value, planned.seconds, shade, format_seconds(value), why)
+            for name, (shade, value, why) in parts.items()
+            if value > 0
+        ),
         apart=None,
     )
 
@@ -84,7 +108,9 @@ def _memory(figure: Figure, planned: PipelineReport) -> Figure:
     if not room:
         return told
     spare = format_bytes(abs(room - peak))
-    note = f"stage {fullest} fits in {format_bytes(room)}, {spare} free" if planned.fits else f"stage {fullest} does not fit: {spare} too much"
+    note = (
+        f"stage {fullest} fits in {format_bytes(room)}, {spare} free" if planned.fits else f"stage {fullest} does not fit: {spare} too much"
+    )
     limit = None if planned.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"}
     return replace(told, note=note, tone="" if planned.fits else "bad", limit=limit)
 

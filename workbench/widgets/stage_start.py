@@ -31,7 +31,8 @@ def start_of(plan: Plan) -> Start:
     paths = [block.path for block in network_blocks(plan.program, 1)]
     if len(paths) < 2:
         raise PipelineError(
-            f"{plan.program.name} has {len(paths)} block; a pipeline needs two.", ["give its layers named scopes, so that there are more blocks"]
+            f"{plan.program.name} has {len(paths)} block; a pipeline needs two.",
+            ["give its layers named scopes, so that there are more blocks"],
         )
     layers = max(Counter(map(template, paths)).values())
     return _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _out_of_an_axis(plan, layers) or _new_axis(plan, layers)
@@ -71,7 +72,9 @@ def _on_spare_devices(plan: Plan, layers: int) -> Start | None:
     """Devices of the hardware that the mesh leaves idle."""
     spare = plan.hardware.size // plan.mesh.size if plan.hardware else 1
     stages = _largest(layers, spare)
-    return _start(plan, _new_name(plan), stages, f"on a new mesh axis, over devices of {plan.hardware} that idle now") if stages > 1 else None
+    return (
+        _start(plan, _new_name(plan), stages, f"on a new mesh axis, over devices of {plan.hardware} that idle now") if stages > 1 else None
+    )
 
 
 def _out_of_an_axis(plan: Plan, layers: int) -> Start | None:

@@ -1,10 +1,11 @@
-"""A pipelined step over time as JSON: predicted tasks, measured ones, and memory, all in seconds of one axis. The front end draws and zooms.
+"""A pipelined step over time as JSON: predicted tasks, measured ones and memory, in seconds of one axis. The front end draws and zooms.
 
 A task is `[device, start, end, kind, stage, micro-batch, recomputed]`: kinds are places in `KINDS`, `recomputed` the share of it that
 computes the forward pass again.
 """
 
 from collections.abc import Sequence
+from math import floor, log10
 from typing import Any
 
 from workbench.measurement import TaskTime, bubble_of
@@ -38,10 +39,13 @@ def timeline_state(planned: PipelineReport, tasks: Sequence[TaskTime] = ()) -> d
         "lasted": end,
         "far": bool(end) and not 1 / FAR <= end / (step.seconds or end) <= FAR,
         "difference": _difference(planned, tasks, end),
-        "memory": [[[round(m.start, 9), m.bytes] for m in step.memory(device)] for device in range(planned.spec.stages)],
+        "memory": [[[_short(m.start, step.seconds), m.bytes] for m in step.memory(device)] for device in range(planned.spec.stages)],
         "peaks": [format_bytes(peak) for peak in step.peaks],
         "most": max(step.peaks),
-        "kinds": [{"key": KINDS[kind], "name": _NAMES[kind], "fill": TASKS[kind][0], "ink": TASKS[kind][1], "shown": kind in kinds} for kind in range(len(KINDS))],
+        "kinds": [
+            {"key": KINDS[kind], "name": _NAMES[kind], "fill": TASKS[kind][0], "ink": TASKS[kind][1], "shown": kind in kinds}
+            for kind in range(len(KINDS))
+        ],
         "recomputes": any(task[6] for task in predicted),
         "about": _about(planned, end),
         "note": "" if drawn else f"{len(predicted) + len(measured):,} tasks are too many to draw; the figures above count them all.",
@@ -54,8 +58,8 @@ def _predicted(planned: PipelineReport) -> list[Task]:
     found = [
         [
             span.device,
-            round(span.start, 9),
-            round(span.end, 9),
+            _short(span.start, step.seconds),
+            _short(span.end, step.seconds),
             KINDS.index(span.task.kind),
             span.task.stage,
             span.task.micro_batch,
@@ -67,11 +71,25 @@ def _predicted(planned: PipelineReport) -> list[Task]:
     return [*found, *([device, a, b, KINDS.index("update"), device, -1, 0] for device, (a, b) in enumerate(updates) if b > a)]
 
 
+def _short(seconds: float, whole: float) -> float:
+    """As many digits as a drawing of the whole can show, zoomed in."""
+    return round(seconds, 6 - floor(log10(whole))) if whole > 0 else seconds
+
+
 def _measured(tasks: Sequence[TaskTime]) -> list[Task]:
     """From the first one's start on."""
     begin = min((task.start for task in tasks), default=0.0)
+    whole = max((task.end for task in tasks), default=0.0)
     return [
-        [task.device, round(task.start - begin, 9), round(task.end - begin, 9), KINDS.index(task.kind), task.stage, task.micro_batch, 0]
+        [
+            task.device,
+            _short(task.start - begin, whole),
+            _short(task.end - begin, whole),
+            KINDS.index(task.kind),
+            task.stage,
+            task.micro_batch,
+            0,
+        ]
         for task in tasks
         if task.kind in KINDS
     ]

@@ -36,9 +36,12 @@ _ENGINE = {
 }
 
 
-def pipeline_blocks(report: Report, tasks: tuple[TaskTime, ...] = ()) -> list[Block]:
-    """The tab: the invitation to make a pipeline, the pipeline, or why there can be none. `tasks` are measured ones of this plan."""
-    state = _empty(report.plan) if report.plan.pipeline is None else _state(report, tasks)
+def pipeline_blocks(report: Report, tasks: tuple[TaskTime, ...] = (), trial: PipelineReport | None = None) -> list[Block]:
+    """The tab: the invitation to make a pipeline, the pipeline, or why there can be none.
+
+    `tasks` are measured ones of this plan; `trial` is shown in its place while a hand tries a boundary.
+    """
+    state = _empty(report.plan) if report.plan.pipeline is None else _state(report, () if trial else tasks, trial)
     return [{**note_block(""), "stages": state}]
 
 
@@ -56,17 +59,19 @@ def _problem(error: WorkbenchError) -> State:
     return {"message": error.message, "ways_out": list(error.ways_out)}
 
 
-def _state(report: Report, tasks: tuple[TaskTime, ...]) -> State:
+def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | None) -> State:
     plan = report.plan
     try:
-        planned = report.pipeline
+        planned = trial or report.pipeline
     except WorkbenchError as error:
         return {"kind": "broken", "problem": _problem(error), "controls": list(_controls(plan, None))}
     assert planned is not None, "asked of plans with a pipeline"
     return {
         "kind": "pipeline",
         "controls": list(_controls(plan, planned)),
-        "nominal": "" if planned.capacity else "Without hardware a second stands for 10¹² operations: stages compare, and no more than that.",
+        "nominal": ""
+        if planned.capacity
+        else "Without hardware a second stands for 10¹² operations: stages compare, and no more than that.",
         "figures": list(_figures(planned)),
         "balances": list(_balances(planned)),
         "board": _board(planned),
@@ -80,7 +85,9 @@ def _controls(plan: Plan, planned: PipelineReport | None) -> Iterator[State]:
     schedule = schedule_named(spec.schedule)
     axes = [name for name in plan.mesh.names if name == spec.axis or _is_free(plan, name)]
     yield _control("stages", "Stages", str(spec.stages), "number", most=len(planned.blocks) // spec.chunks if planned else 0)
-    yield _control("axis", "on mesh axis", spec.axis, "select", [(name, f"{name} ×{plan.mesh[name]}", _axis_note(name, plan)) for name in axes])
+    yield _control(
+        "axis", "on mesh axis", spec.axis, "select", [(name, f"{name} ×{plan.mesh[name]}", _axis_note(name, plan)) for name in axes]
+    )
     yield _control("schedule", "Schedule", spec.schedule, "menu", [(each.name, each.name, each.about) for each in ALL_SCHEDULES])
     yield _control("micro_batches", "Micro-batches", str(spec.micro_batches), "slider", [(str(n), str(n), "") for n in _counts(plan)])
     if schedule.loops:
@@ -126,7 +133,7 @@ def _figures(planned: PipelineReport) -> Iterator[State]:
     yield _figure("balance", "Balance of the stages", f"{planned.balance:.1%}", "mean over busiest stage")
     fullest = max(range(spec.stages), key=lambda device: step.peaks[device])
     share = step.peaks[fullest] / planned.capacity if planned.capacity else 0.0
-    of = f"stage {fullest}" + (f", {share:.0%} of {format_bytes(planned.capacity)}" if share else "")
+    of = f"stage {fullest}" + (f", {share:.1%} of {format_bytes(planned.capacity)}" if share else "")
     yield _figure("peak", "Fullest stage, per device", format_bytes(step.peaks[fullest]), of, "bad" if share > 1 else "")
     sent = sum(planned.traffic.values())
     links = len(planned.traffic)
@@ -194,7 +201,13 @@ def _skips(piece: Piece, spec: PipelineSpec) -> Iterator[State]:
     """What goes past the next piece."""
     for later, count in piece.cost.sends:
         if later > piece.number + 1:
-            yield {"from": place_text(piece.number, spec), "to": place_text(later, spec), "text": format_bytes(count), "a": piece.number, "b": later}
+            yield {
+                "from": place_text(piece.number, spec),
+                "to": place_text(later, spec),
+                "text": format_bytes(count),
+                "a": piece.number,
+                "b": later,
+            }
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,5 +253,3 @@ def _head(device: int, planned: PipelineReport) -> State:
 
 def _fact(label: str, text: str, title: str, tone: str = "") -> State:
     return {"label": label, "text": text, "title": title, "tone": tone}
-
-

@@ -88,7 +88,7 @@ def board_state(
         "redo": f"Redo {session.undone}" if session.can_redo else None,
         "hardware": hardware_state(plan, refusal.asked if refusal else None),
         "figures": figure_states(figures(report) if now is None else now, before),
-        "alarms": [_alarm(note) for note in report.diagnostics if note.kind in URGENT],
+        "alarms": [_alarm(note) for note in report.notes if note.kind in URGENT],
         "zones": list(_zones(plan)),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
@@ -183,7 +183,7 @@ def _alarm(note: Diagnostic) -> dict[str, Any]:
 def _badge(tab: str, report: Report, evidence: Evidence | None) -> str:
     if tab == "compared" and evidence:
         return "stale" if evidence.stale else str(len(evidence.comparison.differences) or "")
-    counts = {"tensors": len(report.arguments), "communication": len(report.collectives), "notes": len(report.diagnostics)}
+    counts = {"tensors": len(report.arguments), "communication": len(report.collectives), "notes": len(report.notes)}
     return str(counts[tab]) if counts.get(tab) else ""
 
 

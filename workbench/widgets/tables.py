@@ -6,6 +6,7 @@ from typing import Any
 
 from workbench.device_trace import Trace
 from workbench.measurement import TaskTime
+from workbench.pipeline.report import PipelineReport
 from workbench.report import Report
 from workbench.visualize import timeline
 from workbench.widgets.aside import Aside
@@ -32,6 +33,7 @@ class Facts:
     evidence: Evidence | None = None
     trace: Trace | None = None
     tasks: tuple[TaskTime, ...] = field(default=(), kw_only=True)  # of a run of this pipeline
+    trial: PipelineReport | None = field(default=None, kw_only=True)  # a boundary in the hand
     colours: dict[str, int] = field(default_factory=dict)
     selected: str = ""
     toggled: frozenset[str] = frozenset()  # keys of what a hand opened or closed
@@ -51,7 +53,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "memory": lambda: memory_blocks(report, facts.evidence, facts.views),
         "step": lambda: step_blocks(report, facts.evidence),
         "timeline": lambda: _timeline(facts),
-        "pipeline": lambda: pipeline_blocks(report, facts.tasks),
+        "pipeline": lambda: pipeline_blocks(report, facts.tasks, facts.trial),
         "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(report, facts.views)],
         "compared": lambda: compared_blocks(facts.evidence, paint),
         "values": lambda: value_blocks(report, paint, search),
@@ -75,7 +77,7 @@ def _timeline(facts: Facts) -> list[Block]:
 
 
 def _notes(report: Report) -> list[Block]:
-    if not report.diagnostics:
+    if not report.notes:
         return [note_block("Nothing to mind in this plan.")]
     rows = [
         row(
@@ -84,6 +86,6 @@ def _notes(report: Report) -> list[Block]:
             {"text": note.message, "wrap": True},
             {"edits": [str(edit) for edit in note.edits]},
         )
-        for place, note in enumerate(report.diagnostics)
+        for place, note in enumerate(report.notes)
     ]
     return [block("", (Column("kind"), Column("what to mind"), Column("what would mend it")), rows)]

@@ -16,7 +16,7 @@ NO_RULE = "it has no name of the program, and so no rule"
 
 
 def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, Any]:
-    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is only dragged."""
+    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is dragged."""
     thing = held(gesture, plan, report)
     place, source = place_of(gesture, thing), str(gesture.get("source", WHOLE))
     name, program = thing.dims[place], thinned(plan)

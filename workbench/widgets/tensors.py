@@ -128,16 +128,18 @@ def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
     return row(
         key,
         {"path": group.label, "count": f"×{count}" if count > 1 else "", "title": tensor.path if count == 1 else group.label},
-        {
-            **chips(TENSOR, group.subject, tensor.dims, tensor.shape, first.sharding.dims, paint, _own(layout, tensor.path), _wish(layout, tensor)),
-            "tags": tags_of(layout, tensor.path),
-        },
+        {**_chips_of(layout, group, paint), "tags": tags_of(layout, tensor.path)},
         {"text": shape_text(first.local_shape), "tone": "same" if first.local_shape == tensor.shape else ""},
         {"text": format_bytes(group.bytes), "title": each, "why": f"tensor {group.subject}"},
         shape_text(tensor.shape),
         dtype_cell(tensor.dtype),
         subject=group.subject,
     )
+
+
+def _chips_of(layout: Layout, group: Group, paint: Paint) -> Cell:
+    tensor, dims = group.first.tensor, group.first.sharding.dims
+    return chips(TENSOR, group.subject, tensor.dims, tensor.shape, dims, paint, _own(layout, tensor.path), _wish(layout, tensor))
 
 
 def _own(layout: Layout, path: str) -> str:

@@ -45,7 +45,7 @@ class Part:
 def why(
     of: str, report: Report, paint: Paint, measurement: Measurement | None = None, aside: Aside | None = None
 ) -> dict[str, Any] | None:
-    """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND` or `collective KIND AXES PATH`.
+    """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND`, `collective KIND AXES PATH`.
 
     `None` if there is none.
     """

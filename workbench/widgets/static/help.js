@@ -4,7 +4,7 @@ const TERMS = new Map(GLOSSARY.groups.flatMap((group) => group.terms.flatMap((te
 
 function explained(term) {
   return [h("p", {}, ...withCode(term.says)),
-    h("p", { class: "sources" }, term.notebook && h("span", {}, "Notebook 01, ", h("i", {}, `“${term.notebook}”`)),
+    h("p", { class: "sources" }, term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `“${term.notebook}”`)),
       h("a", { href: term.link, target: "_blank", rel: "noopener noreferrer", title: term.link }, "Read more ↗"))];
 }
 

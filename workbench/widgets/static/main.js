@@ -23,7 +23,7 @@ function mount(model, el) {
 
   let said = "";
   wb.paint = () => {
-    if (wb.dragging) return; // a repaint would end the pointer's capture; the drag paints when it ends
+    if (wb.dragging) { wb.whileDragging?.(model.get("table")); return; } // a repaint would end the pointer's capture; the drag paints when it ends
     const state = model.get("board");
     const { name, mesh, devices, count, layout, undo, redo, hardware, zones, spare, refusal } = state;
     const seq = refusal ? state.answer.seq : 0;

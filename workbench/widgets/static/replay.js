@@ -78,7 +78,19 @@ function replayOf(wb) {
     if (wanted === null && wb.root.dataset.busy !== "true") slider.value = String(now.step);
     mark(at());
     label();
+    requestAnimationFrame(() => showArrived(wb));
     lines.replaceChildren(...(now.start ? [h("p", {}, ...withCode(now.start))] : []), ...now.lines.map(drawLine), now.more ? h("p", { class: "muted" }, now.more) : "");
   });
   return { element, paint };
+}
+
+// The graph follows the replay: a box that was just reached (its title begins with an arrow) comes into sight.
+function showArrived(wb) {
+  for (const image of wb.root.querySelectorAll(".tables[data-tab=propagation] .image")) {
+    const title = [...image.querySelectorAll("title")].find((each) => each.textContent.startsWith("→ "));
+    if (!title) continue;
+    const box = title.parentElement.getBoundingClientRect(), frame = image.getBoundingClientRect();
+    const off = (low, high, from, to) => (low < from || high > to ? (low + high) / 2 - (from + to) / 2 : 0);
+    image.scrollBy({ left: off(box.left, box.right, frame.left, frame.right), top: off(box.top, box.bottom, frame.top, frame.bottom), behavior: "instant" });
+  }
 }

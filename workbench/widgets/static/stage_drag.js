@@ -15,7 +15,7 @@ function stageColumns(wb) {
     draw();
     skips.replaceChildren(...drawSkips(state));
   };
-  columns.restore = () => { if (state && `${starts}` !== `${state.starts}`) { starts = [...state.starts]; draw(); } };
+  columns.restore = (anyway = false) => { if (state && (anyway || `${starts}` !== `${state.starts}`)) { starts = [...state.starts]; draw(); } };
   const bounds = (piece) => [(starts[piece - 2] ?? 0) + 1, (starts[piece] ?? state.blocks.length) - 1];
   const move = (piece, to) => {
     const [least, most] = bounds(piece), start = Math.max(least, Math.min(most, to));
@@ -42,12 +42,20 @@ function stageColumns(wb) {
     event.preventDefault();
     if (move(piece, starts[piece - 1] + step)) { say(piece); send(piece); } else wb.say("It can go no farther: each stage keeps one block.");
   });
-  return { element, skips, paint };
+  const heads = (told) => columns.querySelectorAll(".stagehead").forEach((head, device) => { if (told.heads[device]) head.replaceWith(drawStageHead(wb, told.heads[device])); });
+  return { element, skips, paint, heads };
 }
 
 // The columns hold the pointer, not the edge: that is drawn anew at each step.
 function dragBoundary({ wb, columns, piece, event: start, state, starts, bounds, move, send, restore }) {
   const first = starts()[piece - 1], heights = state.blocks.map((block) => blockHeight(block));
+  let asked = null; // the start that Python was last asked to try
+  const tries = () => {
+    if (wb.root.dataset.busy === "true" || starts()[piece - 1] === (asked ?? first)) return;
+    asked = starts()[piece - 1];
+    wb.send({ verb: "try_boundary", value: `${piece} ${state.blocks[asked].path}`, zone: PIPELINE_ZONE });
+  };
+  wb.whileDragging = (table) => { columns.closest(".pipeline")?.preview(table.blocks[0]?.stages); tries(); };
   wb.dragging = true;
   columns.classList.add("dragging");
   columns.setPointerCapture(start.pointerId);
@@ -62,12 +70,16 @@ function dragBoundary({ wb, columns, piece, event: start, state, starts, bounds,
   const end = (event) => {
     stop.abort();
     wb.dragging = false;
+    wb.whileDragging = null;
     columns.classList.remove("dragging");
     if (event.type === "pointerup" && starts()[piece - 1] !== first) send(piece);
-    else restore();
+    else {
+      restore(true);
+      if (asked !== null) wb.send({ verb: "try_boundary", value: "", zone: PIPELINE_ZONE });
+    }
     wb.paint();
   };
-  columns.addEventListener("pointermove", (event) => move(piece, target(event.clientY - start.clientY)), { signal: stop.signal });
+  columns.addEventListener("pointermove", (event) => { if (move(piece, target(event.clientY - start.clientY))) tries(); }, { signal: stop.signal });
   columns.addEventListener("pointerup", end, { signal: stop.signal });
   columns.addEventListener("pointercancel", end, { signal: stop.signal });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); end(event); } }, { signal: stop.signal, capture: true });
@@ -101,12 +113,12 @@ function drawPiece(state, piece, from, to) {
     ...folded(blocks).map(drawRun), edge);
 }
 
-// Neighbours alike that are too low for a name of their own have one together.
+// Neighbours that are too low for a name of their own have one together: layers apart from what is none of them.
 function folded(blocks) {
   const runs = [];
   for (const block of blocks) {
     const low = blockHeight(block) < LEAST_NAMED, last = runs.at(-1);
-    if (low && last?.low && last.blocks[0].alike === block.alike) last.blocks.push(block);
+    if (low && last?.low && (last.blocks[0].alike === block.alike || (!last.blocks[0].alike.includes("*") && !block.alike.includes("*")))) last.blocks.push(block);
     else runs.push({ low, blocks: [block] });
   }
   return runs;
@@ -121,7 +133,7 @@ function drawRun({ low, blocks }) {
   if (!low) return slices[0];
   const tall = blocks.reduce((sum, block) => sum + blockHeight(block), 0) >= LEAST_NAMED;
   const [one, end] = [blocks[0].path, blocks.at(-1).path];
-  const name = blocks.length > 1 ? `${one} … ${end.slice(end.lastIndexOf("/") + 1)} · ${blocks.length}` : one;
+  const name = blocks.length > 1 ? `${one} … ${blocks[0].alike === blocks.at(-1).alike ? end.slice(end.lastIndexOf("/") + 1) : end} · ${blocks.length}` : one;
   return h("div", { class: "run1" }, ...slices, tall ? h("span", { class: "runname" }, name) : null);
 }
 

@@ -18,15 +18,26 @@ function makePipeline(wb, place) {
   const balances = h("div", { class: "balances", role: "group", ariaLabel: "Where the boundaries lie" });
   const below = h("div", { class: "below" }, balances, board.skips);
   place.replaceChildren(first, controls, refused, problem, figures, board.element, below, gantt.element);
-  const shows = (element, on) => { element.hidden = !on; };
+  const part = (element, shown, pick, draw) => { // painted when what it shows is new
+    const paint = painter(draw);
+    return (state) => { element.hidden = state.kind !== shown && !(shown === "any" && state.kind !== "none"); if (!element.hidden) paint(pick(state)); };
+  };
+  const paintFigures = part(figures, "pipeline", ({ figures: all, nominal }) => ({ all, nominal }), ({ all, nominal }) => figures.replaceChildren(...all.map((each) => drawStageFigure(wb, each)), nominal ? h("p", { class: "muted nominal" }, nominal) : ""));
+  const paintGantt = part(gantt.element, "pipeline", (state) => state.timeline, gantt.paint);
+  place.preview = (state) => { // while a boundary is in the hand
+    if (state?.kind !== "pipeline") return;
+    paintFigures(state);
+    board.heads(state.board);
+    paintGantt(state);
+  };
   return [
-    painter(({ kind, about, problem: wrong, button }) => { shows(first, kind === "none"); if (kind === "none") drawInvitation(wb, first, { about, problem: wrong, button }); }),
-    painter(({ kind, controls: all }) => { shows(controls, kind !== "none"); if (all) keepingFocus(wb.root, controls, () => controls.replaceChildren(...all.map((each) => drawControl(wb, each)), drawRemove(wb))); }),
-    painter(({ kind, problem: wrong }) => { shows(problem, kind === "broken"); if (kind === "broken") problem.replaceChildren(...drawProblem(wrong)); }),
-    painter(({ kind, figures: all, nominal }) => { shows(figures, kind === "pipeline"); if (all) figures.replaceChildren(...all.map((each) => drawStageFigure(wb, each)), nominal ? h("p", { class: "muted nominal" }, nominal) : ""); }),
-    painter(({ kind, balances: all }) => { shows(below, kind === "pipeline"); if (all) keepingFocus(wb.root, balances, () => balances.replaceChildren(...all.map((each) => drawBalance(wb, each)))); }),
-    painter(({ kind, board: state }) => { shows(board.element, kind === "pipeline"); if (state) board.paint(state); }),
-    painter(({ kind, timeline }) => { shows(gantt.element, kind === "pipeline"); if (timeline) gantt.paint(timeline); }),
+    part(first, "none", ({ about, problem: wrong, button }) => ({ about, problem: wrong, button }), (state) => drawInvitation(wb, first, state)),
+    part(controls, "any", (state) => state.controls, (all) => keepingFocus(wb.root, controls, () => controls.replaceChildren(...all.map((each) => drawControl(wb, each)), drawRemove(wb)))),
+    part(problem, "broken", (state) => state.problem, (wrong) => problem.replaceChildren(...drawProblem(wrong).filter(Boolean))),
+    paintFigures,
+    part(below, "pipeline", (state) => state.balances, (all) => keepingFocus(wb.root, balances, () => balances.replaceChildren(...all.map((each) => drawBalance(wb, each))))),
+    part(board.element, "pipeline", (state) => state.board, board.paint),
+    paintGantt,
   ];
 }
 

@@ -1,0 +1,147 @@
+"""The tab of resharding: each edge with its way and cost, edits that are tried when asked and applied by a click; padding; own notes."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from tests.resharding import reproducer, resharded
+from tests.widgets.scripted import compiled
+from workbench.comparison import Comparison
+from workbench.compiled import Rematerialised
+from workbench.plan import Plan
+from workbench.reshard import WAYS
+from workbench.session import Session
+from workbench.tracing import trace
+from workbench.widgets.blocks import Paint
+from workbench.widgets.board import Board
+from workbench.widgets.evidence import Evidence
+from workbench.widgets.glossary import GROUPS
+from workbench.widgets.own_annotations import own_blocks
+from workbench.widgets.padding import padding_blocks
+from workbench.widgets.resharding import resharding_blocks, try_edits
+
+PAINT = Paint({"r": 0, "c": 1})
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return reproducer()
+
+
+def table(report, evidence=None) -> dict:
+    return next(block for block in resharding_blocks(report, evidence, PAINT) if block["title"] == "Where a sharding turns into another")
+
+
+def remedies(row: dict) -> dict:
+    return row["cells"][-1]
+
+
+def test_an_edge_is_told_with_its_ends_its_way_and_what_it_takes(plan):
+    (row,) = table(plan.report())["rows"]
+    ends, lies, way, sent, held, _ = row["cells"]
+    assert [each["path"] for each in ends["stack"]] == ["sharding_constraint"] * 2
+    assert all(each["beside"].startswith("resharding.py:") for each in ends["stack"])
+    assert [[tag["name"] for tag in each["dims"]] for each in lies["stack"]] == [["a:r", "b", "c:c"], ["a", "b:c+r", "c"]]
+    assert lies["stack"][1]["dims"][1]["colours"] == [1, 0]
+    assert way["stack"][0]["terms"] == ["gathered whole, then sliced"]
+    assert [each["lead"] for each in way["stack"][1:]] == ["all-gather", "all-gather"]
+    assert (sent["stack"][0]["text"], held["stack"][0]["text"]) == ("896 KiB", "1.50 MiB")
+
+
+def test_what_is_gathered_whole_stands_first_and_out(plan):
+    assert table(plan.report())["rows"][0]["tone"] == "bad"
+    assert table(resharded("[r, -, -]", "[-, r, -]").report())["rows"][0]["tone"] == ""
+
+
+def test_every_way_is_explained_in_the_glossary():
+    known = {label for _, terms in GROUPS for term in terms for label in term.on}
+    assert set(WAYS.values()) <= known
+
+
+def test_edits_are_tried_when_asked_applied_by_a_click_and_the_row_is_gone(plan):
+    shown, session = {}, Session(plan)
+    board = Board(session, shown.__setitem__, runner=None)
+    board.answer({"verb": "open", "tab": "resharding", "view": "v", "seq": 1})
+    row = shown["table"]["blocks"][1]["rows"][0]
+    assert [remedy["note"] for remedy in remedies(row)["remedies"]] == ["avoids it"]  # what the note on it found already
+    assert remedies(row)["find"] == "Try more edits"
+    try_edits({"key": row["key"]}, session.report)
+    board.answer({"verb": "refresh", "view": "v", "seq": 2})
+    found = remedies(shown["table"]["blocks"][1]["rows"][0])
+    assert found["find"] == ""
+    assert found["remedies"][0]["note"] == "−736 KiB a step, −1.25 MiB at the peak"
+    before = session.report.sent
+    board.answer({"verb": "mend", "edit": found["remedies"][0]["edit"], "view": "v", "seq": 3})
+    assert before - session.report.sent == 736 * 1024
+    assert all(row["tone"] != "bad" for row in table(session.report)["rows"])
+    board.answer({"verb": "undo", "view": "v", "seq": 4})
+    assert session.report.sent == before
+
+
+def test_a_resharding_that_is_gone_is_not_tried(plan):
+    shown = {}
+    Board(Session(plan), shown.__setitem__).answer({"verb": "try_edits", "key": "gone", "zone": "tools", "view": "v", "seq": 1})
+    assert "any more" in shown["board"]["refusal"]["message"]
+
+
+def test_the_compilers_own_warnings_stand_beside_what_was_foreseen(plan):
+    report = plan.report()
+    warned = (
+        Rematerialised("sharding_constraint", "copy.1", "f32[32,64,16]", "{a}", "{b}"),
+        Rematerialised("other", "x", "f32[]", "{}", "{}"),
+    )
+    found = Evidence(Comparison(report, replace(compiled(plan), rematerialised=warned), None))
+    block = next(each for each in resharding_blocks(report, found, PAINT) if "the compiler warned" in each["title"])
+    assert [row["cells"][-1]["text"] for row in block["rows"]] == ["yes", "no"]
+    silent = Evidence(Comparison(report, compiled(plan), None))
+    assert any("no warning" in each["note"] for each in resharding_blocks(report, silent, PAINT))
+    assert not any("warn" in each["note"] for each in resharding_blocks(report, silent._replace(stale=True), PAINT))
+
+
+def test_a_plan_that_reshards_nothing_says_so():
+    said, free = resharding_blocks(resharded("[r, -, -]", "[r, -, -]").report(), None, PAINT)
+    assert said["note"].startswith("Nothing is sent to reshard")
+    assert free["title"].startswith("Free: ")  # the argument is whole, and each device keeps a part of it
+
+
+def test_padding_is_told_with_its_waste_the_sizes_that_divide_and_edits():
+    program = trace(lambda x: jnp.sin(x).sum(), jax.ShapeDtypeStruct((9, 4), jnp.float32), dims={"x": "rows width"}, name="nine")
+    (block,) = padding_blocks(Plan(program, "data:8", "@sin=[data, -]").report(), Paint({"data": 0}))
+    (row,) = block["rows"]
+    assert row["cells"][0]["dims"][0]["name"] == "rows=9:data"
+    assert [row["cells"][1]["stack"][0], row["cells"][1]["stack"][1]["text"]] == ["8 parts of 2", "16 slots for 9, 3 empty"]
+    assert row["cells"][2] == "44%"
+    assert row["cells"][6]["text"] == "8 or 16"
+    assert row["cells"][7]["edits"]
+
+
+def test_what_the_function_lays_out_itself_is_drawn_in_the_colours_of_its_axes():
+    mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+
+    def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+        x = jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh, P("data", None)))
+        product = jax.shard_map(
+            lambda a, b: jax.lax.psum(a @ b, "model"),
+            mesh=mesh,
+            in_specs=(P(None, "model"), P("model")),
+            out_specs=P(),
+            axis_names={"model"},
+        )
+        return jnp.tanh(product(x, w))
+
+    shapes = (jax.ShapeDtypeStruct((16, 64), jnp.float32), jax.ShapeDtypeStruct((64, 32), jnp.float32))
+    program = trace(layer, *shapes, dims={"x": "batch d", "w": "d f"}, name="own")
+    (block,) = own_blocks(Plan(program, "data:4 model:2", "batch:data").report(), Paint({"data": 0, "model": 1}))
+    assert block["title"] == "What the function itself lays out, over data:4 model:2"
+    region, constraint = block["rows"]
+    assert region["cells"][0]["stack"][1] == {"axes": [{"name": "model", "colour": 1}], "lead": "manual over"}
+    assert [tag["name"] for tag in constraint["cells"][2]["dims"]] == ["16:data", "64"]
+    assert constraint["cells"][2]["dims"][0]["colours"] == [0]
+
+
+def test_a_function_that_says_nothing_has_no_such_block(plan):
+    assert list(own_blocks(resharded("[r, -, -]", "[r, -, -]").report(), PAINT)) == []
+    assert len(list(own_blocks(plan.report(), PAINT))) == 1

@@ -1,0 +1,197 @@
+"""The stage board without a browser: gestures become edits, what cannot be cut is refused where the hand was, and the figures move."""
+
+import json
+
+import pytest
+
+from tests.machines import flat
+from tests.widgets.scripted import HeldRunner, measurement
+from tests.widgets.test_board import Screen
+from workbench.models import build
+from workbench.pipeline.schedules import ALL_SCHEDULES
+from workbench.plan import Plan
+from workbench.session import Session
+from workbench.widgets.figures import figures
+from workbench.widgets.glossary import GROUPS
+from workbench.widgets.stage_edits import ZONE
+from workbench.widgets.stage_start import start_of
+
+
+@pytest.fixture(scope="module")
+def program():
+    """Eight blocks: embedding, four layers, norm, head, loss."""
+    return build("gpt", layers=4, batch=8, seq=16)
+
+
+@pytest.fixture
+def screen(program):
+    """The tab, over two stages."""
+    found = Screen(Session(Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4")))
+    found.send("open", tab="pipeline")
+    return found
+
+
+def change(screen, change, value=""):
+    return screen.send("pipeline", change=change, value=str(value), zone=ZONE)
+
+
+def shown(screen):
+    return json.loads(json.dumps(screen.shown["table"]["blocks"][0]["stages"], allow_nan=False))
+
+
+def figure(screen, key):
+    return next(each["text"] for each in shown(screen)["figures"] if each["key"] == key)
+
+
+def spec(screen):
+    return screen.board.session.plan.pipeline
+
+
+def test_no_pipeline_is_an_invitation_and_one_button_makes_a_sensible_one_and_takes_it_away(program):
+    screen = Screen(Session(Plan(program, "data:8", "batch:data")))
+    screen.send("open", tab="pipeline")
+    assert shown(screen)["kind"] == "none"
+    assert shown(screen)["button"] == "Make a pipeline of 4 stages"
+    change(screen, "make")
+    assert str(screen.board.session.plan.mesh) == "stage:4 data:2"
+    assert (spec(screen).stages, spec(screen).micro_batches, spec(screen).schedule) == (4, 4, "1f1b")
+    assert screen.shown["board"]["undo"] == "Undo pipeline of 4 stages (2 edits)"
+    assert change(screen, "remove")["mesh"] == "data:2"
+    assert shown(screen)["kind"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("mesh", "layout", "hardware", "axis", "stages"),
+    [
+        ("data:2 pipe:4", "batch:data", None, "pipe", 4),  # an axis that splits nothing
+        ("data:2", "batch:data", flat("flat", devices=8), "stage", 4),  # devices that idle
+        ("data:8", "batch:data", flat("flat", devices=8), "stage", 4),  # part of an axis
+        ("data:1", "", None, "stage", 4),  # a new axis
+    ],
+)
+def test_a_first_pipeline_goes_where_there_is_room(program, mesh, layout, hardware, axis, stages):
+    start = start_of(Plan(program, mesh, layout, hardware=hardware))
+    assert (start.spec.axis, start.spec.stages) == (axis, stages)
+
+
+def test_what_cannot_be_pipelined_says_why_and_offers_no_button(session):
+    screen = Screen(session)
+    screen.send("open", tab="pipeline")
+    assert shown(screen)["button"] is None
+    assert shown(screen)["problem"]["ways_out"]
+
+
+def test_a_boundary_moves_alone_and_the_figures_with_it(screen):
+    before = figure(screen, "step"), figure(screen, "bubble"), shown(screen)["board"]["starts"]
+    state = change(screen, "boundary", "1 layers/0")
+    assert spec(screen).boundaries == ("layers/0",)
+    assert shown(screen)["board"]["starts"] == [1]
+    assert (figure(screen, "step"), figure(screen, "bubble")) != before[:2]
+    assert state["said"] == "stage 1 begins at layers/0"
+    change(screen, "time")
+    assert spec(screen).boundaries == ()
+    assert (figure(screen, "step"), figure(screen, "bubble"), shown(screen)["board"]["starts"]) == before
+
+
+def test_a_boundary_that_is_only_tried_is_seen_and_leaves_no_trace(screen):
+    before, plan = figure(screen, "step"), screen.board.session.plan
+    screen.send("try_boundary", value="1 layers/0", zone=ZONE)
+    tried = figure(screen, "step")
+    assert tried != before
+    assert screen.board.session.plan is plan
+    screen.send("try_boundary", value="", zone=ZONE)
+    assert figure(screen, "step") == before
+    change(screen, "boundary", "1 layers/0")
+    assert figure(screen, "step") == tried
+
+
+def test_other_balances_are_one_step_each_and_are_compared(screen):
+    change(screen, "memory")
+    assert len(spec(screen).boundaries) == 1
+    change(screen, "buckets")
+    assert {each["key"]: each["on"] for each in shown(screen)["balances"]}["buckets"]
+    assert "lingvo" in shown(screen)["balances"][2]["note"]
+
+
+@pytest.mark.parametrize("name", [schedule.name for schedule in ALL_SCHEDULES])
+def test_every_schedule_can_be_chosen_and_drawn(screen, name):
+    change(screen, "schedule", name)
+    assert spec(screen).schedule == name
+    tasks = shown(screen)["timeline"]["tasks"]
+    assert len({tuple(task[3:6]) for task in tasks}) == len(tasks)
+    assert all(0 <= start < end <= shown(screen)["timeline"]["seconds"] * 1.000001 for _, start, end, *_ in tasks)
+    controls = {each["key"]: each for each in shown(screen)["controls"]}
+    assert ("chunks" in controls) == next(each.loops for each in ALL_SCHEDULES if each.name == name)
+    assert all(option["note"] for option in controls["schedule"]["options"])
+
+
+def test_the_slider_holds_what_divides_the_batch_alone(screen):
+    slider = next(each for each in shown(screen)["controls"] if each["key"] == "micro_batches")
+    assert [option["value"] for option in slider["options"]] == ["1", "2", "4", "8"]
+    change(screen, "micro_batches", 8)
+    assert spec(screen).micro_batches == 8
+
+
+def test_recomputation_engine_and_axis_are_edits_too(screen):
+    change(screen, "remat", "never")
+    change(screen, "schedule", "gpipe")
+    change(screen, "engine", "spmd")
+    assert (spec(screen).remat, spec(screen).engine) == ("never", "spmd")
+    assert screen.shown["board"]["undo"] == "Undo engine spmd"
+    change(screen, "schedule", "gpipe")
+    assert len(screen.board.session.edits) == 3  # a choice of what is chosen leaves no trace
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said", "way"),
+    [
+        ("stages", 40, "40 stages need as many", "make stages 8"),
+        ("stages", "many", "`many` is no number of stages", "whole number"),
+        ("micro_batches", 3, "8 % 3 = 2", "micro_batches 2 or 4"),
+        ("boundary", "1 layers/99", "no block `layers/99`", "did you mean"),
+        ("boundary", "7 layers/1", "no boundary `7`", "look at the stages again"),
+        ("boundary", "1 embedding", "would have no block", "at least one block"),
+        ("schedule", "zero bubble", "no schedule", "did you mean `zero_bubble`"),
+        ("engine", "spmd", "schedule `1f1b` has them do different things", "schedule:gpipe"),
+        ("axis", "nowhere", "", ""),
+        ("colour", "red", "no change of a pipeline `colour`", ""),
+    ],
+)
+def test_what_is_wrong_is_said_where_the_hand_was_and_nothing_is_lost(screen, kind, value, said, way):
+    plan = screen.board.session.plan
+    refusal = change(screen, kind, value)["refusal"]
+    if kind == "axis":  # a name that the mesh does not have is a new axis
+        assert screen.board.session.plan.mesh.names == ("nowhere",)
+        return
+    assert refusal["zone"] == ZONE
+    assert said in refusal["message"]
+    assert way in " ".join(refusal["ways_out"])
+    assert screen.board.session.plan is plan
+
+
+def test_measured_tasks_stand_beside_the_predicted_ones_until_the_pipeline_is_another(program):
+    runner = HeldRunner()
+    plan = Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4")
+    screen = Screen(Session(plan), runner=runner)
+    screen.send("open", tab="pipeline")
+    screen.send("run", steps="2")
+    runner.tell({"event": "done", "measurement": measurement(plan, 2)})
+    timeline = shown(screen)["timeline"]
+    assert len(timeline["measured"]) == len(timeline["tasks"])
+    assert "1.25× of it" in timeline["difference"]
+    assert not timeline["far"]
+    change(screen, "micro_batches", 8)
+    assert shown(screen)["timeline"]["measured"] == []
+    screen.send("undo")
+    assert shown(screen)["timeline"]["measured"]
+
+
+def test_the_head_tells_of_the_fullest_stage_and_not_of_the_whole_program(program):
+    plan = Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4", hardware=flat("flat", devices=2))
+    report = plan.report()
+    found = {each.key: each for each in figures(report)}
+    assert found["memory"].value == max(report.pipeline.simulated.peaks)
+    assert found["predicted"].value == report.pipeline.seconds
+    assert found["bubble"].value == report.pipeline.simulated.bubble
+    assert found["duplication"].value == pytest.approx(1.0)
+    assert {*found} - {"hfu"} <= {label for _, terms in GROUPS for term in terms for label in term.on}

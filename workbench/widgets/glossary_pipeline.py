@@ -1,0 +1,80 @@
+"""The words of pipelines, as fields of `glossary.Term`: name, what it says, where to read on, the labels it explains."""
+
+_ARXIV = "https://arxiv.org/abs/"
+_GPIPE, _MEGATRON = f"{_ARXIV}1811.06965", f"{_ARXIV}2104.04473"
+
+PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    (
+        "Stage",
+        "Consecutive layers of a network on devices of their own; a pipeline has as many stages as its mesh axis has groups of devices.",
+        _GPIPE,
+        ("stages", "on mesh axis"),
+    ),
+    (
+        "Micro-batch",
+        "A batch is divided into equal micro-batches that go through the stages one behind the other; the step sums their gradients.",
+        _GPIPE,
+        ("micro-batches",),
+    ),
+    (
+        "Bubble",
+        "The time in which stages wait for others, of all their time: with p equal stages and m micro-batches (p − 1)/(m + p − 1).",
+        _GPIPE,
+        ("bubble", "the step over time"),
+    ),
+    (
+        "Schedule",
+        "In which order each stage does the forward and backward tasks of its micro-batches; the results are the same under all of them.",
+        _MEGATRON,
+        ("schedule",),
+    ),
+    ("GPipe", "A schedule: all forward tasks, then all backward ones; every micro-batch is kept until then.", _GPIPE, ("gpipe",)),
+    (
+        "1F1B",
+        "A schedule: a backward task as soon as there is one, then a forward one; no stage keeps more micro-batches than there are stages.",
+        "https://arxiv.org/abs/2006.09503",
+        ("1f1b",),
+    ),
+    (
+        "Interleaved, chunks",
+        "A schedule: each stage holds several chunks of layers, and micro-batches go round as often; the bubble is shorter, more is sent.",
+        _MEGATRON,
+        ("interleaved", "chunks a stage"),
+    ),
+    (
+        "Zero bubble",
+        "A schedule: the gradients of weights, which nothing waits for, are tasks of their own and fill the time in which a stage would wait.",
+        f"{_ARXIV}2401.10241",
+        ("zero_bubble",),
+    ),
+    (
+        "Recompute",
+        "Keep only what entered a stage, and compute its forward pass again within the backward task: less memory, a forward pass more.",
+        f"{_ARXIV}1604.06174",
+        ("recompute",),
+    ),
+    (
+        "Engine",
+        "One program a stage, sent on by asynchronous dispatch (MPMD), or one program in which all stages do the same in step (SPMD).",
+        f"{_ARXIV}2412.14374",
+        ("engine",),
+    ),
+    (
+        "Balance of the stages",
+        "The mean stage's time over the busiest one's. The least possible busiest stage is found exactly, by dynamic programming.",
+        f"{_ARXIV}2004.09910",
+        ("balance of the stages", "balance"),
+    ),
+    (
+        "Fullest stage",
+        "What one device holds at its worst moment: parameters, gradients and optimiser state of its stage, and micro-batches in flight.",
+        _MEGATRON,
+        ("fullest stage, per device",),
+    ),
+    (
+        "Sent between stages",
+        "Activations from stage to stage and their gradients back, of all micro-batches; a skip connection goes straight to its reader.",
+        _GPIPE,
+        ("sent between stages", "passed"),
+    ),
+)
