@@ -7,7 +7,6 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 import jax
@@ -143,7 +142,7 @@ class Torch:
         ]
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for stage in self.stages:
             stage.stdin.close()
         for stage in self.stages:

@@ -82,7 +82,11 @@ ONE = '[[models]]\nname = "a"\nprogram = "mnist"\n'
         (ONE.replace("mnist", "no_such:build"), "model `a`: The program is `no_such:build`, and there is no module", "no_such"),
         (ONE.replace("mnist", "two_layer"), "model `a`: `two_layer()` is a function and no training step", "wb.trace_training"),
         (ONE + "grid = { rate = [1] }", "model `a-rate=1`: Model `mnist`: There is no argument `rate`", "learning_rate"),
-        (ONE + "arguments = { batch = 2 }\ngrid = { batch = [2] }", "model `a`: `batch` stands in `arguments` and in `grid`.", "leave it out"),
+        (
+            ONE + "arguments = { batch = 2 }\ngrid = { batch = [2] }",
+            "model `a`: `batch` stands in `arguments` and in `grid`.",
+            "leave it out",
+        ),
         ("models = [", "The text is not TOML: ", "README.md"),
     ],
 )

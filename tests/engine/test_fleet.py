@@ -15,6 +15,7 @@ import pytest
 
 from tests.engine.fleet_models import alone, alone_in_units, perceptron, programs
 from workbench.engine.fleet import FleetRun, train_fleet
+from workbench.engine.fleet_devices import pinned_place
 from workbench.errors import FleetError, PipelineError
 from workbench.multimodel import ALL_POLICIES
 from workbench.multimodel.fleet import Fleet, FleetModel
@@ -159,6 +160,24 @@ def test_a_run_goes_on_where_the_checkpoint_is(tmp_path, spill):
         is_as_alone(second, name, measured.losses[name])
     if spill == "disk":
         assert all(each.store.bytes == 0 for each in second.trainees)
+
+
+@pytest.mark.parametrize("folder", [False, True], ids=["host", "checkpoint"])
+def test_pinned_memory_changes_no_result(monkeypatch, tmp_path, folder):
+    place = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+    monkeypatch.setattr("workbench.engine.fleet.pinned_place", lambda _: place)
+    run = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path if folder else None))
+    measured = run.run()
+    assert {run.trainees[0].store.get(("piece", 0)).sharding.memory_kind} == {"pinned_host"}
+    for name in ("sgd", "momentum"):
+        is_as_alone(run, name, measured.losses[name])
+    if folder:
+        again = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path))
+        is_as_alone(again, "sgd", again.trainees[0].losses)
+
+
+def test_the_hosts_own_devices_need_no_pinned_memory():
+    assert pinned_place(jax.devices()[0]) is None
 
 
 KILLED = """

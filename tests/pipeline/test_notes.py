@@ -36,7 +36,7 @@ def mended(found: Report, kind: str) -> PipelineReport:
 
 
 def test_uneven_stages_are_told_with_the_cut_that_is_more_even():
-    uneven = report("micro_batches:8 boundaries:layers/3")
+    uneven = report("micro_batches:8 boundaries:layers/1")
     assert uneven.pipeline.balance < 0.9
     assert [str(edit) for edit in note(uneven, "uneven stages").edits] == ["balance the stages"]
     assert mended(uneven, "uneven stages").balance > uneven.pipeline.balance
@@ -44,17 +44,17 @@ def test_uneven_stages_are_told_with_the_cut_that_is_more_even():
 
 
 def test_a_wide_bubble_is_told_with_as_many_micro_batches_as_make_it_narrow_or_as_the_batch_divides_into():
-    wide = report("micro_batches:2 boundaries:layers/2")
+    wide = report("micro_batches:2")
     assert "9 would bring that to 10%" in note(wide, "bubble").message  # (K - 1) / (M + K - 1) = 1 / 10
     assert "The batch divides into 8." in note(wide, "bubble").message
     after = mended(wide, "bubble")
     assert after.spec.micro_batches == 8
     assert after.simulated.bubble < wide.pipeline.simulated.bubble
-    assert "bubble" not in kinds(report("micro_batches:8 boundaries:layers/2"))
+    assert "bubble" not in kinds(report("micro_batches:8"))
 
 
 def test_a_bubble_that_no_more_micro_batches_narrow_says_so():
-    full = report("micro_batches:8 boundaries:layers/3 remat:never")
+    full = report("micro_batches:8 boundaries:layers/1 remat:never")
     assert full.pipeline.simulated.bubble > 0.2
     assert "does not divide into more" in note(full, "bubble").message
     assert note(full, "bubble").edits == ()

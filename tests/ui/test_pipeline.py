@@ -1,10 +1,13 @@
 """Pipelines on the page: make one, drag a boundary by mouse and by key, balance, choose a schedule, run, and read the timeline."""
 
+import re
 from math import prod
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.machines import flat
+from tests.stack import stack_program
 from tests.ui.test_accessibility import findings
 from tests.ui.test_page import centre, settled
 from tests.widgets.scripted import ScriptedRunner
@@ -13,18 +16,19 @@ from workbench.plan import Plan
 from workbench.widgets.runner import WorkerRunner
 
 pytestmark = pytest.mark.ui
+SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 
 
 @pytest.fixture(scope="module")
 def network():
-    """Embedding, four layers, norm, head, loss."""
-    return build("gpt", layers=4, batch=8, seq=16)
+    """Six layers and a loss."""
+    return stack_program()
 
 
 @pytest.fixture
 def pipeline(guarded, server, stage, network):
     """The tab, over two stages."""
-    stage.make = lambda: Plan(network, "stage:2", "", pipeline="stages:2 micro_batches:4")
+    stage.make = lambda: Plan(network, "stage:2", "", pipeline="stages:2 micro_batches:4", hardware=SLOW)
     return opened(guarded, server)
 
 
@@ -50,7 +54,7 @@ def blocks(page: Page, stage: int) -> list[str]:
 
 def choose(page: Page, schedule: str) -> None:
     page.locator("[data-control=schedule] .open").click()
-    page.get_by_role("menuitem").filter(has=page.get_by_text(schedule, exact=True)).first.click()
+    page.get_by_role("menuitem", name=re.compile(f"^{schedule}")).click()
     settled(page)
 
 
@@ -58,33 +62,36 @@ def test_one_button_makes_a_pipeline_and_another_takes_it_away(guarded, server, 
     stage.make = lambda: Plan(network, "data:4", "batch:data")
     page = opened(guarded, server)
     assert findings(page) == []
-    page.get_by_role("button", name="Make a pipeline of 4 stages").click()
-    expect(page.locator(".column")).to_have_count(4)
-    expect(page.locator(".mesh")).to_have_text("stage:4 × data:1")
+    page.get_by_role("button", name="Make a pipeline of 2 stages").click()
+    expect(page.locator(".column")).to_have_count(2)
+    expect(page.locator(".mesh")).to_have_text("stage:2 × data:2")
     page.get_by_role("button", name="Remove pipeline").click()
     expect(page.locator(".invitation")).to_be_visible()
-    expect(page.locator(".column")).to_have_count(0)
+    expect(page.locator(".stageboard")).to_be_hidden()
 
 
 def test_a_boundary_is_dragged_and_everything_moves_with_it_before_it_is_let_go(pipeline):
     step, before = figure(pipeline, "step"), blocks(pipeline, 0)
+    boundary(pipeline).scroll_into_view_if_needed()
     x, y = centre(boundary(pipeline))
     pipeline.mouse.move(x, y)
     pipeline.mouse.down()
     pipeline.mouse.move(x, y - 100, steps=5)
     expect(pipeline.locator("[data-stagefigure=step] .value")).not_to_have_text(step)
     assert len(blocks(pipeline, 0)) < len(before)
+    settled(pipeline)
     tried = figure(pipeline, "step")
     expect(pipeline.locator("[data-verb=undo]")).to_be_disabled()
     pipeline.mouse.up()
     expect(pipeline.locator("[data-verb=undo]")).to_have_attribute("title", f"Undo stage 1 begins at {blocks(pipeline, 1)[0]}")
     settled(pipeline)
-    assert figure(pipeline, "step") == tried
+    expect(pipeline.locator("[data-stagefigure=step] .value")).to_have_text(tried)
     assert [*blocks(pipeline, 0), *blocks(pipeline, 1)][: len(before)] == before
 
 
 def test_a_drag_that_is_given_up_leaves_everything_as_it_was(pipeline):
     step, before = figure(pipeline, "step"), blocks(pipeline, 0)
+    boundary(pipeline).scroll_into_view_if_needed()
     x, y = centre(boundary(pipeline))
     pipeline.mouse.move(x, y)
     pipeline.mouse.down()
@@ -125,7 +132,7 @@ def test_schedule_micro_batches_and_recomputation_change_the_figures(pipeline):
     expect(pipeline.locator("[data-control=chunks]")).to_be_visible()
     expect(pipeline.locator("[data-stagefigure=bubble] .value")).not_to_have_text(bubble)
     peak = figure(pipeline, "peak")
-    pipeline.locator("[data-control=remat]").get_by_text("never").click()
+    pipeline.get_by_role("radio", name="never").check()
     expect(pipeline.locator("[data-stagefigure=peak] .value")).not_to_have_text(peak)
 
 
@@ -135,7 +142,7 @@ def test_more_stages_than_blocks_are_refused_under_the_field_with_a_way_out(pipe
     field.press("Enter")
     refusal = pipeline.locator(".refusedhere .refusal")
     expect(refusal).to_contain_text("40 stages need as many")
-    expect(refusal).to_contain_text("make stages 8")
+    expect(refusal).to_contain_text("make stages 7")
     expect(pipeline.locator(".column")).to_have_count(2)
     assert findings(pipeline) == []
     refusal.get_by_label("Dismiss").click()
@@ -144,7 +151,7 @@ def test_more_stages_than_blocks_are_refused_under_the_field_with_a_way_out(pipe
 
 def test_the_timeline_tells_of_a_task_zooms_and_is_walked_by_key(pipeline):
     chart = pipeline.locator(".gantt")
-    expect(chart.locator("[data-task^=tasks]")).to_have_count(2 * 2 * 4)
+    expect(chart.locator("[data-task^=tasks]")).to_have_count(2 * 2 * 4 + 2)  # two updates
     chart.locator("[data-task^=tasks]").first.hover()
     expect(pipeline.locator(".tasktold")).to_contain_text("forward of micro-batch 0 · stage 0 · predicted 0.00 µs to")
     chart.focus()
@@ -163,7 +170,7 @@ def test_measured_tasks_are_drawn_under_the_predicted_ones(pipeline, stage):
     stage.runner = ScriptedRunner()
     pipeline.get_by_role("button", name="Run", exact=True).click()
     expect(pipeline.locator(".gantt [data-task^=measured]")).to_have_count(2 * 2 * 4)
-    expect(pipeline.locator(".difference")).to_contain_text("1.25× of it")
+    expect(pipeline.locator(".difference")).to_contain_text("1.22× of it")  # tasks are a quarter longer, and it measured no update
     pipeline.locator(".gantt [data-task^=measured]").nth(1).hover()
     expect(pipeline.locator(".tasktold")).to_contain_text("measured is 1.25× of it")
 
@@ -181,8 +188,12 @@ def test_the_board_with_chunks_skips_and_measured_tasks_can_be_used_by_everyone(
     assert findings(page) == [], "the schedules"
 
 
-def test_a_pipeline_runs_live_and_its_tasks_are_measured(pipeline, stage):
+def test_a_pipeline_runs_live_and_its_tasks_are_measured(guarded, server, stage):
+    network = build("gpt", layers=2, batch=8, seq=16)
+    stage.make = lambda: Plan(network, "stage:2", "", pipeline="stages:2 micro_batches:4")
     stage.runner = WorkerRunner()
+    pipeline = opened(guarded, server)
+    pipeline.locator(".column").first.wait_for()
     pipeline.get_by_label("steps to run").fill("2")
     pipeline.get_by_role("button", name="Run", exact=True).click()
     pipeline.locator(".run[data-phase=done]").wait_for(timeout=120_000)

@@ -122,7 +122,7 @@ def test_the_keyboard_alone_overrides_a_tensor(board):
 def test_the_menu_of_a_chip_offers_the_rule_and_this_tensor_alone(board):
     chip(board, "w", 1).click()
     menu = board.get_by_role("menu")
-    expect(menu.locator(".heading")).to_have_text(["Every hidden, in 2 tensors", "Only w"])
+    expect(menu.locator(".heading")).to_have_text(["Every hidden, in 2 tensors", "Only w", "In propagation"])
     expect(menu.get_by_role("menuitem", name="Put hidden on data")).to_contain_text("30 % 4 = 2")
     menu.get_by_role("menuitem", name="Put hidden on model").click()
     expect(layout(board)).to_have_text("batch:data; w=[-, model]")

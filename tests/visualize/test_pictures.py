@@ -119,7 +119,12 @@ def test_the_text_twin_is_worth_reading(name, golden):
 def test_the_text_twin_is_what_the_text_function_says():
     report, placement = mlp_report(), image_batch("[-, processor_rows, processor_cols, -]")
     kinds = ("communication", "memory", "memory_map", "shapes", "step_time", "roofline", "graph")
-    for kind, value in (("device_grid", placement), ("memory_over_step", STEP), ("propagation", SPREAD), *((kind, report) for kind in kinds)):
+    for kind, value in (
+        ("device_grid", placement),
+        ("memory_over_step", STEP),
+        ("propagation", SPREAD),
+        *((kind, report) for kind in kinds),
+    ):
         made = getattr(visualize, kind)(value)
         assert str(made) == getattr(visualize, f"{kind}_text")(value)
 

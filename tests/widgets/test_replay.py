@@ -120,7 +120,9 @@ def test_an_axis_is_explained_by_its_statement_its_way_and_the_wish_that_lost(re
     assert "w → by the rules" in [act["label"] for act in lost["rows"][0]["cells"][2]["acts"]]
 
 
-@pytest.mark.parametrize("of", ["axis", "axis value", "axis value x data w", "axis value 0 data gone", "axis value 9 data first/dot_general"])
+@pytest.mark.parametrize(
+    "of", ["axis", "axis value", "axis value x data w", "axis value 0 data gone", "axis value 9 data first/dot_general"]
+)
 def test_an_axis_that_is_not_there_has_no_answer(report, of):
     assert why(of, report, PAINT) is None
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.machines import flat
+from tests.stack import stack_program
 from tests.widgets.scripted import HeldRunner, measurement
 from tests.widgets.test_board import Screen
-from workbench.models import build
 from workbench.pipeline.schedules import ALL_SCHEDULES
 from workbench.plan import Plan
 from workbench.session import Session
@@ -17,16 +17,19 @@ from workbench.widgets.stage_edits import ZONE
 from workbench.widgets.stage_start import start_of
 
 
+SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
+
+
 @pytest.fixture(scope="module")
 def program():
-    """Eight blocks: embedding, four layers, norm, head, loss."""
-    return build("gpt", layers=4, batch=8, seq=16)
+    """Seven blocks: six layers and the loss; a skip from the first layer to the fifth."""
+    return stack_program()
 
 
 @pytest.fixture
 def screen(program):
     """The tab, over two stages."""
-    found = Screen(Session(Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4")))
+    found = Screen(Session(Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4", hardware=SLOW)))
     found.send("open", tab="pipeline")
     return found
 
@@ -51,12 +54,12 @@ def test_no_pipeline_is_an_invitation_and_one_button_makes_a_sensible_one_and_ta
     screen = Screen(Session(Plan(program, "data:8", "batch:data")))
     screen.send("open", tab="pipeline")
     assert shown(screen)["kind"] == "none"
-    assert shown(screen)["button"] == "Make a pipeline of 4 stages"
+    assert shown(screen)["button"] == "Make a pipeline of 2 stages"
     change(screen, "make")
-    assert str(screen.board.session.plan.mesh) == "stage:4 data:2"
-    assert (spec(screen).stages, spec(screen).micro_batches, spec(screen).schedule) == (4, 4, "1f1b")
-    assert screen.shown["board"]["undo"] == "Undo pipeline of 4 stages (2 edits)"
-    assert change(screen, "remove")["mesh"] == "data:2"
+    assert str(screen.board.session.plan.mesh) == "stage:2 data:4"
+    assert (spec(screen).stages, spec(screen).micro_batches, spec(screen).schedule) == (2, 2, "1f1b")
+    assert screen.shown["board"]["undo"] == "Undo pipeline of 2 stages (2 edits)"
+    assert change(screen, "remove")["mesh"] == "data:4"
     assert shown(screen)["kind"] == "none"
 
 
@@ -64,9 +67,9 @@ def test_no_pipeline_is_an_invitation_and_one_button_makes_a_sensible_one_and_ta
     ("mesh", "layout", "hardware", "axis", "stages"),
     [
         ("data:2 pipe:4", "batch:data", None, "pipe", 4),  # an axis that splits nothing
-        ("data:2", "batch:data", flat("flat", devices=8), "stage", 4),  # devices that idle
-        ("data:8", "batch:data", flat("flat", devices=8), "stage", 4),  # part of an axis
-        ("data:1", "", None, "stage", 4),  # a new axis
+        ("data:2", "batch:data", flat("flat", devices=8), "stage", 2),  # devices that idle
+        ("data:8", "batch:data", flat("flat", devices=8), "stage", 2),  # part of an axis
+        ("data:1", "", None, "stage", 2),  # a new axis
     ],
 )
 def test_a_first_pipeline_goes_where_there_is_room(program, mesh, layout, hardware, axis, stages):
@@ -83,11 +86,11 @@ def test_what_cannot_be_pipelined_says_why_and_offers_no_button(session):
 
 def test_a_boundary_moves_alone_and_the_figures_with_it(screen):
     before = figure(screen, "step"), figure(screen, "bubble"), shown(screen)["board"]["starts"]
-    state = change(screen, "boundary", "1 layers/0")
-    assert spec(screen).boundaries == ("layers/0",)
+    state = change(screen, "boundary", "1 layers/1")
+    assert spec(screen).boundaries == ("layers/1",)
     assert shown(screen)["board"]["starts"] == [1]
     assert (figure(screen, "step"), figure(screen, "bubble")) != before[:2]
-    assert state["said"] == "stage 1 begins at layers/0"
+    assert state["said"] == "stage 1 begins at layers/1"
     change(screen, "time")
     assert spec(screen).boundaries == ()
     assert (figure(screen, "step"), figure(screen, "bubble"), shown(screen)["board"]["starts"]) == before
@@ -95,14 +98,23 @@ def test_a_boundary_moves_alone_and_the_figures_with_it(screen):
 
 def test_a_boundary_that_is_only_tried_is_seen_and_leaves_no_trace(screen):
     before, plan = figure(screen, "step"), screen.board.session.plan
-    screen.send("try_boundary", value="1 layers/0", zone=ZONE)
+    screen.send("try_boundary", value="1 layers/1", zone=ZONE)
     tried = figure(screen, "step")
     assert tried != before
     assert screen.board.session.plan is plan
     screen.send("try_boundary", value="", zone=ZONE)
     assert figure(screen, "step") == before
-    change(screen, "boundary", "1 layers/0")
+    change(screen, "boundary", "1 layers/1")
     assert figure(screen, "step") == tried
+
+
+def test_a_skip_is_listed_with_its_bytes_and_sent_straight_to_its_reader(screen):
+    assert shown(screen)["board"]["skips"] == []
+    change(screen, "schedule", "interleaved")
+    change(screen, "chunks", 3)
+    [skip] = shown(screen)["board"]["skips"]
+    assert (skip["from"], skip["text"]) == ("stage 0 chunk 0", "256 B")
+    assert [head["facts"][-1]["label"] for head in shown(screen)["board"]["heads"]] == ["sends", "sends"]
 
 
 def test_other_balances_are_one_step_each_and_are_compared(screen):
@@ -145,12 +157,12 @@ def test_recomputation_engine_and_axis_are_edits_too(screen):
 @pytest.mark.parametrize(
     ("kind", "value", "said", "way"),
     [
-        ("stages", 40, "40 stages need as many", "make stages 8"),
+        ("stages", 40, "40 stages need as many", "make stages 7"),
         ("stages", "many", "`many` is no number of stages", "whole number"),
         ("micro_batches", 3, "8 % 3 = 2", "micro_batches 2 or 4"),
         ("boundary", "1 layers/99", "no block `layers/99`", "did you mean"),
         ("boundary", "7 layers/1", "no boundary `7`", "look at the stages again"),
-        ("boundary", "1 embedding", "would have no block", "at least one block"),
+        ("boundary", "1 layers/0", "would have no block", "at least one block"),
         ("schedule", "zero bubble", "no schedule", "did you mean `zero_bubble`"),
         ("engine", "spmd", "schedule `1f1b` has them do different things", "schedule:gpipe"),
         ("axis", "nowhere", "", ""),
@@ -171,14 +183,14 @@ def test_what_is_wrong_is_said_where_the_hand_was_and_nothing_is_lost(screen, ki
 
 def test_measured_tasks_stand_beside_the_predicted_ones_until_the_pipeline_is_another(program):
     runner = HeldRunner()
-    plan = Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4")
+    plan = Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4", hardware=SLOW)
     screen = Screen(Session(plan), runner=runner)
     screen.send("open", tab="pipeline")
     screen.send("run", steps="2")
     runner.tell({"event": "done", "measurement": measurement(plan, 2)})
     timeline = shown(screen)["timeline"]
-    assert len(timeline["measured"]) == len(timeline["tasks"])
-    assert "1.25× of it" in timeline["difference"]
+    assert len(timeline["measured"]) == len(timeline["tasks"]) - 2  # two updates
+    assert "1.22× of it" in timeline["difference"]
     assert not timeline["far"]
     change(screen, "micro_batches", 8)
     assert shown(screen)["timeline"]["measured"] == []
@@ -187,7 +199,7 @@ def test_measured_tasks_stand_beside_the_predicted_ones_until_the_pipeline_is_an
 
 
 def test_the_head_tells_of_the_fullest_stage_and_not_of_the_whole_program(program):
-    plan = Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4", hardware=flat("flat", devices=2))
+    plan = Plan(program, "stage:2", "", pipeline="stages:2 micro_batches:4", hardware=SLOW)
     report = plan.report()
     found = {each.key: each for each in figures(report)}
     assert found["memory"].value == max(report.pipeline.simulated.peaks)

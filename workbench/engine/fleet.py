@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from workbench.engine.failures import in_user_terms
-from workbench.engine.fleet_devices import CompiledUnit, FleetDevice, bandwidth, compile_unit, timed
+from workbench.engine.fleet_devices import CompiledUnit, FleetDevice, bandwidth, compile_unit, pinned_place, timed
 from workbench.engine.fleet_floor import Floor, Listener
 from workbench.engine.fleet_store import HostStore
 from workbench.engine.fleet_trainee import Trainee
@@ -139,7 +139,7 @@ class FleetRun:
         network = network_of(trainee.model.program)
         found: dict[str, list[np.ndarray[Any, Any]]] = {}
         for number, ((leaf, _), _) in enumerate(network.flat.pieces):
-            found.setdefault(network.parameter_paths[leaf], []).append(trainee.store.get(("piece", number)))
+            found.setdefault(network.parameter_paths[leaf], []).append(np.asarray(trainee.store.get(("piece", number))))
         return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
 
     def _cut(self, model: FleetModel) -> tuple[tuple[int, ...], Compiled, Job]:
@@ -155,11 +155,10 @@ class FleetRun:
         """With its first state, or as a checkpoint says it stood."""
         units = _units(model.program, starts)
         folder = None if self.fleet.folder is None else self.fleet.folder / model.name
-        store = HostStore(folder, on_disk=self.fleet.spill == "disk")
+        store = HostStore(folder, on_disk=self.fleet.spill == "disk", pinned=pinned_place(self.devices[0].device))
         trainee = Trainee(model, job, model.program.step.feed, store, compiled, last=job.length)
         if (position := self._resumed(store, model, starts)) is None:
-            for key, array in units.initial(_initial(model)).items():
-                store.put(key, array)
+            store.put(units.initial(_initial(model)))
         else:
             trainee.done = trainee.begun = position["done"]
             trainee.losses = position["losses"]

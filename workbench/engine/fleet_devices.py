@@ -1,7 +1,7 @@
 """One device of a fleet: what lies on it, what it may hold, and the units compiled for it."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from workbench.errors import FleetError
 from workbench.units import format_bytes
 
 Arrays = dict[Key, Any]
+PINNED = "pinned_host"
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class FleetDevice:
     def give_back(self, count: int) -> None:
         self.held -= count
 
-    def bring(self, arrays: Mapping[Key, np.ndarray[Any, Any]]) -> Arrays:
+    def bring(self, arrays: Mapping[Key, Any]) -> Arrays:
         """Host arrays onto the device; the copies may be under way when this returns."""
         if not arrays:
             return {}
@@ -96,10 +97,12 @@ class FleetDevice:
         return dict(zip(arrays, placed, strict=True))
 
 
-def host_copies(arrays: Iterable[Any]) -> None:
-    """Start all copies to the host before the first is waited for."""
-    for each in arrays:
-        each.copy_to_host_async()
+def pinned_place(device: jax.Device) -> Any:
+    """The sharding for pinned host memory that this device copies from and to; `None` where it has none, or is the host itself."""
+    kinds = {each.kind for each in device.addressable_memories()}
+    if device.platform == "cpu" or PINNED not in kinds:
+        return None
+    return jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED)
 
 
 def bandwidth(device: jax.Device, size: int = 1 << 24) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from workbench.engine.fleet_devices import Arrays, CompiledUnit, FleetDevice, host_copies
+from workbench.engine.fleet_devices import Arrays, CompiledUnit, FleetDevice
 from workbench.engine.fleet_trainee import Trainee
 from workbench.engine.fleet_units import LOSS
 from workbench.errors import FleetError, unknown_name
@@ -263,10 +263,9 @@ class Floor:
     def _take_back(self, device: FleetDevice, turn: _Turn, written: Arrays, placed: Placed) -> None:
         """What the unit wrote goes to the host, and the model may go on."""
         trainee = self.trainees[turn.trainee]
-        host_copies(written.values())
-        loss = float(written.pop(LOSS)) if LOSS in written else None
-        for key, array in written.items():
-            trainee.store.put(key, array)
+        result = written.pop(LOSS, None)
+        trainee.store.put(written)
+        loss = None if result is None else float(result)
         trainee.store.drop(turn.unit.unit.frees)
         written.clear()
         turn.arrays.clear()

@@ -66,6 +66,6 @@ def _row(recipe: Recipe, plan: Plan) -> Row:
         return replace(told, reason=error.message, ways_out=error.ways_out)
     told = replace(told, axes=draft.axes)
     if not draft.edits:
-        error = recipe.already()
-        return replace(told, holds=True, reason=error.message, ways_out=error.ways_out)
+        already = recipe.already()
+        return replace(told, holds=True, reason=already.message, ways_out=already.ways_out)
     return replace(told, applies=True, edits=tuple(map(str, draft.edits)), reason="; ".join(draft.notes))

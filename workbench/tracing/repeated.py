@@ -57,6 +57,9 @@ def repeated(network: Network) -> Repeated:
     for segment, given, earlier in zip(layers[1:], carries[1:], made, strict=False):
         if set(given) != set(earlier) or not set(shared) <= set(segment.entering):
             raise _unequal(network, segment, "reads or makes other values than the one before it")
+    for segment in layers[:-1]:
+        if any(cut.values[value].readers != (segment.number + 1,) for value in segment.leaving):
+            raise _unequal(network, segment, "makes something that is read beyond the one behind it")
     common = (*(("batch", leaf) for leaf in batch), *(("value", value) for value in shared))
     calls = [_call(segment, (*common, *given), out) for segment, given, out in zip(layers, carries, made, strict=True)]
     texts = [_text(cut, segment, call, (batch, shared, given)) for segment, call, given in zip(layers, calls, carries, strict=True)]

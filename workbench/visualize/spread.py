@@ -17,10 +17,18 @@ from workbench.visualize.palette import NEUTRAL, axis_colour
 from workbench.visualize.picture import Picture
 
 
-def spread(report: Report, lies: Sequence[Sharding | None], fresh: Collection[int] = (), opened: Collection[str] | None = None) -> Picture:
-    """`lies` says of each node of `report.graph` how its value lies so far, `None` where nothing is known; `fresh` are the nodes just
-    reached."""
+def laid_out(report: Report, opened: Collection[str] | None = None) -> Collapsed:
+    """The boxes with `opened` scopes, their places found: what takes long of a `spread`, and is the same at every step."""
     seen = collapse(report.graph, opened)
+    if seen.boxes:
+        placed(dot_of(seen, ()))
+    return seen
+
+
+def spread(report: Report, lies: Sequence[Sharding | None], fresh: Collection[int] = (), seen: Collapsed | None = None) -> Picture:
+    """`lies` says of each node of `report.graph` how its value lies so far, `None` where nothing is known; `fresh` are the nodes just
+    reached; `seen` is what `laid_out` gave."""
+    seen = seen or collapse(report.graph)
     text = _text(report, seen, lies, fresh)
     found = placed(dot_of(seen, ())) if seen.boxes else None
     if found is None:
@@ -48,10 +56,10 @@ def _title(report: Report, lies: Sequence[Sharding | None]) -> str:
 
 
 def _told(seen: Collapsed, number: int, lies: Sequence[Sharding | None], fresh: Collection[int]) -> tuple[int, Sharding | None]:
-    """The member a box speaks of: one just reached, else the one that costs most, else one that has an axis."""
-    members = seen.boxes[number].members
-    dearest = max(members, key=lambda member: (member in fresh, member == _largest(seen, number), bool(_axes(lies[member]))))
-    return dearest, lies[dearest]
+    """The member a box speaks of: one just reached, else one that has an axis, else the one that costs most."""
+    members, largest = seen.boxes[number].members, _largest(seen, number)
+    told = max(members, key=lambda member: (member in fresh, bool(_axes(lies[member])), member == largest))
+    return told, lies[told]
 
 
 def _largest(seen: Collapsed, number: int) -> int:

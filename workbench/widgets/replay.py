@@ -9,17 +9,16 @@ from typing import Any
 from workbench.edits import Edit
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.minimal import Minimal, minimal_annotations
-from workbench.paths import template
 from workbench.plan import Plan
 from workbench.propagation import Conflict, Move, Propagation, Site
 from workbench.propagation_text import counted, wish_text
 from workbench.report import Report
 from workbench.sharding import Sharding
-from workbench.visualize.picture import Picture
-from workbench.visualize.spread import spread
+from workbench.visualize.spread import laid_out, spread
 from workbench.widgets.aside import Aside, asked
 from workbench.widgets.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
 from workbench.widgets.explained import acts, decide_act, decided, edits_cell, move_line, place_cell, replay_of
+from workbench.widgets.folding import template
 
 REPLAY_VERBS = ("step", "weigh", "fewest")
 MOST_ROWS = 120
@@ -199,12 +198,11 @@ def _picture(
     so_far = [None if number is None else lies[number] for number in numbers]
     fresh = {node for node, number in enumerate(numbers) if number is not None and step and since.get(number) == step}
 
-    def drawn() -> Picture:
-        return spread(report, so_far, fresh, opened)
-
-    if asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", drawn) is None:
+    seen = asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
+    if seen is None:
         return {**waiting_block("Drawing the graph."), "title": "On the graph"}
-    return {**picture_block(drawn(), name="propagation", opens=Opens("expand", "scope")), "title": "On the graph"}
+    shown = picture_block(spread(report, so_far, fresh, seen), name="propagation", opens=Opens("expand", "scope"))
+    return {**shown, "title": "On the graph"}
 
 
 def _nodes(report: Report, replay: Propagation) -> list[int | None]:

@@ -35,7 +35,7 @@ function recipesSection(wb) {
   const toggle = (open) => wb.send({ verb: "recipes", open });
   const button = h("button", { class: "btn small", type: "button", ariaExpanded: "false", title: "Known ways to lay a program out, each one step", data: { focus: "recipes", verb: "recipes" }, onclick: () => toggle(section.hidden) }, "Recipes");
   const shut = () => { toggle(false); button.focus({ preventScroll: true }); };
-  const title = h("h3", { tabIndex: -1 }, "Recipes"), list = h("ul", { class: "list" }), problem = h("p", { class: "bad", hidden: true });
+  const title = h("h3", { tabIndex: -1 }, termLabel(wb, "Recipes")), list = h("ul", { class: "list" }), problem = h("p", { class: "bad", hidden: true });
   const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the recipes", title: "Close", onclick: shut }, "×");
   const section = h("section", { class: "recipes", ariaLabel: "Recipes", hidden: true },
     h("header", {}, title, h("span", { class: "muted" }, "Each is an ordinary list of edits, made as one step that undo takes back."), close), problem, list);

@@ -1,0 +1,87 @@
+"""A fleet in a worker process: told as it goes, obedient to orders, its death a message, and its checkpoint good for another try."""
+
+import os
+import signal
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import workbench as wb
+from workbench.engine import run_fleet, start_fleet
+from workbench.engine.fleet import train_fleet
+from workbench.errors import EngineError
+from workbench.multimodel.fleet import Fleet, FleetModel
+
+
+def line(do=lambda _: None) -> wb.Program:
+    """A line fitted to points; `do` is called with the number of each mini-batch."""
+
+    def loss(params, batch):
+        return jnp.square(batch["x"] * params["a"] + params["b"] - batch["y"]).mean()
+
+    def data(step):
+        do(step)
+        x = np.linspace(0, 1, 8, dtype=np.float32) + step / 100
+        return {"x": x, "y": 2 * x + 1}
+
+    params = {"a": jnp.zeros(()), "b": jnp.zeros(())}
+    return wb.trace_training(loss, params, data(0), optimizer=optax.sgd(0.1), data=data, name="line")
+
+
+def test_it_tells_schedule_and_units_obeys_orders_and_ends_as_here():
+    steps = 4000
+    fleet = Fleet((FleetModel("stopped", line(), steps), FleetModel("whole", line(), 40)), devices=2)
+    events: list[dict] = []
+
+    def listen(event):
+        events.append(dict(event))
+        if event["event"] == "unit" and event["model"] == "stopped" and event["done"] == 3:
+            handle.order(order="stop", model="stoped")
+            handle.order(order="stop", model="stopped")
+
+    handle = start_fleet(fleet, listen)
+    measured = handle.wait()
+    kinds = [each["event"] for each in events]
+    assert kinds[-1] == "done"
+    schedule = next(each for each in events if each["event"] == "schedule")
+    assert (schedule["names"], schedule["devices"], len(schedule["predicted"])) == (["stopped", "whole"], 2, steps + 40)
+    refused = next(each for each in events if each["event"] == "refused")
+    assert refused["message"].startswith("There is no model `stoped` to stop.")
+    assert 3 <= len(measured.losses["stopped"]) < steps
+    here = train_fleet(Fleet((FleetModel("whole", line(), 40),), devices=1))
+    assert measured.losses["whole"] == here.losses["whole"]
+    assert kinds.count("unit") == len(measured.schedule.placed)
+    handle.order(order="stop", model="whole")  # nobody listens any more, and nothing happens
+
+
+def test_a_death_is_a_message_and_the_next_run_goes_on_from_the_checkpoint(tmp_path):
+    here = os.getpid()
+    flag = tmp_path / "died"
+
+    def dies_once(step):
+        if step == 5 and os.getpid() != here and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    fleet = Fleet((FleetModel("a", line(dies_once), 8),), devices=1, folder=tmp_path / "kept")
+    with pytest.raises(EngineError) as caught:
+        run_fleet(fleet)
+    assert caught.value.message == "The system killed the training of model `a` while training, as Linux does when memory runs out."
+    assert "train fewer models at once" in caught.value.ways_out
+    measured = run_fleet(fleet)
+    assert measured.resumed in (4, 5)  # the fifth may still have been on its way to the host when the sixth was brought in
+    assert measured.losses["a"] == train_fleet(fleet.updated(folder=None)).losses["a"]
+
+
+def test_what_a_users_function_raises_is_a_message_with_its_line():
+    def fail(step):
+        if step == 2:
+            raise ValueError("bad record 7")
+
+    fleet = Fleet((FleetModel("a", line(fail), 4), FleetModel("b", line(), 1)), devices=1)
+    with pytest.raises(
+        EngineError, match=r"The training of 2 models stopped while training in `fail` \(test_fleet_worker.py:\d+\): ValueError"
+    ):
+        train_fleet(fleet)
