@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="under 45 seconds")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args()
-    figures = measured(*(1000, 3, 2) if options.quick else (1000, 12, 3))
+    figures = measured(*(1000, 2, 2) if options.quick else (1000, 12, 3))
     policies = simulated(*(1, 10) if options.quick else (3, 100))
     figures["decision_ms"] = max(figures["decision_ms"], decision_ms())
     figures["executor_ms"] = executor_ms()

@@ -21,7 +21,7 @@ from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Report
 from workbench.sharding import Sharding
-from workbench.tensor import Role, Tensor, itemsize
+from workbench.tensor import Role, itemsize
 from workbench.tracing.block_programs import BlockTasks, block_tasks
 from workbench.tracing.cut import Cut, cut_network
 from workbench.tracing.cutting import network_of
@@ -200,29 +200,11 @@ class _Ledger:
         """Parameters, the sums of their gradients, and of those that no earlier stage has the optimiser's state."""
         used = self._pieces(stage)
         earlier = {piece for other in range(stage) for piece in self._pieces(other)}
-        return sum(self._piece(i, sums=True) + (0 if i in earlier else self._state(i)) for i in used)
+        weights = _weights(_without_boundaries(self.plan), self.network)
+        return sum(weights[i][0] + (0 if i in earlier else weights[i][1]) for i in used)
 
     def _pieces(self, stage: int) -> list[int]:
         return sorted({i for block, each in self.stage_of.items() if each == stage for i in self.cut.segments[block].pieces})
-
-    def _piece(self, number: int, *, sums: bool) -> int:
-        leaf, layer = self.network.flat.pieces[number][0]
-        tensor, sharding = self._parameter(leaf)
-        count = ceil(prod(_local(tensor.shape, layer, sharding, self.plan)))
-        return ceil(count * (itemsize(tensor.dtype) + (max(itemsize(tensor.dtype), 4) if sums else 0)))
-
-    def _parameter(self, leaf: int) -> tuple[Tensor, Sharding]:
-        numbers = [i for i, each in enumerate(self.plan.program.arguments) if each.role is Role.PARAMETER]
-        return self.plan.program.arguments[numbers[leaf]], self.plan.argument_shardings[numbers[leaf]]
-
-    def _state(self, number: int) -> int:
-        leaf, layer = self.network.flat.pieces[number][0]
-        path = self.network.parameter_paths[leaf].partition("/")[2]
-        total = 0.0
-        for tensor, sharding in zip(self.plan.program.arguments, self.plan.argument_shardings, strict=True):
-            if tensor.role is Role.OPTIMIZER_STATE and tensor.path.endswith(f"/{path}"):
-                total += ceil(prod(_local(tensor.shape, layer, sharding, self.plan))) * itemsize(tensor.dtype)
-        return ceil(total)
 
     def kept(self, a: int, b: int) -> int:
         values = {value for task in self.tasks[a:b] for value in task.kept.values}
@@ -248,6 +230,35 @@ class _Ledger:
         """The optimiser reads and writes parameters, gradients and state once: a matter of memory's bandwidth."""
         hardware = self.plan.hardware
         return 0.0 if hardware is None else 2 * self.held(stage) / hardware.chip.memory_bandwidth
+
+
+@lru_cache(maxsize=16)
+def _weights(plan: Plan, network: Network) -> tuple[tuple[int, int], ...]:
+    """Of each piece of the parameters: bytes of it and the sum of its gradients, and of the optimiser's state for it.
+
+    No boundary changes them: they are kept while one is dragged.
+    """
+    arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
+    found: dict[tuple[int, bool], tuple[int, int]] = {}  # layers of a stack are alike
+    for uses in network.flat.pieces:
+        leaf, layer = uses[0]
+        if (leaf, layer is None) not in found:
+            tensor, sharding = leaves[leaf]
+            count = prod(_local(tensor.shape, layer, sharding, plan))
+            size = itemsize(tensor.dtype)
+            found[leaf, layer is None] = ceil(ceil(count) * (size + max(size, 4))), _state(plan, network.parameter_paths[leaf], layer)
+    return tuple(found[uses[0][0], uses[0][1] is None] for uses in network.flat.pieces)
+
+
+def _state(plan: Plan, parameter: str, layer: int | None) -> int:
+    """Bytes that the optimiser keeps for a parameter; of a stacked one for one layer."""
+    path = parameter.partition("/")[2]
+    total = 0.0
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        if tensor.role is Role.OPTIMIZER_STATE and tensor.path.endswith(f"/{path}"):
+            total += ceil(prod(_local(tensor.shape, layer, sharding, plan))) * itemsize(tensor.dtype)
+    return ceil(total)
 
 
 def _local(shape: tuple[int, ...], layer: int | None, sharding: Sharding, plan: Plan) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
 """The models made for pipelines: parameters as published, cut into stages and run, with the loss and gradients of the unpipelined step."""
 
+from functools import cache
+from itertools import accumulate, islice
+
 import jax
-import numpy as np
 import pytest
 
 from tests.engine.test_mpmd import TOLERANCE, pipelined
@@ -9,10 +11,8 @@ from workbench.engine.mpmd_check import largest_error
 from workbench.errors import DocumentError
 from workbench.models import amoebanet, amoebanet_config, build, decoder_config, deep_unet, deep_unet_config
 from workbench.pipeline.balance import at, balance, bucket_rule
-from workbench.plan import Plan
-from workbench.stage_costs import block_costs
-from workbench.tracing.cutting import blocks_of, network_of
-from workbench.tracing.cut import cut_network, starts_at
+from workbench.tracing.cut import Cut
+from workbench.tracing.cutting import cut_loss
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -23,16 +23,16 @@ def quick_code_generation():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-AMOEBANETS = {"18-208": 81.5, "18-416": 319.0, "18-544": 542.7, "36-544": 1056, "72-512": 1845}
-GPIPES = {"18-208": 82, "18-416": 318, "18-544": 542, "36-544": 1050, "72-512": 1800}
+TORCHGPIPE = {"18-208": 81.5, "18-416": 319.0, "18-544": 542.7, "36-544": 1056, "72-512": 1845}
+GPIPE = {"18-208": 82, "18-416": 318, "18-544": 542, "36-544": 1050, "72-512": 1800}
 
 
-@pytest.mark.parametrize("size", AMOEBANETS)
+@pytest.mark.parametrize("size", TORCHGPIPE)
 def test_amoebanets_have_torchgpipes_parameters_and_gpipes_within_three_percent(size):
-    """torchgpipe's table of memory says 81.5M, 319.0M, 542.7M, 1.06B, 1.84B; GPipe's table 1 rounds down."""
+    """torchgpipe's table of memory says 81.5M, 319.0M, 542.7M, 1.06B, 1.84B; GPipe's table 1 writes 1.8B for the last."""
     millions = amoebanet.parameters(amoebanet_config.PRESETS[f"gpipe-{size}"]) / 1e6
-    assert float(f"{millions:.4g}") == pytest.approx(AMOEBANETS[size], abs=0.06)
-    assert millions == pytest.approx(GPIPES[size], rel=0.03)
+    assert float(f"{millions:.4g}") == pytest.approx(TORCHGPIPE[size], abs=0.06)
+    assert millions == pytest.approx(GPIPE[size], rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -54,56 +54,46 @@ def test_the_formula_counts_the_parameters_that_are_made(model, config):
     assert sum(leaf.size for leaf in made) == model.parameters(sizes)
 
 
-def test_the_deepest_transformer_is_planned_with_its_pipeline_without_being_allocated():
-    """83.9B parameters in 128 stages, as GPipe's last column: they fit 16 GB as they did there."""
-    program = build("decoder", preset="gpipe-1663")
-    blocks = blocks_of(program, 32)
-    assert len(blocks) == 1663 + 4
-    assert {block.path for block in blocks} >= {"embedding", "layers/0", "layers/1662", "head", "loss"}
+@cache
+def cut_amoebanet(preset: str, *boundaries: str) -> Cut:
+    """For one image; nothing is allocated."""
+    config = amoebanet_config.PRESETS[preset]
+    batch = {
+        "images": jax.ShapeDtypeStruct((1, config.size, config.size, config.image_channels), "float32"),
+        "targets": jax.ShapeDtypeStruct((1,), "int32"),
+    }
+    params = jax.eval_shape(lambda: amoebanet.init(jax.random.key(0), config))
+    return cut_loss(amoebanet.make_loss(config), params, batch, boundaries)
 
 
-def test_an_amoebanet_carries_two_values_across_every_cut_of_its_cells():
-    """What the cell before made and what the one before that made."""
-    network = network_of(build("amoebanet"), 2)
-    assert network.paths == ("stem/0", "stem/1", "stem/2", *(f"cells/{i}" for i in range(5)), "classify", "loss")
-    cut = cut_network(network, starts_at(network, ["cells/1", "cells/3"]))
+def test_an_amoebanet_carries_two_values_across_a_cut_of_its_cells():
+    """What the cell before made, and what the one before that made."""
+    cut = cut_amoebanet("tiny", "cells/1", "cells/3")
+    assert cut.network.paths == ("stem/0", "stem/1", "stem/2", *(f"cells/{i}" for i in range(5)), "classify", "loss")
     assert [sum(value.maker == stage for value in cut.values) for stage in (0, 1)] == [2, 2]
 
 
+def test_the_early_cells_of_an_amoebanet_move_most_and_compute_no_more():
+    """Why a pipeline of it is hard to balance: eight stages cut by operations, as GPipe's own code did, are far from even in what they
+    read and write (GPipe's table 2 implies a balance of 0.5 to 0.6 by time), and even the best cut of whole cells is not even."""
+    blocks = cut_amoebanet("gpipe-18-256").network.blocks
+    traffic, flops = ([getattr(block, each) for block in blocks] for each in ("traffic", "flops"))
+    by_rule = at(traffic, list(accumulate(bucket_rule(flops, 8)))[:-1]).factor
+    assert 0.3 < by_rule < 0.65 < balance(traffic, 8).factor < 0.95
+
+
 def test_what_a_u_net_makes_first_goes_straight_to_the_stage_that_reads_it_last():
-    network = network_of(build("deep_unet"), 2)
-    cut = cut_network(network, starts_at(network, ["down1/0", "bottleneck/0", "up0/0"]))
-    assert {(value.maker, value.readers) for value in cut.values} >= {(0, (1, 3)), (1, (2,))}
+    program = build("deep_unet")
+    step = pipelined(program, "stages:4 micro_batches:4 schedule:1f1b remat:except_last boundaries:down1/0+bottleneck/0+up0/0")
+    assert {(value.maker, value.readers) for value in step.stages.cut.values} >= {(0, (1, 3)), (1, (2,))}
+    assert largest_error(step) < TOLERANCE
 
 
-@pytest.fixture(scope="module")
-def amoebanet_plan() -> Plan:
-    program = build("amoebanet", preset="gpipe-18-256")
-    return Plan(program, "stage:8", hardware="TPU v3 4x4", pipeline="stages:8 micro_batches:32 schedule:gpipe")
-
-
-def test_a_pipelined_amoebanet_shows_that_it_is_out_of_balance(amoebanet_plan):
-    """GPipe's table 2 implies an effective balance of 0.5 to 0.6. Its code counted operations by the bucket rule, which leaves the
-    first cells, large in memory rather than in arithmetic, together; cut by time as exactly as cells allow, 8 stages reach 0.8."""
-    report = amoebanet_plan.report().pipeline
-    assert 0.7 < report.balance < 0.9
-    assert report.simulated.bubble > report.least_bubble + 0.1
-    times = [block.work for block in block_costs(amoebanet_plan)]
-    counted = bucket_rule([block.flops for block in blocks_of(amoebanet_plan.program, 32)], 8)
-    by_rule = at(times, np.cumsum(counted)[:-1].tolist())
-    assert 0.45 < by_rule.factor < 0.65 < balance(times, 8).factor
-
-
-CASES = [
-    ("amoebanet", "stages:3 micro_batches:2 schedule:1f1b"),
-    ("deep_unet", "stages:4 micro_batches:4 schedule:1f1b remat:except_last"),
-    ("deep_unet", "stages:2 micro_batches:2 schedule:interleaved chunks:2 remat:never"),
-]
-
-
-@pytest.mark.parametrize(("model", "pipeline"), CASES)
-def test_loss_and_updated_state_are_those_of_the_unpipelined_step(model, pipeline):
-    assert largest_error(pipelined(build(model), pipeline)) < 10 * TOLERANCE
+def test_a_pipelined_amoebanet_is_the_unpipelined_one(monkeypatch):
+    """Of its cells those up to the first normal one: both kinds, and what follows a reduction."""
+    whole = amoebanet.cells
+    monkeypatch.setattr(amoebanet, "cells", lambda config: islice(whole(config), 3))
+    assert largest_error(pipelined(amoebanet.build(), "stages:2 micro_batches:2 schedule:1f1b")) < TOLERANCE
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from tests.stack import stack_program
 from tests.ui.test_accessibility import findings
 from tests.ui.test_page import centre, settled
 from tests.widgets.scripted import ScriptedRunner
-from workbench.models import build
 from workbench.plan import Plan
 from workbench.widgets.runner import WorkerRunner
 
@@ -188,8 +187,7 @@ def test_the_board_with_chunks_skips_and_measured_tasks_can_be_used_by_everyone(
     assert findings(page) == [], "the schedules"
 
 
-def test_a_pipeline_runs_live_and_its_tasks_are_measured(guarded, server, stage):
-    network = build("gpt", layers=2, batch=8, seq=16)
+def test_a_pipeline_runs_live_and_its_tasks_are_measured(guarded, server, stage, network):
     stage.make = lambda: Plan(network, "stage:2", "", pipeline="stages:2 micro_batches:4")
     stage.runner = WorkerRunner()
     pipeline = opened(guarded, server)

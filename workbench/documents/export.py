@@ -42,9 +42,10 @@ def _unpipelined(plan: Plan) -> str:
     """What a script of `jit` alone leaves out."""
     if plan.pipeline is None:
         return ""
+    spec = plan.pipeline
     return f"""
-It runs WITHOUT the plan's pipeline, {plan.pipeline}:
-the whole step, on every place of mesh axis `{plan.pipeline.axis}` the same. With it, the workbench runs the plan (`plan.run()`, `workbench run`).
+It runs WITHOUT the plan's pipeline, {spec}:
+the whole step, on every place of mesh axis `{spec.axis}` the same. With it, the workbench itself runs the plan (`workbench run`).
 """
 
 

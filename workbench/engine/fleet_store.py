@@ -1,7 +1,7 @@
 """Where a model's arrays lie while no device needs them, and what of them survives the process.
 
 On the host they lie in pinned memory where a device has its own way to that (GPU, TPU: copies then run beside the computing, at the full
-speed of the link), else they are NumPy arrays; with `disk` they are files that are read when they are needed. A checkpoint is a folder a model:
+speed of the link), else they are NumPy arrays; with `disk` they are files, read when they are needed. A checkpoint is a folder a model:
 arrays as `.npy` files under new names, then `position.json`, which names the ones that count, put in place in one step. A process that is
 killed in between leaves the old position and its files; what no position names is removed when the folder is opened again.
 """

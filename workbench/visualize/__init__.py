@@ -13,6 +13,8 @@ from workbench.visualize.communication import communication as communication
 from workbench.visualize.communication import communication_text as communication_text
 from workbench.visualize.device_grid import device_grid as device_grid
 from workbench.visualize.device_grid import device_grid_text as device_grid_text
+from workbench.visualize.fleet import fleet as fleet
+from workbench.visualize.fleet import fleet_text as fleet_text
 from workbench.visualize.graph import graph as graph
 from workbench.visualize.graph import graph_dot as graph_dot
 from workbench.visualize.graph import graph_text as graph_text

@@ -73,8 +73,8 @@ def _held_tensor(subject: str, plan: Plan, report: Report) -> Held | None:
         return None
     axes = tuple(dim or () for dim in placed.sharding.dims)
     own = next((pattern for pattern, _ in reversed(plan.layout.overrides) if matches(pattern, placed.tensor.path)), "")
-    given = plan.layout.sharding(placed.tensor)
-    return Held("tensor", subject, pattern_of(subject, paths), placed.tensor.dims, placed.tensor.shape, axes, given, own, placed.tensor.path)
+    tensor, given = placed.tensor, plan.layout.sharding(placed.tensor)
+    return Held("tensor", subject, pattern_of(subject, paths), tensor.dims, tensor.shape, axes, given, own, tensor.path)
 
 
 def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Held | None:

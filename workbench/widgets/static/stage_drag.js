@@ -133,7 +133,7 @@ function drawRun({ low, blocks }) {
   if (!low) return slices[0];
   const tall = blocks.reduce((sum, block) => sum + blockHeight(block), 0) >= LEAST_NAMED;
   const [one, end] = [blocks[0].path, blocks.at(-1).path];
-  const name = blocks.length > 1 ? `${one} … ${blocks[0].alike === blocks.at(-1).alike ? end.slice(end.lastIndexOf("/") + 1) : end} · ${blocks.length}` : one;
+  const name = blocks.length > 1 ? (blocks[0].alike === blocks.at(-1).alike ? `${one}–${end.slice(end.lastIndexOf("/") + 1)}` : `${one} … ${end}`) : one;
   return h("div", { class: "run1" }, ...slices, tall ? h("span", { class: "runname" }, name) : null);
 }
 

@@ -1,0 +1,119 @@
+"""Many models on shared devices over time: what was predicted above what was measured, one row a device, one colour a model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from workbench.fleet_text import schedules_text
+from workbench.multimodel import Job, Placed, Schedule, lower_bound
+from workbench.multimodel.measured import FleetMeasurement
+from workbench.units import format_seconds
+from workbench.visualize.drawing import Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.palette import AXES, NEUTRAL, WARNING
+from workbench.visualize.picture import Picture
+from workbench.visualize.spans import ticks
+
+_LENGTH = 760  # pixels of the longest schedule
+_HIGH, _MOVING, _GAP, _LINE = 18, 3, 4, 16  # of a row of units, of the transfers below it, between rows, of text
+_FORWARD, _LATER = 0.6, 1.0  # how strongly a forward unit is shown, and any other
+_SMALL = 1.5  # a unit narrower than this has no gap after it
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    title: str
+    schedule: Schedule
+
+
+def fleet(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> Picture:
+    """A run's predicted schedule above its measured one, to one scale; or one schedule of these jobs.
+
+    Forward units are light, backward ones strong; a thin line below says when a unit's state was brought in, before it began; a unit that
+    was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed one by one.
+    """
+    if isinstance(run, FleetMeasurement):
+        jobs, parts = run.jobs, (_Part("predicted", run.predicted), _Part("measured", run.schedule))
+        title = f"{_count(len(jobs))} on {run.schedule.devices} devices, {run.policy}: "
+        title += f"{format_seconds(run.schedule.makespan)} measured, {format_seconds(run.predicted.makespan)} predicted"
+    else:
+        parts = (_Part("", run),)
+        title = f"{_count(len(jobs))} on {run.devices} devices: {format_seconds(run.makespan)}"
+    return Picture(_drawing(title, parts, jobs), _text(title, parts, jobs))
+
+
+def fleet_text(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> str:
+    """The same rows in characters, a letter a model."""
+    return fleet(run, jobs).text
+
+
+def _text(title: str, parts: Sequence[_Part], jobs: Sequence[Job]) -> str:
+    names = [each.name for each in jobs]
+    bound = format_seconds(lower_bound(jobs, parts[0].schedule.devices))
+    return f"{title}; lower bound {bound}\n\n{schedules_text({each.title or 'schedule': each.schedule for each in parts}, names)}"
+
+
+def _drawing(title: str, parts: Sequence[_Part], jobs: Sequence[Job]) -> Drawing:
+    longest = max((each.schedule.makespan for each in parts), default=0.0) or 1.0
+    scale = _LENGTH / longest
+    left = text_width("predicted") + 6
+    marks: list[Mark] = [Label(0, _LINE - 4, title, bold=True)]
+    marks += _key(jobs, _LINE, left)
+    top = float(_LINE * 2 + 6)
+    first = top
+    for part in parts:
+        marks += _rows(part, jobs, left, top, scale)
+        top += part.schedule.devices * (_HIGH + _MOVING + _GAP) + _LINE // 2
+    bound = left + lower_bound(jobs, parts[0].schedule.devices) * scale
+    marks.append(Line(((bound, first - 2), (bound, top - 4)), WARNING, 1.0, dashed=True, title="lower bound on the makespan"))
+    for at in ticks(longest):
+        marks.append(Label(left + at * scale, top + 8, format_seconds(at) if at else "0", "middle"))
+    return fitted(tuple(marks))
+
+
+def _rows(part: _Part, jobs: Sequence[Job], left: float, top: float, scale: float) -> Iterator[Mark]:
+    if part.title:
+        yield Label(0, top + _HIGH - 5, part.title)
+    for device in range(part.schedule.devices):
+        at = top + device * (_HIGH + _MOVING + _GAP)
+        yield Label(left + _LENGTH + 8, at + _HIGH - 5, f"device {device}")
+        yield Rectangle(left, at + _HIGH, _LENGTH, 1, fill=NEUTRAL, alpha=0.3)
+        for placed in part.schedule.placed:
+            if placed.device == device:
+                yield from _unit(placed, jobs[placed.model], left, at, scale)
+
+
+def _unit(placed: Placed, job: Job, left: float, at: float, scale: float) -> Iterator[Mark]:
+    colour = _colour(placed.model)
+    unit = job.unit(placed.unit)
+    batch = placed.unit // len(job.units) + 1
+    width = (placed.end - placed.start) * scale
+    what = f"{unit.kind.replace('_', ' and ')} of shard {unit.shard}, mini-batch {batch}"
+    told = f"{job.name}: {what}, {format_seconds(placed.end - placed.start)}"
+    strong = _FORWARD if unit.kind == "forward" else _LATER
+    gap = 0.5 if width > _SMALL else 0.0
+    lost = " (lost with its device)" if placed.lost else ""
+    yield Rectangle(left + placed.start * scale, at, max(width - gap, 0.3), _HIGH, colour, strong, hatched=placed.lost, title=told + lost)
+    if placed.start > placed.load:
+        moving = f"{job.name}: brought in, {format_seconds(placed.start - placed.load)} before it begins"
+        yield Rectangle(
+            left + placed.load * scale, at + _HIGH + 1, (placed.start - placed.load) * scale, _MOVING, colour, 0.5, title=moving
+        )
+
+
+def _key(jobs: Sequence[Job], top: float, left: float) -> Iterator[Mark]:
+    """A square and a name a model, as many as one line takes."""
+    x = 0.0
+    for number, job in enumerate(jobs):
+        if x + text_width(job.name) > left + _LENGTH - text_width("and 99 more"):
+            yield Label(x, top + 12, f"and {len(jobs) - number} more")
+            return
+        yield Rectangle(x, top + 4, 9, 9, _colour(number), title=job.name)
+        yield Label(x + 13, top + 12, job.name)
+        x += 13 + text_width(job.name) + 12
+
+
+def _colour(model: int) -> str:
+    return AXES[model % len(AXES)]
+
+
+def _count(models: int) -> str:
+    return f"{models} model{'s' * (models != 1)}"
