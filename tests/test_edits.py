@@ -60,7 +60,12 @@ CASES = [
     (Prioritize("d_model", 1), "d_model → p1", None, None),  # it has no rule
     (Prioritize("d_ff", -1), "d_ff → p-1", None, None),
     (Tie((W1, "@mlp/tanh")), f"group[{W1}, @mlp/tanh]", None, None),  # not of one shape
-    (Tie(("layers/0/w1", "layers/1/w1")), "group[layers/0/w1, layers/1/w1]", "data:4 model:2", f"{LAYOUT}; group[layers/0/w1, layers/1/w1]"),
+    (
+        Tie(("layers/0/w1", "layers/1/w1")),
+        "group[layers/0/w1, layers/1/w1]",
+        "data:4 model:2",
+        f"{LAYOUT}; group[layers/0/w1, layers/1/w1]",
+    ),
     (Untie(("layers/0/w1", "layers/1/w1")), "no group[layers/0/w1, layers/1/w1]", None, None),  # there is none
     (SetBarrier("@mlp/dot_general"), "barrier[@mlp/dot_general]", "data:4 model:2", f"{LAYOUT}; barrier[@mlp/dot_general]"),
     (

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.cli import main
 from workbench.deciding import decides, deciding_edits
-from workbench.edits import Constrain, PlaceDim, Prioritize
+from workbench.edits import Constrain, PlaceDim
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.program import Program
@@ -16,6 +16,7 @@ from workbench.propagation import BACKWARD, FORWARD, HELD_UP, MINOR, ORDER, USED
 from workbench.propagation_text import conflicts_text, explanation_text, replay_text
 from workbench.report import Report
 from workbench.sharding import Sharding
+from workbench.statement_edits import Prioritize
 from workbench.tracing import trace
 
 

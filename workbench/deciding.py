@@ -6,7 +6,7 @@ axis taken out of its own statement, or for this one tensor alone.
 
 from collections.abc import Iterator
 
-from workbench.edits import Constrain, Edit, Override, PlaceDim, Prioritize
+from workbench.edits import Constrain, Edit, Override, PlaceDim
 from workbench.errors import WorkbenchError
 from workbench.layout import Layout
 from workbench.partition import propagation_of
@@ -14,6 +14,7 @@ from workbench.plan import Plan
 from workbench.propagation import Conflict, Origin, Point, Propagation, Wish
 from workbench.report import Report
 from workbench.sharding import Sharding, base_axis
+from workbench.statement_edits import Prioritize
 
 
 def deciding_edits(report: Report, conflict: Conflict) -> tuple[Edit, ...]:

@@ -12,10 +12,7 @@ from workbench.plan import Plan
 from workbench.precision import Precision
 from workbench.remat import Remat
 from workbench.sharding import Sharding
-from workbench.statement_edits import Prioritize as Prioritize
-from workbench.statement_edits import SetBarrier as SetBarrier
-from workbench.statement_edits import Tie as Tie
-from workbench.statement_edits import Untie as Untie
+from workbench.statement_edits import Prioritize, SetBarrier, Tie, Untie
 from workbench.topology import Wiring, wiring_problem
 
 
@@ -314,6 +311,7 @@ class OpenPlan:
 
 
 ALL_EDITS = (
-    *(PlaceDim, Override, Constrain, Prioritize, Tie, Untie, SetBarrier, SetLayout, SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
+    *(PlaceDim, Override, Constrain, Prioritize, Tie, Untie, SetBarrier, SetLayout),
+    *(SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
     *(SetRemat, SetPrecision, SetHardware, SetWiring, SetPipeline, Together, OpenPlan),
 )

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.test_mpmd import TOLERANCE, pipelined
 from workbench.engine.mpmd_check import largest_error
 from workbench.errors import DocumentError
-from workbench.models import amoebanet, amoebanet_config, build, decoder_config, deep_unet, deep_unet_config
+from workbench.models import amoebanet, amoebanet_config, amoebanet_weights, build, decoder_config, deep_unet, deep_unet_config
 from workbench.pipeline.balance import at, balance, bucket_rule
 from workbench.tracing.cut import Cut
 from workbench.tracing.cutting import cut_loss
@@ -30,14 +30,12 @@ GPIPE = {"18-208": 82, "18-416": 318, "18-544": 542, "36-544": 1050, "72-512": 1
 @pytest.mark.parametrize("size", TORCHGPIPE)
 def test_amoebanets_have_torchgpipes_parameters_and_gpipes_within_three_percent(size):
     """torchgpipe's table of memory says 81.5M, 319.0M, 542.7M, 1.06B, 1.84B; GPipe's table 1 writes 1.8B for the last."""
-    millions = amoebanet.parameters(amoebanet_config.PRESETS[f"gpipe-{size}"]) / 1e6
+    millions = amoebanet_weights.parameters(amoebanet_config.PRESETS[f"gpipe-{size}"]) / 1e6
     assert float(f"{millions:.4g}") == pytest.approx(TORCHGPIPE[size], abs=0.06)
     assert millions == pytest.approx(GPIPE[size], rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("size", "billions"), [("6-72", 0.3622), ("11-128", 2.21), ("24-128", 4.99), ("24-160", 7.80), ("48-160", 15.82)]
-)
+@pytest.mark.parametrize(("size", "billions"), [("6-72", 0.3622), ("11-128", 2.21), ("24-128", 4.99), ("24-160", 7.80), ("48-160", 15.82)])
 def test_u_nets_have_torchgpipes_parameters(size, billions):
     assert deep_unet.parameters(deep_unet_config.PRESETS[f"torchgpipe-{size}"]) / 1e9 == pytest.approx(billions, abs=0.005)
 
@@ -47,7 +45,7 @@ def test_the_deep_transformers_have_gpipes_parameters(layers, millions):
     assert decoder_config.PRESETS[f"gpipe-{layers}"].parameters / 1e6 == pytest.approx(millions, rel=0.004)
 
 
-@pytest.mark.parametrize(("model", "config"), [(amoebanet, amoebanet_config), (deep_unet, deep_unet_config)])
+@pytest.mark.parametrize(("model", "config"), [(amoebanet_weights, amoebanet_config), (deep_unet, deep_unet_config)])
 def test_the_formula_counts_the_parameters_that_are_made(model, config):
     sizes = config.PRESETS["tiny"]
     made = jax.tree.leaves(jax.eval_shape(lambda: model.init(jax.random.key(0), sizes)))
@@ -62,7 +60,7 @@ def cut_amoebanet(preset: str, *boundaries: str) -> Cut:
         "images": jax.ShapeDtypeStruct((1, config.size, config.size, config.image_channels), "float32"),
         "targets": jax.ShapeDtypeStruct((1,), "int32"),
     }
-    params = jax.eval_shape(lambda: amoebanet.init(jax.random.key(0), config))
+    params = jax.eval_shape(lambda: amoebanet_weights.init(jax.random.key(0), config))
     return cut_loss(amoebanet.make_loss(config), params, batch, boundaries)
 
 
@@ -91,8 +89,9 @@ def test_what_a_u_net_makes_first_goes_straight_to_the_stage_that_reads_it_last(
 
 def test_a_pipelined_amoebanet_is_the_unpipelined_one(monkeypatch):
     """Of its cells those up to the first normal one: both kinds, and what follows a reduction."""
-    whole = amoebanet.cells
-    monkeypatch.setattr(amoebanet, "cells", lambda config: islice(whole(config), 3))
+    whole = amoebanet_weights.cells
+    monkeypatch.setattr(amoebanet_weights, "cells", lambda config: islice(whole(config), 3))
+    monkeypatch.setattr(amoebanet, "cells_of", amoebanet_weights.cells)
     assert largest_error(pipelined(amoebanet.build(), "stages:2 micro_batches:2 schedule:1f1b")) < TOLERANCE
 
 

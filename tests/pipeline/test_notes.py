@@ -1,10 +1,12 @@
 """What the report says to mind of a pipeline, with edits that mend it; and whose figures stand at its head."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tests import pipelines
+from workbench.documents.records import report_record
 from workbench.edits import SetPipeline
 from workbench.errors import PipelineError
 from workbench.pipeline.report import PipelineReport
@@ -103,3 +105,12 @@ def test_what_cannot_be_cut_has_the_notes_of_the_whole():
     with pytest.raises(PipelineError):
         _ = wrong.pipeline
     assert wrong.notes == wrong.diagnostics
+
+
+def test_the_record_of_a_report_has_the_figures_of_the_pipeline():
+    found = report("micro_batches:8")
+    record = json.loads(json.dumps(report_record(found)))["pipeline_step"]
+    assert record["seconds"] == found.pipeline.seconds
+    assert record["peaks"] == list(found.pipeline.simulated.peaks)
+    assert [each["stage"] for each in record["stages"]] == [0, 1]
+    assert report_record(Plan(pipelines.chain(), "stage:2").report())["pipeline_step"] is None

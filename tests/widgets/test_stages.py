@@ -16,7 +16,6 @@ from workbench.widgets.glossary import GROUPS
 from workbench.widgets.stage_edits import ZONE
 from workbench.widgets.stage_start import start_of
 
-
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 
 

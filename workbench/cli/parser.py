@@ -191,7 +191,10 @@ def _explain(added: Any) -> None:
         "workbench explain my.plan.json mlp/up/dot_general",
     )
     command.add_argument(
-        "value", nargs="?", metavar="VALUE", help="a path, pattern or source line (gpt.py:42); without one, all conflicts and what decides them"
+        "value",
+        nargs="?",
+        metavar="VALUE",
+        help="a path, pattern or source line (gpt.py:42); without one, all conflicts and what decides them",
     )
     command.add_argument("--steps", action="store_true", help="print the whole propagation, step by step")
     command.add_argument("--fewest", action="store_true", help="print the fewest statements that lay everything out as this plan does")

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from workbench.device_trace import Trace
+from workbench.errors import PipelineError
 from workbench.measurement import Measurement
 from workbench.padding import Padding
 from workbench.report import Placement, Report
@@ -24,6 +25,7 @@ def report_record(report: Report) -> dict[str, Any]:
         "wiring": _wiring(report),
         "own_annotations": _own(report),
         "pipeline": report.plan.pipeline and str(report.plan.pipeline),
+        "pipeline_step": _pipeline_step(report),
         "remat": str(report.plan.program.remat),
         "precision": str(report.plan.program.precision),
         "memory": {
@@ -60,6 +62,26 @@ def report_record(report: Report) -> dict[str, Any]:
             {"kind": each.kind, "subject": each.subject, "message": each.message, "edits": [str(edit) for edit in each.edits]}
             for each in report.notes
         ],
+    }
+
+
+def _pipeline_step(report: Report) -> dict[str, Any] | None:
+    """The figures of the pipeline; the other ones of its plan are of the program whole, on the devices of one stage."""
+    try:
+        planned = report.pipeline
+    except PipelineError:
+        return None
+    if planned is None:
+        return None
+    step = planned.simulated
+    return {
+        "seconds": planned.seconds,
+        "bubble": step.bubble,
+        "balance": planned.balance,
+        "peaks": list(step.peaks),
+        "fits": planned.fits,
+        "sent": sum(planned.traffic.values()),
+        "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.pieces],
     }
 
 

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import cloudpickle
 import jax
@@ -31,8 +31,6 @@ _CONFIG = (  # settings that change what a traced program means or which of its 
     "jax_numpy_rank_promotion",
 )
 _FORCED_DEVICES = "--xla_force_host_platform_device_count"
-
-Subject = TypeVar("Subject", Plan, Fleet)
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def pack(job: Job) -> bytes:
     return pickle.dumps({"kind": job.kind, "jax_config": config, "body": body})
 
 
-def _on_host(subject: Subject) -> Subject:
+def _on_host(subject: Plan | Fleet) -> Plan | Fleet:
     """The plan or fleet with its given arrays in NumPy's form: JAX's own would come back whole on the worker's first device.
 
     Models that share a program share it still.

@@ -9,8 +9,8 @@ class DecoderConfig:
 
     - `kv_heads` heads of keys and values, each with `queries` heads of queries: multi-head attention has `queries=1` (Ainslie et al. 2023,
       grouped-query attention);
-    - `gates`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned`, `rotary` or `sinusoidal`; `norm`: `layer` or `rms`; `tied`: the head is
-      the table of the embedding; `lookup`: `product` (one-hot times table) or `gather`;
+    - `gates`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned`, `rotary` or `sinusoidal`; `norm`: `layer` or `rms`;
+      `tied`: the head is the table of the embedding; `lookup`: `product` (one-hot times table) or `gather`;
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
       norm activation rotary loss`;
     - `recompute`: what a layer computes again in its backward pass: `none`; `kernels`, only what a kernel can make of its operands;

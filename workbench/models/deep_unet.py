@@ -9,11 +9,11 @@
 What the first stage makes, the last one reads, past all between: in torchgpipe a "portal" from device to device, here a value that goes
 straight from the stage that makes it to the one that reads it.
 
-A convolution of 3 x 3 is normalised over the picture, without a scale or a bias, and passes a leaky rectifier. Left out: dropout (a tenth of
-the channels, in torchgpipe's). Pooling and joining belong to the first convolution of the level they lead to.
+A convolution of 3 x 3 is normalised over the picture, without a scale or a bias, and passes a leaky rectifier. Left out: dropout (a tenth
+of the channels, in torchgpipe's). Pooling and joining belong to the first convolution of the level they lead to.
 
-Dimensions: batch, height, width, image_channels, channels (that a level gives on), joined_channels (those of the skip and of what comes from
-below), hidden_channels and inner_channels (between a level's convolutions, by turns), kernel_height, kernel_width.
+Dimensions: batch, height, width, image_channels, channels (that a level gives on), joined_channels (those of the skip and of what comes
+from below), hidden_channels and inner_channels (between a level's convolutions, by turns), kernel_height, kernel_width.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,7 +49,8 @@ def _sizes(config: DeepUNetConfig) -> Iterator[tuple[str, tuple[str, int], int, 
     """Of each level: its name, the name and number of the channels it is given, of those between its convolutions, of those it makes."""
     wide = [config.channels * 2**level for level in range(config.levels + 1)]
     for level in range(config.levels):
-        yield f"down{level}", ("channels", wide[level - 1]) if level else ("image_channels", config.image_channels), wide[level], wide[level]
+        enter = ("channels", wide[level - 1]) if level else ("image_channels", config.image_channels)
+        yield f"down{level}", enter, wide[level], wide[level]
     yield "bottleneck", ("channels", wide[-2]), wide[-1], wide[-2]
     for level in reversed(range(config.levels)):
         yield f"up{level}", ("joined_channels", wide[level + 1]), wide[level] // 2, wide[level] // 2
@@ -58,7 +59,8 @@ def _sizes(config: DeepUNetConfig) -> Iterator[tuple[str, tuple[str, int], int, 
 def tables(config: DeepUNetConfig) -> dict[str, Table]:
     """Each convolution by its path, in the order in which they compute."""
     found = {}
-    for level, enter, between, made in _sizes(config):
+    for level, given, between, made in _sizes(config):
+        enter = given
         for number in range(config.convolutions):
             last = number == config.convolutions - 1
             leave = ("channels", made) if last else (("hidden_channels", "inner_channels")[number % 2], between)

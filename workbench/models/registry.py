@@ -6,7 +6,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import amoebanet, conformer, decoder, decoder_layouts, deep_unet, gpt, mixture, mixture_layouts, mnist, t5, two_layer, unet
+from workbench.models import (
+    amoebanet,
+    conformer,
+    decoder,
+    decoder_layouts,
+    deep_unet,
+    gpt,
+    mixture,
+    mixture_layouts,
+    mnist,
+    t5,
+    two_layer,
+    unet,
+)
 from workbench.program import Program, Reference
 
 

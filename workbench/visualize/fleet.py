@@ -30,6 +30,7 @@ def fleet(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> Picture
     Forward units are light, backward ones strong; a thin line below says when a unit's state was brought in, before it began; a unit that
     was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed one by one.
     """
+    parts: tuple[_Part, ...]
     if isinstance(run, FleetMeasurement):
         jobs, parts = run.jobs, (_Part("predicted", run.predicted), _Part("measured", run.schedule))
         title = f"{_count(len(jobs))} on {run.schedule.devices} devices, {run.policy}: "

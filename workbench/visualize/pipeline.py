@@ -63,9 +63,7 @@ def pipeline(step: Simulated, tasks: Sequence[TaskTime] = (), *, memory: bool = 
 
 def _simulated(step: Simulated) -> list[_Box]:
     devices = len(step.devices)
-    found = []
-    for span in step.spans:
-        found.append(_box(span.task, devices, span.device, span.start, span.end, span.recompute))
+    found = [_box(span.task, devices, span.device, span.start, span.end, span.recompute) for span in step.spans]
     for device in range(devices):
         begin, end = step.update_span(device)
         found += [_Box(device, "update", "", "update", begin, end)] if end > begin else []
@@ -105,7 +103,9 @@ def _drawn(box: _Box, head: float, y: float, scale: float) -> Iterator[Mark]:
     about = f"{box.about}: {format_seconds(box.end - box.start)}"
     again = min(box.again * scale, wide)
     if again:
-        yield Rectangle(left, y, again, _HIGH, fill=fill, alpha=_AGAIN, hatched=True, title=f"{about}, of it {format_seconds(box.again)} again")
+        yield Rectangle(
+            left, y, again, _HIGH, fill=fill, alpha=_AGAIN, hatched=True, title=f"{about}, of it {format_seconds(box.again)} again"
+        )
     # A pixel of the ground between two boxes tells them apart.
     yield Rectangle(left + again, y, max(wide - again - 0.7, 0.5), _HIGH, fill=fill, title=about)
     if box.label and text_width(box.label) + 2 <= wide - again:

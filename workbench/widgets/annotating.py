@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.edits import Edit, Prioritize, SetBarrier, Tie, Untie
+from workbench.edits import Edit
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.layout_text import group_text
 from workbench.paths import matches
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.sharding import Sharding
+from workbench.statement_edits import Prioritize, SetBarrier, Tie, Untie
 from workbench.widgets.marks import is_at
 from workbench.widgets.menus import choices, heading, item, option
 from workbench.widgets.own_ways import Held, held, place_of, unless_empty

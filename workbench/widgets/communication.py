@@ -49,7 +49,9 @@ def _operations(report: Report, paint: Paint) -> Block:
         Column("mesh axes"),
         Column("payload, once", number=True, title="what one execution works on, on one device: the larger of what goes in and comes out"),
         Column("times", number=True, title="executions a step, loops multiplied out"),
-        Column("sent a step", number=True, title="bytes that leave each device for it: by kind and ring from the payload, times its executions"),
+        Column(
+            "sent a step", number=True, title="bytes that leave each device for it: by kind and ring from the payload, times its executions"
+        ),
     )
     if timed := report.step_time is not None:
         columns += (

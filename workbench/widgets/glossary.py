@@ -266,7 +266,13 @@ PROOF = (
     ),
 )
 
-GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (("Laying out", LAYOUT), ("What it costs", COST), ("Resharding and recipes", RESHARDING), ("Pipelines", tuple(Term(*each) for each in PIPELINES)), ("Proving it", PROOF))
+GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
+    ("Laying out", LAYOUT),
+    ("What it costs", COST),
+    ("Resharding and recipes", RESHARDING),
+    ("Pipelines", tuple(Term(*each) for each in PIPELINES)),
+    ("Proving it", PROOF),
+)
 
 KEYS: tuple[tuple[str, str], ...] = (
     ("Tab", "next control; one stop in each zone of the board"),

@@ -43,7 +43,7 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Zero bubble",
-        "A schedule: the gradients of weights, which nothing waits for, are tasks of their own and fill the time in which a stage would wait.",
+        "A schedule: the gradients of weights, which nothing waits for, are tasks of their own, done while a stage would wait.",
         f"{_ARXIV}2401.10241",
         ("zero_bubble",),
     ),

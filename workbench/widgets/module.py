@@ -8,10 +8,39 @@ from pathlib import Path
 from workbench.widgets.glossary import glossary_state
 
 _STATIC = Path(__file__).parent / "static"
-_STYLES = ("style.css", "panels.css", "help.css", "select.css", "picture.css", "tensors.css", "axes.css", "why.css", "history.css", "replay.css", "recipes.css", "resharding.css", "stages.css", "gantt.css")
+_STYLES = (
+    "style.css",
+    "panels.css",
+    "help.css",
+    "select.css",
+    "picture.css",
+    "tensors.css",
+    "axes.css",
+    "why.css",
+    "history.css",
+    "replay.css",
+    "recipes.css",
+    "resharding.css",
+    "stages.css",
+    "gantt.css",
+)
 _SCRIPTS = (
     *("dom.js", "theme.js", "help.js", "tour.js", "cells.js", "board.js", "drag.js", "menus.js", "sort.js", "picture.js", "hardware.js"),
-    *("select.js", "tensors.js", "axes.js", "why.js", "replay.js", "files.js", "history.js", "recipes.js", "resharding.js", "curves.js", "run.js", "stages.js", "stage_drag.js"),
+    *(
+        "select.js",
+        "tensors.js",
+        "axes.js",
+        "why.js",
+        "replay.js",
+        "files.js",
+        "history.js",
+        "recipes.js",
+        "resharding.js",
+        "curves.js",
+        "run.js",
+        "stages.js",
+        "stage_drag.js",
+    ),
     *("gantt.js", "gantt_draw.js", "main.js"),
 )
 

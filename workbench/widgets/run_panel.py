@@ -81,7 +81,9 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, str]]
     if measured.max_error is not None:
         facts.append(_fact("against unsharded", f"{measured.max_error:.1e}", "largest relative difference"))
     if report:
-        facts.append(_fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(predicted_peak(report))}"))
+        facts.append(
+            _fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(predicted_peak(report))}")
+        )
     processes = f", {measured.processes} processes" if measured.processes > 1 else ""
     took = f"compiled in {format_seconds(measured.compile_seconds)}{processes}"
     return [*facts, _fact("ran on", f"{measured.devices} × {measured.device_kind}", took)]

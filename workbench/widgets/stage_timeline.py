@@ -103,7 +103,8 @@ def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], end: float) 
     ratio = f", {end / step.seconds:.2f}× of it" if step.seconds else ""
     kinds = "; ".join(_kind_difference(kind, planned, tasks) for kind in Kind if any(task.kind == kind for task in tasks))
     return (
-        f"Measured {format_seconds(end)}, predicted {format_seconds(step.seconds)}{ratio}. Bubble measured {bubble_of(tasks):.1%}, predicted {step.bubble:.1%}. "
+        f"Measured {format_seconds(end)}, predicted {format_seconds(step.seconds)}{ratio}. "
+        f"Bubble measured {bubble_of(tasks):.1%}, predicted {step.bubble:.1%}. "
         f"A task takes, measured and predicted: {kinds}."
     )
 
@@ -120,6 +121,6 @@ def _about(planned: PipelineReport, end: float) -> str:
     step = planned.simulated
     measured = f" Measured below each: {format_seconds(end)}." if end else ""
     return (
-        f"The step as {planned.spec.schedule} runs it: {len(step.spans)} tasks on {planned.spec.stages} stages in {format_seconds(step.seconds)}, "
-        f"bubble {step.bubble:.1%}.{measured} Memory of each stage beneath."
+        f"The step as {planned.spec.schedule} runs it: {len(step.spans)} tasks on {planned.spec.stages} stages "
+        f"in {format_seconds(step.seconds)}, bubble {step.bubble:.1%}.{measured} Memory of each stage beneath."
     )

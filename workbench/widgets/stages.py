@@ -182,8 +182,8 @@ def _board(planned: PipelineReport) -> State:
                 "path": block.path,
                 "alike": name,
                 "height": round(block.work / even, 5),
-                "title": f"{block.path}: forward {format_seconds(block.forward)}, backward {format_seconds(block.backward)} of a micro-batch · "
-                f"parameters {format_bytes(block.parameters)} · a cut behind it sends {format_bytes(block.crossing)}",
+                "title": f"{block.path}: forward {format_seconds(block.forward)}, backward {format_seconds(block.backward)} "
+                f"of a micro-batch · parameters {format_bytes(block.parameters)} · a cut behind it sends {format_bytes(block.crossing)}",
             }
             for block, name in zip(planned.blocks, names, strict=True)
         ],

@@ -1,0 +1,71 @@
+"""Schedules of many models as pictures: one row a device, a colour a model, predicted above measured, to one scale."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from workbench.multimodel import Happening, Job, Pass, Unit, lower_bound, policy_named, simulate
+from workbench.multimodel.measured import FleetMeasurement
+from workbench.visualize import fleet, fleet_text
+from workbench.visualize.palette import AXES, WARNING
+
+
+def job(name: str, seconds: float, batches: int) -> Job:
+    kinds = ((0, Pass.FORWARD, 1), (1, Pass.FORWARD_LOSS, 2), (0, Pass.BACKWARD, 2))
+    units = tuple(Unit(shard, kind, factor * seconds, 0.1 * seconds, 0.05 * seconds) for shard, kind, factor in kinds)
+    return Job(name, units, batches)
+
+
+JOBS = (job("wide", 0.02, 8), job("narrow", 0.01, 6), job("deep", 0.03, 3))
+LRTF = policy_named("sharded-lrtf")
+PREDICTED = simulate(JOBS, 2, LRTF)
+GONE = (Happening(0.3, "device leaves", 1), Happening(0.35, "device returns", 1))
+RAN = simulate(JOBS, 2, LRTF, double_buffer=False, happenings=GONE)
+MEASURED = FleetMeasurement(("wide", "narrow", "deep"), LRTF.name, JOBS, RAN, PREDICTED, lower_bound(JOBS, 2), {}, (2, 2, 2), "cpu", None)
+BOTH = fleet(MEASURED)
+
+
+def units(picture, name):
+    return [each for each in picture.drawing.rectangles if each.title.startswith(f"{name}: ") and " of shard " in each.title]
+
+
+def test_the_text_twin_is_worth_reading(golden):
+    golden("fleet.txt", BOTH.text)
+    assert fleet_text(MEASURED) == BOTH.text
+
+
+def test_each_unit_is_a_box_in_its_models_colour_and_as_long_as_it_took():
+    for number, each in enumerate(JOBS):
+        boxes = units(BOTH, each.name)
+        assert len(boxes) == sum(unit.model == number for unit in (*PREDICTED.placed, *RAN.placed))
+        assert {box.fill for box in boxes} == {AXES[number]}
+    forward, backward = units(fleet(PREDICTED, JOBS), "deep")[::2][:2]
+    assert forward.title == "deep: forward of shard 0, mini-batch 1, 30.0 ms"
+    assert backward.title == "deep: backward of shard 0, mini-batch 1, 60.0 ms"
+    assert (backward.width + 0.5) / (forward.width + 0.5) == pytest.approx(2)
+    assert forward.alpha < backward.alpha
+
+
+def test_a_lost_unit_is_hatched_and_the_bound_is_drawn():
+    lost = [each for each in BOTH.drawing.rectangles if each.hatched]
+    assert [each.title.endswith("(lost with its device)") for each in lost] == [True]
+    assert not any(each.hatched for each in fleet(PREDICTED, JOBS).drawing.rectangles)
+    (bound,) = BOTH.drawing.lines
+    assert (bound.colour, bound.dashed) == (WARNING, True)
+
+
+def test_transfers_are_thin_and_end_where_the_unit_begins():
+    picture = fleet(PREDICTED, JOBS)
+    moving = [each for each in picture.drawing.rectangles if "brought in" in each.title]
+    begins = {round(each.x, 6) for name in ("wide", "narrow", "deep") for each in units(picture, name)}
+    assert moving
+    assert {round(each.x + each.width, 6) for each in moving} <= begins
+    assert max(each.height for each in moving) < 5
+
+
+def test_many_models_are_named_as_far_as_there_is_room():
+    jobs = tuple(job(f"a model with a long name {i}", 0.01, 1) for i in range(30))
+    picture = fleet(simulate(jobs, 4, LRTF), jobs)
+    assert any(label.text.startswith("and ") and label.text.endswith(" more") for label in picture.drawing.labels)
+    assert ET.fromstring(picture.svg).tag.endswith("svg")
+    assert picture.drawing.width < 960
