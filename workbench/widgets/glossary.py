@@ -96,8 +96,8 @@ COST = (
     ),
     Term(
         "Payload",
-        "What a collective works on: the larger of what goes in and comes out on one device. It says nothing of how often the bytes travel; "
-        "that is what is sent.",
+        "What a collective works on: the larger of what goes in and comes out on one device. It says nothing of how often the bytes "
+        "travel; that is what is sent.",
         f"{BOOK}sharding",
         ("payload", "payload, once", "all kinds"),
         "What is sent, and why?",
