@@ -127,7 +127,8 @@ def _doubled(x: Any) -> Any:
 
 def apply(params: Params, images: Any, config: DeepUNetConfig) -> Any:
     """float32[batch, height, width] of logits from [batch, height, width, image_channels]."""
-    x, skips = images, []
+    x = images
+    skips: list[Any] = []
     for level, *_ in _sizes(config):
         for number, weights in enumerate(params[level]):
             with jax.named_scope(f"{level}/{number}"):

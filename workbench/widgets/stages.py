@@ -133,7 +133,7 @@ def _figures(planned: PipelineReport) -> Iterator[State]:
     yield _figure("balance", "Balance of the stages", f"{planned.balance:.1%}", "mean over busiest stage")
     fullest = max(range(spec.stages), key=lambda device: step.peaks[device])
     share = step.peaks[fullest] / planned.capacity if planned.capacity else 0.0
-    of = f"stage {fullest}" + (f", {share:.1%} of {format_bytes(planned.capacity)}" if share else "")
+    of = f"stage {fullest}" + (f", {share:.0%} of {format_bytes(planned.capacity)}" if share >= 0.005 else "")
     yield _figure("peak", "Fullest stage, per device", format_bytes(step.peaks[fullest]), of, "bad" if share > 1 else "")
     sent = sum(planned.traffic.values())
     links = len(planned.traffic)
