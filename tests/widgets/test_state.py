@@ -76,7 +76,7 @@ def test_a_dimension_on_two_axes_has_numbered_chips_and_can_be_turned_around(ses
     state = board_state(session)
     major, minor = chip(state, "batch", "data"), chip(state, "batch", "model")
     assert (major["order"], minor["order"], major["size"]) == ("1", "2", "16 → 2")
-    assert "Make model the major axis" in [item["label"] for item in major["menu"]]
+    assert "Make model the major axis" in [item.get("label") for item in major["menu"]]
 
 
 def test_the_menu_says_why_an_item_is_not_possible(session):

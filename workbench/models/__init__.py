@@ -11,10 +11,10 @@ Dimensions have the same names in all of them, so that a layout's rule means the
 | `batch` | examples | all |
 | `seq`, `target_seq` | tokens or frames read, tokens written | Transformers, `conformer`; `t5` |
 | `depth`, `height`, `width`; `rows`, `cols` | voxels and pixels; pixels | `unet`, `amoebanet`, `deep_unet`; `mnist` |
-| `vocab`, `classes` | what a token or frame, a voxel or image may be | Transformers, `conformer`; `unet`, `amoebanet`, `mnist` |
-| `features`, `image_channels`, `io` | numbers of a frame, of a voxel or pixel, of an example | `conformer`; the U-Nets, `amoebanet`; `two_layer` |
+| `vocab`, `classes` | what a token, frame, voxel or image may be | Transformers, `conformer`; `unet`, `amoebanet`, `mnist` |
+| `features`, `image_channels`, `io` | numbers of a frame, a voxel or pixel, an example | `conformer`; U-Nets, `amoebanet`; `two_layer` |
 | `d_model`, `channels` | numbers of the stream between blocks | Transformers and `conformer`; the U-Nets and `amoebanet` |
-| `d_ff`, `hidden_channels`, `hidden` | numbers between a block's two products | Transformers, `conformer`, the U-Nets, `amoebanet`, `mnist` |
+| `d_ff`, `hidden_channels`, `hidden` | numbers between a block's two products | Transformers, `conformer`, U-Nets, `amoebanet`, `mnist` |
 | `narrow_channels` | numbers within a bottleneck | `amoebanet` |
 | `d_expert`, `d_shared` | the same, of one expert, of those that every token passes | `mixture` |
 | `heads`; `kv_heads`, `queries` | heads; heads of keys and values, and of queries for each | Transformers, `conformer`; `decoder` |
