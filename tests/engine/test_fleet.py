@@ -57,8 +57,8 @@ def test_losses_and_parameters_are_bit_for_bit_those_of_each_model_alone(devices
 
 
 def test_eight_models_on_eight_devices():
-    small = {name: programs()[name] for name in ("sgd", "momentum")}
-    models = [FleetModel(f"{name}_{seed}", program, 4, cuts=CUTS[name], seed=seed) for name, program in small.items() for seed in range(4)]
+    small = {name: programs()[name] for name in ("momentum",)}
+    models = [FleetModel(f"{name}_{seed}", program, 4, cuts=CUTS[name], seed=seed) for name, program in small.items() for seed in range(8)]
     run = FleetRun(Fleet(tuple(models)))
     measured = run.run()
     assert len(run.devices) == 8

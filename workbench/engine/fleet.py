@@ -194,7 +194,7 @@ class FleetRun:
         start = time.perf_counter()
         devices = f"{len(self.devices)} device{'s' * (len(self.devices) > 1)}"
         self._say(f"compiling {2 * len(starts) - 1} units of `{model.name}` for {devices}")
-        found = _compiled_units(model.program, starts, tuple(each.device for each in self.devices))
+        found = _compiled_units(model.program, starts, [each.device for each in self.devices])
         self.compile_seconds += time.perf_counter() - start
         return found
 
@@ -231,13 +231,19 @@ def _units(program: Program, starts: tuple[int, ...]) -> ModelUnits:
     return ModelUnits(program, cut_network(network_of(program), starts[1:]))
 
 
-@lru_cache(maxsize=64)
-def _compiled_units(program: Program, starts: tuple[int, ...], devices: tuple[jax.Device, ...]) -> Compiled:
-    """Of each device. Models that are alike, but for their seeds say, have their units compiled once; XLA compiles beside other threads."""
-    functions = _units(program, starts).functions
+def _compiled_units(program: Program, starts: tuple[int, ...], devices: Sequence[jax.Device]) -> Compiled:
+    """Of each device, compiled in threads: XLA lets the interpreter go meanwhile."""
+    places = range(len(_units(program, starts).functions))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = [[pool.submit(compile_unit, each, device, f"{each.kind.value}_{each.shard}") for each in functions] for device in devices]
+        found = [[pool.submit(_compiled_unit, program, starts, place, device) for place in places] for device in devices]
         return tuple(tuple(each.result() for each in units) for units in found)
+
+
+@lru_cache(maxsize=1024)
+def _compiled_unit(program: Program, starts: tuple[int, ...], place: int, device: jax.Device) -> CompiledUnit:
+    """Models that are alike, but for their seeds say, have their units compiled once."""
+    unit = _units(program, starts).functions[place]
+    return compile_unit(unit, device, f"{unit.kind.value}_{unit.shard}")
 
 
 def _attached(fleet: Fleet) -> list[jax.Device]:

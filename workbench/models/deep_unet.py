@@ -157,10 +157,10 @@ def make_loss(config: DeepUNetConfig) -> Callable[[Params, dict[str, Any]], Any]
 def build(*, preset: str = "tiny", batch: int | None = None, convolutions: int | None = None, size: int | None = None) -> Program:
     """A training step of a preset with SGD, some of its sizes changed; nothing is allocated. Live runs train on drawn discs.
 
-    Raises `DocumentError` for a size that cannot be halved as often as the network does.
+    Raises `DocumentError` for a size that cannot be halved as often as the network does, or a single convolution a level.
     """
     config = chosen(PRESETS, preset, batch=batch, convolutions=convolutions, size=size)
-    verify_size(config)
+    verify_sizes(config)
     start = partial(init, config=config)
     specs = {
         "images": jax.ShapeDtypeStruct((config.batch, config.size, config.size, config.image_channels), jnp.float32),
@@ -178,7 +178,9 @@ def build(*, preset: str = "tiny", batch: int | None = None, convolutions: int |
     )
 
 
-def verify_size(config: DeepUNetConfig) -> None:
+def verify_sizes(config: DeepUNetConfig) -> None:
+    if config.convolutions < 2:
+        raise DocumentError("A level has one convolution; it needs one to enter and one to leave.", ["take `convolutions` 2 or more"])
     size, parts = config.size, 2**config.levels
     if size % parts:
         raise DocumentError(
