@@ -86,7 +86,8 @@ TEXTS = [
     ),
     (
         named("gtp"),
-        "There is no model `gtp`; there are `two_layer`, `mnist`, `decoder`, `mixture`, `gpt`.\n  Ways out: did you mean `gpt`?",
+        "There is no model `gtp`; there are `two_layer`, `mnist`, `decoder`, `mixture`, `t5`, `conformer`, `unet`, `amoebanet`, `deep_unet`, "
+        "`gpt`.\n  Ways out: did you mean `gpt`?",
     ),
 ]
 

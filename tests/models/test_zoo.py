@@ -78,7 +78,6 @@ LARGE = [
     ("t5", "t5-300b"),
     ("conformer", "bigssl-10b"),
     *(("unet", preset) for preset in ("cicek-2016", "mlperf-kits19")),
-    ("amoebanet", "gpipe-18-544"),
     ("decoder", "gpipe-1663"),
 ]
 

@@ -103,9 +103,7 @@ def _call(reference: Reference, function: Callable[..., Any]) -> Program:
 
 
 def _import_failed(name: str, reference: Reference, error: BaseException) -> DocumentError:
-    return DocumentError(
-        f"The program is `{reference.target}`, and importing `{name}` raised {_described(error)}.", [f"mend `{name}`"]
-    )
+    return DocumentError(f"The program is `{reference.target}`, and importing `{name}` raised {_described(error)}.", [f"mend `{name}`"])
 
 
 def _described(error: BaseException) -> str:

@@ -46,7 +46,7 @@ class PipelineReport:
     """A pipeline planned for hardware. `capacity` is what a device of it has, in bytes; `blocks` all that may be cut between.
 
     `cut_at(starts)`: the same with pieces that begin at these blocks; `costs_at(starts)` what any pieces cost, as many as there are starts.
-   """
+    """
 
     spec: PipelineSpec
     pieces: tuple[Piece, ...]

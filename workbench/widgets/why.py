@@ -42,9 +42,7 @@ class Part:
     count: int = 0  # 0 for what is not counted
 
 
-def why(
-    of: str, report: Report, paint: Paint, measurement: Measurement | None = None, aside: Aside | None = None
-) -> dict[str, Any] | None:
+def why(of: str, report: Report, paint: Paint, measurement: Measurement | None = None, aside: Aside | None = None) -> dict[str, Any] | None:
     """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND`, `collective KIND AXES PATH`.
 
     `None` if there is none.
