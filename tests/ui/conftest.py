@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.ui.jupyterlab import open_lab, running_lab
 from tests.ui.servers import free_port, wait_for
@@ -14,6 +15,8 @@ from workbench.app import serve
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.program import Program
+
+expect.set_options(timeout=20_000)  # a page that lost a message asks again after five seconds
 
 
 class Stage:

@@ -186,6 +186,8 @@ def test_the_axes_of_one_dimension_change_their_order_by_a_drop(board):
 
 def test_a_value_is_constrained_and_freed(board):
     board.locator('[data-tab="values"]').click()
+    expect(board.get_by_label("Search intermediate values")).to_be_visible()
+    settled(board)
     row = board.locator("tbody tr", has=board.locator('.grip[data-dim="hidden"]')).first
     row.locator('.grip[data-dim="hidden"]').click()
     board.get_by_role("menuitem", name="Put hidden on model").click()
