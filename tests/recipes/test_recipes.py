@@ -33,9 +33,10 @@ APPLIES = {
     "t5": TRANSFORMER,
     "conformer": {*TRANSFORMER, "spatial"},  # a recording is cut along time
     "unet": {*TRAINED, "megatron", "zero_1", "spatial"},  # channels are hidden units of a pair of convolutions
+    "deep_unet": {"data_parallel", "zero_2", "zero_3", "spatial"},  # SGD keeps no state; its two channels are fewer than four
     "gpt": TRANSFORMER,
 }
-"""Which recipes apply to which model of the zoo, on the mesh that has an axis for them."""
+"""Which recipes apply to which model of the zoo, on the mesh that has an axis for them; AmoebaNet's many small operations take too long."""
 
 
 @cache
@@ -75,7 +76,7 @@ def parameter_bytes(name):
     return sum(each.bytes for each in program(name).arguments if each.role is Role.PARAMETER)
 
 
-@pytest.mark.parametrize("model", [each.name for each in ALL_MODELS])
+@pytest.mark.parametrize("model", [each.name for each in ALL_MODELS if each.name != "amoebanet"])
 def test_the_recipes_that_apply_are_those_the_model_has_dimensions_for(model):
     applying = {name for name in NAMES for row in list_recipes(plan_of(model, mesh_for(name))) if row.name == name and row.applies}
     assert applying == APPLIES[model]
