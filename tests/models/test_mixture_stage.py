@@ -40,7 +40,7 @@ def test_only_what_is_replicated_has_a_gradient_for_each_replica():
 def test_one_more_layer_keeps_what_its_kernels_read(preset):
     """In bfloat16: the stream twice and its two normalised forms; latents before and after theirs; queries, keys, values, attention's
     result; what the shared expert and the experts read and make, gates, values and their product. In four bytes what a router chooses, and
-    of each place the token, its weight here and its weight there."""
+    of each place the token and its weight."""
     config = replace(PRESETS[preset], dense=0, batch=8)
     kept = [
         kept_between_passes(Plan(_stage(replace(config, layers=layers)), "expert:8", expert_parallel(batch="expert"))) for layers in (1, 2)
@@ -48,7 +48,7 @@ def test_one_more_layer_keeps_what_its_kernels_read(preset):
     attention = config.heads * 2 * (config.d_query + config.d_value) + 2 * (config.q_rank + config.kv_rank) + config.d_rotary
     a_token = 4 * config.d_model + attention + 3 * config.d_shared
     places = config.experts * config.capacity
-    routing = 4 * (config.experts * config.seq + 3 * places)
+    routing = 4 * (config.experts * config.seq + 2 * places)
     expected = 2 * (a_token * config.seq + places * (config.d_model + 3 * config.d_expert)) + routing
     assert kept[1] - kept[0] == expected
 
