@@ -42,8 +42,11 @@ from workbench.tracing import checkpoint_name, layer, trace_training
 LAYOUTS = (
     ("data:8", "batch:data"),
     ("data:4 model:2", "batch:data; narrow_channels:model"),
+    ("data:2 model:4", "batch:data; hidden_channels:model"),
+    ("data:4 model:2", "batch:data; narrow_channels:model; channels:model"),
 )
-"""For `tiny` on eight devices: data parallel, and the bottlenecks split."""
+"""For `tiny` on eight devices: data parallel, the bottlenecks split, the states split, bottlenecks and what cells give on. XLA:CPU sends
+other bytes than the plan says in the last two."""
 
 HALVINGS = 5
 
