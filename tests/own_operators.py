@@ -97,6 +97,32 @@ def row(x, i):
     return lax.dynamic_index_in_dim(x, i)
 
 
+def two_pools(combine, start):
+    """A mean, and something else of the same windows of the same value."""
+    return twice(pool(3, 1, 1, 1), pool(3, 1, 1, 1, combine, start))
+
+
+def twice(one, other):
+    """Two functions of one value, that is not an argument."""
+
+    def fn(x):
+        y = jnp.sin(x)
+        return one(y), other(y)
+
+    return fn
+
+
+def two_pads(one, other, low=1, high=1):
+    """The same value padded twice, with two numbers."""
+
+    def fn(x):
+        y = jnp.sin(x)
+        first, second = jnp.pad(y, ((1, 1), (0, 0)), constant_values=one), jnp.pad(y, ((low, high), (0, 0)), constant_values=other)
+        return jnp.sum(jnp.cos(first)), jnp.sum(jnp.exp(second))
+
+    return fn
+
+
 CASES = (
     image("a row from either neighbour", conv(), {("b", PERMUTE): 2 * 2048}),
     image(
@@ -117,6 +143,13 @@ CASES = (
     ),
     image("a dilated image", conv(1, 2, 1, base=2), {("b", PERMUTE): 2048}),
     image("depthwise", conv(groups=4), {("b", PERMUTE): 2 * 2048}, kernel=spec(3, 3, 1, 8)),
+    image(
+        "depthwise, the kernel cut as the batch is: the image goes to it, the result comes back",
+        conv(groups=4),
+        {("a", "all-to-all"): 32768 + 65536},
+        "n:a; w=[-,-,-,a]",
+        kernel=spec(3, 3, 1, 8),
+    ),
     image(
         "gradients: borders for each, and the sum of the weight's",
         gradients(conv()),
@@ -140,6 +173,7 @@ CASES = (
         {("b", PERMUTE): 2 * 2048, ("b", "all-reduce"): 4},
     ),
     pooled("windowed reduction", "pools that fit the parts", pool(2, 2, combine=lax.max, start=-jnp.inf), {}),
+    pooled("windowed reduction", "two of the same windows: one border", two_pools(lax.max, 0.0), {("b", PERMUTE): 2 * 2048}),
     pooled("windowed reduction", "pools that overlap", pool(3, 2, 0, 1), {("b", PERMUTE): 2048}),
     rows("windowed reduction", "a running sum gathers", lambda x: jnp.cumsum(x, 0), {("b", "all-gather"): 2048}),
     rows("windowed reduction", "a running maximum from the end", lambda x: lax.cummax(x, 0, reverse=True), {("b", "all-gather"): 2048}),
@@ -155,6 +189,8 @@ CASES = (
         summed(lambda x: lax.pad(x, jnp.float32(0), ((1, 2, 0), (0, 0, 0)))),
         {("b", PERMUTE): 128, ("b", "all-reduce"): 4},
     ),
+    rows("reshape", "one row is summed with zeros", lambda x: jnp.sin(jnp.exp(x[:1]).reshape(4, 4)), {("b", "all-reduce"): 64}),
+    rows("pad", "twice with one number: one border", two_pads(0.0, 0.0), {("b", PERMUTE): 128, ("b", "all-reduce"): 8}),
     rows("pad", "between the elements", lambda x: lax.pad(x, jnp.float32(0), ((0, 1, 1), (0, 0, 0))), {}),
     rows("reversal", "parts change places", lambda x: x[::-1], {("b", PERMUTE): 512}),
     rows("reversal", "over two axes", lambda x: x[::-1], {("a+b", PERMUTE): 256}, "r:a+b"),
@@ -211,6 +247,21 @@ CASES = (
         {("a", "all-reduce"): 1024},
     ),
 )
+PADDED_ALIKE = (
+    ("a maximum and a mean of the same windows", two_pools(lax.max, -jnp.inf), IMAGE, "n h w c", True),
+    ("running ones", twice(lambda y: jnp.cumsum(y, 0), lambda y: lax.cummax(y, 0)), ROWS, "h c", True),
+    ("two numbers around one value", two_pads(0.0, 1.0), ROWS, "h c", True),
+    ("two numbers, other windows", two_pads(0.0, 1.0, 2, 0), ROWS, "h c", False),
+    (
+        "windows that reach no further",
+        twice(pool(3, 3), pool(3, 3, combine=lax.max, start=-jnp.inf)),
+        spec(8, 36, 16, 4),
+        "n h w c",
+        False,
+    ),
+)
+"""What it is, the function, its argument and dimensions, and whether XLA takes one padding for the other where `h` is cut."""
+
 BY_SHARDY = ("sort", "gather", "scatter")
 """Operators whose collectives Shardy itself tells: no member of the family, but under the same tests."""
 

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+from workbench.collective import Collective
+from workbench.memory import Memory
 from workbench.plan import Plan
 from workbench.program import Operation, Program, Reference, Step
-from workbench.report import Collective, Diagnostic, Flops, Memory, Placement, Report, StepTime
+from workbench.report import Diagnostic, Placement, Report
+from workbench.step_time import Flops, StepTime
 from workbench.tensor import Role, Tensor
 
 

@@ -30,6 +30,21 @@ TABLE = [
     ("[r, -, c]", "[-, c+r, -]", [("all-gather", 131_072), ("all-gather", 262_144)], (8,)),
 ]
 
+# elements of a dimension, from, to, and what is sent of them by kind: parts that are not full (shape [size, 64] on MESH)
+UNEVEN = [
+    (1, "[c, -]", "[-, -]", [("all-reduce", 1)]),  # the first part is all there is
+    (2, "[c, -]", "[-, -]", [("all-reduce", 2)]),  # half of what is gathered would be padding
+    (3, "[c, -]", "[-, -]", [("all-gather", 4)]),
+    (3, "[r+c, -]", "[-, -]", [("all-reduce", 3)]),
+    (5, "[r+c, -]", "[-, -]", [("all-gather", 8)]),
+    (2, "[c, -]", "[r, -]", [("collective-permute", 1), ("collective-permute", 1), ("all-reduce", 1)]),
+    (5, "[c, -]", "[r, -]", [("collective-permute", 2), ("collective-permute", 1), ("all-gather", 4)]),
+    (6, "[c, -]", "[r, -]", [("collective-permute", 2), ("collective-permute", 1), ("all-gather", 4)]),
+    (9, "[c, -]", "[r, -]", [("collective-permute", 3), ("collective-permute", 1), ("all-gather", 6)]),
+    (6, "[r, -]", "[r+c, -]", [("collective-permute", 1)]),
+    (5, "[r, -]", "[r+c, -]", [("collective-permute", 1)]),
+]
+
 # layout of weight-update sharding, argument elements on one device, and elements reduced and gathered in a step
 WEIGHT_UPDATES = [
     ("batch:data", 135_168, {"reduce": 65_536}),

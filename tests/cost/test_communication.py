@@ -6,11 +6,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from workbench.catalogue import every_hardware, load_catalogue, parse_hardware
+from workbench.collective import KINDS
 from workbench.cost.communication import collective_seconds, group_of
 from workbench.hardware import Hardware, Shape
 from workbench.mesh import Mesh
-from workbench.report import KINDS
-from workbench.topology import parse_wiring, wiring_problem
+from workbench.topology import wiring_problem
+from workbench.wiring import parse_wiring
 
 ALL_HARDWARE = every_hardware(load_catalogue())
 LARGE = 1 << 32

@@ -1,5 +1,7 @@
 """Kernels and their time: closed forms of single products, what fuses, and flops by both conventions."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -59,6 +61,24 @@ def test_kernels_run_as_often_as_their_loop_turns():
 
     kernels = kernels_of(structure_of(trace(loop, X)))
     assert kernels.times[kernels.products[0].kernel] == 7
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_a_kernel_does_each_operation_once_for_an_element_by_however_many_ways_it_is_reached(recomputes):
+    """Each round of random bits reads both words of the one before it, twice."""
+    structure = structure_of(trace(lambda x: x * jax.random.bernoulli(jax.random.key(0), 0.9, x.shape), X))
+    assert kernels_of(structure, recomputes=recomputes).steps.sum() < 4 * len(structure.ops)
+
+
+def test_dropout_costs_what_its_random_bits_cost():
+    def drop(x, w, rate):
+        return (x @ w) * jax.random.bernoulli(jax.random.key(0), 1 - rate, X.shape) if rate else x @ w
+
+    without, dropped = (Plan(trace(lambda x, w, rate=rate: drop(x, w, rate), X, X), "x:1") for rate in (0.0, 0.1))
+    ring = flat("vector", memory_bandwidth=1e15)
+    ring = replace(ring, chip=replace(ring.chip, vector_flops=1e9))
+    bits = analyze(dropped, ring).step_time.total - analyze(without, ring).step_time.total
+    assert 100 < bits / (512 * 512 / 1e9) < 200  # 20 rounds of 5 operations and what is around them
 
 
 @pytest.mark.parametrize("recomputes", [False, True])

@@ -33,14 +33,23 @@ def test_two_that_never_meet_share_a_place():
     assert chip().kept([Interval(0, (0, 2), 60 * MIB, (0,)), Interval(0, (3, 5), 60 * MIB, (0,))]) == [True, True]
 
 
+TOO_LARGE = Interval(0, (0, 9), 200 * MIB, (0,))
+
+
+def test_all_stays_where_all_fits_at_once():
+    busy, waiting = Interval(0, (0, 1), 60 * MIB, (1,)), Interval(0, (2, 9), 60 * MIB, (0,))
+    assert chip(seconds=1000.0).kept([busy, waiting]) == [True, True]
+    assert chip(seconds=1000.0).kept([busy, waiting, TOO_LARGE]) == [False, False, False]
+
+
 def test_what_waits_for_longer_than_copying_it_is_worth_goes():
     waiting = Interval(0, (0, 9), MIB, (0,))
-    assert chip().kept([waiting]) == [True]
-    assert chip(seconds=100.0).kept([waiting]) == [False]
+    assert chip().kept([waiting, TOO_LARGE]) == [True, False]
+    assert chip(seconds=100.0).kept([waiting, TOO_LARGE]) == [False, False]
 
 
 def test_what_only_busy_products_read_gains_nothing_there():
-    assert chip().kept([Interval(0, (0, 1), MIB, (1,))]) == [False]
+    assert chip().kept([Interval(0, (0, 1), MIB, (1,)), TOO_LARGE]) == [False, False]
 
 
 @pytest.mark.parametrize("hardware", TPUS)

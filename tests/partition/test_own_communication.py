@@ -5,11 +5,25 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from tests.own_operators import BY_SHARDY, CASES, HWIO, IMAGE, KERNEL, MESH, NHWC, conv, gradients, program_of, spec, summed
+from tests.own_operators import (
+    BY_SHARDY,
+    CASES,
+    HWIO,
+    IMAGE,
+    KERNEL,
+    MESH,
+    NHWC,
+    conv,
+    gradients,
+    program_of,
+    spec,
+    summed,
+    two_pools,
+)
 from workbench.catalogue import parse_hardware
 from workbench.edits import PlaceDim
+from workbench.partition.halo import exchange
 from workbench.partition.own_communication import ALL_OPERATORS
-from workbench.partition.own_communication.halo import exchange
 from workbench.partition.own_communication.windows import Window
 from workbench.plan import Plan
 from workbench.tracing import trace
@@ -102,6 +116,28 @@ def test_a_kernel_that_makes_xla_double_a_convolution_is_left_whole():
     assert "4 times too large" in found["wrong result"].message
     assert found["wrong result"].edits == (PlaceDim("o"),)
     assert "wrong result" not in {each.kind for each in found["wrong result"].edits[0].apply(plan).report().diagnostics}
+
+
+def test_two_poolings_that_xla_pads_alike_are_told_and_mended():
+    plan, found = notes(two_pools(lax.max, -jnp.inf), (IMAGE,), NHWC, "n:a; h:b")
+    assert found["wrong result"].message == (
+        "XLA makes the padding of this operation and of `reduce_window_sum` once: both read the same value through the same windows, but "
+        "they pad it with different numbers, and one of the two comes out wrong. Leave whole what `b` splits here, or let one of them read "
+        "other windows."
+    )
+    assert found["wrong result"].edits == (PlaceDim("h"),)
+    assert "wrong result" not in {each.kind for each in found["wrong result"].edits[0].apply(plan).report().diagnostics}
+
+
+def test_a_convolution_that_is_taken_apart_as_a_product_is_counted():
+    """One by one: the gradient of its kernel, cut as the optimiser's state is (ZeRO), sums over the batch."""
+    shapes, dims = (spec(8, 16, 16, 8), spec(1, 1, 8, 8)), {"x": "n h w c", "w": "_ _ i o"}
+    _, found = notes(gradients(one_by_one), shapes, dims, "n:a; w=[-, -, a, -]")
+    assert "not counted" not in found
+
+
+def one_by_one(x, w):
+    return lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
 def test_a_gradient_that_stops_the_compiler_is_told():

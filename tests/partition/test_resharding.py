@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from tests.resharding import CUBE, MESH, TABLE, WEIGHT_UPDATES, reproducer, resharded, weight_update
+from tests.resharding import CUBE, MESH, TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, weight_update
+from workbench.collective import collective_class
 from workbench.edits import Constrain
 from workbench.mesh import Mesh
 from workbench.partition.xla_reshard import way
-from workbench.report import collective_class
 from workbench.sharding import Sharding
 
 
@@ -76,7 +76,7 @@ def test_alike_reshards_in_a_loop_are_one_with_their_executions_counted():
         jax.ShapeDtypeStruct((6, 32, 32), "float32"),
         dims={"x": "batch d", "stack": "layer d e"},
     )
-    reshards = Plan(program, "data:2 model:4", "batch:data; stack=[-, data, -]").report().reshards
+    reshards = Plan(program, "data:4 model:2", "batch:data; stack=[-, data, -]").report().reshards
     gathered = [each for each in reshards if each.moves and each.count == 6]
     assert [(each.moves[0].kind, each.moves[0].axes) for each in gathered] == [("all-gather", ("data",))]
     assert gathered[0].sent == 6 * gathered[0].moves[0].sent
@@ -117,6 +117,17 @@ def test_xlas_way_is_told_where_shardy_would_go_another(mesh, before, after, ste
 def test_the_padding_of_uneven_parts_is_sent_too(before, after, payloads):
     found = way((9, 12, 10), Sharding.parse(before).dims, Sharding.parse(after).dims, Mesh(MESH))
     assert [step.payload for step in found.collectives] == payloads
+
+
+@pytest.mark.parametrize(("size", "before", "after", "sent"), UNEVEN)
+def test_parts_that_are_not_full_fetch_what_they_lack_and_thin_ones_are_summed(size, before, after, sent):
+    found = way((size, 64), Sharding.parse(before).dims, Sharding.parse(after).dims, Mesh(MESH))
+    assert [(step.kind, step.payload // 64) for step in found.collectives] == sent
+
+
+def test_a_thin_dimension_is_classed_as_gathered_though_it_is_summed():
+    (edge,) = [each for each in resharded("[c, -]", "[-, -]", (2, 64)).report().reshards if str(each.after) == "[-, -]"]
+    assert edge.classes == (6,)
 
 
 @pytest.mark.parametrize("mesh", ["data:32 model:64", "data:64 fsdp:32 model:16"])

@@ -187,3 +187,21 @@ def test_what_cannot_be_cut_is_said():
         cut_loss(lambda w, x: (x @ w @ w[:2]).sum(), W, X)
     with pytest.raises(PipelineError, match="1 layers and the weights of 3"):
         cut_loss(sequential_loss([dense], distance), [W, W, W], {"x": X, "y": X})
+
+
+def test_what_stands_before_and_behind_repeated_layers_is_a_block_of_its_own():
+    """Outside of all scopes; what stands between layers goes with the one before it."""
+
+    def loss(params, batch):
+        x = batch["x"] @ params["in"]
+        for i in range(3):
+            with jax.named_scope(f"layer_{i}"):
+                h = jnp.tanh(x @ params["w"][i])
+            x = x + h
+        return ((x @ params["out"]) ** 2).mean()
+
+    shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    params = {"in": shape, "out": shape, "w": [shape] * 3}
+    network = cut_loss(loss, params, {"x": shape}).network
+    assert network.paths == ("start", "layer_0", "layer_1", "layer_2", "end")
+    assert [len(block.pieces) for block in network.blocks] == [1, 1, 1, 1, 1]

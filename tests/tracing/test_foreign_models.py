@@ -7,6 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
+from workbench.errors import TraceError
 from workbench.plan import Plan
 from workbench.tensor import Role
 from workbench.tracing import trace_training
@@ -87,4 +88,21 @@ def test_a_foreign_model_is_traced_named_and_planned(name):
         0
         < report.memory.by_role[Role.PARAMETER]
         < sum(4 * tensor.elements for tensor in program.arguments if tensor.role is Role.PARAMETER)
+    )
+
+
+def test_a_module_changed_from_outside_of_the_trace_is_told_with_its_line_and_the_way_to_merge_it():
+    graph, params, others = nnx.split(nnx.BatchNorm(4, rngs=nnx.Rngs(0)), nnx.Param, ...)
+
+    def loss(params, batch):
+        return nnx.merge(graph, params, others)(batch).mean()
+
+    with pytest.raises(TraceError) as caught:
+        trace_training(loss, params, jnp.ones((8, 4)), optimizer=optax.sgd(0.1))
+    assert caught.value.message.startswith(
+        f"`loss` raised TraceContextError while it was traced (test_foreign_models.py:{loss.__code__.co_firstlineno + 1}): Cannot mutate"
+    )
+    assert caught.value.ways_out == (
+        "make the module inside the function, `nnx.merge(graphdef, params, copy=True)`",
+        "see the whole traceback with `jax.eval_shape(loss, ...)`, or, of its gradient, `jax.eval_shape(jax.grad(loss), ...)`",
     )

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from workbench.errors import DimensionError, TraceError
+from workbench.errors import DimensionError, TraceError, WorkbenchError
 from workbench.tensor import Role
 from workbench.tracing import trace, trace_training
 
@@ -150,7 +150,7 @@ def test_given_arrays_are_the_values_a_run_starts_from():
 
 ERRORS = [
     (lambda: trace(lambda x: 1 if x > 0 else 2, S((), "float32")), TraceError, "JAX cannot trace `function`"),
-    (lambda: trace(lambda x: x @ x, S((2, 3), "float32")), TraceError, "raised TypeError while it was traced: dot_general requires"),
+    (lambda: trace(lambda x: x @ x, S((2, 3), "float32")), TraceError, ": dot_general requires"),
     (lambda: trace(np.sin, S((3,), "float32")), TraceError, "JAX cannot trace `sin`"),
     (lambda: trace(lambda x: x, "text"), TraceError, "`x` is a str, which is not an array."),
     (lambda: trace(lambda: 0, S((3,), "float32")), TraceError, "takes 0 arguments; 1 were given"),
@@ -165,6 +165,71 @@ ERRORS = [
     (lambda: step_program(dims={"w1": "a a"}), DimensionError, "names two dimensions of `params/w1` `a`"),
     (lambda: step_program().rename({"nothing": "x"}), DimensionError, "There is no dimension `nothing`"),
 ]
+
+
+def product(w, x):
+    return (x @ w.T).mean()  # of the wrong sizes
+
+
+def whole_and_float(count):
+    params = {"w": S((8,), "float32"), **{f"n{i}": S((4,), "int32") for i in range(count)}}
+    return trace_training(lambda params, x: (x * params["w"]).sum(), params, S((8,), "float32"), optimizer=optax.sgd(0.1))
+
+
+def trained(loss=lambda w, x: (x * w).sum(), **options):
+    return trace_training(loss, S((8,), "float32"), S((8,), "float32"), **{"optimizer": optax.sgd(0.1), **options})
+
+
+PRODUCT = f"test_trace.py:{product.__code__.co_firstlineno + 1}"
+WHOLE_ERRORS = [
+    (
+        lambda: trace(product, S((2, 3), "float32"), S((5, 4), "float32")),
+        f"`product` raised TypeError while it was traced ({PRODUCT}): dot_general requires contracting dimensions to have the same shape, "
+        "got (4,) and (3,).\n  Ways out: see the whole traceback with `jax.eval_shape(product, ...)`, or, of its gradient, "
+        "`jax.eval_shape(jax.grad(product), ...)`.",
+    ),
+    (
+        lambda: whole_and_float(1),
+        "`params/n0` is int32[4]; a parameter has a gradient, so it is of floating-point numbers.\n"
+        '  Ways out: give it in the batch · bind it with functools.partial or a closure · make it one, `.astype("float32")`.',
+    ),
+    (
+        lambda: whole_and_float(3),
+        "`params/n0` is int32[4], and 2 more are no floats either; a parameter has a gradient, so it is of floating-point numbers.\n"
+        '  Ways out: give it in the batch · bind it with functools.partial or a closure · make it one, `.astype("float32")`.',
+    ),
+    (lambda: trace(3), "`fn` is 3; it should be a function of arrays.\n  Ways out: write `trace(function, *arguments)`."),
+    (
+        lambda: trained(3),
+        "`loss` is 3; it should be a function of parameters and a batch.\n"
+        "  Ways out: write `trace_training(loss, params, batch, optimizer=...)`.",
+    ),
+    (
+        lambda: trained(optimizer=optax.adamw),
+        "`optimizer` is of type `function`; it should be an optimiser of Optax.\n  Ways out: write optimizer=optax.adamw(3e-4).",
+    ),
+    (lambda: trained(data=3), "`data` is 3; it should be a function of the step's number.\n  Ways out: leave `data` out."),
+    (lambda: trained(init=3), "`init` is 3; it should be a function of a random key.\n  Ways out: leave `init` out."),
+    (
+        lambda: trained(dims="d_model"),
+        '`dims` is \'d_model\'; it should be names by argument.\n  Ways out: write {"batch": "batch"}.',
+    ),
+    (
+        lambda: trained(data=lambda _step: None).step.feed(7),
+        "`data(7)` returned 0 arrays; the step takes 1: `batch`.\n  Ways out: `return` the batch of the step from `data`.",
+    ),
+    (
+        lambda: trained(data=lambda _step: (1.0, 2.0)).step.feed(0),
+        "`data(0)` returned 2 arrays; the step takes 1: `batch`.\n  Ways out: return a batch like the one it was traced with.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "text"), WHOLE_ERRORS)
+def test_a_mistake_is_told_in_whole_sentences(build, text):
+    with pytest.raises(WorkbenchError) as caught:
+        build()
+    assert str(caught.value) == text
 
 
 @pytest.mark.parametrize(("build", "error", "text"), ERRORS)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from workbench.hardware import Chip
 from workbench.mesh import Mesh
 from workbench.partition import HALVES, Kernels, Partitioned
-from workbench.partition.fusion import VIEWING, viewed
 from workbench.partition.kernels import PRODUCTS
 from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure
+from workbench.partition.views import VIEWING, viewed
 from workbench.sharding import axis_size
 from workbench.tensor import itemsize
 

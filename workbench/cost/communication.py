@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from workbench.errors import HardwareError
 from workbench.hardware import Hardware, Link, Shape
 from workbench.mesh import Mesh
-from workbench.topology import Stretch, Stretches, Wiring, stretches
+from workbench.topology import Stretch, Stretches, stretches
+from workbench.wiring import Wiring
 
 
 def collective_seconds(
@@ -31,7 +32,7 @@ def collective_seconds(
 ) -> float:
     """Seconds of one execution of a collective over these mesh axes.
 
-    `kind` is one of `report.KINDS`; `payload` the bytes of the larger of operand and result on one device; `devices` the size of a group,
+    `kind` is of `collective.KINDS`; `payload` the bytes of the larger of operand and result on one device; `devices` the size of a group,
     if it is smaller than the axes together (Shardy's sub-axes). Never raises for a mesh that does not fit the hardware: where the wiring
     does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says so.
     """
@@ -111,7 +112,7 @@ Group = tuple[tuple[Dimension, ...], ...]  # from the inside out: dimensions tha
 
 def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None, devices: int | None = None) -> Group:
     """The devices that one collective over these mesh axes joins; empty if it joins one."""
-    wired = _wired(mesh, hardware, wiring)
+    wired = closest_stretches(mesh, hardware, wiring)
     taken = [stretch for name in dict.fromkeys(axes) if name in wired for stretch in wired[name] if stretch.size > 1]
     levels: list[list[Dimension]] = []
     for axis in reversed(hardware.axes):
@@ -128,7 +129,8 @@ def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiri
     return whole if devices is None else _shrunk(whole, devices)
 
 
-def _wired(mesh: Mesh, hardware: Hardware, wiring: Wiring | None) -> Stretches:
+def closest_stretches(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
+    """Where each axis of the mesh runs; where the wiring does not fit by the default, where the mesh is larger on larger hardware."""
     for attempt in (wiring, None):
         try:
             return stretches(mesh, hardware, attempt)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from workbench.hardware import Chip
 from workbench.partition import Partitioned
 from workbench.program import Program
-from workbench.report import Flops, Product
 from workbench.sharding import base_axis
+from workbench.step_time import Flops, Product
 from workbench.tensor import Role
 
 _TOKENS = 2  # a batch of token ids has two dimensions at least: batch and sequence

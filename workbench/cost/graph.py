@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from workbench.cost.timeline import SimulatedStep
 from workbench.graph import Graph, GraphNode, GraphSend
 from workbench.mesh import Mesh
-from workbench.partition import Kernels, Partitioned
+from workbench.partition import Kernels, Partitioned, value_names
 from workbench.partition.reshards import Reshard, sent_bytes
 from workbench.program import Program
 from workbench.sharding import Sharding, axis_size, base_axis
@@ -62,9 +62,11 @@ def _node(
 
 
 def _input(program: Program, partitioned: Partitioned, argument: int) -> GraphNode:
-    tensor, dims = program.arguments[argument], partitioned.dims[partitioned.structure.arguments[argument]]
-    sharding = Sharding.whole(len(tensor.shape)) if dims is None else Sharding(dims)
-    return GraphNode(tensor.path, "input", "", 1, tensor.shape, tensor.dtype, tensor.dims, sharding, is_input=True)
+    number = partitioned.structure.arguments[argument]
+    tensor, dims, value = program.arguments[argument], partitioned.dims[number], partitioned.structure.values[number]
+    rank = len(value.shape)
+    sharding = Sharding.whole(rank) if dims is None else Sharding(dims)
+    return GraphNode(tensor.path, "input", "", 1, value.shape, value.dtype, value_names(tensor, rank), sharding, is_input=True)
 
 
 class _Flow:

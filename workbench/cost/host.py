@@ -6,7 +6,7 @@ from dataclasses import replace
 from workbench.hardware import Chip
 from workbench.partition import Partitioned
 from workbench.partition.structure import Structure, Value
-from workbench.report import StepTime
+from workbench.step_time import StepTime
 
 
 def host_memory(partitioned: Partitioned, local_bytes: Sequence[int]) -> tuple[int, int]:

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.cost.on_chip import accesses
-from workbench.partition.fusion import VIEWING
 from workbench.partition.kernels import Kernels
 from workbench.partition.structure import Structure, Value
+from workbench.partition.views import VIEWING
 from workbench.program import Program
 from workbench.tensor import Role, itemsize
 
+_NARROW = 4  # columns: so narrow a matrix is read as it lies
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
 Integers = NDArray[np.int64]
 ROLES = tuple(Role)
@@ -51,10 +52,12 @@ class Lifetimes:
     accesses: Sequence[Sequence[tuple[int, int]]]  # of each value, see `on_chip.accesses`
     loop_ends: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
     casts: tuple["Cast", ...]
+    transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, from where on): a copy of the value that is made for it
 
 
-def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool = False) -> Lifetimes:
-    """Made once a program; `kept` are the stored values and the positions up to which they are read, if not as the structure has them."""
+def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool, turns: bool) -> Lifetimes:
+    """Made once a program. `recomputes` and `turns`: whether the back end fuses elementwise operations into whatever reads them, and
+    whether it copies what is read in another order than it lies in."""
     kept = kernels.kept if recomputes else None
     extents = _extents(structure)
     last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
@@ -70,7 +73,7 @@ def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, re
             value = structure.values[index]
             if value.born < 0 or index not in last_use or value.on_host or index in carried or index in in_place:
                 continue
-            first = structure.ops[value.born].position
+            first = extents[0][0] if turns and _turns_a_weight(structure, value) else structure.ops[value.born].position
             last = extents[number][1] if index in outputs else min(max(last_use[index], first), extents[number][1])
             role = _role(program, value.born, value.shape, shapes, is_output=index in outputs)
             spans.append((index, first, last, ROLES.index(role)))
@@ -87,6 +90,7 @@ def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, re
         accesses(structure, kernels),
         dict(_loop_ends(structure, extents)),
         tuple(_casts(structure, extents)) if recomputes else (),
+        tuple(_transposed(program, structure, extents)) if turns else (),
     )
 
 
@@ -95,6 +99,31 @@ def _viewed(structure: Structure, value: int) -> int:
     while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING and len(structure.ops[born].results) == 1:
         value = structure.ops[born].operands[0]
     return value
+
+
+def _turns_a_weight(structure: Structure, value: Value) -> bool:
+    """Whether a value is an argument of main turned round, as the gradient of a convolution's input reads its weights: XLA:CPU copies those
+    at the start of the step."""
+    op = structure.ops[value.born]
+    return op.kind == "stablehlo.reverse" and structure.values[op.operands[0]].born < 0 and op.region == 0
+
+
+def _is_argument(structure: Structure, value: int, region: int) -> bool:
+    return structure.values[value].born < 0 and structure.values[value].region == region
+
+
+def _transposed(program: Program, structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """What the gradient of a convolution's weights reads: its windows move along the first dimension too, which is a batch in no other.
+    And the left operand of a product that sums over more than its first dimension, as the gradient of a matrix does, unless it is narrow:
+    a matrix is turned as it is read, what has more dimensions is not. What is itself a gradient is made in both orders at once."""
+    for index, op in enumerate(structure.ops):
+        value = structure.values[op.operands[0]] if op.operands else None
+        if value and op.kind == "stablehlo.dot_general" and 0 in op.work.contracted and len(value.shape) > 2 and value.shape[-1] > _NARROW:
+            is_gradient = value.born >= 0 and value.region == op.region and program.operations[value.born].path.startswith("grad/")
+            yield index, op.operands[0], structure.ops[value.born].position if is_gradient else op.position
+        if op.kind == "stablehlo.convolution" and 0 in op.shifted:
+            start = extents[op.region][0]
+            yield from ((index, each, start if _is_argument(structure, each, op.region) else op.position) for each in op.operands[:2])
 
 
 def _is_stored(value: Value) -> bool:

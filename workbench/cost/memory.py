@@ -14,10 +14,10 @@ import numpy as np
 from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip import Interval, OnChip
 from workbench.cost.tiles import laid_out_bytes
+from workbench.memory import Alive, Memory, MemoryCurve
 from workbench.partition import Partitioned
-from workbench.partition.fusion import VIEWING
+from workbench.partition.views import VIEWING
 from workbench.program import Program
-from workbench.report import Alive, Memory, MemoryCurve
 from workbench.tensor import Role
 
 _ACTIVATION, _OUTPUT = ROLES.index(Role.ACTIVATION), ROLES.index(Role.OUTPUT)
@@ -55,7 +55,7 @@ class MemoryOverStep:
         self._sizes = np.asarray(local_bytes, dtype=np.int64)
         self._results = int(sum(self._sizes[spans.values[spans.roles == _OUTPUT]].sum() for spans in lifetimes.regions))
         self._freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its place
-        self._buffers = [*self._moved(), *self._cast(beside_chip=on_chip is not None)]
+        self._buffers = [*self._moved(), *self._cast(beside_chip=on_chip is not None), *self._transposed()]
         self._leave_out(on_chip)
         self._gathered = self._gather_whole()
         self._inner: dict[int, tuple[int, Integers]] = {}  # by loop: its worst region, and what is alive there by role
@@ -89,11 +89,16 @@ class MemoryOverStep:
             size = int(self._sizes[each.stack] * each.share)
             yield _Life(0, each.first, each.last_of_all if beside_chip else each.last, size, path)
 
+    def _transposed(self) -> Iterator[_Life]:
+        for index, value, first in self._lifetimes.transposed:
+            op = self._structure.ops[index]
+            yield _Life(op.region, first, op.position, int(self._sizes[value]), self._program.operations[index].path)
+
     def _leave_out(self, on_chip: OnChip | None) -> None:
         """Take no bytes for what stays on the chip, or finds room where a result will be."""
         if on_chip is None and not self._results:
             return
-        lives = [*self._values(), *self._buffers]
+        lives = [*self._values(beside_chip=on_chip is not None), *self._buffers]
         if on_chip is not None:
             for each, is_placed in zip(lives, on_chip.kept([each.interval for each in lives]), strict=True):
                 if is_placed:
@@ -106,11 +111,14 @@ class MemoryOverStep:
         if life.value >= 0:
             self._sizes[life.value] = 0
 
-    def _values(self) -> Iterator[_Life]:
+    def _values(self, *, beside_chip: bool) -> Iterator[_Life]:
+        """Values of the program; what writes and reads them is asked for beside memory on the chip only."""
         for region, spans in enumerate(self._lifetimes.regions):
             rows = zip(spans.values.tolist(), spans.first.tolist(), self._last(spans).tolist(), spans.roles.tolist(), strict=True)
             for value, first, last, role in rows:
-                if role != _OUTPUT:
+                if role != _OUTPUT and not beside_chip:
+                    yield _Life(region, first, last, int(self._sizes[value]), value=value)
+                elif role != _OUTPUT:
                     read = self._lifetimes.accesses[value]
                     places = tuple(sorted({first, *(place for place, _ in read if first < place < last), last}))
                     kernels = tuple(kernel for _, kernel in read)
@@ -185,7 +193,8 @@ class MemoryOverStep:
             touched = (*(() if known else op.operands[:1]), *(op.results if is_whole or not known else ()))
             values = [value for value in touched if self._is_cut(value, op.shifted)]
             whole = sum(laid_out_bytes(self._structure.values[value].shape, self._structure.values[value].dtype) for value in values)
-            if values:
+            whole += self._partitioned.own.beside.get(index, 0)
+            if whole:
                 found.setdefault(op.region, []).append((op.position, whole))
         return found
 

@@ -55,7 +55,9 @@ class OnChip:
     last: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
 
     def kept(self, intervals: Sequence[Interval]) -> list[bool]:
-        """Of each interval, whether it stays on the chip."""
+        """Of each interval, whether it stays on the chip: all of them where there is room for all at once."""
+        if self._has_room(intervals):
+            return [True] * len(intervals)
         placed = [False] * len(intervals)
         taken = np.zeros(len(self.begins), dtype=np.int64)
         for number in self._in_order(intervals):
@@ -65,6 +67,13 @@ class OnChip:
                 life += each.bytes
                 placed[number] = True
         return placed
+
+    def _has_room(self, intervals: Sequence[Interval]) -> bool:
+        changes = np.zeros(len(self.begins) + 1, dtype=np.int64)
+        for each in intervals:
+            changes[each.places[0]] += each.bytes
+            changes[self._last(each) + 1] -= each.bytes
+        return int(changes.cumsum().max(initial=0)) <= self.capacity
 
     def _in_order(self, intervals: Sequence[Interval]) -> list[int]:
         """Those that may stay, what is worth most first."""

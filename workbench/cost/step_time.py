@@ -14,8 +14,8 @@ from workbench.mesh import Mesh
 from workbench.partition import Kernels
 from workbench.partition.reshards import Reshard
 from workbench.plan import Plan
-from workbench.report import StepTime
 from workbench.sharding import axis_size, base_axis
+from workbench.step_time import StepTime
 from workbench.topology import stretches
 
 

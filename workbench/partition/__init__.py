@@ -7,10 +7,12 @@ from workbench.partition.backend import backend_of as backend_of
 from workbench.partition.collect import Partitioned as Partitioned
 from workbench.partition.collect import partition as partition
 from workbench.partition.fusion import kernels_of as kernels_of
+from workbench.partition.garbage import no_collection as no_collection
 from workbench.partition.kernels import Kernels as Kernels
 from workbench.partition.location import readable_path as readable_path
 from workbench.partition.lowered import write_layout as write_layout
 from workbench.partition.marks import kernel_scope as kernel_scope
+from workbench.partition.naming import value_names as value_names
 from workbench.partition.own import own_annotations as own_annotations
 from workbench.partition.padded import padding_list as padding_list
 from workbench.partition.placements import argument_placements as argument_placements

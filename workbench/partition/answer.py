@@ -56,6 +56,19 @@ class Answer:
         is_argument = owner is None and value.owner.owner.operation.name == "func.func"
         return ir.BlockArgument(value).arg_number if is_argument else None
 
+    def unturned(self, value: ir.Value) -> ir.Value:
+        """What a value is before it is reversed along dimensions of a single element, as the kernels of 1 x 1 are that gradients of
+        convolutions read: to XLA it is the same value."""
+        owner = producer(value)
+        while owner is not None and owner.name == "stablehlo.reverse":
+            shape, source = ir.RankedTensorType(value.type).shape, owner.operands[0]
+            is_turned = any(shape[dim] > 1 for dim in ir.DenseI64ArrayAttr(owner.attributes["dimensions"]))
+            if is_turned or self.dims_of(source) != self.dims_of(value):
+                break
+            value = source
+            owner = producer(value)
+        return value
+
     def reader(self, op: Any) -> int | None:
         """The operation of the program that reads here, looking through collectives."""
         while ID not in op.operation.attributes:

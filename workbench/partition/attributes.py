@@ -9,7 +9,7 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import sdy
 
 from workbench.mesh import Mesh
-from workbench.sharding import Sharding, axis_size
+from workbench.sharding import Sharding, SubAxis, axis_size
 from workbench.tensor import itemsize
 
 Dims = tuple[tuple[str, ...], ...]  # mesh axes of each dimension
@@ -39,15 +39,22 @@ def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ..
     """`ceil(size / parts)` in each dimension."""
     if not any(dims):
         return shape
-    parts = (math.prod(axis_size(axis, mesh) for axis in axes) for axes in dims)
-    return tuple(-(-size // each) for size, each in zip(shape, parts, strict=True))
+    return tuple(
+        -(-size // math.prod([axis_size(axis, mesh) for axis in axes])) if axes else size for size, axes in zip(shape, dims, strict=True)
+    )
 
 
 def local_bytes(kind: ir.Type, dims: Dims, mesh: Mesh) -> int:
     """Bytes of one device's part of a value of this type."""
+    shape, each = _sizes(kind)
+    return math.ceil(math.prod(local_shape(shape, dims, mesh)) * each)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sizes(kind: ir.Type) -> tuple[tuple[int, ...], float]:
+    """The shape of a tensor type, and bytes of an element; MLIR keeps one type of a kind."""
     ranked = ir.RankedTensorType(kind)
-    elements = math.prod(local_shape(tuple(ranked.shape), dims, mesh))
-    return math.ceil(elements * itemsize(dtype_name(str(ranked.element_type))))
+    return tuple(ranked.shape), itemsize(dtype_name(str(ranked.element_type)))
 
 
 def read_shardings(attribute: ir.Attribute) -> tuple[Dims, ...]:
@@ -82,7 +89,10 @@ def read_annotations(attribute: ir.Attribute) -> tuple[Sharding, ...]:
 def _axis(attribute: Any) -> str:
     reference = sdy.AxisRefAttr(attribute)
     part = reference.sub_axis_info
-    return reference.name if part is None else f"{reference.name}:({sdy.SubAxisInfoAttr(part).pre_size}){sdy.SubAxisInfoAttr(part).size}"
+    if part is None:
+        return reference.name
+    info = sdy.SubAxisInfoAttr(part)
+    return str(SubAxis(reference.name, info.pre_size, info.size))
 
 
 @functools.lru_cache(maxsize=1024)

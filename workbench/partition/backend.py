@@ -18,6 +18,7 @@ class Backend(NamedTuple):
     - `narrows_products`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
     - `gathers_wide_apart`: a product of two-byte floats that sums into four-byte ones gathers its operands for itself.
     - `widens_halves`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the former.
+    - `turns_operands`: what a product or convolution reads in another order than it lies in is copied into that order first.
     - `expands_early`: Fourier transforms become products and top-k a sort before the program is partitioned.
     - `keeps_gathered`: how many operations one after the other may lie between two products that read one gathered value for it to be
       gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
@@ -31,12 +32,13 @@ class Backend(NamedTuple):
     narrows_products: bool = False
     gathers_wide_apart: bool = False
     widens_halves: bool = False
+    turns_operands: bool = False
     expands_early: bool = False
     keeps_gathered: int | None = None
 
 
-PLAIN = Backend()
-CPU = Backend(gathers_wide_apart=True, widens_halves=True)
+PLAIN = Backend(turns_operands=True)
+CPU = Backend(gathers_wide_apart=True, widens_halves=True, turns_operands=True)
 GPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, gathers_wide_apart=True)
 TPU = Backend(
     folds_reductions=True,

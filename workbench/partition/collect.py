@@ -14,20 +14,23 @@ from workbench.partition.attributes import Dims, axis_names, dtype_name, local_b
 from workbench.partition.backend import HALVES, Backend, backend_of
 from workbench.partition.context import main_function, producer
 from workbench.partition.edges import REDUCTIONS, Edge, chains, goes_as_shardy, held, is_last
-from workbench.partition.factors import rule_of
 from workbench.partition.operations import CONTROL_FLOW
 from workbench.partition.own_notes import OwnNotes
+from workbench.partition.partial_sums import verify_partial_sums
 from workbench.partition.prepare import ID
+from workbench.partition.product_notes import APART, ProductNotes
 from workbench.partition.program import prepared
 from workbench.partition.propagate import propagate
+from workbench.partition.reductions import Reductions, is_variadic_reduce
 from workbench.partition.reshards import KINDS, Reshard, axes_of
+from workbench.partition.sent_bytes import sent_bytes
 from workbench.partition.structure import Op, Structure
+from workbench.partition.xla_products import tiling
 from workbench.partition.xla_reshard import way
 from workbench.plan import Plan
 from workbench.sharding import axis_size
 from workbench.tensor import itemsize as tensor_itemsize
 
-_MOVES = ("stablehlo.transpose", "stablehlo.reshape", "sdy.all_slice")
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
 
@@ -45,7 +48,10 @@ class Partitioned:
 
 
 def partition(plan: Plan, hardware: Hardware | None = None) -> Partitioned:
-    """Propagate the plan and read the answer as the compiler of `hardware` would take it."""
+    """Propagate the plan and read the answer as the compiler of `hardware` would take it.
+
+    Raises `LayoutError` for a value that is to be a partial sum and is none.
+    """
     structure = prepared(plan.program).structure
     return _Collector(plan, structure, backend_of(hardware)).collect(propagate(plan))
 
@@ -59,9 +65,10 @@ class _Collector:
         self._edges: list[Edge] = []
         self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that its own code splits over
         self._first: dict[tuple[Any, ...], Reshard] = {}
-        self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
         self._flops: dict[int, int] = {}
+        self._products = ProductNotes(structure, self._mesh, backend, self._answer)
         self._own = OwnNotes(structure, self._mesh, backend, self._answer.dims_of, self._answer.producer_of, self._answer.region_of)
+        self._reductions = Reductions(self._mesh, backend, self._answer, self._own)
 
     def collect(self, module: ir.Operation) -> Partitioned:
         main = main_function(module)
@@ -70,6 +77,7 @@ class _Collector:
             entries = ir.DictAttr(each)
             self._dims[value] = self._answer.read(entries["sdy.sharding"])[0]
         self._block(main.regions[0].blocks[0], 0)
+        verify_partial_sums(module, self._plan, self._answer)
         results = self._result_dims(main)
         return Partitioned(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._own)
 
@@ -97,12 +105,15 @@ class _Collector:
             shardings = self._answer.read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
-            own = self._own.note(op, index, region) if record.own is not None and self._own.concerns(record, dims) else []
+            is_apart = record.work.flops and APART in attributes
+            own = self._own.note(op, index, region) if record.own is not None and not is_apart and self._own.concerns(record, dims) else []
             if waiting:
                 self._note(self._own.kept(waiting), index, region)
                 waiting = []
             self._reshards += own
-            if record.work.flops:
+            if is_apart:
+                self._note_apart(op, index, region)
+            elif record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
                 self._enter(op, index, shardings)
@@ -146,19 +157,40 @@ class _Collector:
     def _note_each(self, chain: Sequence[ir.Operation], sent: Sequence[tuple[ir.Operation, Reshard]], region: int) -> bool:
         """Note collectives as Shardy has them; whether any is new. XLA computes the same collective of the same value once, and keeps it
         for the second use."""
-        is_new, origin = False, self._origin_of(chain[0])
-        for op, reshard in sent:
-            if self._is_known((origin, op.name, op.attributes["out_sharding"], region), reshard):
+        is_new, origin = False, self._origin_of(chain[0].operands[0])
+        names = self._products.names(chain)
+        for number, (op, reshard) in enumerate(sent):
+            if self._is_known((origin, *(names[number] if names else self._name_of(op, number)), region), reshard):
                 continue
             is_new = True
-            if not self._is_added_first(op, reshard):
-                self._reshards += self._reductions(op, reshard) if reshard.kind == "all-reduce" else [reshard]
+            if not self._reductions.is_added_first(op, reshard):
+                self._reshards += self._reductions.made_of(op, reshard)
         return is_new
+
+    def _name_of(self, op: ir.Operation, number: int) -> tuple[Any, ...]:
+        """Of one of Shardy's collectives, number `number` of its chain, as products call theirs (`product_notes`)."""
+        dims = self._answer.read(op.attributes["out_sharding"])[0]
+        is_moved = op.name not in ("sdy.all_gather", *REDUCTIONS)
+        return ("to", *tiling(dims, self._mesh), number) if is_moved else (op.name, dims)
+
+    def _note_apart(self, product: ir.Operation, index: int, region: int) -> None:
+        """Note what a product sends that XLA takes apart in its own way."""
+        self._flops[index] = self._products.flops(product, index)
+        self._own.counted.add(index)  # a convolution's windows reach over no cut, or it would not be taken apart so
+        is_alone = self._backend.gathers_wide_apart and self._widens(self._structure.ops[index])
+        new = []
+        for key, reshard in self._products.sends(product, index, region):
+            is_known = key and not is_alone and self._is_known((self._origin_of(key[0]), *key[1:]), reshard)
+            if not is_known and not (key is None and self._reductions.is_added_first(product, reshard)):
+                new.append(reshard)
+        self._reshards += new
+        self._edges += self._products.edges(product, index, region, new)
 
     def _note_moves(self, chain: list[ir.Operation], moves: Sequence[Reshard], region: int) -> bool:
         """Note the collectives of XLA's own way; whether any is new."""
-        origin, target = self._origin_of(chain[0]), chain[-1].attributes["out_sharding"]
-        new = [move for number, move in enumerate(moves) if not self._is_known((origin, number, target, region), move)]
+        origin, target = self._origin_of(chain[0].operands[0]), self._answer.read(chain[-1].attributes["out_sharding"])[0]
+        name = "to", *tiling(target, self._mesh)
+        new = [move for number, move in enumerate(moves) if not self._is_known((origin, *name, number, region), move)]
         self._reshards += new
         return bool(new)
 
@@ -169,8 +201,9 @@ class _Collector:
         first.last_use = max(first.last_use, reshard.last_use)
         return True
 
-    def _origin_of(self, op: ir.Operation) -> Any:
-        return _origin(op.operands[0]) if self._backend.merges_alike else op.operands[0]
+    def _origin_of(self, value: ir.Value) -> Any:
+        value = self._answer.unturned(value)
+        return _origin(value) if self._backend.merges_alike else value
 
     def _edge(self, chain: list[ir.Operation], before: int, region: int) -> Edge:
         """The resharding that a chain of inserted operations is."""
@@ -203,33 +236,9 @@ class _Collector:
         itemsize = tensor_itemsize(edge.dtype)
         for step in edge.way.collectives:
             local, payload = (math.ceil(elements * itemsize) for elements in (max(step.after, step.payload), step.payload))
-            local, payload = self._sent(chain[-1], step.kind, local, payload)
+            local, payload = sent_bytes(self._backend, chain[-1], step.kind, local, payload)
             last = plain.last_use if is_last(step, edge.way) else plain.first_use
             yield replace(plain, kind=step.kind, axes=step.axes, local_bytes=local, payload=payload, last_use=last)
-
-    def _is_added_first(self, op: ir.Operation, reshard: Reshard) -> bool:
-        """Whether a sum is added to another before that is reduced, and needs no reduction of its own."""
-        if not self._backend.adds_first or reshard.kind not in ("all-reduce", "reduce-scatter"):
-            return False
-        addition = _only_added(op)
-        return addition is not None and self._added.setdefault((addition, reshard.axes), op) != op
-
-    def _reductions(self, op: ir.Operation, reshard: Reshard) -> list[Reshard]:
-        """What a back end makes of one all-reduce: one collective or several."""
-        if self._backend.scatters_first and (kept := self._sliced_along(op, reshard.axes)):
-            parts = math.prod(axis_size(axis, self._mesh) for axis in kept)
-            rest = tuple(axis for axis in reshard.axes if axis not in kept)
-            scattered = replace(reshard, kind="reduce-scatter", axes=kept, local_bytes=reshard.local_bytes // parts)
-            return [scattered, replace(reshard, axes=rest, payload=reshard.payload // parts, local_bytes=reshard.local_bytes // parts)]
-        return [replace(reshard, axes=axes) for axes in self._reduced_together(op, reshard.axes)]
-
-    def _sliced_along(self, op: ir.Operation, axes: tuple[str, ...]) -> tuple[str, ...]:
-        """The axes, some but not all of `axes`, along which each device keeps its slice of a product's sum."""
-        source, users = producer(op.operands[0]), [use.owner.operation for use in op.results[0].uses]
-        if source is None or source.name != "stablehlo.dot_general" or len(users) != 1 or users[0].name != "sdy.all_slice":
-            return ()
-        kept = tuple(axis for axis in axes if axis in axis_names(str(users[0].attributes["slicing_axes"])))
-        return kept if len(kept) < len(axes) else ()
 
     def _is_kept(self, first: Reshard, again: Reshard) -> bool:
         """Whether a value that was gathered is still there when it is needed again; what products read may have been given up."""
@@ -253,9 +262,9 @@ class _Collector:
         inside = self._answer.dims_of(source)
         local, payload = local_bytes(source.type, after, self._mesh), self._payload(op)
         axes = axes_of(op, inside, after)
-        if kind == "all-reduce" and _is_variadic_reduce(producer(source)):
+        if kind == "all-reduce" and is_variadic_reduce(producer(source)):
             kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
-        local, payload = self._sent(op, kind, local, payload)
+        local, payload = sent_bytes(self._backend, op, kind, local, payload)
         return replace(self._answer.placed(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
 
     def _payload(self, op: ir.Operation) -> int:
@@ -266,35 +275,6 @@ class _Collector:
         if op.name == "sdy.reduce_scatter":
             return local * math.prod(axis_size(axis, self._mesh) for axis in axes_of(op, inside, after))
         return max(local, local_bytes(source.type, inside, self._mesh)) if op.name == "sdy.all_gather" else local
-
-    def _sent(self, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:
-        """Bytes of the result and bytes sent, in the type that the back end sends what `op` makes."""
-        if self._is_narrowed(op, kind):
-            return local // 2, payload // 2
-        if self._backend.widens_halves and str(op.operands[0].type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
-            return local * 2, payload * 2
-        return local, payload
-
-    def _is_narrowed(self, op: ir.Operation, kind: str) -> bool:
-        if not self._backend.narrows_products or kind != "all-gather" or not str(op.operands[0].type).endswith("xf32>"):
-            return False
-        readers = [use.owner.operation for use in op.results[0].uses]
-        return bool(readers) and all(each.name == "stablehlo.dot_general" and _has_default_precision(each) for each in readers)
-
-    def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
-        source = producer(op.operands[0])
-        if source is not None and (apart := self._own.reduced_apart(source, axes)):
-            return apart
-        if self._backend.folds_reductions or source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
-            return [axes]
-        groups: dict[tuple[str, ...], None] = {}
-        for operand, mapping in zip(source.operands, rule.operands, strict=True):
-            for dim, factors in zip(self._answer.dims_of(operand), mapping, strict=True):
-                summed = tuple(axis for axis in dim if axis in axes)
-                if summed and set(factors) & set(rule.reduction):
-                    groups[summed] = None
-        return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
 
     def _local_flops(self, op: ir.Operation, index: int) -> int:
         """The share of a product one device computes: its part of the result times its part of the contraction."""
@@ -307,23 +287,6 @@ class _Collector:
         return record.work.flops * out // whole // parts
 
 
-def _only_added(op: ir.Operation) -> ir.Operation | None:
-    """The addition that alone reads what an operation makes, moved about at most."""
-    uses = list(op.results[0].uses)
-    while len(uses) == 1:
-        user = uses[0].owner.operation
-        if user.name == "stablehlo.add":
-            return user
-        if user.name not in _MOVES:
-            return None
-        uses = list(user.results[0].uses)
-    return None
-
-
-def _has_default_precision(product: ir.Operation) -> bool:
-    return "precision_config" not in product.attributes or "HIGH" not in str(product.attributes["precision_config"])
-
-
 def _origin(value: ir.Value) -> tuple[Any, ...]:
     """A name for a value that alike values share: what it is cast and reshaped from, and how."""
     steps = []
@@ -334,8 +297,3 @@ def _origin(value: ir.Value) -> tuple[Any, ...]:
         value = owner.operands[0]
         owner = producer(value)
     return (value, *steps)
-
-
-def _is_variadic_reduce(op: ir.Operation | None) -> bool:
-    """An argmax, say: XLA has no all-reduce of pairs, and gathers each device's candidates."""
-    return op is not None and op.name == "stablehlo.reduce" and len(op.results) > 1

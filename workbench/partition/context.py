@@ -61,3 +61,12 @@ def producer(value: ir.Value) -> ir.Operation | None:
     """The operation that makes a value; `None` for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def constant(value: ir.Value) -> int | None:
+    """The whole number that a value always is; `None` if it is computed, or not one number."""
+    owner = producer(value)
+    if owner is None or owner.name not in ("stablehlo.constant", "sdy.constant"):
+        return None
+    elements = owner.attributes["value"]
+    return int(elements[0]) if isinstance(elements, ir.DenseIntElementsAttr) and len(elements) == 1 else None

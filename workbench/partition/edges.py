@@ -75,7 +75,7 @@ def held(way: Way, itemsize: float) -> int:
 
 def classes(way: Way, *, is_manual: bool) -> tuple[int, ...]:
     """Which of the partitioner's eight ways this is (DOMAIN 3.5); two where it takes one after the other."""
-    kinds = tuple(dict.fromkeys(step.kind for step in way.steps))
+    kinds = tuple(dict.fromkeys("all-gather" if step.kind == "all-reduce" else step.kind for step in way.steps))  # a thin one is summed
     return ((2,) if is_manual else ()) + ((8,) if way.rematerialises else _OF_KINDS.get(kinds, (7,)) if kinds else (1,))
 
 
@@ -86,6 +86,7 @@ _OF_KINDS: dict[tuple[str, ...], tuple[int, ...]] = {
     (SLICE, "collective-permute"): (5, 3),
     ("all-gather",): (6,),
     ("collective-permute", "all-gather"): (3, 6),
+    (SLICE, "collective-permute", "all-gather"): (5, 3, 6),
 }
 
 

@@ -10,17 +10,17 @@ arise. Then a kernel of elementwise operations alone, all read by one other kern
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from workbench.partition.kernels import PRODUCTS, Draft, Kernels, Table
 from workbench.partition.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
 from workbench.partition.structure import Op, Structure
+from workbench.partition.views import PASSING, VIEWING, uses_of, viewed
 from workbench.tensor import itemsize
 
-_PASSING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 _TAKING = frozenset({"stablehlo.slice", "stablehlo.dynamic_slice"})
-VIEWING = _PASSING | {"stablehlo.reshape", "stablehlo.transpose", "stablehlo.dynamic_slice"}
 _REPEATING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", *CONSTANTS})
 _FREE = VIEWING | _TAKING | _REPEATING
 _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
@@ -60,7 +60,9 @@ class _Grouping:
         self._kernels: list[Draft] = []
         self._of = [-1] * len(structure.ops)
         self._sources: list[tuple[_Source, ...]] = [(_Source(-1, index),) for index in range(len(structure.values))]
-        self._steps = [0] * len(structure.values)  # to compute an element of a free value
+        # Operations that make an element of a free value of what is stored. A kernel does each once, by however many ways it is reached:
+        # of the rounds of random bits each reads the one before it twice.
+        self._chains: list[frozenset[int]] = [frozenset()] * len(structure.values)
         self._last_reader: dict[int, int] = {}
         self._marked: dict[tuple[int, str], int] = {}
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
@@ -69,7 +71,7 @@ class _Grouping:
         self._written: dict[tuple[int, int], None] = {}
         self._kept: dict[int, int] = {}  # by what is no kernel: a position
         self._buffers: dict[int, int] = {}  # of a part, and of an update: the value whose memory it is in
-        self._uses = _uses(structure)
+        self._uses = uses_of(structure)
         self._read_whole = _read_whole(structure)
         self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
         for index, op in enumerate(structure.ops):
@@ -83,9 +85,9 @@ class _Grouping:
                     self._read(source, -1)
                     self._keep(source.value, op)
             return
-        if index not in self._hoisted and self._is_free(op):
+        if index not in self._hoisted and self._is_free(index, op):
             for slot, result in enumerate(op.results):
-                self._make_free(op, slot, result)
+                self._make_free(index, slot, result)
             return
         kernel = self._marked_kernel(op) if op.kernel else self._alone(op) if index in self._hoisted else self._kernel_for(op)
         self._of[index] = kernel
@@ -96,14 +98,19 @@ class _Grouping:
                 if source.kernel != kernel:
                     self._read(source, kernel)
                 self._last_reader[source.value] = kernel
-            if self._steps[operand]:
-                self._kernels[kernel].work.append((operand, self._steps[operand]))
+            self._add_work(self._kernels[kernel], operand)
         if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.kernel) not in self._multiplying:
             self._kernels[kernel].work.append((op.operands[0] if op.kind == _REDUCE else op.results[0], _steps_of(op)))
         for result in op.results:
             self._sources[result] = (_Source(kernel, result),)
         if op.kind == _UPDATE and (updated := self._sources[op.operands[0]]):
             self._buffers[op.results[0]] = self._buffer(updated[0].value)
+
+    def _add_work(self, kernel: Draft, operand: int) -> None:
+        """What the kernel computes to have a free value, and did not yet."""
+        if new := self._chains[operand] - kernel.done:
+            kernel.work.append((operand, self._steps(new)))
+            kernel.done |= new
 
     def _buffer(self, value: int) -> int:
         return self._buffers.get(value, value)
@@ -123,7 +130,7 @@ class _Grouping:
             self._kernels[source.kernel].readers.add(reader)
             self._written[source.kernel, self._stored(source.value)] = None
 
-    def _is_free(self, op: Op) -> bool:
+    def _is_free(self, index: int, op: Op) -> bool:
         if op.kernel or op.kind not in _FREE | ELEMENTWISE:
             return False
         if op.kind in VIEWING:
@@ -134,10 +141,10 @@ class _Grouping:
             return True
         read = sum(self._bytes[source.value] for source in self._all_sources(op)) / (self._bytes[op.results[0]] or 1)
         if not self._recomputes:
-            return read * _EXPANDING <= 1
+            return read * _EXPANDING <= 1 and self._steps(self._chain_to(index)) <= _MOST_STEPS
         # Read by each of its users, instead of once, written, and then read by each.
         is_worth_it = self._uses[op.results[0]] * (read - 1) <= read + 1
-        return is_worth_it and self._product_before(op) is None and self._steps_to(op) <= _MOST_STEPS
+        return is_worth_it and self._product_before(op) is None and self._steps(self._chain_to(index)) <= _MOST_STEPS
 
     def _product_before(self, op: Op) -> int | None:
         """The product whose epilogue an elementwise operation is, of several the first operand's: nothing else reads what it makes."""
@@ -153,26 +160,31 @@ class _Grouping:
     def _all_sources(self, op: Op) -> list[_Source]:
         return list(dict.fromkeys(source for operand in op.operands for source in self._sources[operand]))
 
-    def _steps_to(self, op: Op) -> int:
-        """Elementwise steps to an element of the result, those of free operands of its size among them."""
+    def _chain_to(self, index: int) -> frozenset[int]:
+        """Elementwise operations for an element of its result: itself, and those of free operands of its size."""
+        op = self._structure.ops[index]
         size = self._sizes[op.results[0]]
-        return _steps_of(op) + sum(self._steps[operand] for operand in set(op.operands) if self._sizes[operand] == size)
+        return frozenset((index,)).union(*(self._chains[operand] for operand in op.operands if self._sizes[operand] == size))
 
-    def _make_free(self, op: Op, slot: int, result: int) -> None:
+    def _steps(self, chain: Iterable[int]) -> int:
+        return sum(_steps_of(self._structure.ops[index]) for index in chain)
+
+    def _make_free(self, index: int, slot: int, result: int) -> None:
         """What is read where a free operation's result is: its operands' sources, or of a slice the part taken; nothing for a count."""
+        op = self._structure.ops[index]
         if op.kind in ELEMENTWISE:
             self._sources[result] = tuple(self._all_sources(op))
-            self._steps[result] = self._steps_to(op)
+            self._chains[result] = self._chain_to(index)
         elif not op.operands:
             self._sources[result] = ()
         else:
-            operand = op.operands[slot if op.kind in _PASSING else 0]
+            operand = op.operands[slot if op.kind in PASSING else 0]
             sources = self._sources[operand]
             is_part = op.kind in _TAKING and len(sources) == 1 and self._sizes[sources[0].value] == self._sizes[operand]
             self._sources[result] = (_Source(sources[0].kernel, result),) if is_part else sources
             if is_part:
                 self._buffers[result] = self._buffer(sources[0].value)
-            self._steps[result] = self._steps[operand] if op.kind not in _REPEATING else 0
+            self._chains[result] = self._chains[operand] if op.kind not in _REPEATING else frozenset()
 
     def _alone(self, op: Op) -> int:
         self._kernels.append(Draft(op.region, set(), op.position, is_plain=False))
@@ -280,29 +292,12 @@ def _multiplied(structure: Structure) -> Counter[int]:
     return Counter(viewed(structure, operand) for op in structure.ops if op.kind in PRODUCTS for operand in set(op.operands[:2]))
 
 
-def viewed(structure: Structure, value: int) -> int:
-    """What a value is a view of."""
-    while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING:
-        value = structure.ops[born].operands[0]
-    return value
-
-
-def _uses(structure: Structure) -> list[int]:
-    """How many operations read each value, views of it looked through."""
-    uses = [0] * len(structure.values)
-    for op in reversed(structure.ops):
-        view = op.kind in VIEWING and len(op.results) == 1
-        for operand in set(op.operands):
-            uses[operand] += uses[op.results[0]] if view else 1
-    return uses
-
-
 def _read_whole(structure: Structure) -> set[int]:
     """Values that something reads which cannot compute them itself, or that a loop reads which does not hold them; what they view, too."""
     found: set[int] = set()
     for op in reversed(structure.ops):
         if op.kind in VIEWING and any(result in found for result in op.results):
-            found.update(op.operands[:1] if op.kind not in _PASSING else op.operands)
+            found.update(op.operands[:1] if op.kind not in PASSING else op.operands)
         for operand in op.operands:
             if op.kind not in _FUSING or structure.values[operand].region != op.region:
                 found.add(operand)

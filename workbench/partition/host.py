@@ -1,11 +1,8 @@
 """Values that lie in the host's memory: what a checkpoint policy offloads, and the buffers a loop stacks it in."""
 
-from typing import TYPE_CHECKING
-
 from jax.extend.mlir import ir
 
-if TYPE_CHECKING:
-    from workbench.partition.structure import Structure
+from workbench.partition.structure import Structure
 
 PLACING = "annotate_device_placement"
 _FRONTEND, _PLACE = "mhlo.frontend_attributes", "_xla_buffer_placement"
@@ -28,7 +25,7 @@ def placement_of(op: ir.Operation) -> str:
     return ir.StringAttr(ir.DictAttr(op.attributes[_FRONTEND])[_PLACE]).value
 
 
-def mark_host_values(structure: "Structure") -> None:
+def mark_host_values(structure: Structure) -> None:
     """Mark values that lie on the host, from each that is put there on: through what takes parts of it, and through loops that stack it."""
     if not any(op.placement for op in structure.ops):
         return
@@ -48,7 +45,7 @@ def mark_host_values(structure: "Structure") -> None:
                 _mark_loop(structure, index)
 
 
-def _mark_loop(structure: "Structure", loop: int) -> None:
+def _mark_loop(structure: Structure, loop: int) -> None:
     """What a loop returns on the host it carries there, and starts with there if no one else reads the start."""
     op, body, values = structure.ops[loop], structure.body_of[loop], structure.values
     arguments = [index for index in structure.regions[body].values if values[index].born < 0]

@@ -72,6 +72,7 @@ class Draft:
     readers: set[int] = field(default_factory=set)  # of its values: other kernels, -1 for what is no kernel
     reads: dict[int, None] = field(default_factory=dict)  # values
     work: list[tuple[int, int]] = field(default_factory=list)  # (value, steps an element)
+    done: set[int] = field(default_factory=set)  # free operations that are in `work`
 
 
 class Table:

@@ -22,11 +22,11 @@ from workbench.partition.origins import Recorded, Slot
 from workbench.partition.program import Prepared, prepared
 from workbench.partition.structure import Structure
 from workbench.program import Program
-from workbench.sharding import axis_size, base_axis
+from workbench.sharding import SubAxis, axis_size, sub_axis
 
 Factors = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor
 _BLOCKED = re.compile(r"blocked_propagation=\{([^}]*)\}")
-_EDGE = "sdy.data_flow_edge"
+_EDGE, _BARRIER = "sdy.data_flow_edge", "stablehlo.optimization_barrier"
 RETURN, GROUP = "return", "sharding group"
 
 
@@ -107,7 +107,7 @@ def links_of(program: Program, recorded: Recorded) -> Links:
             value = behind[value]
         return one[value]
 
-    links = list(_links(program, recorded, read, one))
+    links = [*_operation_links(program, structure, read, one), *_inserted_links(recorded, one), *_result_links(recorded, read)]
     of_value: dict[int, list[int]] = {}
     for number, link in enumerate(links):
         for value in dict.fromkeys(link.values):
@@ -133,21 +133,14 @@ def _tied(structure: Structure, count: int) -> list[int]:
     return one
 
 
-def _links(program: Program, recorded: Recorded, read: Callable[[int], int], one: list[int]) -> Iterator[Link]:
-    structure, rules = recorded.structure, _rules(program)
-    last = {op.region: index for index, op in enumerate(structure.ops)}
-    inner: dict[int, list[int]] = {}
-    for number, region in enumerate(structure.regions):
-        inner.setdefault(region.parent, []).append(number)
+Yields = Callable[[int, int], Iterator[int]]  # of a loop or branch and a place: what its regions yield there
 
-    def handed_on(owner: int, place: int) -> Iterator[int]:
-        """What the regions of a loop or branch yield at a place; a loop's condition yields none."""
-        for region in (structure.body_of[owner],) if owner in structure.body_of else inner[owner]:
-            yield structure.ops[last[region]].operands[place]
 
+def _operation_links(program: Program, structure: Structure, read: Callable[[int], int], one: list[int]) -> Iterator[Link]:
+    rules, yields = _rules(program), _yields(structure)
     for index, op in enumerate(structure.ops):
         if op.kind == _EDGE:
-            owner, sources = _sources(structure, index, handed_on)
+            owner, sources = _sources(structure, index, yields)
             values = (*map(read, sources), op.results[0])
             rule = _identity(structure.values[op.results[0]].shape, len(values))
             yield Link(owner, index, _EDGE.partition(".")[2], values, len(values) - 1, *rule)
@@ -156,7 +149,25 @@ def _links(program: Program, recorded: Recorded, read: Callable[[int], int], one
             values = (*map(read, op.operands), *(one[each] for each in op.results))
             if len(values) == len(rule.mappings):
                 yield Link(index, index, program.operations[index].kind, values, len(op.operands), *rule)
-    behind = {each.result: each.operand for each in recorded.inserted}
+
+
+def _yields(structure: Structure) -> Yields:
+    """What the regions of a loop or branch yield; a loop's condition yields none."""
+    last = {op.region: index for index, op in enumerate(structure.ops)}
+    inner: dict[int, list[int]] = {}
+    for number, region in enumerate(structure.regions):
+        inner.setdefault(region.parent, []).append(number)
+
+    def yields(owner: int, place: int) -> Iterator[int]:
+        for region in (structure.body_of[owner],) if owner in structure.body_of else inner[owner]:
+            yield structure.ops[last[region]].operands[place]
+
+    return yields
+
+
+def _inserted_links(recorded: Recorded, one: list[int]) -> Iterator[Link]:
+    """What the plan inserted: constraints, barriers, and groups of values that lie alike."""
+    structure, behind = recorded.structure, {each.result: each.operand for each in recorded.inserted}
 
     def made(value: int) -> int:
         """The value of the program that stands in front of all that was inserted."""
@@ -172,24 +183,23 @@ def _links(program: Program, recorded: Recorded, read: Callable[[int], int], one
         if len(members) > 1:
             rule = _identity(structure.values[made(members[0])].shape, len(members))
             yield Link(-1, ("group", number), GROUP, tuple(one[each] for each in members), len(members), *rule)
+
+
+def _result_links(recorded: Recorded, read: Callable[[int], int]) -> Iterator[Link]:
+    structure = recorded.structure
     for place, (value, result) in enumerate(zip(structure.returned, recorded.results, strict=True)):
         yield Link(-1, ("result", place), RETURN, (read(value), result), 1, *_identity(structure.values[value].shape, 2))
 
 
-def _sources(structure: Structure, edge: int, handed_on: Callable[[int, int], Iterator[int]]) -> tuple[int, tuple[int, ...]]:
+def _sources(structure: Structure, edge: int, yields: Yields) -> tuple[int, tuple[int, ...]]:
     """The operation a data flow edge belongs to, and the values that flow into it."""
     tied = structure.values[structure.ops[edge].operands[0]]
     if tied.born < 0:  # into the body of a shard_map
         owner = structure.regions[tied.region].parent
         return owner, structure.ops[owner].operands[tied.result : tied.result + 1]
-    owner = tied.born
-    kind = structure.ops[owner].kind
-    start = (
-        structure.ops[owner].operands[tied.result : tied.result + 1]
-        if kind in ("stablehlo.while", "stablehlo.optimization_barrier")
-        else ()
-    )
-    return owner, (*start, *(handed_on(owner, tied.result) if kind != "stablehlo.optimization_barrier" else ()))
+    made_by = structure.ops[tied.born]
+    taken = made_by.operands[tied.result : tied.result + 1] if made_by.kind in ("stablehlo.while", _BARRIER) else ()
+    return tied.born, (*taken, *(yields(tied.born, tied.result) if made_by.kind != _BARRIER else ()))
 
 
 def projected(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: Mesh) -> dict[str, tuple[str, ...]]:
@@ -222,23 +232,5 @@ def projected(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: Mesh
 
 
 def _split(axis: str, part: int, mesh: Mesh) -> tuple[str, str]:
-    pre, size = span(axis, mesh)[0], axis_size(axis, mesh)
-    base = base_axis(axis)
-    return f"{base}:({pre}){part}", f"{base}:({pre * part}){size // part}"
-
-
-@functools.lru_cache(maxsize=4096)
-def span(axis: str, mesh: Mesh) -> tuple[int, int]:
-    """Where a sub-axis begins and ends within its axis, as products of sizes: `x:(2)4` from 2 to 8."""
-    found = re.search(r":\((\d+)\)(\d+)$", axis)
-    return (int(found[1]), int(found[1]) * int(found[2])) if found else (1, mesh[axis])
-
-
-def overlap(one: str, other: str, mesh: Mesh) -> bool:
-    """Whether two axes or sub-axes share a part."""
-    if one == other:
-        return True
-    if base_axis(one) != base_axis(other):
-        return False
-    (first, first_end), (second, second_end) = span(one, mesh), span(other, mesh)
-    return max(first, second) < min(first_end, second_end)
+    base, pre_size, size = sub_axis(axis) or SubAxis(axis, 1, mesh[axis])
+    return str(SubAxis(base, pre_size, part)), str(SubAxis(base, pre_size * part, size // part))

@@ -3,6 +3,7 @@
 import functools
 import re
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -83,9 +84,8 @@ def short_line(filename: str, line: int) -> str:
     return f"{Path(filename).name}:{line}"
 
 
-def _frames(location: ir.Location) -> list[tuple[str, int]]:
+def _frames(location: ir.Location) -> Iterator[tuple[str, int]]:
     """The call stack, innermost first."""
-    found: list[tuple[str, int]] = []
     pending = [location]
     while pending:
         each = pending.pop()
@@ -96,8 +96,7 @@ def _frames(location: ir.Location) -> list[tuple[str, int]]:
         elif isinstance(each, ir.FusedLoc):
             pending += reversed(each.locations)
         elif isinstance(each, ir.FileLineColLoc):
-            found.append((each.filename, each.start_line))
-    return found
+            yield each.filename, each.start_line
 
 
 @functools.cache

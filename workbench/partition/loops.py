@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from jax.extend.mlir import ir
 
-from workbench.partition.context import producer
+from workbench.partition.context import constant, producer
 
 
 def trip_count(op: ir.Operation) -> int | None:
@@ -22,7 +22,7 @@ def trip_count(op: ir.Operation) -> int | None:
         if _last(body).operands[carried] != body.arguments[carried]:
             return None  # the limit moves
         limit = op.operands[carried]
-    first, last, step = _constant(op.operands[place]), _constant(limit), _increment(body, place)
+    first, last, step = constant(op.operands[place]), constant(limit), _increment(body, place)
     if first is None or last is None or not step:
         return None
     return _turns(str(compare.attributes["comparison_direction"]), first, last, step)
@@ -52,17 +52,9 @@ def _increment(body: ir.Block, place: int) -> int | None:
     counter = body.arguments[place]
     left, right = owner.operands
     if left == counter:
-        step = _constant(right)
+        step = constant(right)
         return -step if step is not None and owner.name == "stablehlo.subtract" else step
-    return _constant(left) if right == counter and owner.name == "stablehlo.add" else None
-
-
-def _constant(value: ir.Value) -> int | None:
-    owner = producer(value)
-    if owner is None or owner.name not in ("stablehlo.constant", "sdy.constant"):
-        return None
-    elements = owner.attributes["value"]
-    return int(elements[0]) if isinstance(elements, ir.DenseIntElementsAttr) and len(elements) == 1 else None
+    return constant(left) if right == counter and owner.name == "stablehlo.add" else None
 
 
 def scanned_dimensions(op: ir.Operation, trips: int) -> Iterator[tuple[ir.Value, int]]:

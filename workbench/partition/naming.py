@@ -22,6 +22,16 @@ Node = tuple[int, int]  # (value, dimension)
 Names = tuple[str | None, ...]
 
 
+def value_names(tensor: Tensor, rank: int) -> tuple[str, ...]:
+    """Names of the dimensions of an argument or result as the partitioner has it. A random key is its words there, `uint32[2]`, along a
+    last dimension that has no name and that no statement splits.
+
+    >>> value_names(Tensor("key", (8,), "key<fry>", ("batch",), Role.INPUT), rank=2)
+    ('batch', '_')
+    """
+    return (*tensor.dims, *("_",) * (rank - len(tensor.dims)))
+
+
 class Naming:
     """The dimensions of a module as nodes, and the groups of nodes that are one dimension.
 
@@ -134,15 +144,19 @@ class Naming:
                             queue.append(other)
 
 
+Places = Sequence[tuple[tuple[str, int, int], Node]]  # each dimension of an argument: its place in a layer, and itself
+
+
 def name_dimensions(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
     """Names of each argument's dimensions, unique within an argument; all other values are named in `naming` on the way."""
     naming.spread({(i, d): name for i, tensor in enumerate(arguments) for d, name in enumerate(given.get(tensor.path, ())) if name})
-    _spread_over_layers(naming, arguments)
-    _name_after_sizes(naming, arguments)
+    places = tuple(_places(arguments))
+    _spread_over_layers(naming, arguments, places)
+    _name_after_sizes(naming, arguments, places)
     return _unique(naming, arguments, given)
 
 
-def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor]) -> None:
+def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor], places: Places) -> None:
     """Give unnamed dimensions the name their place has in another layer, as long as no argument gets a name twice by it.
 
     In a chain of equal matrices the output of one is the input of the next, and so not the output of the next.
@@ -152,7 +166,7 @@ def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor]) -> None:
     named = True
     while named:
         named = False
-        for place, node in _places(arguments):
+        for place, node in places:
             if node in naming.names:
                 known.setdefault(place, naming.names[node])
             elif place in known and (node, known[place]) not in refused:
@@ -180,14 +194,14 @@ def _places(arguments: Sequence[Tensor]) -> Iterator[tuple[tuple[str, int, int],
             yield (template(tensor.path), d, size), (i, d)
 
 
-def _name_after_sizes(naming: Naming, arguments: Sequence[Tensor]) -> None:
+def _name_after_sizes(naming: Naming, arguments: Sequence[Tensor], places: Places) -> None:
     taken = set(naming.names.values())
-    for (_, _, size), node in _places(arguments):
+    for (_, _, size), node in places:
         if node not in naming.names:
             name = next(name for name in _size_names(size) if name not in taken)
             taken.add(name)
             naming.spread({node: name})
-            _spread_over_layers(naming, arguments)
+            _spread_over_layers(naming, arguments, places)
 
 
 def _size_names(size: int) -> Iterator[str]:

@@ -118,17 +118,16 @@ class _Reader:
         for each in block.operations:
             op = each.operation
             attributes = op.attributes
-            if ID not in attributes:
+            try:
+                index = attributes[ID].value
+            except KeyError:
                 self._insert(op)
                 continue
-            index = attributes[ID].value
             record = self._structure.ops[index]
             if op.name == "sdy.sharding_group":
                 self._found.groups.setdefault(ir.IntegerAttr(attributes["group_id"]).value, []).append(record.operands[0])
-            if "sdy.sharding" in attributes:
-                self._lay(record.results, attributes, "sdy.sharding")
-            elif "sharding" in attributes:  # of a constraint, of a data flow edge
-                self._lay(record.results, attributes, "sharding")
+            if not self._lay(record.results, attributes, "sdy.sharding"):
+                self._lay(record.results, attributes, "sharding")  # of a constraint, of a data flow edge
             self._note(index, attributes, "sdy.propagation_edges")
             if op.name in CONTROL_FLOW:
                 for region in op.regions:
@@ -154,16 +153,23 @@ class _Reader:
             return self._numbers[maker]
         return self._structure.ops[maker.attributes[ID].value].results[ir.OpResult(op.operands[0]).result_number]
 
-    def _lay(self, values: tuple[int, ...], attributes: Any, name: str) -> None:
-        if name not in attributes:
-            return
-        attribute = attributes[name]
+    def _lay(self, values: tuple[int, ...], attributes: Any, name: str) -> bool:
+        """Note where values lie, if it is said; an attribute is looked up once, which is what takes the time here."""
+        try:
+            attribute = attributes[name]
+        except KeyError:
+            return False
         if attribute not in self._known:
             self._known[attribute] = _lying(attribute)
         self._found.lying.update(zip(values, self._known[attribute], strict=False))
+        return True
 
     def _note(self, key: Any, attributes: Any, name: str) -> None:
-        if name in attributes and (records := _records(str(attributes[name]))):
+        try:
+            text = str(attributes[name])
+        except KeyError:
+            return
+        if records := _records(text):
             self._found.records[key] = records
 
 

@@ -13,8 +13,10 @@ from workbench.partition.context import producer
 from workbench.partition.own_communication import Answer, Placed, Sent, Tensor
 from workbench.partition.own_communication.convolution import CONVOLUTION
 from workbench.partition.own_communication.convolution_sums import reductions
+from workbench.partition.own_communication.reshaping import RESHAPING
 from workbench.partition.prepare import ID
 from workbench.partition.reshards import Reshard
+from workbench.partition.shared_borders import SharedBorders
 from workbench.partition.structure import Op, Structure
 from workbench.tensor import itemsize
 
@@ -30,7 +32,9 @@ class OwnNotes:
     - `counted`: its own communication is among the collectives, all of it;
     - `whole`: it is replicated;
     - `repeated`: a convolution that XLA sums over devices that hold the same, by these axes (see `convolution_sums`);
-    - `aborts`: the compiler stops there, and why.
+    - `aborts`: the compiler stops there, and why;
+    - `beside`: bytes that a device makes of what it gathered to compute its part;
+    - `shared`: operations that read the same value through the same windows.
     """
 
     structure: Structure
@@ -42,12 +46,17 @@ class OwnNotes:
     counted: set[int] = field(default_factory=set)
     repeated: dict[int, tuple[str, ...]] = field(default_factory=dict)
     aborts: dict[int, str] = field(default_factory=dict)
+    beside: dict[int, int] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)
+    shared: SharedBorders = field(default_factory=SharedBorders)
     _dropped: set[ir.Operation] = field(default_factory=set)
     _known: set[tuple[Any, ...]] = field(default_factory=set)
 
     def concerns(self, record: Op, lies: Sequence[Dims | None]) -> bool:
         """Whether anything is cut that matters, by a glance at where values lie: most slices are along dimensions that are whole."""
+        if record.own is not None and record.own.operator is RESHAPING:
+            inside = lies[record.operands[0]]
+            return inside is not None and any(inside[dim] for dim in record.own.facts)
         if record.kind not in _IN_PLACE:
             return True
         placed = (lies[value] or () for value in (*record.operands, *record.results))
@@ -67,7 +76,11 @@ class OwnNotes:
             self.aborts[index] = answer.aborts
         if answer.repeats:
             self.repeated[index] = answer.repeats
+        if answer.beside:
+            self.beside[index] = answer.beside
         self._drop(op, index, answer)
+        if not answer.makes_whole and self.shared.are_there(op, index, region, record.own, placed):
+            return []
         return [
             self._reshard(op, index, region, sent)
             for number, sent in enumerate(answer.sends)
@@ -76,6 +89,8 @@ class OwnNotes:
 
     def reduced_apart(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The all-reduces of what an operation makes, by axes, if that is a matter of its own; empty else."""
+        if ID not in op.attributes:  # itself a collective: the rest of a sum that was left to do
+            return []
         index = ir.IntegerAttr(op.attributes[ID]).value
         own = self.structure.ops[index].own
         if own is None or own.operator is not CONVOLUTION:
@@ -124,15 +139,13 @@ class OwnNotes:
 
     def _reshard(self, op: ir.Operation, index: int, region: int, sent: Sent) -> Reshard:
         position, height = self.structure.ops[index].position, self.structure.heights[index]
-        if sent.operand is None:
-            return Reshard(
-                sent.kind, sent.axes, sent.payload, sent.payload, index, region, index, False, position, position, (height,), own=True
-            )
-        value = op.operands[sent.operand]
-        made_in = self.region_of(value, region)  # that of a value that no turn of a loop changes is taken out of the loop
-        source = self.made_by(value)
+        source: int | None = index
+        if sent.operand is not None:
+            value = op.operands[sent.operand]
+            region = self.region_of(value, region)  # that of a value that no turn of a loop changes is taken out of the loop
+            source = self.made_by(value)
         return Reshard(
-            sent.kind, sent.axes, sent.payload, sent.payload, index, made_in, source, False, position, position, (height,), own=True
+            sent.kind, sent.axes, sent.payload, sent.payload, index, region, source, False, position, position, (height,), own=True
         )
 
 

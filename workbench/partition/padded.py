@@ -26,19 +26,14 @@ class _Made(NamedTuple):
 
 def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
     """By wasted bytes of all of them, the most first. Scalars' and mask's padding counts as any other's."""
-    if not _uneven(plan, partitioned):
+    uneven = _uneven(plan, partitioned)
+    if not uneven:
         return ()
     structure = partitioned.structure
     counts: Counter[_Made] = Counter()
-    uneven: dict[tuple[tuple[int, ...], int], bool] = {}  # equal placements are one object for the most part, and hashing them is slow
     for number, (operation, op) in enumerate(zip(plan.program.operations, structure.ops, strict=True)):
         dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
-        if dims is None:
-            continue
-        placement = operation.shape, id(dims)
-        if placement not in uneven:
-            uneven[placement] = any(dims) and _is_uneven(operation.shape, dims, plan)
-        if uneven[placement]:
+        if dims is not None and (operation.shape, id(dims)) in uneven:
             counts[_Made(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].times
     found = [padding for made, count in counts.items() for padding in _paddings(made, count, plan)]
     merged: dict[Padding, int] = {}
@@ -49,12 +44,13 @@ def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
     return tuple(sorted(listed, key=lambda each: (-each.wasted_bytes * each.count, each.path, each.dim)))
 
 
-def _uneven(plan: Plan, partitioned: Partitioned) -> bool:
-    """Whether anything is padded. Equal placements are one object for the most part: few are looked at, however long the program is."""
+def _uneven(plan: Plan, partitioned: Partitioned) -> set[tuple[tuple[int, ...], int]]:
+    """What is padded, as shapes and placements. Equal placements are one object for the most part, told by its `id`, for hashing them is
+    slow: few are looked at, however long the program is."""
     structure, dims = partitioned.structure, partitioned.dims
     lies = list(map(dims.__getitem__, structure.firsts))
     known = dict(zip(zip(structure.shapes, map(id, lies), strict=True), lies, strict=True))
-    return any(each is not None and any(each) and _is_uneven(shape, each, plan) for (shape, _), each in known.items())
+    return {key for key, each in known.items() if each is not None and any(each) and _is_uneven(key[0], each, plan)}
 
 
 def _is_uneven(shape: tuple[int, ...], dims: Dims, plan: Plan) -> bool:

@@ -10,12 +10,20 @@ from collections.abc import Sequence
 
 from jax.extend.mlir import ir
 
+from workbench.mesh import Mesh
 from workbench.partition.attributes import Dims
 from workbench.partition.attributes import read_shardings as read_anew
 from workbench.partition.context import producer
-from workbench.partition.factors import Rule, rule_of
+from workbench.partition.hlo_form import ORDER
+from workbench.partition.kernels import PRODUCTS
+from workbench.partition.operations import manual_axes
+from workbench.partition.prepare import ID
+from workbench.partition.product_notes import APART, LIES, written
+from workbench.partition.product_ways import ProductFacts, is_apart, nearest
+from workbench.partition.structure import Structure
 
 _SHARDING = "sdy.sharding"
+_KEPT = (_SHARDING, "precision_config", ID, ORDER)
 
 
 class _Reader:
@@ -46,45 +54,45 @@ class _Reader:
         return self.read(parent.attributes[_SHARDING])[number] if is_told else ()
 
 
-def plan_products(main: ir.Operation, ops: Sequence[ir.Operation]) -> None:
-    """Insert the reshards that XLA takes for granted around products."""
+def plan_products(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
+    """Insert the reshards that XLA takes for granted around products, and mark those that it takes apart in another way than Shardy."""
     reader = _Reader(main)
-    products = [op for op in ops if op.name == "stablehlo.dot_general" and _SHARDING in op.attributes]
-    for op in products:
-        if (rule := rule_of(op)) is None:
+    is_manual = "sdy.manual_computation" in structure.kinds
+    for op in ops:
+        if op.name not in PRODUCTS or ID not in op.attributes or (facts := structure.products.get(op.attributes[ID].value)) is None:
             continue
-        operands, result = [reader.dims_of(value) for value in op.operands], reader.read(op.attributes[_SHARDING])[0]
-        summed = [_summed(dims, mapping, rule) for dims, mapping in zip(operands, rule.operands, strict=True)]
-        if summed[0] and summed[0] == summed[1]:
-            if any(axis in summed[0] for dim in result for axis in dim):
-                _reshard_behind(op, _without(result, summed[0]))
+        lies = tuple(map(reader.dims_of, (*op.operands, op.results[0])))
+        if not any(map(any, lies)):
             continue
-        for mine, other in ((0, 1), (1, 0)):
-            kept = _kept(operands[mine], rule.operands[mine], result, rule)
-            if any(axis in kept for dim in operands[other] for axis in dim) and not _shared(kept, operands, rule):
-                _reshard_before(op, other, _without(operands[other], kept))
+        placed = tuple(each or ((),) * len(shape) for each, shape in zip(lies, facts.shapes, strict=True))
+        if is_apart(facts, placed, mesh) and not (is_manual and manual_axes(op)) and not _leaves_sums(op):
+            _set_apart(op)
+        elif facts.is_dot and _SHARDING in op.attributes:
+            _insert(op, facts, placed)
 
 
-def _summed(dims: Dims, mapping: Sequence[tuple[str, ...]], rule: Rule) -> tuple[str, ...]:
-    """The axes that split the dimensions of an operand that are summed."""
-    return tuple(axis for dim, factors in zip(dims, mapping, strict=False) if set(factors) & set(rule.reduction) for axis in dim)
+def _leaves_sums(op: ir.Operation) -> bool:
+    return _SHARDING in op.attributes and "unreduced" in str(op.attributes[_SHARDING])
 
 
-def _kept(dims: Dims, mapping: Sequence[tuple[str, ...]], result: Dims, rule: Rule) -> tuple[str, ...]:
-    """The axes of an operand's own dimensions that split them in the result too, in the same way."""
-    lies = {factors: axes for factors, axes in zip(rule.results[0], result, strict=True) if factors}
-    both = [axes for axes, factors in zip(dims, mapping, strict=False) if axes and lies.get(factors) == axes]
-    return tuple(axis for axes in both for axis in axes)
+def _insert(op: ir.Operation, facts: ProductFacts, lies: Sequence[Dims]) -> None:
+    near = nearest(facts.mapping, lies)
+    if near.result != lies[-1]:
+        _reshard_behind(op, near.result)
+    for number, (before, after) in enumerate(zip(lies, near[:-1], strict=False)):
+        if before != after:
+            _reshard_before(op, number, after)
+            op.attributes[LIES] = ir.StringAttr.get(written(tuple(lies)))
 
 
-def _shared(axes: Sequence[str], operands: Sequence[Dims], rule: Rule) -> bool:
-    """Whether an axis splits a dimension that both operands have and the result keeps: a batch, which takes no communication."""
-    by_factor = [dict(zip(mapping, dims, strict=False)) for mapping, dims in zip(rule.operands, operands, strict=True)]
-    return any(set(split) & set(axes) for factors, split in by_factor[0].items() if factors and by_factor[1].get(factors) == split)
-
-
-def _without(dims: Dims, axes: Sequence[str]) -> Dims:
-    return tuple(tuple(axis for axis in dim if axis not in axes) for dim in dims)
+def _set_apart(op: ir.Operation) -> None:
+    """A call in its place: Shardy knows nothing of it and leaves it alone. What it sends is its own then (`product_notes`)."""
+    kept = {name: op.attributes[name] for name in _KEPT if name in op.attributes}
+    attributes = {**kept, APART: ir.UnitAttr.get(), "call_target_name": ir.StringAttr.get("product")}
+    types, point = [op.results[0].type], ir.InsertionPoint(op)
+    call = ir.Operation.create("stablehlo.custom_call", types, list(op.operands), attributes, loc=op.location, ip=point)
+    op.results[0].replace_all_uses_with(call.results[0])
+    op.erase()
 
 
 def _reshard_behind(op: ir.Operation, dims: Dims) -> None:

@@ -16,7 +16,8 @@ from workbench.partition.location import readable_path, scope_of, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
 from workbench.partition.operations import CONSTANTS, manual_axes, operations_below
 from workbench.partition.prepare import prepare
-from workbench.partition.structure import Structure, read_structure
+from workbench.partition.reading import read_structure
+from workbench.partition.structure import Structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
 from workbench.tensor import Tensor
 
@@ -54,7 +55,7 @@ def prepare_program(
     return Program(name, named, outputs, carried, operations, module_bytes(module), fingerprint, step, reference)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=48)
 def _prepared(fingerprint: str, module: bytes) -> Prepared:  # noqa: ARG001 - the fingerprint is the key's quick half
     parsed = parse_module(module)
     return Prepared(parsed, read_structure(parsed))

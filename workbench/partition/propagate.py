@@ -13,6 +13,7 @@ from jax.extend.mlir import ir
 from workbench.errors import PartitionError
 from workbench.partition.boundaries import follow_results, forget_rules, keep_apart
 from workbench.partition.context import declare_mesh, main_function, run_passes
+from workbench.partition.layers import shortened
 from workbench.partition.operations import operations_below
 from workbench.partition.own_meshes import verify_own_axes
 from workbench.partition.products import plan_products
@@ -49,13 +50,14 @@ def propagate(plan: Plan, choose: Callable[[tuple[str, ...]], Iterable[str]] = t
     source, structure = prepared(plan.program)
     with source.context, ir.Location.unknown():
         verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
-        module = source.operation.clone()
-        declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
-        main = main_function(module)
-        annotate(main, plan)
-        insert_constraints(main, plan)
+        passes = [*choose(_passes(plan, structure))]
         try:
-            _run(module, [*choose(_passes(plan, structure))], speaks=_speaks(plan, structure))
+            if (module := _propagate_layers(plan, passes)) is not None:
+                run_passes(module, ",".join(passes[passes.index(_INSERTING) :]))
+                return module
+            module = _annotated(source.operation, plan)
+            insert_constraints(main_function(module), plan)
+            _run(module, passes, plan, structure)
         except ir.MLIRError as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error)[:200])
             raise PartitionError(
@@ -64,10 +66,34 @@ def propagate(plan: Plan, choose: Callable[[tuple[str, ...]], Iterable[str]] = t
     return module
 
 
-def _run(module: ir.Operation, passes: list[str], *, speaks: bool) -> None:
+def _annotated(source: ir.Operation, plan: Plan) -> ir.Operation:
+    """A copy of the prepared module with the plan's mesh, its arguments and results placed."""
+    module = source.clone()
+    declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
+    annotate(main_function(module), plan)
+    return module
+
+
+def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
+    """The module as it stands before reshards are inserted, from a program without the layers that are like others; `None` if the plan or
+    what comes of it tells layers apart."""
+    if _INSERTING not in passes or (short := shortened(plan.program)) is None or not short.serves(plan):
+        return None
+    few = _annotated(short.few, plan)
+    run_passes(few, ",".join(passes[: passes.index(_INSERTING)]))
+    whole = short.whole.clone()
+    declare_mesh(whole, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
+    main = main_function(whole)
+    if (ops := short.tell(main, main_function(few))) is None:
+        return None
+    plan_products(main, ops, prepared(plan.program).structure, plan.mesh)
+    return whole
+
+
+def _run(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure) -> None:
     """Run the passes, with a stop before reshards are inserted, and one before they become collectives where they may follow each other:
     at constraints and barriers, if these say anything."""
-    is_constrained = any("constraint" in each for each in passes)
+    is_constrained, speaks = any("constraint" in each for each in passes), _speaks(plan, structure)
     places = [passes.index(name) for name in (_INSERTING, *([_LOWERING] if speaks else [])) if name in passes]
     for start, stop in itertools.pairwise((0, *places, len(passes))):
         run_passes(module, ",".join(passes[start:stop]))
@@ -84,7 +110,7 @@ def _run(module: ir.Operation, passes: list[str], *, speaks: bool) -> None:
             forget_rules(ops)
         if speaks:
             follow_results(ops)
-        plan_products(main, ops)
+        plan_products(main, ops, structure, plan.mesh)
 
 
 def _speaks(plan: Plan, structure: Structure) -> bool:

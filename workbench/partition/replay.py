@@ -5,19 +5,19 @@ dimension than the one it came along, the tensor that has it on the right one is
 (`x:(1)2`, then `x:(1)4`) arrives whole.
 """
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from operator import itemgetter
 
 from workbench.partition.attributes import Dims
-from workbench.partition.links import GROUP, RETURN, Link, Links, links_of, overlap
+from workbench.partition.garbage import no_collection
+from workbench.partition.links import GROUP, RETURN, Link, Links, links_of
+from workbench.partition.naming import value_names
 from workbench.partition.origins import Inserted, Record, Recorded, Slot, record
 from workbench.partition.starts import Starts
 from workbench.partition.wishes import Wishes
 from workbench.plan import Plan
-from workbench.propagation import ACROSS, BACKWARD, FORWARD, Move, Point, Propagation, Site
-from workbench.sharding import Sharding
+from workbench.propagation import ACROSS, BACKWARD, FORWARD, Conflict, Move, Point, Propagation, Site
+from workbench.sharding import Sharding, overlap
 
 _AT_HAND = -1  # the step of what was there before the first
 _AT_ONCE = 1 / 16  # of a step: less than any other follows
@@ -29,20 +29,8 @@ def propagation_of(plan: Plan, computed: Sequence[Dims | None] = ()) -> Propagat
 
     Raises `PartitionError` with Shardy's words.
     """
-    with _no_collection():
+    with no_collection():
         return _replay(plan, computed)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hundreds of thousands of small tuples are made here, and all are kept: looking for garbage among them takes a third of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _replay(plan: Plan, computed: Sequence[Dims | None]) -> Propagation:
@@ -60,7 +48,12 @@ def _replay(plan: Plan, computed: Sequence[Dims | None]) -> Propagation:
         if point not in brought
     }
     wishes = Wishes(plan, recorded, links)
-    return Propagation(sites, moves, origins, tuple(links.one), wishes.of, wishes.others, wishes.conflicts)
+
+    def conflicts(replay: Propagation) -> tuple[Conflict, ...]:
+        with no_collection():
+            return wishes.conflicts(replay)
+
+    return Propagation(sites, moves, origins, tuple(links.one), wishes.of, wishes.others, conflicts)
 
 
 def _points(value: int, dims: Dims) -> Iterator[Point]:
@@ -84,7 +77,7 @@ def _sites(plan: Plan, recorded: Recorded, links: Links, computed: Sequence[Dims
         where = lies(value, len(each.shape))
         if value in arguments:
             tensor = arguments[value]
-            yield Site("argument", tensor.path, "input", tensor.shape, tensor.dims, "", where, where)
+            yield Site("argument", tensor.path, "input", each.shape, value_names(tensor, len(each.shape)), "", where, where)
         elif each.born < 0:
             yield Site("value", "", "block argument", each.shape, ("_",) * len(each.shape), "", where, where)
         else:
@@ -95,9 +88,10 @@ def _sites(plan: Plan, recorded: Recorded, links: Links, computed: Sequence[Dims
             yield Site("value", operation.path, operation.kind, each.shape, names, operation.source, where, made)
     for added in recorded.inserted:
         yield _inserted(plan, recorded, added, lies)
-    for value, tensor in zip(recorded.results, program.results, strict=True):
-        where = lies(value, len(tensor.shape))
-        yield Site("result", tensor.path, "result", tensor.shape, tensor.dims, "", where, where)
+    for value, returned, tensor in zip(recorded.results, structure.returned, program.results, strict=True):
+        shape = structure.values[returned].shape
+        where = lies(value, len(shape))
+        yield Site("result", tensor.path, "result", shape, value_names(tensor, len(shape)), "", where, where)
 
 
 def _inserted(plan: Plan, recorded: Recorded, added: Inserted, lies: Callable[[int, int], Sharding]) -> Site:
@@ -111,7 +105,7 @@ def _inserted(plan: Plan, recorded: Recorded, added: Inserted, lies: Callable[[i
     where = lies(added.result, len(each.shape))
     if each.born < 0:
         tensor = program.arguments[structure.arguments.index(value)]
-        return Site("value", tensor.path, kind, each.shape, tensor.dims, "", where, where)
+        return Site("value", tensor.path, kind, each.shape, value_names(tensor, len(each.shape)), "", where, where)
     operation = program.operations[each.born]
     return Site("value", operation.path, kind, each.shape, operation.dims, operation.source, where, where)
 
@@ -179,7 +173,7 @@ class _Moves:
                 return Point(value, dim, record.axis)
         for dim, axes in enumerate(lying.dims if lying else ()):
             for axis in axes:
-                if overlap(axis, record.axis, self._mesh):
+                if overlap(axis, record.axis):
                     return Point(value, dim, axis)
         return None
 
@@ -195,7 +189,8 @@ class _Moves:
                 if factors.isdisjoint(link.mappings[place][dim]):
                     continue
                 for axis in axes:
-                    if overlap(axis, point.axis, self._mesh) and self._arrived.get(Point(value, dim, axis), record.step) < record.step:
+                    is_it = axis == point.axis or overlap(axis, point.axis)
+                    if is_it and self._arrived.get(Point(value, dim, axis), record.step) < record.step:
                         return value, dim, Slot(place >= link.operands, place)
         return None
 

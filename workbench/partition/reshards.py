@@ -7,11 +7,11 @@ from typing import Any
 
 from jax.extend.mlir import ir
 
+from workbench.collective import Collective
 from workbench.mesh import Mesh
 from workbench.partition.attributes import Dims, axis_names
 from workbench.partition.structure import Structure
 from workbench.program import Program
-from workbench.report import Collective
 from workbench.sharding import axis_size, base_axis
 
 KINDS = {  # Shardy's operation: the report's word, and the attribute that names the axes

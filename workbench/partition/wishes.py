@@ -11,7 +11,7 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
-from workbench.partition.links import Link, Links, overlap, projected
+from workbench.partition.links import Link, Links, projected
 from workbench.partition.origins import Lying, Recorded
 from workbench.partition.starts import Starts
 from workbench.plan import Plan
@@ -31,7 +31,7 @@ from workbench.propagation import (
     Propagation,
     Wish,
 )
-from workbench.sharding import axis_size, base_axis
+from workbench.sharding import axis_size, base_axis, overlap
 
 Projection = list[dict[str, tuple[str, ...]]]  # of each tensor of an operation: the axes of each factor
 
@@ -109,7 +109,7 @@ class Wishes:
             if giver == place or link.values[giver] == value or same == len(theirs):
                 continue
             wanted = theirs[same]
-            if any(overlap(wanted, each, self._mesh) for each in self._dims(value)[dim]):
+            if any(overlap(wanted, each) for each in self._dims(value)[dim]):
                 continue  # it is there, in another part of a dimension that several factors share
             at = self._held(link, giver, factor, wanted)
             stop = self._stop(link, axes, (place, giver), (dim, factor), same, theirs)
@@ -127,7 +127,7 @@ class Wishes:
         for dim, factors in enumerate(link.mappings[giver]):
             if factor in factors:
                 for axis in self._dims(value)[dim]:
-                    if overlap(axis, wanted, self._mesh):
+                    if overlap(axis, wanted):
                         return Point(value, dim, axis)
         raise LookupError(f"{wanted} is not on factor {factor} of value {value}")
 
@@ -164,7 +164,7 @@ class Wishes:
         mine = {each for factors in link.mappings[place] for each in factors} - {factor}
         for other, each in enumerate(axes):
             for rival in mine & each.keys():
-                if link.values[other] != link.values[place] and any(overlap(wanted, axis, self._mesh) for axis in each[rival]):
+                if link.values[other] != link.values[place] and any(overlap(wanted, axis) for axis in each[rival]):
                     return self._held(link, other, rival, wanted)
         return None
 
@@ -173,14 +173,14 @@ class Wishes:
         lying = self._recorded.lying.get(value)
         if lying is None:
             return None
-        if any(overlap(wanted, each, self._mesh) for each in lying.replicated):
+        if any(overlap(wanted, each) for each in lying.replicated):
             return _Stop(REPLICATED, Point(value, dim, ""))
         for elsewhere, held in enumerate(lying.dims):
             for axis in held:
-                if elsewhere != dim and overlap(axis, wanted, self._mesh):
+                if elsewhere != dim and overlap(axis, wanted):
                     return _Stop(USED, Point(value, elsewhere, axis))
         if len(mine) > same:
-            return _Stop(ORDER, next(Point(value, dim, each) for each in lying.dims[dim] if overlap(each, mine[same], self._mesh)))
+            return _Stop(ORDER, next(Point(value, dim, each) for each in lying.dims[dim] if overlap(each, mine[same])))
         return _Stop(CLOSED, Point(value, dim, "")) if lying.closed[dim] else None
 
     def _differ(self, number: int) -> bool:

@@ -8,6 +8,7 @@ Shardy's own way between the same shardings is often another and cheaper one, bu
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 
 from workbench.mesh import Mesh
 from workbench.partition.attributes import Dims, local_shape
+from workbench.partition.halo import Piece
 from workbench.partition.xla_tiles import (
     Devices,
     aligned,
@@ -37,6 +39,7 @@ from workbench.partition.xla_tiles import (
     ungrouped,
     varying,
 )
+from workbench.partition.xla_uneven import Joining, before_joining, before_slicing, joining
 from workbench.sharding import axis_size
 
 SLICE = "slice"  # no collective: each device keeps a part of what it has
@@ -69,19 +72,39 @@ class Way(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def way(shape: tuple[int, ...], source: Dims, target: Dims, mesh: Mesh) -> Way:
     """What XLA emits to bring a value of this shape from one sharding to another."""
-    if _begin_with(source, target):
+    is_even = _is_even(shape, source, target, mesh)
+    if is_even and _begin_with(source, target):
         before, after = (math.prod(local_shape(shape, dims, mesh)) for dims in (source, target))
         return Way((Step(SLICE, (), before, 0, after),) if source != target else (), rematerialises=False)
-    if _begin_with(target, source):
+    if is_even and _begin_with(target, source):
         return Way(tuple(_gathers(shape, source, target, mesh)), rematerialises=False)
     walk = _Walk(mesh, np.arange(mesh.size)[None])
     walk.reshard(_State(shape, tiles_of(source, mesh)), tiles_of(target, mesh), may_replicate=True)
     return Way(tuple(walk.steps), walk.rematerialises)
 
 
+def steps_within(shape: tuple[int, ...], source: Devices, target: Devices, mesh: Mesh, devices: Devices) -> tuple[Step, ...]:
+    """The moves between two tilings within groups of devices: a row of `devices` a group, whose places the tilings have as numbers."""
+    walk = _Walk(mesh, devices)
+    walk.reshard(_State(shape, source), target, may_replicate=True)
+    return tuple(walk.steps)
+
+
+def by_way_of(shape: tuple[int, ...], places: Sequence[Dims], mesh: Mesh) -> Way:
+    """The ways from each of these shardings to the next, one after the other."""
+    ways = [way(shape, source, target, mesh) for source, target in itertools.pairwise(places)]
+    return Way(tuple(step for each in ways for step in each.steps), any(each.rematerialises for each in ways))
+
+
 def _begin_with(fewer: Dims, more: Dims) -> bool:
     """Whether each dimension's axes of the one are its major axes in the other: to go there is to slice, to come back to gather."""
     return all(few == many[: len(few)] for few, many in zip(fewer, more, strict=True))
+
+
+def _is_even(shape: tuple[int, ...], source: Dims, target: Dims, mesh: Mesh) -> bool:
+    """Whether the parts of all dimensions that change are full."""
+    changing = ((size, dims) for size, *each in zip(shape, source, target, strict=True) if each[0] != each[1] for dims in each)
+    return all(size % math.prod(axis_size(axis, mesh) for axis in dims) == 0 for size, dims in changing)
 
 
 def _gathers(shape: tuple[int, ...], source: Dims, target: Dims, mesh: Mesh) -> Iterator[Step]:
@@ -252,20 +275,48 @@ class _Walk:
 
     def _slice(self, state: _State, target: Devices) -> _State:
         after = _State(state.shape, target)
+        changing = list(zip(state.shape, state.parts, target.shape, strict=False))
+        self._fetch(state, [before_slicing(*each) for each in changing], [-(-size // new) * new // old for size, old, new in changing])
         self._note(SLICE, np.zeros((0, 1), dtype=np.int64), state, after, 0)
         return after
 
     def _gather(self, state: _State, target: Devices) -> _State:
-        """One all-gather a dimension, the last one first; padding is cut off after the last."""
+        """One all-gather a dimension, the last one first; padding is cut off after the last. Thin dimensions are summed instead."""
+        changing = [(size, *each) for size, *each in zip(state.shape, state.parts, target.shape, strict=False)]
+        dims = [dim for dim, (_, old, new) in enumerate(changing) if old > new]
+        self._fetch(state, [before_joining(*each) for each in changing], state.local)
+        by: dict[Joining, list[int]] = {kind: [dim for dim in reversed(dims) if joining(*changing[dim]) is kind] for kind in Joining}
+        factors = {dim: changing[dim][1] // changing[dim][2] for dim in dims}
+        if by[Joining.BROADCAST]:
+            state = self._join("all-reduce", state, {dim: factors[dim] for dim in by[Joining.BROADCAST]}, math.prod(state.local))
         elements = math.prod(state.local)
-        for dim in range(len(state.shape) - 1, -1, -1):
-            factor = state.tiles.shape[dim] // target.shape[dim]
-            if factor > 1:
-                after = _State(state.shape, merged(state.tiles, dim, factor))
-                elements *= factor
-                self._note("all-gather", minor_groups(state.tiles, [(dim, factor)]), state, after, elements)
-                state = after
+        for dim in by[Joining.GATHER]:
+            elements *= factors[dim]
+            state = self._join("all-gather", state, {dim: factors[dim]}, elements)
+        whole = math.prod(_State(state.shape, target).local)
+        for dim in by[Joining.SUM]:
+            state = self._join("all-reduce", state, {dim: factors[dim]}, whole)
         return _State(state.shape, target)
+
+    def _join(self, kind: str, state: _State, factors: dict[int, int], payload: int) -> _State:
+        """So many parts of some dimensions become one."""
+        tiles = state.tiles
+        for dim, factor in factors.items():
+            tiles = merged(tiles, dim, factor)
+        after = _State(state.shape, tiles)
+        self._note(kind, minor_groups(state.tiles, list(factors.items())), state, after, payload)
+        return after
+
+    def _fetch(self, state: _State, pieces: Sequence[Sequence[Piece]], sizes: Sequence[int]) -> None:
+        """What uneven parts fetch from others, one dimension after the other, of which a part then has so many elements."""
+        local = list(state.local)
+        for dim, each in enumerate(pieces):
+            for piece in each:
+                sent, got = ([pair[at] for pair in piece.pairs] for at in (0, 1))
+                pairs = np.stack([state.tiles.take(places, dim).ravel() for places in (sent, got)], axis=1)
+                payload = math.prod((*local[:dim], piece.size, *local[dim + 1 :]))
+                self._note("collective-permute", pairs, state, state, payload)
+            local[dim] = sizes[dim] if each else local[dim]
 
     def _note(self, kind: str, groups: Devices, before: _State, after: _State, payload: int) -> None:
         axes = varying(self._devices[:, groups].reshape(-1, groups.shape[1]), self._mesh)

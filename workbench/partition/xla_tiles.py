@@ -6,17 +6,15 @@ functions are those of `hlo_sharding_util.cc` and `spmd_partitioner_util.cc` tha
 
 import itertools
 import math
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from workbench.mesh import Mesh
 from workbench.partition.attributes import Dims
-from workbench.sharding import axis_size, base_axis
+from workbench.sharding import SubAxis, axis_size, base_axis, sub_axis
 
 Devices = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-_SUB_AXIS = re.compile(r"(?P<axis>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
 
 
 def ordered(axes: Sequence[str], mesh: Mesh) -> tuple[str, ...]:
@@ -39,27 +37,21 @@ def tiles_of(dims: Dims, mesh: Mesh) -> Devices:
     return canonical(devices.transpose([*front, *rest]).reshape([*parts, -1]))
 
 
-def _piece(axis: str) -> tuple[str, int, int]:
-    """The mesh axis of an axis or sub-axis, what is major to it there, and its size; 0 for all of it."""
-    found = _SUB_AXIS.fullmatch(axis)
-    return (found["axis"], int(found["pre"]), int(found["size"])) if found else (axis, 1, 0)
-
-
 def _atoms(name: str, size: int, used: Sequence[str]) -> list[tuple[int, int]]:
     """A mesh axis as (pre-size, size) of the pieces that the sub-axes in use cut it into."""
     cuts = {1, size}
     for axis in used:
-        base, pre, part = _piece(axis)
-        if base == name and part:
-            cuts |= {pre, pre * part}
+        part = sub_axis(axis)
+        if part and part.axis == name:
+            cuts |= {part.pre_size, part.pre_size * part.size}
     places = sorted(cuts)
     return [(low, high // low) for low, high in itertools.pairwise(places)] or [(1, size)]
 
 
 def _is_within(atom: tuple[str, int, int], axis: str, mesh: Mesh) -> bool:
-    name, pre, size = atom
-    base, start, part = _piece(axis)
-    return name == base and start <= pre and pre * size <= start * (part or mesh[base])
+    name, pre_size, size = atom
+    part = sub_axis(axis) or SubAxis(axis, 1, mesh[axis])
+    return name == part.axis and part.pre_size <= pre_size and pre_size * size <= part.pre_size * part.size
 
 
 def canonical(tiles: Devices) -> Devices:
@@ -78,17 +70,17 @@ def varying(groups: Devices, mesh: Mesh) -> tuple[str, ...]:
     whole = tuple(used)
     if math.prod(mesh[name] for name in whole) == groups.shape[1]:
         return whole
-    parts = tuple(_sub_axis(name, np.unique(place[0]), mesh[name]) for name, place in used.items())
+    parts = tuple(_part(name, np.unique(place[0]), mesh[name]) for name, place in used.items())
     fits = math.prod(axis_size(part, mesh) for part in parts) == groups.shape[1]
     return parts if fits else whole
 
 
-def _sub_axis(name: str, places: Devices, size: int) -> str:
+def _part(name: str, places: Devices, size: int) -> str:
     """`x:(m)k`, the part of size k after a pre-size of m (Y6), from the places it takes; the axis itself if they are no such part."""
     steps, count = np.diff(places), len(places)
     if count in (1, size) or (steps != steps[0]).any() or size % (count * int(steps[0])):
         return name
-    return f"{name}:({size // (count * int(steps[0]))}){count}"
+    return str(SubAxis(name, size // (count * int(steps[0])), count))
 
 
 def swaps(source: Devices, target: Devices) -> list[tuple[int, int]] | None:

@@ -1,7 +1,7 @@
 """A network cut into consecutive stages: for each a pure function, the parameters it uses, the values that come in and go out.
 
-Three ways in, one representation: any loss (`cut_loss`), a sequence of layer functions (`losses.sequential`), a scanned stack of equal
-layers (`losses.scanned`); the latter two make a loss of what they are given.
+Three ways in, one representation: any loss (`cut_loss`), a sequence of layer functions (`losses.sequential_loss`), a scanned stack of
+equal layers (`losses.scanned_loss`); the latter two make a loss of what they are given.
 
 A value goes straight from the stage that makes it to each stage that reads it: a skip connection passes no stage between.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from jax.extend import core as jex_core
 
 from workbench.errors import PipelineError, unknown_name
-from workbench.tracing.flatten import needed, variables
+from workbench.tracing.equations import closed_jaxpr, needed, variables
 from workbench.tracing.network import Network
 from workbench.tracing.work import flops_of, size_of
 
@@ -128,25 +128,15 @@ def _segment(
     leaving = [var for var in numbers if made[var] == stage]
     results = network.results if last else []
     eqns = needed(network.with_free(own, results), [*leaving, *results])
-    inside = {var for eqn in eqns for var in eqn.outvars}
-    reads = dict.fromkeys(var for eqn in eqns for var in variables(eqn.invars) if var not in inside)
-    reads |= dict.fromkeys(var for var in results if var not in inside)
+    reads = _read_by(eqns, results)
     pieces = tuple(number for number, (_, var) in enumerate(flat.pieces) if var in reads)
     batch = tuple(number for number, var in enumerate(flat.batch) if var in reads)
     entering = tuple(numbers[var] for var in numbers if var in reads)
     order = list(numbers)
     invars = [*(flat.pieces[i][1] for i in pieces), *(flat.batch[i] for i in batch), *(order[i] for i in entering)]
-    constants = [var for var in reads if var in flat.constants]
+    constants = {var: flat.constants[var] for var in reads if var in flat.constants}
     outvars = [*leaving, *([flat.loss] if last else []), *([] if flat.weight is None or not last else [flat.weight])]
-    jaxpr = flat.base.replace(
-        constvars=constants,
-        invars=invars,
-        outvars=outvars,
-        eqns=eqns,
-        effects=set(),
-        debug_info=flat.base.debug_info.with_unknown_names(),
-    )
-    call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(jaxpr, [flat.constants[var] for var in constants]))
+    call = jex_core.jaxpr_as_fun(closed_jaxpr(flat.base, constants, invars, eqns, outvars))
     return Segment(
         stage,
         blocks,
@@ -157,6 +147,13 @@ def _segment(
         _weighted(call, has_weight=flat.weight is not None) if last else call,
         sum(map(flops_of, eqns)),
     )
+
+
+def _read_by(eqns: Sequence[Any], results: Sequence[Any]) -> dict[Any, None]:
+    """What the equations and the results read that the equations do not make."""
+    made = {var for eqn in eqns for var in eqn.outvars}
+    read = [*(var for eqn in eqns for var in variables(eqn.invars)), *results]
+    return dict.fromkeys(var for var in read if var not in made)
 
 
 def _weighted(call: Callable[..., list[Any]], *, has_weight: bool) -> Callable[..., list[Any]]:

@@ -1,8 +1,10 @@
 """From a program or a loss to its network, and from that to a cut."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
 
@@ -14,7 +16,14 @@ from workbench.tracing.flatten import flatten
 from workbench.tracing.function import guarded
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.network import Block, Network
-from workbench.tracing.split_batch import micro_batch_spec, splits_of
+from workbench.tracing.split_batch import batch_dim, micro_batch_spec, splits_of
+
+_KNOWN: WeakValueDictionary[tuple[Program, int], Network] = WeakValueDictionary()
+
+
+def known_network(program: Program, micro_batches: int) -> Network | None:
+    """`network_of` if that was asked for lately; nothing is traced."""
+    return _KNOWN.get((program, micro_batches))
 
 
 @lru_cache(maxsize=8)
@@ -23,6 +32,11 @@ def network_of(program: Program, micro_batches: int = 1) -> Network:
 
     Raises `PipelineError` for a program that was not made by `trace_training`, and for micro-batches that do not divide the batch.
     """
+    found = _KNOWN[program, micro_batches] = _traced(program, micro_batches)
+    return found
+
+
+def _traced(program: Program, micro_batches: int) -> Network:
     training = program.step.training
     if training is None:
         raise PipelineError(f"`{program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
@@ -32,7 +46,8 @@ def network_of(program: Program, micro_batches: int = 1) -> Network:
     splits = splits_of(program, micro_batches)
     batch = [micro_batch_spec(_spec(each), split, micro_batches) for each, split in zip(inputs, splits, strict=True)]
     trees = jax.tree.unflatten(training.params, specs), jax.tree.unflatten(training.batch, batch)
-    return _network(training.loss, trees, [each.path for each in params], [each.path for each in inputs], micro_batches, program.name)
+    network = _network(training.loss, trees, [each.path for each in params], [each.path for each in inputs], micro_batches, program.name)
+    return replace(network, batch_dim=batch_dim(inputs, program.name), dims={each.path: each.dims for each in (*params, *inputs)})
 
 
 def blocks_of(program: Program, micro_batches: int = 1) -> tuple[Block, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workbench.errors import DimensionError, unknown_name
+from workbench.errors import DimensionError, unknown_name, wrong_type
 from workbench.paths import matches
 from workbench.tensor import verify_dim_name
 
@@ -21,6 +21,11 @@ def user_names(dims: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, .
     >>> user_names({"w1": "d_model ..."}, {"params/w1": (8, 4, 2)})
     {'params/w1': ('d_model', None, None)}
     """
+    if dims is not None and not isinstance(dims, Mapping):
+        raise DimensionError(
+            wrong_type("dims", dims, "names by argument"),
+            [f'write {{"{path}": "{" ".join(["batch", *"_" * (len(shape) - 1)])}"}}' for path, shape in list(shapes.items())[-1:] if shape],
+        )
     patterns = dict(_flattened("", dims or {}))
     for pattern in patterns:
         if not any(matches(pattern, path) for path in shapes):

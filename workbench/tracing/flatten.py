@@ -14,10 +14,10 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.errors import PipelineError
-from workbench.partition import readable_path
+from workbench.tracing.equations import needed, variables
+from workbench.tracing.inlining import Inlining
 from workbench.tracing.micro_batch import AVERAGE, WEIGHT
 
-_INLINED = ("jit", "pjit", "closed_call", "core_call")
 _OPAQUE = ("scan", "while", "cond", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 
 
@@ -49,19 +49,10 @@ class Flat:
     base: Any
 
 
-def variables(atoms: Iterable[Any]) -> list[Any]:
-    return [atom for atom in atoms if not isinstance(atom, jex_core.Literal)]
-
-
-def scope_of(eqn: Any) -> str:
-    """The named scope of a flat equation, as the user reads it."""
-    return readable_path(f"jit(loss)/{eqn.source_info.name_stack}").removesuffix("/")
-
-
 def flatten(closed: Any, parameters: int) -> Flat:
     """The loss `closed(*parameter leaves, *batch leaves) -> loss`; the first `parameters` arguments are parameters."""
     _verify_pure(closed)
-    inlined = _Inlining()
+    inlined = Inlining()
     outvars = inlined.block(closed, closed.jaxpr.invars, None)
     inputs = closed.jaxpr.invars
     taken_apart = _TakingApart(inlined.eqns, inputs[:parameters], inlined.constants)
@@ -82,33 +73,6 @@ def flatten(closed: Any, parameters: int) -> Flat:
     )
 
 
-def needed(eqns: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
-    """The equations that the outputs follow from, in their order."""
-    wanted = set(variables(outputs))
-    kept = []
-    for eqn in reversed(eqns):
-        if any(var in wanted for var in eqn.outvars):
-            kept.append(eqn)
-            wanted.update(variables(eqn.invars))
-    return kept[::-1]
-
-
-PARAMETERS, BATCH, BOTH = 1, 2, 3
-
-
-def parts_in(eqns: Iterable[Any], part: dict[Any, int]) -> list[int]:
-    """Of each equation: whether parameters (1), the batch (2) or both (3) have part in it; `part` says it of their variables, and is
-    completed."""
-    kinds = []
-    for eqn in eqns:
-        kind = 0
-        for var in variables(eqn.invars):
-            kind |= part.get(var, 0)
-        part.update(dict.fromkeys(eqn.outvars, kind))
-        kinds.append(kind)
-    return kinds
-
-
 def _verify_pure(closed: Any) -> None:
     if effects := closed.jaxpr.effects:
         kinds = ", ".join(sorted(str(effect) for effect in effects))
@@ -116,48 +80,6 @@ def _verify_pure(closed: Any) -> None:
             f"The loss does something besides computing ({kinds}); cut into stages it would be done several times, in any order.",
             ["take `jax.debug.print` and callbacks out of the loss", "return the value, as the auxiliary part, and print it outside"],
         )
-
-
-def inline(closed: Any) -> tuple[list[Any], dict[Any, Any], list[Any]]:
-    """Equations of a jaxpr with its calls inlined, values of constants, results."""
-    inlined = _Inlining()
-    outvars = inlined.block(closed, closed.jaxpr.invars, None)
-    return inlined.eqns, inlined.constants, outvars
-
-
-@dataclass(slots=True)
-class _Inlining:
-    """Puts what is called in place of the call. JAX shares one jaxpr among calls that are alike, so variables are made anew."""
-
-    eqns: list[Any] = field(default_factory=list)
-    constants: dict[Any, Any] = field(default_factory=dict)
-
-    def block(self, closed: Any, arguments: Sequence[Any], stack: Any) -> list[Any]:
-        jaxpr = closed.jaxpr
-        known = dict(zip(jaxpr.invars, arguments, strict=True))
-        for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
-            known[var] = jex_core.Var(var.aval)
-            self.constants[known[var]] = value
-        for eqn in jaxpr.eqns:
-            scope = eqn.source_info.name_stack if stack is None else stack + eqn.source_info.name_stack
-            invars = [_read(known, atom) for atom in eqn.invars]
-            if eqn.primitive.name in _INLINED and (inner := _called(eqn)) is not None:
-                results = self.block(inner, invars, scope)
-                known.update(zip(eqn.outvars, results, strict=True))
-                continue
-            fresh = [jex_core.Var(var.aval) for var in eqn.outvars]
-            known.update(zip(eqn.outvars, fresh, strict=True))
-            self.eqns.append(eqn.replace(invars=invars, outvars=fresh, source_info=eqn.source_info.replace(name_stack=scope)))
-        return [_read(known, atom) for atom in jaxpr.outvars]
-
-
-def _read(known: dict[Any, Any], atom: Any) -> Any:
-    return atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom)
-
-
-def _called(eqn: Any) -> Any:
-    inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
-    return inner if isinstance(inner, jex_core.ClosedJaxpr) else None
 
 
 @dataclass(slots=True)
@@ -217,7 +139,7 @@ class _TakingApart:
     def _computed(self, fn: Callable[..., Any], atoms: Sequence[Any], like: Any) -> Any:
         """The result of a small function of these atoms, as equations in the scope of equation `like`."""
         specs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in atoms]
-        spliced = _Inlining(constants=self.constants)
+        spliced = Inlining(constants=self.constants)
         stack = None if like is None else like.source_info.name_stack
         (result,) = spliced.block(jax.make_jaxpr(fn)(*specs), atoms, stack)
         self.eqns += spliced.eqns
@@ -232,7 +154,7 @@ class _TakingApart:
         stacked: list[list[Any]] = [[] for _ in scan.outvars[width:]]
         for layer in reversed(turns) if parts["reverse"] else turns:
             numbered = _numbered(scan, layer)
-            body = _Inlining(self.eqns, self.constants)
+            body = Inlining(self.eqns, self.constants)
             arguments = [*invars[:fixed], *carry, *(self._turn(atom, layer, numbered) for atom in invars[fixed + width :])]
             results = body.block(parts["jaxpr"], arguments, numbered.source_info.name_stack)
             carry = results[:width]

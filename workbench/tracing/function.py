@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from workbench.errors import PrecisionError, RematError, TraceError, WorkbenchError
+from workbench.errors import PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
 from workbench.partition import prepare_program
 from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Program, Reference, Step
@@ -21,6 +21,7 @@ from workbench.tracing.cast import cast, cast_like, computed_in
 from workbench.tracing.dims import user_names
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.removed import removed_values
+from workbench.tracing.untraceable import untraceable
 
 Dims = Mapping[str, Any] | None
 VARIANTS = 8  # of a program under other remat policies and precisions, kept so that going back to one is instant
@@ -46,6 +47,7 @@ def trace(
     >>> print(program.arguments[0], "->", program.results[0].dims)
     x: float32[batch=8, feature=4] -> ('feature',)
     """
+    verify_callable("fn", fn, "a function of arrays", "write `trace(function, *arguments)`")
     title = name or _name_of(fn)
     roots = argument_names(fn, len(args))
     roles = [Role.PARAMETER if root in _PARAMETER_NAMES else Role.INPUT for root in roots]
@@ -67,6 +69,12 @@ def trace(
         return replace(program, precision=precision, retrace=traced)
 
     return traced(AS_TRACED, AS_WRITTEN)
+
+
+def verify_callable(name: str, given: object, expected: str, way_out: str) -> None:
+    """Raises `TraceError` for what cannot be called."""
+    if not callable(given):
+        raise TraceError(wrong_type(name, given, expected), [way_out])
 
 
 def _on_leaves(fn: Callable[..., Any], structure: Any) -> Callable[..., tuple[Any, ...]]:
@@ -110,21 +118,8 @@ def guarded(evaluate: Callable[[], Any], name: str) -> Any:
         return evaluate()
     except WorkbenchError:
         raise
-    except jax.errors.JAXTypeError as error:
-        first = str(error).strip().splitlines()[0]
-        raise TraceError(
-            f"JAX cannot trace `{name}`: {first}",
-            [
-                "use jnp.where or jax.lax.cond instead of `if` on a traced value",
-                "keep NumPy calls off traced arrays",
-                "make sizes plain integers",
-            ],
-        ) from error
     except Exception as error:
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise TraceError(
-            f"`{name}` raised {type(error).__name__} while it was traced: {first}", ["call it on small real arrays to see where"]
-        ) from error
+        raise untraceable(error, name) from error
 
 
 def build_program(

@@ -7,14 +7,16 @@ computes it for itself, from its own weights and its own copy of the batch.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from workbench.errors import PipelineError
 from workbench.paths import template
-from workbench.tracing.flatten import BATCH, BOTH, PARAMETERS, Flat, parts_in, scope_of, variables
+from workbench.tracing.equations import BATCH, BOTH, PARAMETERS, parts_in, scope_of, variables
+from workbench.tracing.flatten import Flat
+from workbench.tracing.split_batch import BATCH as BATCH_DIM
 from workbench.tracing.work import flops_of, size_of, traffic_of
 
 _PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot")
@@ -41,7 +43,8 @@ class Block:
 class Network:
     """A flat loss, its parameters' paths (`params/layers/w1`, one a leaf) and those of its batch.
 
-    `micro_batches` says into how many the batch was divided before the trace.
+    `micro_batches` says into how many the batch was divided before the trace, `batch_dim` along which dimension of the program;
+    `dims` are the names of the dimensions of parameters and batch in the program, by path.
     """
 
     flat: Flat
@@ -49,6 +52,15 @@ class Network:
     batch_paths: tuple[str, ...]
     micro_batches: int
     name: str
+    batch_dim: str = BATCH_DIM
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def batch_sizes(self) -> tuple[tuple[str, int], ...]:
+        """The dimensions of a leaf of a micro-batch that is divided, in order: name and size."""
+        leaves = [(self.dims.get(path, ()), var.aval.shape) for path, var in zip(self.batch_paths, self.flat.batch, strict=True)]
+        divided = [tuple(zip(names, shape, strict=True)) for names, shape in leaves if self.batch_dim in names]
+        return next(iter(divided), ()) or next((((self.batch_dim, shape[0]),) for _, shape in leaves if shape), ())
 
     @cached_property
     def proper(self) -> tuple[Any, ...]:
@@ -124,7 +136,8 @@ class Network:
 
 
 def _by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
-    """Runs of equations of one block; what stands outside of all scopes goes with what is before it."""
+    """Runs of equations of one block; what stands outside of all scopes goes with what is before it, unless it makes the first or the last
+    of repeated layers unlike the others."""
     common = _common([scope.split("/") for scope in scopes if scope])
     runs: list[tuple[int, str]] = []
     for place, scope in enumerate(scopes):
@@ -133,7 +146,27 @@ def _by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
             runs.append((place, path))
         elif path and not runs[-1][1]:
             runs[-1] = runs[-1][0], path
-    return runs
+    return [*_behind_start(runs, scopes), *_end(runs, scopes)]
+
+
+def _behind_start(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
+    """With what stands before the first layer as a block of its own."""
+    (_, path), *others = runs
+    first = next((place for place, scope in enumerate(scopes) if scope), 0)
+    return [(0, "start"), (first, path), *others] if first and template(path) != path else runs
+
+
+def _end(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
+    """What stands behind the last layer, beyond what stands behind the layer before it."""
+    if len(runs) < 2 or not runs[-1][1] or template(runs[-1][1]) == runs[-1][1] or template(runs[-1][1]) != template(runs[-2][1]):
+        return []
+    before, last = (_outside(scopes[:end]) for end in (runs[-1][0], len(scopes)))
+    return [(len(scopes) - last + before, "end")] if last > before else []
+
+
+def _outside(scopes: Sequence[str]) -> int:
+    """How many equations at the end are outside of all scopes."""
+    return next((count for count, scope in enumerate(reversed(scopes)) if scope), len(scopes))
 
 
 def _common(scopes: Sequence[Sequence[str]]) -> int:

@@ -7,6 +7,7 @@ layers are equal if their jaxprs are, letter by letter.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -45,6 +46,7 @@ class Repeated:
         return self.cut.segments[-1]
 
 
+@lru_cache(maxsize=8)
 def repeated(network: Network) -> Repeated:
     """The longest run of equal layers. Raises `PipelineError` where there is none, or its layers do not hand on what they are given."""
     begin, end = _longest_run(network)
@@ -78,7 +80,7 @@ def _given(segment: Segment, batch: Sequence[int], shared: Sequence[int]) -> lis
 
 def _longest_run(network: Network) -> tuple[int, int]:
     """Where the longest run of blocks that look alike, with something behind it, begins and ends."""
-    alike = [(block.likeness, number) for number, block in enumerate(block_tasks(network))]
+    alike = [(block.looks, number) for number, block in enumerate(block_tasks(network))]
     runs = [[number for _, number in run] for _, run in groupby(alike, key=lambda each: each[0])]
     inner = [[number for number in run if number < len(alike) - 1] for run in runs]
     longest = max(inner, key=len, default=[])

@@ -74,7 +74,7 @@ def shifting_buffer(
         stream = jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % slots), stream, _where(numbers == stages - 1, state, turned))
         return (state, store, hold(stream)), None
 
-    iterations = (repeats - 1) * padded + count + stages - 1
+    iterations = iterations_of(stages, count, repeats)
     state = jax.tree.map(lambda leaf: leaf[:, 0], stream)
     (_, _, stream), _ = jax.lax.scan(iterate, (state, store, stream), jnp.arange(iterations))
     return jax.tree.map(lambda leaf: _in_order(leaf, count, iterations), stream)

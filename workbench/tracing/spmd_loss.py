@@ -28,9 +28,7 @@ def spmd_loss(program: Program, spec: PipelineSpec, hold: Hold) -> Callable[[Any
 
     Raises `PipelineError` for a program without equal layers, or whose layers the pieces do not divide.
     """
-    network = network_of(program, spec.micro_batches)
-    run = repeated(network)
-    verify_divides(program.name, len(run.pieces), spec)
+    run = layers_in_step(program, spec)
     splits = splits_of(program, spec.micro_batches)
 
     def loss(params: Any, batch: Any) -> Any:
@@ -39,6 +37,13 @@ def spmd_loss(program: Program, spec: PipelineSpec, hold: Hold) -> Callable[[Any
         return _loss(run, spec, pieces, parts, hold)
 
     return loss
+
+
+def layers_in_step(program: Program, spec: PipelineSpec) -> Repeated:
+    """The layers that the stages run in step. Raises `PipelineError` where there are none, or the pieces do not divide them."""
+    run = repeated(network_of(program, spec.micro_batches))
+    verify_divides(program.name, len(run.pieces), spec)
+    return run
 
 
 def stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]:

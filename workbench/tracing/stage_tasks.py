@@ -15,7 +15,7 @@ others, the products that make weight gradients mostly, are the other, with what
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,9 +24,9 @@ import jax.numpy as jnp
 from jax.extend import core as jex_core
 
 from workbench.tracing.cut import Cut, Segment
-from workbench.tracing.flatten import BATCH, BOTH, PARAMETERS, inline, needed, parts_in, variables
-
-Arrays = Sequence[Any]
+from workbench.tracing.equations import closed_jaxpr, needed, variables
+from workbench.tracing.inlining import inline
+from workbench.tracing.linearized import Linear, linearized, yielding
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,15 @@ class Task:
 
     - `reads`: for each argument its group and place in it; what is not read is not asked for;
     - `specs`: their shapes and types;
-    - `gives`: for each result its group (`leaving`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in it.
+    - `gives`: for each result its group (`leaving`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in it;
+    - `equations`: what it computes.
     """
 
     call: Callable[..., tuple[Any, ...]]
     reads: tuple[tuple[str, int], ...]
     specs: tuple[jax.ShapeDtypeStruct, ...]
     gives: tuple[tuple[str, int], ...]
+    equations: Sequence[Any] = field(default=(), compare=False)  # equations have no hash
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +101,8 @@ class StageTasks:
         return [(name, place) for name, specs in groups.items() for place in range(len(specs))]
 
     @cached_property
-    def _linear(self) -> "_Linear":
-        return _linearized(self)
+    def _linear(self) -> Linear:
+        return linearized(self)
 
     @cached_property
     def forward(self) -> Task:
@@ -127,7 +129,7 @@ class StageTasks:
         linear, count, width = self._linear, len(self._inputs), len(self._results)
         arriving = [_spec(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
         outvars = [*linear.closed.jaxpr.outvars[:width], *linear.kept]
-        forward = _yielding(linear.closed, outvars)
+        forward = yielding(linear.closed, outvars)
 
         def run(*values: Any) -> tuple[Any, ...]:
             found = forward(*values[:count])
@@ -149,6 +151,16 @@ class StageTasks:
         return (*(("gradient", place) for place in self.trained), *(("departing", i) for i in range(len(self.departing))))
 
     def _backward(self, *, recompute: bool) -> tuple[Any, list[tuple[str, int]]]:
+        """The backward pass and the names of what it reads; traced once."""
+        if recompute not in self._backwards:
+            self._backwards[recompute] = self._trace_backward(recompute=recompute)
+        return self._backwards[recompute]
+
+    @cached_property
+    def _backwards(self) -> dict[bool, tuple[Any, list[tuple[str, int]]]]:
+        return {}
+
+    def _trace_backward(self, *, recompute: bool) -> tuple[Any, list[tuple[str, int]]]:
         linear = self._linear
         arriving = [_spec(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
         names = [*self._inputs, *([] if recompute else [("kept", i) for i in range(len(linear.kept))])]
@@ -164,6 +176,15 @@ class StageTasks:
         return jax.make_jaxpr(run)(*specs), names
 
     def _halves(self, *, recompute: bool) -> tuple[Task, Task]:
+        if recompute not in self._split_backwards:
+            self._split_backwards[recompute] = self._split(recompute=recompute)
+        return self._split_backwards[recompute]
+
+    @cached_property
+    def _split_backwards(self) -> dict[bool, tuple[Task, Task]]:
+        return {}
+
+    def _split(self, *, recompute: bool) -> tuple[Task, Task]:
         closed, names = self._backward(recompute=recompute)
         eqns, constants, outvars = inline(closed)
         weights, inputs = outvars[: len(self.trained)], outvars[len(self.trained) :]
@@ -176,116 +197,10 @@ class StageTasks:
         pend = [("pending", i) for i in range(len(pending))]
         departs = [("departing", i) for i in range(len(inputs))]
         given = list(closed.jaxpr.invars)
-        input_half = _closed(closed, constants, given, first, [*inputs, *pending])
-        weight_half = _closed(closed, constants, [*given, *pending], second, weights)
+        input_half = closed_jaxpr(closed.jaxpr, constants, given, first, [*inputs, *pending])
+        weight_half = closed_jaxpr(closed.jaxpr, constants, [*given, *pending], second, weights)
         gradients = [("gradient", place) for place in self.trained]
         return _task(input_half, names, [*departs, *pend]), _task(weight_half, [*names, *pend], gradients)
-
-
-@dataclass(frozen=True, eq=False)
-class _Linear:
-    """A segment's forward pass with its derivative.
-
-    `closed(*inputs) -> (*results, *residuals)`; `kept` are the residuals that the network proper makes, each once. Others are inputs or
-    constants, or follow from weights or batch alone (a cast of weights): those are made again, not kept of every micro-batch.
-    `pull(inputs, kept, arriving) -> (*gradients, *departing)`.
-    """
-
-    closed: Any
-    kept: tuple[Any, ...]
-    keep: Callable[..., list[Any]]
-    pull: Callable[[Arrays, Arrays, Arrays], tuple[Any, ...]]
-
-
-def _linearized(stage: StageTasks) -> _Linear:
-    call, segment = stage.segment.call, stage.segment
-    pieces, batch = len(segment.pieces), len(segment.batch)
-    tree: list[Any] = []
-    results: list[Any] = []
-
-    def run(*values: Any) -> Any:
-        entering = values[pieces + batch :]
-
-        def of_floats(trained: Arrays, flowing: Arrays) -> list[Any]:
-            weights, arrived = list(values[:pieces]), list(entering)
-            for place, value in zip(stage.trained, trained, strict=True):
-                weights[place] = value
-            for place, value in zip(stage.departing, flowing, strict=True):
-                arrived[place] = value
-            return call(*weights, *values[pieces : pieces + batch], *arrived)
-
-        found, pull = jax.vjp(of_floats, [values[i] for i in stage.trained], [entering[i] for i in stage.departing])
-        leaves, structure = jax.tree.flatten(pull)
-        tree.append(structure)
-        results.append([jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found])
-        return (*found, *leaves)
-
-    closed = jax.make_jaxpr(run)(*stage.pieces, *stage.batch, *stage.entering)
-    count = len(results[0])
-    residuals = closed.jaxpr.outvars[count:]
-    inputs = {var: i for i, var in enumerate(closed.jaxpr.invars)}
-    constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    part = {var: PARAMETERS if i < pieces else BATCH if i < pieces + batch else BOTH for var, i in inputs.items()}
-    parts_in(closed.jaxpr.eqns, part)
-    made = list(dict.fromkeys(var for var in variables(residuals) if var not in inputs and var not in constants))
-    kept = tuple(var for var in made if part[var] == BOTH)
-    again = [var for var in made if part[var] != BOTH]
-    place = {var: i for i, var in enumerate(kept)}
-    keep, make_again = _yielding(closed, kept), _yielding(closed, again)
-
-    def pull(values: Arrays, kept_values: Arrays, arriving: Arrays) -> tuple[Any, ...]:
-        remade = dict(zip(again, make_again(*values), strict=True))
-
-        def read(atom: Any) -> Any:
-            if isinstance(atom, jex_core.Literal):
-                return jnp.asarray(atom.val, atom.aval.dtype)
-            if atom in constants:
-                return constants[atom]
-            if atom in remade:
-                return remade[atom]
-            return values[inputs[atom]] if atom in inputs else kept_values[place[atom]]
-
-        transpose = jax.tree.unflatten(tree[0], [read(atom) for atom in residuals])
-        gradients, departing = transpose(_cotangents(stage, results[0], arriving))
-        return (*gradients, *departing)
-
-    return _Linear(closed, kept, keep, pull)
-
-
-def _yielding(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[Any]]:
-    """What makes some of a jaxpr's variables."""
-    jaxpr = closed.jaxpr.replace(
-        outvars=list(outvars), eqns=needed(closed.jaxpr.eqns, outvars), debug_info=closed.jaxpr.debug_info.with_unknown_names()
-    )
-    function: Callable[..., list[Any]] = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(jaxpr, closed.consts))
-    return function
-
-
-def _cotangents(stage: StageTasks, results: Sequence[jax.ShapeDtypeStruct], arriving: Arrays) -> list[Any]:
-    """Of each result: what arrived, one for the loss, nothing for the weight and for whole numbers."""
-    given = dict(zip(stage.arriving, arriving, strict=True))
-    found = []
-    for place, spec in enumerate(results):
-        if place in given:
-            found.append(given[place])
-        elif not jnp.issubdtype(spec.dtype, jnp.inexact):
-            found.append(jnp.zeros(spec.shape, jax.dtypes.float0))
-        elif place == len(stage.segment.leaving):
-            found.append(jnp.ones(spec.shape, spec.dtype))
-        else:
-            found.append(jnp.zeros(spec.shape, spec.dtype))
-    return found
-
-
-def _closed(like: Any, constants: dict[Any, Any], invars: Sequence[Any], eqns: Sequence[Any], outvars: Sequence[Any]) -> Any:
-    jaxpr = like.jaxpr.replace(
-        constvars=list(constants),
-        invars=list(invars),
-        outvars=list(outvars),
-        eqns=list(eqns),
-        debug_info=like.jaxpr.debug_info.with_unknown_names(),
-    )
-    return jex_core.ClosedJaxpr(jaxpr, list(constants.values()))
 
 
 def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> Task:
@@ -297,7 +212,8 @@ def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[s
     invars = [jaxpr.invars[i] for i in used]
     own = jaxpr.replace(invars=invars, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
     call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(own, closed.consts))
-    return Task(lambda *values: tuple(call(*values)), tuple(names[i] for i in used), tuple(_spec(var.aval) for var in invars), tuple(gives))
+    reads, specs = tuple(names[i] for i in used), tuple(_spec(var.aval) for var in invars)
+    return Task(lambda *values: tuple(call(*values)), reads, specs, tuple(gives), eqns)
 
 
 def _spec(aval: Any) -> jax.ShapeDtypeStruct:

@@ -1,30 +1,27 @@
 """The end of a step, stage by stage: each stage's gradients through the optimiser into its own parameters.
 
 An optimiser that treats each element for itself (SGD, Adam, AdamW, weight decay, schedules, one optimiser for each group of parameters)
-may be run on a part of the parameters: the other leaves are taken out of the tree. One that looks at all of them together (a norm over all
-gradients) may not.
+may be run on a part of the parameters: the other leaves are taken out of the tree. One that takes a sum over all of them besides (the norm
+of clipping) is run in two parts, with the stages' sums added up in between. Any other may not.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.extend import core as jax_core
 
 from workbench.errors import PipelineError
 from workbench.program import Program, Training
 from workbench.tensor import Role
 from workbench.tracing.cast import cast
 from workbench.tracing.cut import Cut
-from workbench.tracing.flatten import inline, variables
-
-_MIXING = (
-    *("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "rev", "transpose", "dot_general", "scan", "while", "fft", "gather"),
-    *("scatter", "scatter-add", "random_bits", "random_split", "random_fold_in", "random_wrap", "cholesky", "eigh", "qr", "svd"),
-)
-"""Primitives that keep a shape and yet mix elements, or number the leaves of a tree."""
+from workbench.tracing.equations import closed_jaxpr, needed
+from workbench.tracing.inlining import inline
+from workbench.tracing.shared_sums import SharedSums, verify_common
 
 
 @dataclass(frozen=True)
@@ -34,12 +31,17 @@ class StageUpdate:
     - `owned`: numbers of the cut's pieces that this stage updates; a piece that several stages use belongs to the first of them;
     - `state`: for each leaf of the stage's optimiser state its number among the program's arguments, and the layer of it if it is stacked;
     - `call(pieces, state, gradients, total) -> (pieces, state)`; gradients are sums over micro-batches, `total` what the micro-batches
-      weigh together.
+      weigh together;
+    - `sums`: how many sums over all parameters it needs (`shared_sums`). Then `terms(pieces, state, gradients, total)` are the stage's own
+      terms of each, and `finish(pieces, state, gradients, total, sums)` is the step once they are added up; `call` takes its own for all.
     """
 
     owned: tuple[int, ...]
     state: tuple[tuple[int, int | None], ...]
     call: Callable[[Sequence[Any], Sequence[Any], Sequence[Any], Any], tuple[list[Any], list[Any]]]
+    sums: int = 0
+    terms: Callable[..., list[Any]] = lambda *_: []
+    finish: Callable[..., tuple[list[Any], list[Any]]] | None = None
 
 
 def owners(cut: Cut) -> tuple[int, ...]:
@@ -51,8 +53,8 @@ def owners(cut: Cut) -> tuple[int, ...]:
     return tuple(first.get(piece, 0) for piece in range(len(cut.network.flat.pieces)))
 
 
-def stage_update(program: Program, cut: Cut, stage: int) -> StageUpdate:
-    """The update of one stage. Raises `PipelineError` for an optimiser that looks at all parameters together (`verify_separable`)."""
+def stage_update(program: Program, cut: Cut, stage: int, whole: SharedSums | None = None) -> StageUpdate:
+    """The update of one stage; `whole` has the optimiser's sums over all parameters, if any (`common_sums`)."""
     training = program.step.training
     assert training is not None, "a cut is made of a training step"
     owned = tuple(piece for piece, owner in enumerate(owners(cut)) if owner == stage)
@@ -70,7 +72,49 @@ def stage_update(program: Program, cut: Cut, stage: int) -> StageUpdate:
             weights = optax.apply_updates(weights, updates)
         return jax.tree.leaves(weights), jax.tree.leaves(moments)
 
-    return StageUpdate(owned, places, call)
+    update = StageUpdate(owned, places, call)
+    return _in_two(update, specs, jax.tree.leaves(state_specs), whole) if whole and whole.sums and owned else update
+
+
+def _in_two(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], whole: SharedSums) -> StageUpdate:
+    """The step taken apart at its sums over all parameters. A stage that has none of what they are over has no terms."""
+    count, width = len(specs), len(state)
+    total = jax.ShapeDtypeStruct((), jnp.float32)
+
+    def flat(*values: Any) -> Any:
+        return update.call(values[:count], values[count : count + width], values[count + width : -1], values[-1])
+
+    closed = jax.make_jaxpr(flat)(*specs, *state, *map(accumulator, specs), total)
+    eqns, constants, outvars = inline(closed)
+    invars = closed.jaxpr.invars
+    of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars[:-1]) if i < count or i >= count + width}
+    own = SharedSums(whole.name, of).read(eqns, outvars)
+    found = list(own.sums)
+    if found and (len(found) != len(whole.sums) or not own.steps >= whole.steps):
+        raise PipelineError(
+            f"The optimiser of {whole.name} does other things with the sums over a stage's parameters than with those over all: it treats "
+            "layers apart that are stacked in the whole, or counts what it sums over.",
+            ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+        )
+    first = closed_jaxpr(closed.jaxpr, constants, invars, needed(eqns, found), found)
+    second = closed_jaxpr(closed.jaxpr, constants, [*invars, *found], _without(eqns, found, outvars), outvars)
+
+    def terms(pieces: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any) -> list[Any]:
+        return list(jax_core.jaxpr_as_fun(first)(*pieces, *moments, *gradients, jnp.asarray(total, jnp.float32)))
+
+    def finish(
+        pieces: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any, given: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        sums = [each.astype(var.aval.dtype) for each, var in zip(given, found, strict=False)]
+        results = jax_core.jaxpr_as_fun(second)(*pieces, *moments, *gradients, jnp.asarray(total, jnp.float32), *sums)
+        return list(results[:count]), list(results[count:])
+
+    return replace(update, sums=len(found), terms=terms, finish=finish)
+
+
+def _without(eqns: Sequence[Any], given: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
+    """What the results follow from where these variables are given."""
+    return needed([eqn for eqn in eqns if not any(var in given for var in eqn.outvars)], outvars)
 
 
 def _mean(gradient: Any, dtype: Any, total: Any, cut: Cut, piece: int) -> Any:
@@ -111,25 +155,33 @@ def _state_places(program: Program, cut: Cut, owned: Sequence[int], state: Any) 
 
 def verify_separable(program: Program) -> None:
     """Raises `PipelineError` for an optimiser that is not element by element."""
+    if common_sums(program).sums:
+        raise PipelineError(
+            f"The optimiser of {program.name} does not treat each element for itself: it takes a norm of all parameters together, and a "
+            "part of them alone does not know the others'.",
+            ["take an optimiser such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
+        )
+
+
+def common_sums(program: Program) -> SharedSums:
+    """The sums over all parameters that the optimiser takes, and stages can add up (`shared_sums`).
+
+    Raises `PipelineError` for one that mixes elements in any other way.
+    """
     training = program.step.training
     assert training is not None, "asked of training steps"
     params = [each for each in program.arguments if each.role is Role.PARAMETER]
     specs = cast([jax.ShapeDtypeStruct(each.shape, each.dtype) for each in params], training.moments)
     tree = jax.tree.unflatten(training.params, specs)
     state = jax.eval_shape(training.optimizer.init, tree)
-    eqns = inline(jax.make_jaxpr(training.optimizer.update)(tree, state, tree))[0]
-    for eqn in eqns:
-        if eqn.primitive.name in _MIXING or _mixes(eqn):
-            raise PipelineError(
-                f"The optimiser of {program.name} does not treat each element for itself: it takes {eqn.primitive.name} of "
-                f"{eqn.invars[0].aval.str_short()}. Stages, which each hold a part of the parameters, cannot do that alone.",
-                ["take an optimiser such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
-            )
-
-
-def _mixes(eqn: Any) -> bool:
-    large = [atom.aval.shape for atom in variables(eqn.invars) if atom.aval.size > 1]
-    return bool(large) and any(out.aval.shape not in large for out in eqn.outvars)
+    closed = jax.make_jaxpr(training.optimizer.update)(tree, state, tree)
+    count, width = len(specs), len(jax.tree.leaves(state))
+    invars = closed.jaxpr.invars
+    eqns, _, outvars = inline(closed)
+    of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars) if i < count or i >= count + width}
+    found = SharedSums(program.name, of).read(eqns, outvars)
+    verify_common(found, frozenset(i for i, each in enumerate(specs) if jnp.issubdtype(each.dtype, jnp.inexact)))
+    return found
 
 
 def accumulator(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:

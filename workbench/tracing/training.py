@@ -8,13 +8,23 @@ from typing import Any
 import jax
 import optax
 
-from workbench.errors import TraceError
+from workbench.errors import TraceError, wrong_type
 from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Program, Reference, Step, Training
 from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role
 from workbench.tracing.cast import cast, computed_in
-from workbench.tracing.function import VARIANTS, Dims, Synthetic, build_program, guarded, host_array, random_like, synthetic
+from workbench.tracing.function import (
+    VARIANTS,
+    Dims,
+    Synthetic,
+    build_program,
+    guarded,
+    host_array,
+    random_like,
+    synthetic,
+    verify_callable,
+)
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.rematerialize import layers_in, rematerialized, verify_remat
 
@@ -40,14 +50,44 @@ def trace_training(
 
     Raises `TraceError` if the loss cannot be traced or is not a scalar, `DimensionError` if names do not fit.
     """
+    _verify_given(loss, optimizer, init, data)
     title = name or str(getattr(loss, "__name__", "loss"))
-    recipe = _Recipe(title, loss, _Leaves.of("params", params), _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
+    weights = _Leaves.of("params", params)
+    _verify_differentiable(weights)
+    recipe = _Recipe(title, loss, weights, _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
 
     @lru_cache(maxsize=VARIANTS)
     def traced(remat: Remat, precision: Precision) -> Program:
         return replace(recipe.program(remat, precision), remat=remat, precision=precision, retrace=traced)
 
     return traced(AS_TRACED, AS_WRITTEN)
+
+
+def _verify_given(loss: object, optimizer: object, init: object, data: object) -> None:
+    """Raises `TraceError` for what has no such type as its place needs."""
+    verify_callable("loss", loss, "a function of parameters and a batch", "write `trace_training(loss, params, batch, optimizer=...)`")
+    if not hasattr(optimizer, "init") or not hasattr(optimizer, "update"):
+        example = "optax.adamw(3e-4)"
+        raise TraceError(wrong_type("optimizer", optimizer, "an optimiser of Optax"), [f"write optimizer={example}"])
+    for name, given, expected in (("init", init, "a function of a random key"), ("data", data, "a function of the step's number")):
+        if given is not None:
+            verify_callable(name, given, expected, f"leave `{name}` out")
+
+
+def _verify_differentiable(params: "_Leaves") -> None:
+    """Raises `TraceError` for parameters that have no gradient."""
+    whole = [(path, spec) for path, spec in zip(params.paths, params.specs, strict=True) if not _is_inexact(spec)]
+    if whole:
+        path, spec = whole[0]
+        more = f", and {len(whole) - 1} more are no floats either" if len(whole) > 1 else ""
+        raise TraceError(
+            f"`{path}` is {spec.dtype}{list(spec.shape)}{more}; a parameter has a gradient, so it is of floating-point numbers.",
+            ["give it in the batch", "bind it with functools.partial or a closure", 'make it one, `.astype("float32")`'],
+        )
+
+
+def _is_inexact(spec: jax.ShapeDtypeStruct) -> bool:
+    return jax.dtypes.issubdtype(spec.dtype, jax.numpy.inexact)
 
 
 def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
@@ -59,6 +99,22 @@ def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
     state = jax.eval_shape(lambda each: training.optimizer.init(cast(each, training.moments)), params)
     trees = (training.params, jax.tree.structure(state), training.batch)
     return replace(program, step=replace(program.step, call=_call(loss, training.optimizer, trees, training.moments)))
+
+
+def with_traced_loss(program: Program, loss: Callable[..., Any]) -> Program:
+    """The same, traced anew: what is planned is the other way."""
+    step = with_loss(program, loss).step
+    return build_program(
+        program.name,
+        step,
+        [each.path for each in program.arguments],
+        [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.arguments],
+        [each.role for each in program.arguments],
+        [(each.path, each.role) for each in program.results],
+        program.carried,
+        {f"/{each.path}": " ".join(each.dims) for each in program.arguments if each.dims},
+        program.reference,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +162,7 @@ class _Recipe:
         step = Step(
             _call(loss, self.optimizer, trees, precision.moments),
             self._initialize(params, precision),
-            _feed(self.data, self.batch.examples, self.batch.specs),
+            _feed(self.data, self.batch),
             given_indices=self._given,
             given=tuple(self.params.examples[i] for i in self._given),
             loss=carried,
@@ -189,8 +245,21 @@ def _scalar(loss: Callable[..., Any], result: Any, name: str) -> tuple[Callable[
     return ((lambda weights, data: loss(weights, data)[0]) if has_auxiliary else loss), value
 
 
-def _feed(data: Callable[[int], Any] | None, leaves: list[Any], specs: list[Any]) -> Callable[[int], tuple[Any, ...]]:
+def _leaves_of(data: Callable[[int], Any], step: int, paths: list[str]) -> list[Any]:
+    """The arrays of the batch that `data` returns; `TraceError` if they are not as many as the step takes."""
+    leaves = jax.tree.leaves(data(step))
+    if len(leaves) != len(paths):
+        shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
+        raise TraceError(
+            f"`data({step})` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step takes {len(paths)}: {shown}.",
+            ["return a batch like the one it was traced with" if leaves else "`return` the batch of the step from `data`"],
+        )
+    return leaves
+
+
+def _feed(data: Callable[[int], Any] | None, batch: _Leaves) -> Callable[[int], tuple[Any, ...]]:
     if data is not None:
-        return lambda step: tuple(host_array(leaf) for leaf in jax.tree.leaves(data(step)))
-    examples = [synthetic(spec) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf, spec in zip(leaves, specs, strict=True)]
+        return lambda step: tuple(host_array(leaf) for leaf in _leaves_of(data, step, batch.paths))
+    pairs = zip(batch.examples, batch.specs, strict=True)
+    examples = [synthetic(spec) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf, spec in pairs]
     return lambda _step: tuple(each() if isinstance(each, Synthetic) else host_array(each) for each in examples)

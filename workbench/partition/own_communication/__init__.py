@@ -14,6 +14,7 @@ from workbench.partition.own_communication.placed import Own as Own
 from workbench.partition.own_communication.placed import Placed as Placed
 from workbench.partition.own_communication.placed import Sent as Sent
 from workbench.partition.own_communication.placed import Tensor as Tensor
+from workbench.partition.own_communication.reshaping import RESHAPING
 from workbench.partition.own_communication.reversal import REVERSAL
 from workbench.partition.own_communication.rotation import CONCATENATION
 from workbench.partition.own_communication.selection import SELECTION
@@ -23,7 +24,7 @@ from workbench.partition.own_communication.windowed_reduction import WINDOWED_RE
 
 ALL_OPERATORS = (
     *(CONVOLUTION, WINDOWED_REDUCTION, SELECTION, SLICE, PAD, REVERSAL, CONCATENATION),
-    *(DYNAMIC_SLICE, DYNAMIC_UPDATE, FOURIER, TOP_K),
+    *(DYNAMIC_SLICE, DYNAMIC_UPDATE, FOURIER, TOP_K, RESHAPING),
 )
 _BY_KIND = {kind: operator for operator in ALL_OPERATORS for kind in operator.kinds}
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
+from workbench.partition.attributes import Dims
 from workbench.partition.own_communication.convolution_sums import taken_for_a_sum, weight_gradient
-from workbench.partition.own_communication.placed import NOTHING, Answer, Operator, Placed, Tensor, numbers, paddings, shape_of
+from workbench.partition.own_communication.placed import NOTHING, Answer, Operator, Placed, Tensor, moved, numbers, paddings, shape_of
 from workbench.partition.own_communication.windows import Window, windowed
 from workbench.partition.work import dimension_numbers
 
@@ -23,6 +24,7 @@ class Convolution(NamedTuple):
     features: int
     kernel_features: int  # output features
     result_batch: int
+    result_features: int
     grouped: bool  # a depthwise one, say
     rounds: bool  # to two-byte floats where the back end does
 
@@ -50,7 +52,27 @@ def read(op: ir.Operation) -> Convolution | None:
     precise = "precision_config" in op.attributes and "HIGH" in str(op.attributes["precision_config"])
     groups = any(ir.IntegerAttr(op.attributes[name]).value > 1 for name in ("feature_group_count", "batch_group_count"))
     features = image.index("f"), kernel.index("o")
-    return Convolution(tuple(windows), tuple(kernel_dims), image.index("b"), *features, result.index("b"), groups, not precise)
+    return Convolution(
+        tuple(windows), tuple(kernel_dims), image.index("b"), *features, result.index("b"), result.index("f"), groups, not precise
+    )
+
+
+def channels_moved(facts: Convolution, placed: Placed) -> Answer:
+    """Where channels are convolved apart, and the kernel is cut along them as the image is along its batch: the image is brought to the
+    kernel, so that each device has some channels of all images, and the result is brought back."""
+    image, kernel, result = *placed.operands[:2], placed.results[0]
+    axes = kernel.stored[facts.kernel_features]
+    if not facts.grouped or not axes or any(kernel.dims) or image.dims[facts.batch] != axes or image.dims[facts.features]:
+        return NOTHING
+    there = _turned(image.dims, facts.batch, facts.features)
+    made = _turned(result.dims, facts.result_batch, facts.result_features)
+    gone = moved(placed, image._replace(stored=image.dims), there)
+    return Answer((*gone, *moved(placed, result._replace(stored=made), result.dims, None)), replaces=True)
+
+
+def _turned(dims: Dims, source: int, target: int) -> Dims:
+    """What lies along one dimension along another."""
+    return tuple(() if dim == source else dims[source] if dim == target else axes for dim, axes in enumerate(dims))
 
 
 def sends(facts: Convolution, placed: Placed) -> Answer | None:
@@ -58,7 +80,7 @@ def sends(facts: Convolution, placed: Placed) -> Answer | None:
     narrow = facts.rounds and placed.backend.narrows_products
     cut = facts.cut(image)
     if not cut:
-        return NOTHING
+        return channels_moved(facts, placed)
     if any(kernel.dims[at] for dim in cut if (at := facts.kernel_dims[dim]) is not None):
         return weight_gradient(facts, placed, cut, narrow=narrow)
     return taken_for_a_sum(facts, placed, cut, narrow=narrow) or windowed(facts.windows, placed, narrow=narrow)

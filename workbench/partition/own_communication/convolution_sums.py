@@ -5,7 +5,8 @@ exchanged, and the parts are all-reduced (`PartitionConvolutionWithSpatialDimens
 `convolution_handler.cc`). That all-reduce is over all devices of the group, those too that hold the same parts: then the result comes out
 so many times too large. Seen of jaxlib 0.10.2, on CPU and in what XLA:TPU compiles, where
 
-- nothing of the gradient lies along some mesh axis;
+- nothing of the gradient lies along some mesh axis; the gradient of a kernel whose channels are convolved apart is one all-reduce over
+  those devices too where the batch alone is cut;
 - the gradient's input features are cut, and not its batch: they are gathered, and the axes they lay along hold the same;
 - the kernel of an ordinary convolution is cut along its output features: XLA takes it for such a sum, if its borders reach no further
   than the neighbours, and cuts the kernel along the spatial dimensions.
@@ -15,7 +16,7 @@ import math
 from typing import Protocol
 
 from workbench.mesh import Mesh
-from workbench.partition.own_communication.halo import Piece, exchange
+from workbench.partition.halo import Piece, exchange
 from workbench.partition.own_communication.placed import Answer, Placed, Sent, Tensor, gathered, moved, sized
 from workbench.partition.own_communication.windows import Window, permutes, whole
 from workbench.sharding import base_axis
@@ -117,15 +118,17 @@ def _borders(exchanged: Exchanged, image: Tensor, placed: Placed, *, narrow: boo
 
 def reductions(facts: Facts, placed: Placed, axes: tuple[str, ...]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """The all-reduces of a weight gradient whose parts are sums over `axes`: one of all cut spatial dimensions, after one for each other
-    dimension, or of all together if channels are convolved apart; and the axes along which it sums the same. None of both if it is no such
-    gradient."""
+    dimension, or of all together if channels are convolved apart; and the axes along which it sums the same. None of both if it is summed
+    as a product is."""
     image, kernel = placed.operands[:2]
     spatial = {at: dim for dim, at in enumerate(facts.kernel_dims) if at is not None and image.dims[dim] and kernel.dims[at]}
     together = tuple(axis for axis in axes if any(axis in image.dims[dim] for dim in spatial.values()))
-    if not together:
+    if not together and not facts.grouped:
         return [], ()
     rest = {tuple(axis for axis in dim if axis in axes and axis not in together) for dim in image.dims}
     used = {base_axis(axis) for each in (image, kernel, *placed.results) for dim in each.dims for axis in dim}
+    if facts.grouped:  # what Shardy would slice of one of them, XLA does not
+        used = {base_axis(axis) for dim in image.stored for axis in dim} & {base_axis(axis) for dim in kernel.stored for axis in dim}
     replicas = tuple(name for name, size in placed.mesh.axes if size > 1 and name not in used)
     if facts.grouped:
         return [_in_mesh_order((*together, *(axis for each in rest for axis in each), *replicas), placed)], replicas

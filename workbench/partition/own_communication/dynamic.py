@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
-from workbench.partition.context import producer
+from workbench.partition.context import constant
 from workbench.partition.own_communication.placed import NOTHING, Answer, Operator, Placed, gathered, shape_of
 
 
@@ -33,16 +33,8 @@ def read_update(op: ir.Operation) -> Moving | None:
 def _read(op: ir.Operation, taken: tuple[int, ...], first: int) -> Moving | None:
     shape = shape_of(op.operands[0])
     dims = tuple(dim for dim, (size, part) in enumerate(zip(shape, taken, strict=True)) if size != part)
-    places = tuple(_constant(op.operands[first + dim]) for dim in dims)
+    places = tuple(constant(op.operands[first + dim]) for dim in dims)
     return Moving(dims, tuple(taken[dim] for dim in dims), places) if dims else None
-
-
-def _constant(value: ir.Value) -> int | None:
-    owner = producer(value)
-    if owner is None or owner.name not in ("stablehlo.constant", "sdy.constant"):
-        return None
-    elements = owner.attributes["value"]
-    return int(elements[0]) if isinstance(elements, ir.DenseIntElementsAttr) and len(elements) == 1 else None
 
 
 def slice_sends(facts: Moving, placed: Placed) -> Answer | None:

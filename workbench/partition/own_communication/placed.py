@@ -41,7 +41,7 @@ class Placed(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A collective: of operand number `operand`, or of the result where that is `None`; bytes on one device, as in `report.Collective`."""
+    """A collective: of operand number `operand`, or of the result where that is `None`; bytes as in `collective.Collective`."""
 
     kind: str
     axes: tuple[str, ...]
@@ -52,13 +52,15 @@ class Sent(NamedTuple):
 class Answer(NamedTuple):
     """What an operation sends; whether that `replaces` what Shardy does to its operands, where XLA takes another way, and whether it
     `makes_whole` its results, of which each device then keeps what it wants. `aborts` says why the compiler stops here, if it
-    does; `repeats` are mesh axes over which it sums the same, which makes the result so many times too large."""
+    does; `repeats` are mesh axes over which it sums the same, which makes the result so many times too large; `beside` are the bytes that a
+    device makes of what it gathered to compute its part."""
 
     sends: tuple[Sent, ...] = ()
     replaces: bool = False
     makes_whole: bool = False
     aborts: str = ""
     repeats: tuple[str, ...] = ()
+    beside: int = 0
 
 
 NOTHING = Answer()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
-from workbench.partition.own_communication.halo import Piece
+from workbench.partition.halo import Piece
 from workbench.partition.own_communication.placed import NOTHING, Answer, Operator, Placed, Sent, numbers, sized
 from workbench.partition.own_communication.windows import Window, crossed, windowed
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.partition.context import producer
-from workbench.partition.own_communication.halo import Piece
+from workbench.partition.halo import Piece
 from workbench.partition.own_communication.placed import NOTHING, Answer, Operator, Placed, Sent, gathered, numbers, shape_of, sized
 from workbench.partition.own_communication.windows import permutes
 

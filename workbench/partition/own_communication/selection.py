@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from jax.extend.mlir import ir
 
-from workbench.partition.own_communication.halo import Piece, exchange, toward_zero
+from workbench.partition.halo import Piece, exchange, toward_zero
 from workbench.partition.own_communication.placed import Answer, Operator, Placed, Sent, moved
 from workbench.partition.own_communication.windowed_reduction import Windows, windows_of
 from workbench.partition.own_communication.windows import Window, permutes, whole

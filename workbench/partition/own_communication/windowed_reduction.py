@@ -32,7 +32,8 @@ def sends(facts: Windows, placed: Placed) -> Answer | None:
     inputs = range(len(placed.results))  # each result has an operand and, behind them all, a start
     answers = [windowed(facts, placed, operand) for operand in inputs]
     is_whole = any(each.makes_whole for each in answers)
-    return Answer(tuple(sent for each in answers for sent in each.sends), replaces=is_whole, makes_whole=is_whole)
+    sent, beside = tuple(sent for each in answers for sent in each.sends), sum(each.beside for each in answers)
+    return Answer(sent, replaces=is_whole, makes_whole=is_whole, beside=beside)
 
 
 WINDOWED_REDUCTION = Operator("windowed reduction", ("stablehlo.reduce_window",), windows_of, sends)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from workbench.partition.own_communication.halo import Piece, exchange, toward_zero
+from workbench.partition.halo import Piece, exchange, toward_zero
 from workbench.partition.own_communication.placed import Answer, Placed, Sent, Tensor, gathered, sized
 from workbench.sharding import axis_size
 
@@ -77,7 +77,8 @@ def windowed(windows: Sequence[Window], placed: Placed, operand: int = 0, *, nar
     try:
         exchanged = {dim: _cut(tensor.shape[dim], placed.parts(tensor.dims[dim]), windows[dim]) for dim in cut}
     except GatherError:
-        return Answer(gathered(placed, tensor._replace(stored=tensor.dims), cut, operand))
+        read = sized(_read(windows, tensor, cut, placed), tensor.itemsize) if any(windows[dim].reach > 1 for dim in cut) else 0
+        return Answer(gathered(placed, tensor._replace(stored=tensor.dims), cut, operand), beside=read)
     except WholeError:
         return whole(placed, operand)
     except AbortError as error:
@@ -86,6 +87,15 @@ def windowed(windows: Sequence[Window], placed: Placed, operand: int = 0, *, nar
         found += permutes(each.pieces, dim, shape, tensor, placed, operand, narrow=narrow)
         shape[dim] = each.size
     return Answer(tuple(found))
+
+
+def _read(windows: Sequence[Window], tensor: Tensor, cut: Sequence[int], placed: Placed) -> tuple[int, ...]:
+    """The part of a gathered operand that the windows of one device reach over, padding included."""
+    shape = list(tensor.local(placed.mesh))
+    for dim in cut:
+        each = math.ceil(windows[dim].count(tensor.shape[dim]) / placed.parts(tensor.dims[dim]))
+        shape[dim] = (each - 1) * windows[dim].stride + windows[dim].reach
+    return tuple(shape)
 
 
 def permutes(

@@ -48,7 +48,7 @@ def exchange(part: int, left: Sequence[int], right: Sequence[int], padding: int,
     """
     most = part + max(before + after for before, after in zip(left, right, strict=True))
     if padding == left[0] and most == wanted and max(*left, *right) > 2 * wanted:
-        return None if 2 * most >= len(left) * part else _compact(part, left, right, whole)
+        return None if 2 * most >= len(left) * part else compact(part, left, right, whole)
     return _neighbours(part, left, right)
 
 
@@ -77,7 +77,7 @@ def _right(part: int, count: int, after: int, low: int) -> Iterator[Piece]:
         yield Piece(min(after - part * i, part) - skipped, tuple((k, k - i - 1) for k in range(i + 1, count)))
 
 
-def _compact(part: int, left: Sequence[int], right: Sequence[int], whole: int) -> tuple[Piece, ...]:
+def compact(part: int, left: Sequence[int], right: Sequence[int], whole: int) -> tuple[Piece, ...]:
     """Where parts read little from far away, a permute serves different distances: each takes one stretch from each part."""
     wanted: list[list[_Need]] = [[] for _ in left]
     for reader in range(len(left)):

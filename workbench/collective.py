@@ -1,0 +1,41 @@
+"""A communication of the step: what is sent, over which mesh axes, how often."""
+
+from dataclasses import dataclass
+
+KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute")
+
+
+def collective_class(kind: str) -> str:
+    """All-reduce and reduce-scatter are one class, `reduce`: a compiler that forms no reduce-scatter all-reduces as much and slices."""
+    return "reduce" if kind in ("all-reduce", "reduce-scatter") else kind
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One communication of the step.
+
+    - `payload`: bytes of the larger of operand and result on one device, for one execution;
+    - `sent`: bytes that leave each device for one execution on a ring (all-reduce `2V(n-1)/n`,
+      all-gather and reduce-scatter `V(n-1)/n`, all-to-all `V(n-1)/n`, permute `V`; V the payload);
+    - `count`: executions a step, loops multiplied by their trip counts;
+    - `seconds`: of one execution on the hardware of the report, 0 without any.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    payload: int
+    sent: int
+    count: int
+    path: str
+    source: str
+    seconds: float = 0.0
+
+    @property
+    def total_payload(self) -> int:
+        """Payload bytes a device and step."""
+        return self.payload * self.count
+
+    @property
+    def total_sent(self) -> int:
+        """Bytes that leave each device a step."""
+        return self.sent * self.count

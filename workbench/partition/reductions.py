@@ -1,0 +1,89 @@
+"""What a back end makes of one sum over devices: one collective or several, or none where sums are added first."""
+
+import math
+from dataclasses import replace
+
+from jax.extend.mlir import ir
+
+from workbench.mesh import Mesh
+from workbench.partition.answer import Answer
+from workbench.partition.attributes import axis_names
+from workbench.partition.backend import Backend
+from workbench.partition.context import producer
+from workbench.partition.factors import rule_of
+from workbench.partition.own_notes import OwnNotes
+from workbench.partition.reshards import Reshard
+from workbench.sharding import axis_size
+
+_MOVES = ("stablehlo.transpose", "stablehlo.reshape", "sdy.all_slice")
+
+
+class Reductions:
+    """The all-reduces and reduce-scatters of one answer, as they come."""
+
+    def __init__(self, mesh: Mesh, backend: Backend, answer: Answer, own: OwnNotes) -> None:
+        self._mesh, self._backend, self._answer, self._own = mesh, backend, answer, own
+        self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
+
+    def is_added_first(self, op: ir.Operation, reshard: Reshard) -> bool:
+        """Whether a sum is added to another before that is reduced, and needs no reduction of its own."""
+        if not self._backend.adds_first or reshard.kind not in ("all-reduce", "reduce-scatter"):
+            return False
+        addition = _only_added(op)
+        return addition is not None and self._added.setdefault((addition, reshard.axes), op) != op
+
+    def made_of(self, op: ir.Operation, reshard: Reshard) -> list[Reshard]:
+        """What a back end makes of one all-reduce or reduce-scatter: one collective or several."""
+        if reshard.kind == "reduce-scatter":
+            source = producer(op.operands[0])
+            apart = self._own.reduced_apart(source, reshard.axes) if source is not None else []
+            return [replace(reshard, kind="all-reduce", axes=axes) for axes in apart] or [reshard]
+        if reshard.kind != "all-reduce":
+            return [reshard]
+        if self._backend.scatters_first and (kept := self._sliced_along(op, reshard.axes)):
+            parts = math.prod(axis_size(axis, self._mesh) for axis in kept)
+            rest = tuple(axis for axis in reshard.axes if axis not in kept)
+            scattered = replace(reshard, kind="reduce-scatter", axes=kept, local_bytes=reshard.local_bytes // parts)
+            return [scattered, replace(reshard, axes=rest, payload=reshard.payload // parts, local_bytes=reshard.local_bytes // parts)]
+        return [replace(reshard, axes=axes) for axes in self._reduced_together(op, reshard.axes)]
+
+    def _sliced_along(self, op: ir.Operation, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """The axes, some but not all of `axes`, along which each device keeps its slice of a product's sum."""
+        source, users = producer(op.operands[0]), [use.owner.operation for use in op.results[0].uses]
+        if source is None or source.name != "stablehlo.dot_general" or len(users) != 1 or users[0].name != "sdy.all_slice":
+            return ()
+        kept = tuple(axis for axis in axes if axis in axis_names(str(users[0].attributes["slicing_axes"])))
+        return kept if len(kept) < len(axes) else ()
+
+    def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
+        source = producer(op.operands[0])
+        if source is not None and (apart := self._own.reduced_apart(source, axes)):
+            return apart
+        if self._backend.folds_reductions or source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
+            return [axes]
+        groups: dict[tuple[str, ...], None] = {}
+        for operand, mapping in zip(source.operands, rule.operands, strict=True):
+            for dim, factors in zip(self._answer.dims_of(operand), mapping, strict=True):
+                summed = tuple(axis for axis in dim if axis in axes)
+                if summed and set(factors) & set(rule.reduction):
+                    groups[summed] = None
+        return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
+
+
+def _only_added(op: ir.Operation) -> ir.Operation | None:
+    """The addition that alone reads what an operation makes, moved about at most."""
+    uses = list(op.results[0].uses)
+    while len(uses) == 1:
+        user = uses[0].owner.operation
+        if user.name == "stablehlo.add":
+            return user
+        if user.name not in _MOVES:
+            return None
+        uses = list(user.results[0].uses)
+    return None
+
+
+def is_variadic_reduce(op: ir.Operation | None) -> bool:
+    """An argmax, say: XLA has no all-reduce of pairs, and gathers each device's candidates."""
+    return op is not None and op.name == "stablehlo.reduce" and len(op.results) > 1

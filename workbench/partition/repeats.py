@@ -1,0 +1,185 @@
+"""Layers of an unrolled program that are written out one after the other, found once a trace.
+
+A model of 96 layers that is not scanned is 96 times the same operations: forward, backward and in the optimiser. What is alike is found by
+what propagation looks at, an operation's kind, rule and types: a stretch of operations that repeats with a period is a run of blocks. The
+blocks of several runs are those of one layer where they read each other. Nothing is taken for a layer that is wired otherwise than the
+others.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FEWEST = 12  # layers that are worth it
+KEPT = 3  # layers at either end that stay: what comes before and behind may reach into them
+
+Operands = Sequence[Sequence[int]]  # of each operation: those that make its operands; negative for an argument
+_PERIODS = 64  # periods that are tried, the most frequent first
+
+
+class Run(NamedTuple):
+    """`blocks` times `period` alike operations in a row, from `start`; block `j` belongs to layer `slope * j + shift`."""
+
+    start: int
+    period: int
+    blocks: int
+    slope: int = 1
+    shift: int = 0
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.period * self.blocks
+
+    @property
+    def layers(self) -> tuple[int, int]:
+        """The first and the last layer."""
+        ends = (self.shift, self.slope * (self.blocks - 1) + self.shift)
+        return min(ends), max(ends)
+
+
+class Place(NamedTuple):
+    """Where an operation of a run stands: the run's number, its layer, and its offset in the block."""
+
+    run: int
+    layer: int
+    offset: int
+
+
+class Layers(NamedTuple):
+    """Runs whose blocks are of the same layers; those from `first` to `last` (exclusive) are the same in all of them."""
+
+    runs: tuple[Run, ...]
+    first: int
+    last: int
+    places: tuple[Place | None, ...]  # of every operation; `None` outside of the runs
+
+    def at(self, place: Place, layer: int) -> int:
+        """The operation that stands in another layer as the one at `place` does in its own."""
+        run = self.runs[place.run]
+        return run.start + (layer - run.shift) * run.slope * run.period + place.offset
+
+    def is_between(self, place: Place | None) -> bool:
+        """Whether an operation is of a layer that is like the one before it, and like the one behind."""
+        return place is not None and self.first <= place.layer < self.last
+
+
+def find_layers(kinds: Sequence[int], operands: Operands) -> Layers | None:
+    """The layers of a program of operations with these kinds and operands, the program's return last; none if they are few or wired
+    differently."""
+    if not (runs := _find_runs(np.asarray(kinds))):
+        return None
+    aligned = _align(runs, operands)
+    first, last = max(run.layers[0] for run in aligned) + KEPT, min(run.layers[1] for run in aligned) - KEPT + 1
+    places: list[Place | None] = [None] * len(kinds)
+    for number, run in enumerate(aligned):
+        for index in range(run.start, run.stop):
+            block, offset = divmod(index - run.start, run.period)
+            places[index] = Place(number, run.slope * block + run.shift, offset)
+    layers = Layers(tuple(aligned), first, last, tuple(places))
+    return layers if last - first >= FEWEST - 2 * KEPT and _are_alike(layers, operands) else None
+
+
+def _find_runs(kinds: npt.NDArray[np.int64]) -> list[Run]:
+    """Stretches that repeat, the longest first; none overlaps another."""
+    found = []
+    for period in _periods(kinds):
+        same = np.concatenate(([False], kinds[:-period] == kinds[period:], [False]))
+        edges = np.flatnonzero(same[1:] != same[:-1])
+        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            if (blocks := (stop - start) // period + 1) >= FEWEST:
+                found.append(Run(start, period, blocks))
+    taken = np.zeros(len(kinds), dtype=bool)
+    runs = []
+    for run in sorted(found, key=lambda run: (run.start - run.stop, run.period)):
+        if not taken[run.start : run.stop].any():
+            taken[run.start : run.stop] = True
+            runs.append(run)
+    return runs
+
+
+def _periods(kinds: npt.NDArray[np.int64]) -> list[int]:
+    """How far alike operations lie apart, the most frequent distances first."""
+    order = np.argsort(kinds, kind="stable")
+    apart = np.diff(order)[np.diff(kinds[order]) == 0]
+    counts = Counter(apart.tolist())
+    return [period for period, count in counts.most_common(_PERIODS) if count >= FEWEST - 1]
+
+
+def _align(runs: Sequence[Run], operands: Operands) -> list[Run]:
+    """The runs that read or are read by the longest one, or by those that do, with the layers of their blocks."""
+    links = _links(runs, operands)
+    known, waiting = {0: runs[0]}, [0]
+    while waiting:
+        at = waiting.pop()
+        for (reader, source), ways in links.items():
+            if at not in (reader, source) or (reader in known and source in known):
+                continue
+            # The reader's block j reads block slope * j + shift of the source.
+            (slope, shift), _ = ways.most_common(1)[0]
+            if at == source:
+                new = runs[reader]._replace(slope=known[at].slope * slope, shift=known[at].slope * shift + known[at].shift)
+                known[reader] = new
+                waiting.append(reader)
+            else:
+                mine = known[at].slope * slope
+                known[source] = runs[source]._replace(slope=mine, shift=known[at].shift - mine * shift)
+                waiting.append(source)
+    return list(known.values())
+
+
+def _links(runs: Sequence[Run], operands: Operands) -> dict[tuple[int, int], Counter[tuple[int, int]]]:
+    """By reading run and run that is read: how blocks read blocks, as a line through two neighbours in the middle, and how often so."""
+    owner = np.full(len(operands), -1)
+    for number, run in enumerate(runs):
+        owner[run.start : run.stop] = number
+    found: dict[tuple[int, int], Counter[tuple[int, int]]] = defaultdict(Counter)
+    for number, run in enumerate(runs):
+        middle = run.blocks // 2
+        for index in range(run.start + middle * run.period, run.start + (middle + 1) * run.period):
+            for one, two in zip(operands[index], operands[index + run.period], strict=True):
+                if one < 0 or two < 0 or owner[one] < 0 or owner[one] != owner[two] or owner[one] == number:
+                    continue
+                source = runs[int(owner[one])]
+                step, at = (two - one) / source.period, (one - source.start) // source.period
+                if step in (1, -1):
+                    found[number, int(owner[one])][int(step), at - int(step) * middle] += 1
+    return found
+
+
+def _are_alike(layers: Layers, operands: Operands) -> bool:
+    """Whether every operation between reads what its like in the layer before them reads, as many layers away, and whoever else reads
+    these is of a layer no further from them than others stay, or the return."""
+    return all(_is_alike(layers, operands, index) for index in range(len(operands) - 1))
+
+
+def _is_alike(layers: Layers, operands: Operands, index: int) -> bool:
+    place = layers.places[index]
+    if place is not None and layers.is_between(place):
+        like = operands[layers.at(place, layers.first - 1)]
+        return all(
+            _seen(layers, one, place.layer) == _seen(layers, two, layers.first - 1) for one, two in zip(operands[index], like, strict=True)
+        )
+    sources = [each for each in operands[index] if each >= 0 and layers.is_between(layers.places[each])]
+    return not sources or (place is not None and all(0 <= stand_in(layers, each, place.layer) < index for each in sources))
+
+
+def _seen(layers: Layers, source: int, layer: int) -> tuple[int, int, int]:
+    """Where an operand comes from, seen from its reader's layer; arguments are all alike here."""
+    if source < 0 or (place := layers.places[source]) is None:
+        return max(source, -1), 0, 0
+    return layers.runs[place.run].start, place.layer - layer, place.offset
+
+
+def stand_in(layers: Layers, source: int, reader: int) -> int:
+    """What a reader in a layer that stays reads in place of an operation of those between: its like on the other side of them; -1 if
+    that is further away than layers stay."""
+    place = layers.places[source]
+    assert place is not None
+    is_behind = reader >= layers.last
+    far = layers.last - 1 - place.layer if is_behind else place.layer - layers.first
+    if far >= KEPT:
+        return -1
+    return layers.at(place, layers.first - 1 - far if is_behind else layers.last + far)
