@@ -37,12 +37,7 @@ class Ran(NamedTuple):
     collectives: tuple[CollectiveRow, ...]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_code_generation():
-    """LLVM's effort halved: which collectives there are was decided before it starts."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_code_generation")
 
 
 @functools.cache

@@ -52,6 +52,8 @@ CASES = [
     (pair, "x=[data?, ?]; w1=[-, -]; w2=[-, -]; @b/tanh=[data+model, -]"),
     (pair, "batch:data; w1=[-, model]; w2=[-, -]; @b/dot_general=[?, -] replicated:model"),
     (pair, "embed:model; @a/dot_general=[-, -] unreduced:model; @b/dot_general=[?, ?]"),
+    (pair, "embed:model; " + "; ".join(f"@{at}=[-, -] unreduced:model" for at in ("a/dot_general", "b/dot_general", "both/add"))),
+    (pair, "embed:data+model; @a/dot_general=[-, -] unreduced:model"),
     (pair, "w1=[-, model]; group[@a/dot_general, @b/dot_general]; barrier[@both/add]"),
     (pair, "batch:data; barrier[@b/tanh]; result/0=[-, ?]"),
     (pair, "batch:data; barrier[@b/tanh] allows:forward; " + f"@{LINE}=[?, model]"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.engine.programs import plan
+from tests.engine.test_spmd_pipeline import network
 from workbench.engine import execute, start_distributed
 from workbench.errors import EngineError
 from workbench.models import build
@@ -23,14 +24,28 @@ from workbench.engine import execute, start_distributed
 start_distributed()
 import jax
 from tests.engine.programs import plan
+from tests.engine.test_distributed import pipelined
+from workbench.errors import EngineError
 measured = execute(plan("batch:data; d_ff:model"), steps=4, check=True)
 whole = execute(plan("batch:model; d_ff:data"), steps=2)
+stages = execute(pipelined("schedule:gpipe engine:spmd"), steps=2, warmup=1, profile=False)
+try:
+    refused = execute(pipelined("schedule:gpipe"), steps=1)
+except EngineError as error:
+    refused = str(error)
 print(json.dumps({
     "process": jax.process_index(), "processes": measured.processes, "devices": measured.devices, "losses": measured.losses,
     "agree": measured.shards_agree and whole.shards_agree, "error": measured.max_error, "others": whole.losses,
-    "compiled": sorted(map(str, measured.compiled.items())),
+    "compiled": sorted(map(str, measured.compiled.items())), "refused": refused,
+    "stages": {"losses": stages.losses, "compiled": sorted(map(str, stages.compiled)), "processes": stages.processes},
 }))
 """
+
+
+def pipelined(how):
+    """A pipeline of equal layers, or with `None` the same without."""
+    pipeline = None if how is None else f"stages:2 micro_batches:3 {how}"
+    return Plan(network(stacked=True), "stage:2 data:4", "batch:data", pipeline=pipeline)
 
 
 def launched(rank, port):
@@ -80,17 +95,34 @@ def test_the_command_line_runs_a_saved_plan_under_the_launcher(tmp_path):
     assert second[0] == ""  # process 0 speaks for all
 
 
-def test_two_processes_train_as_one_does():
-    ends = run_two("-c", PROGRAM)
-    told = [json.loads(out.splitlines()[-1]) for out, *_ in ends]
+@pytest.fixture(scope="module")
+def told():
+    """What each of two processes says of `PROGRAM`."""
+    return [json.loads(out.splitlines()[-1]) for out, *_ in run_two("-c", PROGRAM)]
+
+
+def test_two_processes_train_as_one_does(told):
     alone = execute(plan("batch:data; d_ff:model"), steps=4)
-    assert [each.pop("process") for each in told] == [0, 1]
-    assert told[0] == told[1]
+    assert [each["process"] for each in told] == [0, 1]
+    assert {**told[0], "process": 1} == told[1]
     assert (told[0]["processes"], told[0]["devices"], told[0]["agree"]) == (2, 8, True)
     assert told[0]["error"] < 1e-5
     np.testing.assert_allclose(told[0]["losses"], alone.losses, rtol=1e-6)
     np.testing.assert_allclose(told[0]["others"], alone.losses[:2], rtol=1e-5)
     assert told[0]["compiled"] == sorted(map(str, alone.compiled.items()))
+
+
+def test_a_pipeline_in_step_runs_over_two_processes_and_loses_what_the_unpipelined_step_does(told):
+    """Each stage is a process's four devices: what shifts goes from one process to the other."""
+    stages = told[0]["stages"]
+    assert stages["processes"] == 2
+    assert any("stage" in each and "collective-permute" in each for each in stages["compiled"])
+    alone = execute(pipelined(None), steps=2, warmup=0, profile=False)
+    np.testing.assert_allclose(stages["losses"], alone.losses, rtol=5e-6)
+
+
+def test_stages_that_are_programs_of_their_own_are_refused_over_processes_with_the_engine_that_can(told):
+    assert "set engine:spmd in the pipeline" in told[0]["refused"]
 
 
 def test_without_a_launcher_the_ways_to_start_are_named():

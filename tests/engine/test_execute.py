@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.engine.programs import LAYOUT, MESH, batch_of, mlp, plan, weights
+from workbench.documents.records import measurement_record
 from workbench.engine import against_unsharded, execute
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import attach, real_shard_shape
@@ -91,6 +92,14 @@ def test_a_function_that_does_not_train_runs_on_its_examples():
     assert measured.max_error < 1e-6
 
 
+def test_the_check_of_results_that_are_no_numbers_says_so():
+    program = trace(lambda x: jnp.log(x - 2.0), jnp.ones((16, 8)))
+    measured = execute(Plan(program, MESH, f"{program.arguments[0].dims[0]}:data"), steps=2, check=True)
+    assert np.isnan(measured.max_error)
+    assert "largest error       no number   the results are not all numbers, here or in the unsharded step" in str(measured)
+    assert measurement_record(measured)["max_error"] is None
+
+
 def test_the_check_finds_a_sharded_step_that_computes_something_else(monkeypatch):
     true_state = against_unsharded.host_value
     monkeypatch.setattr(against_unsharded, "host_value", lambda array: true_state(array) * (1.5 if array.dtype == jnp.float32 else 1))
@@ -139,5 +148,5 @@ def test_a_user_function_that_raises_is_named_with_its_line():
 
 
 def test_a_run_of_no_steps_is_refused():
-    with pytest.raises(EngineError, match="measures nothing"):
+    with pytest.raises(EngineError, match="`steps` is 0; it should be a whole number from 1"):
         execute(plan(), steps=0)

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -115,8 +114,33 @@ def test_a_model_is_stopped_by_hand():
     assert 1 <= len(measured.losses["sgd"]) < 20
     is_as_alone(run, "sgd", measured.losses["sgd"])
     assert len(measured.losses["adam"]) == 20
-    with pytest.raises(FleetError, match="There is no model `sdg` to stop"):
+    with pytest.raises(FleetError, match="There is no model `sdg`; there are"):
         run.floor.stop("sdg")
+
+
+def test_a_model_that_is_added_while_others_train_ends_as_it_would_alone():
+    run = FleetRun(fleet("sgd", devices=2, mini_batches=10))
+    events: list[dict] = []
+
+    def listen(event):
+        events.append(event)
+        if event.get("done") == 3 and event["model"] == "sgd":
+            run.add(FleetModel("adam", programs()["adam"], 3, cuts=CUTS["adam"], seed=5))
+
+    run._tell = run.floor._tell = listen
+    measured = run.run()
+    assert measured.names == ("sgd", "adam")
+    assert measured.schedule.faults() == []
+    first = min(each.start for each in measured.predicted.placed if each.model == 1)
+    assert 0 < run.trainees[1].came <= first  # predicted from when it came
+    assert [each["names"] for each in events if each["event"] == "schedule"][:2] == [["sgd"], ["sgd", "adam"]]
+    assert {each.device for each in measured.schedule.placed} == {0, 1}
+    for name in ("sgd", "adam"):
+        is_as_alone(run, name, measured.losses[name])
+    with pytest.raises(FleetError, match="Model `late` comes too late"):
+        run.add(FleetModel("late", programs()["sgd"], 3, cuts=CUTS["sgd"]))
+    with pytest.raises(FleetError, match="adam"):
+        run.add(FleetModel("adam", programs()["sgd"]))
 
 
 def test_a_device_that_fails_in_mid_unit_loses_that_unit_and_another_repeats_it(monkeypatch):
@@ -181,44 +205,99 @@ def test_the_hosts_own_devices_need_no_pinned_memory():
 
 
 KILLED = """
-import sys
+import os, signal, sys, threading, time
 from pathlib import Path
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
 from tests.engine.test_fleet import fleet
 from workbench.engine.fleet import FleetRun
-tell = lambda event: print(event["event"], flush=True)
-FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=Path(sys.argv[1])), tell).run()
+
+folder, units, rest = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+told, reached = [], threading.Event()
+
+def tell(event):
+    if event["event"] == "unit":
+        os.write(1, f"{event['model']} {event['done']}\\n".encode())  # whole, though two threads tell
+        told.append(event)
+        if len(told) == units:
+            reached.set()
+
+def kill():
+    reached.wait()
+    time.sleep(rest)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Thread(target=kill, daemon=True).start()
+FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=folder), tell).run()
 """
 
 
 @pytest.mark.parametrize("moment", [1, 2])
-def test_a_killed_run_ends_with_the_same_parameters(tmp_path, moment):
-    units = random.Random(moment).randrange(5, 60)
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as process:
-        for line in process.stdout:
-            units -= line == "unit\n"
-            if not units:
-                break
-        time.sleep(random.Random(moment).random() / 50)
-        process.send_signal(signal.SIGKILL)
+def test_a_killed_run_loses_no_unit_that_was_told_and_ends_with_the_same_parameters(tmp_path, moment):
+    draw = random.Random(moment)
+    command = [sys.executable, "-c", KILLED, str(tmp_path), str(draw.randrange(5, 60)), str(draw.random() / 50)]
+    killed = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
+    assert killed.returncode == -signal.SIGKILL
+    told = dict(line.split() for line in killed.stdout.splitlines())  # the last of each model
     run = FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=tmp_path))
-    begun = [each.done for each in run.trainees]
-    assert 0 < sum(begun) < sum(each.last for each in run.trainees)
+    begun = {each.model.name: each.done for each in run.trainees}
+    assert told
+    for name, done in told.items():
+        assert begun[name] >= int(done)
+    assert 0 < sum(begun.values()) < sum(each.last for each in run.trainees)
     measured = run.run()
     for name in ("sgd", "adam"):
         is_as_alone(run, name, measured.losses[name])
 
 
-def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+def test_a_checkpoint_of_something_else_is_refused_before_anything_is_compiled(tmp_path):
     train_fleet(fleet("sgd", devices=1, mini_batches=1, folder=tmp_path))
-    other = FleetModel("sgd", programs()["adam"], 1, cuts=("layer_1",))
-    with pytest.raises(FleetError, match="is of another program, or of one that was cut elsewhere"):
-        FleetRun(Fleet((other,), devices=1, folder=tmp_path))
+    first, told = FleetModel("first", programs()["momentum"], 1), []
+
+    def refused(message: str, model: FleetModel) -> None:
+        with pytest.raises(FleetError, match=message):
+            FleetRun(Fleet((first, model), devices=1, folder=tmp_path), told.append)
+        assert not any(each["stage"].startswith("compiling") for each in told)
+
+    same = FleetModel("sgd", programs()["sgd"], 1, 2, CUTS["sgd"])
+    refused("is of another program, or of one that was cut elsewhere", FleetModel("sgd", programs()["adam"], 1, cuts=("layer_1",)))
+    refused("is of another program, or of one that was cut elsewhere", FleetModel("sgd", programs()["sgd"], 1, cuts=("layer_2",)))
+    arrays = max((tmp_path / "sgd").glob("*.arrays"), key=lambda each: int(each.stem))
+    whole = arrays.read_bytes()
+    arrays.write_bytes(whole[:-1])
+    refused("cannot be read: EOFError", same)
+    arrays.write_bytes(whole[:3])
+    refused("cannot be read: (EOF|Value)Error", same)
     (tmp_path / "sgd" / "position.json").write_text("{")
-    with pytest.raises(FleetError, match="cannot be read: JSONDecodeError"):
-        FleetRun(fleet("sgd", devices=1, mini_batches=1, folder=tmp_path))
+    refused("cannot be read: JSONDecodeError", same)
+
+
+@pytest.mark.parametrize("moment", ["between mini-batches", "within the mini-batch"])
+def test_what_its_loss_has_stopped_stays_stopped_unless_that_is_asked_for_otherwise(tmp_path, moment):
+    def early(below: float, *more: FleetModel) -> Fleet:
+        return Fleet((FleetModel("sgd", programs()["sgd"], 6, cuts=CUTS["sgd"], stop_below=below), *more), devices=1, folder=tmp_path)
+
+    run = FleetRun(early(1e9))
+    if moment == "within the mini-batch":  # killed after the loss was known
+        run.floor._tell = lambda event: event["loss"] is not None and run.floor.leave(0)
+        with pytest.raises(FleetError, match="No device is left"):
+            run.run()
+    else:
+        run.run()
+    told: list[dict] = []
+    again = FleetRun(early(1e9, FleetModel("adam", programs()["adam"], 2, cuts=CUTS["adam"])), told.append)
+    measured = again.run()
+    length = len(again.trainees[0].job.units)
+    assert len(measured.losses["sgd"]) == 1
+    assert measured.ended["sgd"].endswith("is below its stop_below of 1e+09")
+    planned = [each for each in measured.predicted.placed if each.model == 0]
+    assert len(planned) == length - again.trainees[0].spared
+    assert measured.resumed == again.trainees[0].spared
+    schedule = next(each for each in told if each["event"] == "schedule")
+    assert schedule["last"] == [length, again.trainees[1].job.length]
+    is_as_alone(again, "sgd", measured.losses["sgd"])
+    on = FleetRun(early(1e-9))
+    assert len(on.run().losses["sgd"]) == 6
 
 
 @pytest.mark.parametrize(
@@ -232,7 +311,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
         (lambda: fleet("sgd", spill="tape"), "State cannot be spilled to `tape`."),
         (lambda: fleet("sgd", spill="disk"), "State cannot be spilled to `disk` without a folder."),
         (lambda: FleetModel("a/b", programs()["sgd"]), "`a/b` is no name for a model"),
-        (lambda: FleetModel("a", programs()["sgd"], 0), "Model `a` has 0 mini-batches an epoch and 1 epochs."),
+        (lambda: FleetModel("a", programs()["sgd"], 0), "`mini_batches` of model `a` is 0; it should be a whole number from 1."),
         (lambda: Fleet(()), "There is no model to train."),
     ],
 )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.own_operators import CASES, HWIO, IMAGE, KERNEL, MESH, conv, gradients, pool, program_of, results
+from tests.own_operators import CASES, HWIO, IMAGE, KERNEL, MESH, PADDED_ALIKE, conv, gradients, pool, program_of, results
 from workbench.comparison import CollectiveRow, compare_collectives
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine import compile_plan
@@ -28,11 +28,7 @@ class Ran(NamedTuple):
     unsharded: list[np.ndarray]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_code_generation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_code_generation")
 
 
 @functools.cache
@@ -69,11 +65,18 @@ GRADIENTS = [
 ]
 
 
-@pytest.mark.parametrize(("mesh", "layout"), GRADIENTS)
-def test_xla_makes_a_spatial_convolution_too_large_where_the_plan_says_so_and_nowhere_else(mesh, layout):
+DEPTHWISE = [
+    *(("a:2 b:4", layout) for layout in ("n:a", "n:a; c:b", "h:a", "c:a")),
+    *(("a:2 b:2 c:2", layout) for layout in ("n:a; c:b", "n:a+b; c:c", "n:a; h:b")),
+]
+
+
+@pytest.mark.parametrize(("groups", "mesh", "layout"), [*((1, *each) for each in GRADIENTS), *((4, *each) for each in DEPTHWISE)])
+def test_xla_makes_a_convolution_too_large_where_the_plan_says_so_and_nowhere_else(groups, mesh, layout):
     """A fact about jaxlib, which the diagnostic `wrong result` tells. Where this fails, XLA is mended: `convolution_sums` can go."""
-    kernel = jax.ShapeDtypeStruct((3, 3, 4, 16), "float32")
-    plan = Plan(trace(both, IMAGE, kernel, dims={"x": "n h w c", "w": "_ _ c o"}), mesh, layout)
+    kernel, names = ((3, 3, 4, 16), "_ _ c o") if groups == 1 else ((3, 3, 1, 4), "_ _ _ c")
+    fn = functools.partial(both, groups=groups)
+    plan = Plan(trace(fn, IMAGE, jax.ShapeDtypeStruct(kernel, "float32"), dims={"x": "n h w c", "w": names}), mesh, layout)
     found = run(plan)
     assert [row for row in found.collectives if not row.agrees] == []
     wrong = [
@@ -82,9 +85,24 @@ def test_xla_makes_a_spatial_convolution_too_large_where_the_plan_says_so_and_no
     assert any(wrong) == any(each.kind == "wrong result" for each in plan.report().diagnostics)
 
 
-def both(x, w):
+@pytest.mark.parametrize(("fn", "argument", "names", "is_mistaken"), [pytest.param(*each, id=name) for name, *each in PADDED_ALIKE])
+def test_xla_takes_one_padding_for_another_where_the_plan_says_so_and_nowhere_else(fn, argument, names, is_mistaken):
+    """A fact about jaxlib, as above. Where this fails, XLA is mended: `shared_borders` can go."""
+    plan = Plan(trace(fn, argument, dims={"x": names}), MESH, "h:b")
+    found = run(plan)
+    assert [row for row in found.collectives if not row.agrees] == []
+    wrong = [not np.allclose(ours, expected, 1e-4, 1e-4) for ours, expected in zip(found.sharded, found.unsharded, strict=True)]
+    notes = [each for each in plan.report().diagnostics if each.kind == "wrong result"]
+    assert any(wrong) == bool(notes) == is_mistaken
+    if is_mistaken:
+        mended = run(notes[0].edits[0].apply(plan))
+        for ours, expected in zip(mended.sharded, mended.unsharded, strict=True):
+            np.testing.assert_allclose(ours, expected, 1e-4, 1e-4)
+
+
+def both(x, w, groups):
     """The result and both gradients of a convolution, of a linear one: what is wrong in one does not spread."""
-    result, pull = jax.vjp(conv(), x, w)
+    result, pull = jax.vjp(conv(groups=groups), x, w)
     return (result, *pull(jnp.ones_like(result)))
 
 
@@ -113,3 +131,12 @@ def test_a_tpu_sends_what_the_plan_says_for_it():
     report = plan.report()
     assert [row for row in compare_collectives(report, compile_plan(plan).by_axis_and_kind) if not row.agrees] == []
     assert report.by_axis_and_kind[("a", "b"), "all-reduce"] == 1152
+
+
+def test_a_running_sum_along_a_cut_dimension_takes_the_memory_that_the_compiler_says():
+    """What is gathered, and of that the window that a device's part of the sum reaches over."""
+    program = trace(lambda x: jnp.cumsum(x, 0), jax.ShapeDtypeStruct((512, 256), "float32"), dims={"x": "rows _"})
+    plan = Plan(program, "all:8", "rows:all")
+    found = compile_step(plan).compiled.memory_analysis()
+    peak = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
+    assert plan.report().memory.peak == pytest.approx(peak, rel=0.02)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.resharding import TABLE, WEIGHT_UPDATES, reproducer, resharded, weight_update
+from tests.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, weight_update
 from workbench.comparison import compare_collectives
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
@@ -41,6 +41,13 @@ def test_what_is_compiled_is_the_table(before, after, collectives, classes):
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_a_resharding_sends_what_the_plan_says(before, after):
     plan = resharded(before, after)
+    rows = compare_collectives(plan.report(), payload_by_axis_and_kind(compiled_collectives(plan)))
+    assert [row for row in rows if not row.agrees] == []
+
+
+@pytest.mark.parametrize(("size", "before", "after"), [each[:3] for each in UNEVEN])
+def test_parts_that_are_not_full_send_what_the_plan_says(size, before, after):
+    plan = resharded(before, after, (size, 64))
     rows = compare_collectives(plan.report(), payload_by_axis_and_kind(compiled_collectives(plan)))
     assert [row for row in rows if not row.agrees] == []
 

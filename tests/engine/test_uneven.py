@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from workbench.edits import PlaceDim, ResizeAxis
+from workbench.edits import PlaceDim
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import host_value
+from workbench.mesh_edits import ResizeAxis
 from workbench.plan import Plan
 from workbench.tracing import trace
 

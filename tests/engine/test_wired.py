@@ -7,7 +7,7 @@ import pytest
 from tests.engine.programs import plan
 from workbench.catalogue import parse_hardware
 from workbench.engine.wired import row_major, wired
-from workbench.topology import parse_wiring
+from workbench.wiring import parse_wiring
 
 TWO_NODES = parse_hardware("2 nodes of 4 CPU")
 

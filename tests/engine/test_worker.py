@@ -1,6 +1,7 @@
 """The worker process: events, endings, and deaths told in the user's terms. Every death here is a real one."""
 
 import os
+import re
 import resource
 import signal
 import time
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.engine.programs import batch_of, loss, plan
-from workbench.engine import run_plan, start_run
+from workbench.engine import run_plan, start_compile, start_run
 from workbench.errors import EngineError
 from workbench.measurement import Measurement
 
@@ -75,10 +76,24 @@ def test_a_user_function_that_raises_is_a_message_with_its_line():
     assert any(each.get("stage") == "running" for each in events)
 
 
-def test_a_killed_worker_is_taken_for_what_linux_does_without_memory():
+def test_a_killed_worker_may_have_run_out_of_memory_or_been_killed_by_hand():
     _, error = run(dies_in_step(1, lambda: os.kill(os.getpid(), signal.SIGKILL)), steps=3)
-    assert error.message.startswith("The system killed the run of mlp while running, as Linux does when memory runs out")
-    assert "make the batch smaller" in error.ways_out
+    assert error.message.startswith(
+        "Something killed the run of mlp while running (SIGKILL): Linux does so when memory runs out, and a person"
+    )
+    assert {"run again", "make the batch smaller"} < {*error.ways_out}
+
+
+@pytest.mark.parametrize("steps", ["3", 2.5, True, None, 0, -3])
+def test_steps_that_are_no_number_are_refused_before_a_worker_starts(steps):
+    with pytest.raises(EngineError, match=re.escape(f"`steps` is {steps!r}; it should be a whole number from 1.")):
+        start_run(plan(), steps)
+
+
+@pytest.mark.parametrize("time_limit", ["60", True, 0, -1.0, float("nan"), float("inf")])
+def test_a_time_limit_that_is_no_time_is_refused_before_a_worker_starts(time_limit):
+    with pytest.raises(EngineError, match="it should be a number of seconds above 0"):
+        start_compile(plan(), time_limit=time_limit)
 
 
 def test_a_segmentation_fault_is_told_with_its_stage():

@@ -1,6 +1,7 @@
 """The proof by the plain way: one sharded step against the same step on one device."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -42,7 +43,7 @@ def free_bytes(device: jax.Device) -> int:
 
 
 def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tuple[jax.Array, ...]) -> float:
-    """Shard by shard, so that nothing is gathered."""
+    """Shard by shard, so that nothing is gathered; nan where a result has what is no number."""
     difference: dict[Role, float] = {}
     magnitude: dict[Role, float] = {}
     for tensor, ours, theirs in zip(step.program.results, sharded, unsharded, strict=True):
@@ -50,9 +51,23 @@ def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tupl
             continue
         expected = np.asarray(theirs)
         gaps = [_largest(_wide(shard.data) - _wide(expected[shard.index])) for shard in ours.addressable_shards]
-        difference[tensor.role] = max(difference.get(tensor.role, 0.0), *gaps)
-        magnitude[tensor.role] = max(magnitude.get(tensor.role, 0.0), _largest(_wide(expected)))
-    return max((gap / (magnitude[role] or 1.0) for role, gap in difference.items()), default=0.0)
+        difference[tensor.role] = worst(difference.get(tensor.role, 0.0), *gaps)
+        magnitude[tensor.role] = worst(magnitude.get(tensor.role, 0.0), _largest(_wide(expected)))
+    return relative(difference, magnitude)
+
+
+def worst(*values: float) -> float:
+    """The largest, or nan where one of them is no number, which `max` may pass over.
+
+    >>> worst(0.0, 2.0, 1.0), worst(0.0, float("nan"))
+    (2.0, nan)
+    """
+    return float(np.max(values))
+
+
+def relative(difference: Mapping[Role, float], magnitude: Mapping[Role, float]) -> float:
+    """The largest difference of any role, relative to the largest magnitude of that role."""
+    return worst(0.0, *(gap / (magnitude[role] or 1.0) for role, gap in difference.items()))
 
 
 def _wide(array: Any) -> np.ndarray[Any, Any]:

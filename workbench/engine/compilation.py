@@ -15,6 +15,7 @@ from workbench.engine.compiled_step import lowered
 from workbench.engine.failures import compilation_failed
 from workbench.engine.heard import rematerialised_since, said_so_far
 from workbench.engine.hlo_report import READER, read_again, read_compiled
+from workbench.engine.mpmd_compile import compile_pipeline
 from workbench.engine.spmd_pipeline import spmd_plan
 from workbench.engine.targets import Target, open_target, versions
 from workbench.errors import EngineError
@@ -58,15 +59,22 @@ class _Stages:
     def __init__(self, tell: Listener) -> None:
         self._tell = tell
         self.name = "starting"
+        self._said: tuple[str, float] = "starting", 0.0
+
+    def say(self, name: str, fraction: float) -> None:
+        """Where in the stage the work is."""
+        self._said = name, _FRACTIONS["compiling"] + fraction * (_FRACTIONS["reading"] - _FRACTIONS["compiling"])
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         self.name = name
+        self._said = name, _FRACTIONS[name]
         done, start = threading.Event(), time.monotonic()
 
         def beat() -> None:
             while True:
-                self._tell({"event": "progress", "stage": name, "fraction": _FRACTIONS[name], "elapsed": time.monotonic() - start})
+                said, fraction = self._said
+                self._tell({"event": "progress", "stage": said, "fraction": fraction, "elapsed": time.monotonic() - start})
                 if done.wait(_HEARTBEAT):
                     return
 
@@ -84,6 +92,9 @@ def _compile(
 ) -> tuple[Compiled, str]:
     with stages.stage("starting"):
         target = open_target(plan, hardware)
+    if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
+        with stages.stage("compiling"):
+            return compile_pipeline(plan, target, stages.say, options)
     with stages.stage("lowering"):
         step = lowered(_as_run(plan, target), target.mesh)
         key = _key(plan, target, step, options) if keep else ""
@@ -111,8 +122,8 @@ def _compile(
 
 
 def _as_run(plan: Plan, target: Target) -> Plan:
-    """A pipeline in step is one program, and compiled as such; of stages that are programs of their own the whole is compiled, uncut."""
-    return spmd_plan(plan, target.mesh) if plan.pipeline is not None and plan.pipeline.engine == "spmd" else plan
+    """A pipeline in step is one program, and compiled as such."""
+    return spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan
 
 
 def _read_today(key: str, compiled: Compiled, hlo_text: str, plan: Plan, target: Target) -> Compiled:

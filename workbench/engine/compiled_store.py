@@ -83,6 +83,7 @@ def _compiled(record: Mapping[str, Any]) -> Compiled:
             "rematerialised": tuple(Rematerialised(**each) for each in record.get("rematerialised", ())),
             "alive": tuple((name, count) for name, count in record["alive"]),
             "alive_at_peak": tuple((path, count) for path, count in record["alive_at_peak"]),
+            "stages": tuple(_compiled(each) for each in record.get("stages", ())),
         }
     )
 

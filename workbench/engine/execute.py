@@ -25,6 +25,7 @@ from workbench.hardware import Hardware
 from workbench.measurement import Measurement, ShardCheck
 from workbench.plan import Plan
 from workbench.report import Placement, Report
+from workbench.units import whole_number
 
 Listener = Callable[[Mapping[str, Any]], None]
 
@@ -39,8 +40,7 @@ def execute(
     and gets the same losses, and the trace of its own devices.
     Raises `EngineError`: too few devices, not enough memory, a user function that fails.
     """
-    if steps < 1 or warmup < 0:
-        raise EngineError(f"A run of {steps} steps after {warmup} of warm-up measures nothing.", ["run 1 step or more"])
+    steps, warmup = whole_number("steps", steps, EngineError), whole_number("warmup", warmup, EngineError, least=0)
     stage = _Stage(on_event or (lambda _: None))
     try:
         if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
@@ -65,8 +65,8 @@ class _Stage:
 def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, watch: bool) -> Measurement:
     """What takes memory besides the step, the check and the calibration, comes after the device's peak was read: it cannot be reset."""
     stage.enter("planning", 0.0)
+    report = analyze(plan).as_run
     given, plan = plan, plan if plan.pipeline is None else spmd_plan(plan)
-    report = analyze(plan)
     stage.enter("compiling", 0.05)
     step = compile_step(plan)
     stage.enter("placing the state", 0.4)
@@ -95,7 +95,7 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, wat
         compiled=payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), plan.mesh)),
         compiled_peak=stated(step.compiled.memory_analysis()).peak,
         device_peak=device_peak,
-        predicted_seconds=_predicted(plan, hardware),
+        predicted_seconds=_predicted(given, hardware),
         hardware=hardware,
         max_error=max_error,
         trace=trace,
@@ -104,7 +104,7 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, wat
 
 
 def _predicted(plan: Plan, hardware: Hardware) -> float | None:
-    time = analyze(plan.updated(hardware=hardware, wiring=None)).step_time
+    time = analyze(plan.updated(hardware=hardware, wiring=None)).as_run.step_time
     return None if time is None else time.total
 
 

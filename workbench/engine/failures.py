@@ -110,7 +110,9 @@ def death(job: Job, stage: str, return_code: int, last_words: str) -> EngineErro
         return out_of_memory(job.subject, stage)
     if return_code == -signal.SIGKILL:
         return EngineError(
-            f"The system killed the {job.noun} of {name} while {stage}, as Linux does when memory runs out" + _sharing(job), _more_room(job)
+            f"Something killed the {job.noun} of {name} while {stage} (SIGKILL): Linux does so when memory runs out, and a person can by "
+            f"hand{_sharing(job)}",
+            (_again(job), *_more_room(job)),
         )
     how = f"by {signal.Signals(-return_code).name}" if return_code < 0 else f"with exit code {return_code}"
     said = f" Its last words: {words}" if (words := _last_line(last_words)) else ""
@@ -122,7 +124,7 @@ def death(job: Job, stage: str, return_code: int, last_words: str) -> EngineErro
 
 def _sharing(job: Job) -> str:
     if job.kind == "run" and isinstance(job.subject, Plan):
-        return f" ({job.devices} devices of {job.subject.mesh} share it if they are virtual)."
+        return f". {job.devices} devices of {job.subject.mesh} share the machine's memory if they are virtual."
     return "."
 
 
@@ -132,12 +134,19 @@ def _more_room(job: Job) -> tuple[str, ...]:
     return _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers: one is compiled then")
 
 
+def _again(job: Job) -> str:
+    if isinstance(job.subject, Plan):
+        return f"{job.kind} again"
+    if job.kind == "timing":
+        return "time them again"
+    return "run it again: it goes on from its checkpoint" if job.subject.folder else "give it a folder, and it can go on where it was"
+
+
 def _another_try(job: Job) -> tuple[str, ...]:
     if isinstance(job.subject, Fleet):
-        kept = "run it again: it goes on from its checkpoint" if job.subject.folder else "give it a folder, and it can go on where it was"
-        return kept, f"run `{job.here}` here to see it die"
+        return _again(job), f"run `{job.here}` here to see it die"
     there = f"run `{job.here}` here to see it die" if job.kind == "run" else "compile for another target"
-    return f"{job.kind} again", "try a simpler layout: the compiler may have crashed on this one", there
+    return _again(job), "try a simpler layout: the compiler may have crashed on this one", there
 
 
 def too_slow(job: Job, stage: str, time_limit: float) -> EngineError:

@@ -1,12 +1,11 @@
 """One device of a fleet: what lies on it, what it may hold, and the units compiled for it."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import numpy as np
 
 from workbench.engine.fleet_units import Key, UnitFunction
 from workbench.errors import FleetError
@@ -51,10 +50,20 @@ def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledU
 
 
 @dataclass
+class Handling:
+    """What goes on around the units of a device: bytes and seconds of what was brought in and taken back, and seconds between two units."""
+
+    brought: list[tuple[int, float]] = field(default_factory=list)
+    returned: list[tuple[int, float]] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+
+
+@dataclass
 class FleetDevice:
     """A device and the bytes of it that are spoken for. `budget` is never exceeded: a unit or a transfer that would is refused.
 
-    On the host's own platform there is no other memory to spill to, and arrays are copied all the same.
+    On the host's own platform there is no other memory to spill to, and arrays are copied all the same. With `handling` transfers are
+    waited for and noted.
     """
 
     number: int
@@ -63,8 +72,11 @@ class FleetDevice:
     held: int = 0
     peak: int = 0
     moved: int = 0  # bytes that came in
+    speed: tuple[float, float] = (0.0, 0.0)  # seconds of any transfer to it, and of each byte
+    moving: float = 0.0  # seconds that transfers take by that
     waited: float = 0.0  # seconds in which nothing was computed because they did
     there: bool = True
+    handling: Handling | None = None
     place: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,12 +100,17 @@ class FleetDevice:
     def give_back(self, count: int) -> None:
         self.held -= count
 
-    def bring(self, arrays: Mapping[Key, Any]) -> Arrays:
-        """Host arrays onto the device; the copies may be under way when this returns."""
+    def bring(self, arrays: Mapping[Key, Any], since: float = 0.0) -> Arrays:
+        """Host arrays onto the device; the copies may be under way when this returns. They have been looked for `since`."""
         if not arrays:
             return {}
-        self.moved += sum(each.nbytes for each in arrays.values())
+        size = sum(each.nbytes for each in arrays.values())
+        self.moved += size
+        self.moving += self.speed[0] + self.speed[1] * size
         placed = jax.device_put(list(arrays.values()), self.place)
+        if self.handling:
+            jax.block_until_ready(placed)
+            self.handling.brought.append((size, time.perf_counter() - since))
         return dict(zip(arrays, placed, strict=True))
 
 
@@ -103,24 +120,3 @@ def pinned_place(device: jax.Device) -> Any:
     if device.platform == "cpu" or PINNED not in kinds:
         return None
     return jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED)
-
-
-def bandwidth(device: jax.Device, size: int = 1 << 24) -> float:
-    """Bytes a second from the host to the device, measured."""
-    host = np.zeros(size, np.uint8)
-    jax.block_until_ready(jax.device_put(host, device))
-    start = time.perf_counter()
-    jax.block_until_ready(jax.device_put(host + np.uint8(1), device))
-    return size / max(time.perf_counter() - start, 1e-9)
-
-
-def timed(unit: CompiledUnit, device: FleetDevice) -> float:
-    """Seconds of one call, on zeros; the second of two."""
-    seconds = 0.0
-    for _ in range(2):
-        arrays: Sequence[Any] = [jax.device_put(np.zeros(each.shape, each.dtype), device.place) for each in unit.unit.specs]
-        jax.block_until_ready(arrays)
-        start = time.perf_counter()
-        jax.block_until_ready(unit.compiled(*arrays))
-        seconds = time.perf_counter() - start
-    return seconds

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import ceil, prod
 from typing import NamedTuple
 
-DEVICE_MEMORY, HOST_MEMORY = 0, 5
+DEVICE_MEMORY = 0  # the memory space of a layout without `S(n)`; the host's is 5
 
 _ARRAY = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[\d,<=]*)\](?:\{(?P<order>[\d,]*)(?::(?P<layout>[^}]*))?\})?")
 _TILES = re.compile(r"T((?:\([\d,*]+\))+)")

@@ -4,11 +4,13 @@ from workbench.compiled import Compiled
 from workbench.engine.parcel import Job
 from workbench.engine.supervisor import Handle, Listener
 from workbench.engine.targets import environment_for, verify_target
+from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.measurement import Measurement
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.plan import Plan
+from workbench.units import whole_number
 
 
 def run_plan(
@@ -39,8 +41,10 @@ def start_run(
     - `{"event": "step", "step": int, "of": int, "seconds": float, "loss": float | None}`,
 
     and at last, once, with `{"event": "done", "measurement": Measurement}`, `{"event": "error", "message": str}` or
-    `{"event": "cancelled"}`. `time_limit` is in seconds, compilation included. Raises `EngineError` if the plan's functions cannot be sent.
+    `{"event": "cancelled"}`. `time_limit` is in seconds, compilation included. Raises `EngineError` if the plan's functions cannot be sent,
+    or if steps or seconds are no such numbers.
     """
+    steps = whole_number("steps", steps, EngineError)
     job = Job("run", "run", plan, {"steps": steps, "check": check, "profile": profile}, result="measurement")
     return Handle(job, on_event, time_limit)
 
@@ -94,13 +98,15 @@ def start_fleet(fleet: Fleet, on_event: Listener | None = None, time_limit: floa
     `on_event` is called from a thread, with
 
     - `{"event": "progress", "stage": str, "fraction": float}`,
-    - `{"event": "schedule", "names": [str], "devices": int, "bound": seconds, "predicted": [[model, unit, device, start, end]]}`, once,
+    - `{"event": "schedule", "names": [str], "devices": int, "bound": seconds, "predicted": [[model, unit, device, start, end]],
+      "times": FleetTimes.record()}`, once,
     - `{"event": "unit", "model": str, "done": int, "of": int, "loss": float | None, "placed": [model, unit, device, start, end]}`,
-    - `{"event": "obeyed" | "refused", ...}` for each order,
+    - `{"event": "obeyed" | "refused", ...}` for each order; of a model that was stopped with its units `done` and `of` how many,
 
     and at last, once, with `{"event": "done", "measurement": FleetMeasurement}` or as in `start_run`. Orders are given with
-    `handle.order(order="stop", model=name)`, `handle.order(order="leave", device=number)` and `order="return"`. What was cancelled goes
-    on from its checkpoint if the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.
+    `handle.order(order="stop", model=name)`, `handle.order(order="leave", device=number)`, `order="return"`, and
+    `handle.order(**adding(model))` for one more `FleetModel`, which is followed by a `schedule` of all. What was cancelled goes on from its
+    checkpoint if the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.
     """
     return Handle(Job("fleet", "training", fleet, {}, result="measurement", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
 

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from workbench.engine.mpmd_instructions import Compilation, instructions_of
-from workbench.engine.mpmd_stages import Stages, compile_stages
+from workbench.engine.mpmd_stages import Sample, Stages, compile_stages
 from workbench.engine.placement import spread
 from workbench.engine.registers import Instruction, Registers, run
 from workbench.plan import Plan
@@ -86,13 +86,13 @@ def _placed(parts: Sequence[Any], places: Sequence[Any]) -> list[Any]:
     return [spread(part, sharding) for part, sharding in zip(parts, places, strict=True)]
 
 
-def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, _fraction: None) -> MpmdStep:
-    """Compile every stage of a plan with a pipeline for the attached devices; `tell` hears of each stage.
+def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, _fraction: None, sample: Sample | None = None) -> MpmdStep:
+    """Compile every stage of a plan with a pipeline for the attached devices, or for others to be read alone; `tell` hears of each stage.
 
     Raises `EngineError` for too few devices, `PipelineError` for a program that cannot be cut so.
     """
     start = time.perf_counter()
-    stages = compile_stages(plan, tell)
+    stages = compile_stages(plan, tell, sample)
     registers = Registers()
     instructions, compilation = instructions_of(plan, stages, registers)
     return MpmdStep(plan, stages, registers, tuple(instructions), compilation, time.perf_counter() - start)

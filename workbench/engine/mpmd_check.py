@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workbench.engine.against_unsharded import free_bytes
+from workbench.engine.against_unsharded import free_bytes, relative, worst
 from workbench.engine.compiled_step import CompiledStep
 from workbench.engine.mpmd import MpmdStep
 from workbench.program import Program
@@ -46,9 +46,9 @@ def largest_error(step: MpmdStep) -> float:
     for name, argument, layer in state_registers(step):
         role, whole = program.arguments[argument].role, np.asarray(by_argument[argument]).astype(np.float64)
         theirs = whole if layer is None else whole[layer : layer + 1]
-        gaps[role] = max(gaps.get(role, 0.0), _largest(np.asarray(found[name]).astype(np.float64) - theirs))
-        scales[role] = max(scales.get(role, 0.0), _largest(theirs))
-    return max(gap / (scales[role] or 1.0) for role, gap in gaps.items())
+        gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(found[name]).astype(np.float64) - theirs))
+        scales[role] = worst(scales.get(role, 0.0), _largest(theirs))
+    return relative(gaps, scales)
 
 
 def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -> float:
@@ -63,9 +63,9 @@ def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -
     scales: dict[Role, float] = {}
     for role, ours, theirs in pairs:
         expected = np.asarray(theirs).astype(np.float64)
-        gaps[role] = max(gaps.get(role, 0.0), _largest(np.asarray(ours).astype(np.float64) - expected))
-        scales[role] = max(scales.get(role, 0.0), _largest(expected))
-    return max(gap / (scales[role] or 1.0) for role, gap in gaps.items())
+        gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(ours).astype(np.float64) - expected))
+        scales[role] = worst(scales.get(role, 0.0), _largest(expected))
+    return relative(gaps, scales)
 
 
 def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | None]]:

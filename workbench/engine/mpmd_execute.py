@@ -29,6 +29,9 @@ Enter = Callable[[str, float], None]
 Tell = Callable[[Mapping[str, Any]], None]
 
 
+WATCHED = 5  # steps of less than a second
+
+
 def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bool, warmup: int, watch: bool) -> Measurement:
     """`steps` steps after `warmup` from the same start that do not count; `enter` hears of stages, `tell` of steps.
 
@@ -50,7 +53,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bo
     seconds, losses = _timed(step, values, steps, tell)
     device_peak = _device_peak(step)
     enter("measuring tasks", 0.8)
-    tasks = _tasks(step, values) if watch else ()
+    tasks = measure_tasks(step, values, WATCHED if min(seconds, default=0.0) < 1 else 1) if watch else ()
     overhead = _overhead(step, values)
     del values
     max_error = None
@@ -103,12 +106,6 @@ def _timed(step: MpmdStep, values: list[Any], steps: int, tell: Tell) -> tuple[t
         losses.append(float(loss))
         tell({"event": "step", "step": i + 1, "of": steps, "seconds": seconds[-1], "loss": losses[-1]})
     return tuple(seconds), tuple(losses)
-
-
-def _tasks(step: MpmdStep, values: list[Any]) -> Any:
-    tasks = measure_tasks(step, values)
-    step.feed(values, 0)
-    return tasks
 
 
 def _overhead(step: MpmdStep, values: list[Any], turns: int = 5) -> float:

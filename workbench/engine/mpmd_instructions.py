@@ -3,7 +3,7 @@
 Registers of a step, by name: `("piece", stage, piece)`, `("state", stage, place)`, `("total", stage, piece)` last from step to step;
 `("batch", stage, leaf, i)`, `("value", value, stage, i)` (a value as one stage has it), `("back", value, from stage, to stage, i)` (its
 gradient), `("kept", stage, place, i)`, `("pending", stage, place, i)`, `("loss", i)`, `("weight", i)` live as long as micro-batch i
-needs them.
+needs them; `("whole", stage, piece)`, a total whose partial sums were added up, until the update.
 """
 
 from collections.abc import Callable, Sequence
@@ -127,16 +127,30 @@ class _Building:
         found = [Instruction(stages.finish, self.registers.of(parts), self.registers.of(["loss", "weight"]), ())]
         if weighs:
             found += self._transfer([("weight", ("total weight", stage), stages.devices(stage).whole) for stage in range(stages.count)])
-        found += self._transfer(self._lendings("total", "lent"))
-        found += [self._update(stage, weighs=weighs) for stage in range(stages.count)]
+        found += [self._added_up(stage) for stage in stages.compiled_sums]
+        found += self._transfer(self._lendings())
+        found += self._sums(weighs=weighs)
+        for stage in range(stages.count):
+            found += [self._update(stage, weighs=weighs), self._zeros(stage)]
         return [*found, *self._transfer(self._returns())]
 
-    def _lendings(self, name: str, to: str) -> list[tuple[Name, Name, Any]]:
+    def _added_up(self, stage: int) -> Instruction:
+        """Partial sums over the devices that share the micro-batches."""
+        split = self.stages.split(stage)
+        reads: list[Name] = [("total", stage, piece) for piece in split]
+        writes: list[Name] = [("token", "sums", stage), *(("whole", stage, piece) for piece in split)]
+        return Instruction(self.stages.compiled_sums[stage], self.registers.of(reads), self.registers.of(writes), (), ("sums", stage))
+
+    def _gradient(self, stage: int, piece: int) -> Name:
+        """The sum of a step's gradients."""
+        return ("whole" if piece in self.stages.split(stage) else "total", stage, piece)
+
+    def _lendings(self) -> list[tuple[Name, Name, Any]]:
         sends: list[tuple[Name, Name, Any]] = []
         for stage, update in enumerate(self.stages.updates):
             for place, user in self.stages.lent(stage):
                 piece = update.owned[place]
-                sends.append(((name, user, piece), (to, stage, piece, user), self._place(stage, piece)))
+                sends.append((self._gradient(user, piece), ("lent", stage, piece, user), self._place(stage, piece)))
         return sends
 
     def _returns(self) -> list[tuple[Name, Name, Any]]:
@@ -151,15 +165,48 @@ class _Building:
 
         return piece_sharding(self.stages, self.stages.devices(stage), piece)
 
-    def _update(self, stage: int, *, weighs: bool) -> Instruction:
+    def _sums(self, *, weighs: bool) -> list[Instruction]:
+        """Sums over all parameters: each stage's terms to the first stage, and what they come to back to each."""
+        stages, found = self.stages, []
+        ends: list[tuple[Name, Name, Any]] = []
+        count = max(update.sums for update in stages.updates)
+        for stage, call in stages.compiled_terms.items():
+            terms: list[Name] = [("term", stage, place) for place in range(count)]
+            pieces, state, totals, lent = self._updated(stage)
+            reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else [])]
+            found.append(Instruction(call, self.registers.of(reads), self.registers.of(terms), ()))
+            ends += [(name, ("added", 0, stage, place), stages.devices(0).whole) for place, name in enumerate(terms)]
+        if not ends:
+            return []
+        sums: list[Name] = [("sum", 0, place) for place in range(count)]
+        added = Instruction(stages.add_up, self.registers.of(to for _, to, _ in ends), self.registers.of(sums), ())
+        backs: list[tuple[Name, Name, Any]] = []
+        for stage in stages.compiled_terms:
+            backs += [(name, ("sum", stage, place, "here"), stages.devices(stage).whole) for place, name in enumerate(sums)]
+        return [*found, *self._transfer(ends), added, *self._transfer(backs)]
+
+    def _updated(self, stage: int) -> tuple[list[Name], list[Name], list[Name], list[Name]]:
+        """Registers of what a stage updates: its pieces, its state, the sums of their gradients, and what other stages have of those."""
         update = self.stages.updates[stage]
-        pieces: list[Name] = [("piece", stage, piece) for piece in update.owned]
-        state: list[Name] = [("state", stage, place) for place in range(len(update.state))]
-        totals: list[Name] = [("total", stage, piece) for piece in (*update.owned, *self.stages.borrowed(stage))]
-        lent: list[Name] = [("lent", stage, update.owned[place], user) for place, user in self.stages.lent(stage)]
-        reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else [])]
-        writes: list[Name] = [("token", "update", stage), *pieces, *state, *totals]
+        return (
+            [("piece", stage, piece) for piece in update.owned],
+            [("state", stage, place) for place in range(len(update.state))],
+            [self._gradient(stage, piece) for piece in update.owned],
+            [("lent", stage, update.owned[place], user) for place, user in self.stages.lent(stage)],
+        )
+
+    def _update(self, stage: int, *, weighs: bool) -> Instruction:
+        pieces, state, totals, lent = self._updated(stage)
+        sums: list[Name] = [("sum", stage, place, "here") for place in range(self.stages.updates[stage].sums)]
+        reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else []), *sums]
+        writes: list[Name] = [("token", "update", stage), *pieces, *state]
         return Instruction(self.stages.compiled_updates[stage], self.registers.of(reads), self.registers.of(writes), (), ("update", stage))
+
+    def _zeros(self, stage: int) -> Instruction:
+        """The sums of gradients for the next step, once the update has read them."""
+        pieces = (*self.stages.updates[stage].owned, *self.stages.borrowed(stage))
+        totals = self.registers.of(("total", stage, piece) for piece in pieces)
+        return Instruction(self.stages.compiled_zeros[stage], totals, totals, ())
 
 
 def _sender(places: Sequence[Any]) -> Callable[..., Sequence[Any]]:

@@ -16,12 +16,7 @@ _AT_THE_START = ("piece", "state", "total", "batch")
 def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
     """Bytes on one device of each stage's group, by place along the pipeline."""
     devices = step.stages.spec.stages
-    sizes = _sizes(step)
-    home = _homes(step)
-    alive: list[dict[int, int]] = [{} for _ in range(devices)]
-    for name, number in step.registers.numbers.items():
-        if isinstance(name, tuple) and name[0] in _AT_THE_START:
-            alive[home[number]][number] = sizes.get(number, 0)
+    sizes, home, alive = _sizes(step), _homes(step), _at_the_start(step)
     peaks = [sum(each.values()) for each in alive]
     for each in step.instructions:
         for number in each.writes:
@@ -37,6 +32,21 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
             for own in alive:
                 own.pop(number, None)
     return tuple(peaks)
+
+
+def at_rest(step: MpmdStep) -> tuple[int, ...]:
+    """Bytes on one device of each stage's group before the first task: parameters, state, sums of gradients, the batch."""
+    return tuple(sum(each.values()) for each in _at_the_start(step))
+
+
+def _at_the_start(step: MpmdStep) -> list[dict[int, int]]:
+    """Of each device the bytes of its registers that hold something then."""
+    sizes, home = _sizes(step), _homes(step)
+    alive: list[dict[int, int]] = [{} for _ in range(step.stages.spec.stages)]
+    for name, number in step.registers.numbers.items():
+        if isinstance(name, tuple) and name[0] in _AT_THE_START:
+            alive[home[number]][number] = sizes.get(number, 0)
+    return alive
 
 
 def _device(label: Any, devices: int) -> int:
@@ -76,21 +86,29 @@ def _sizes(step: MpmdStep) -> dict[int, int]:
         if each.label is None:
             continue
         arguments = each.call.in_avals if hasattr(each.call, "in_avals") else None
-        shapes, shardings = _arguments(each.call) if arguments is not None else ((), ())
-        for number, aval, sharding in zip(each.reads, shapes, shardings, strict=False):
-            found[number] = _bytes(aval, sharding)
-        for number, aval, sharding in zip(each.writes, _results(each.call), each.call.output_shardings, strict=True):  # type: ignore[attr-defined]
-            found[number] = _bytes(aval, sharding)
+        shapes, formats = _arguments(each.call) if arguments is not None else ((), ())
+        for number, aval, format_ in zip(each.reads, shapes, formats, strict=False):
+            found[number] = _bytes(aval, format_)
+        for number, aval, format_ in zip(each.writes, _results(each.call), each.call.output_formats, strict=True):  # type: ignore[attr-defined]
+            found[number] = _bytes(aval, format_)
     return found
 
 
 def _arguments(compiled: Any) -> tuple[Any, Any]:
-    return jax.tree.leaves(compiled.in_avals), jax.tree.leaves(compiled.input_shardings[0])
+    return jax.tree.leaves(compiled.in_avals), jax.tree.leaves(compiled.input_formats[0])
 
 
 def _results(compiled: Any) -> Any:
     return jax.tree.leaves(compiled.out_info)
 
 
-def _bytes(aval: Any, sharding: Any) -> int:
-    return prod(sharding.shard_shape(aval.shape)) * int(getattr(aval.dtype, "itemsize", 4))
+def _bytes(aval: Any, format_: Any) -> int:
+    """As it lies in memory: the last dimensions padded to the layout's tile, if it has any."""
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):  # its layout is that of the words it is made of
+        return prod(format_.sharding.shard_shape(aval.shape)) * int(aval.dtype.itemsize)
+    local, layout = format_.sharding.shard_shape(aval.shape), format_.layout
+    sides = [local[dim] for dim in layout.major_to_minor]
+    tile = layout.tiling[0] if layout.tiling else ()
+    sides = [1] * (len(tile) - len(sides)) + sides
+    padded = [-(-side // step) * step for side, step in zip(sides[len(sides) - len(tile) :], tile, strict=True)]
+    return prod((*sides[: len(sides) - len(tile)], *padded)) * int(getattr(aval.dtype, "itemsize", 4))

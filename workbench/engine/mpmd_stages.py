@@ -1,16 +1,17 @@
 """All stages of a pipelined plan, compiled: their tasks, their updates, where their state is born."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from workbench.engine import stage_compile
 from workbench.engine.placement import spread
-from workbench.engine.stage_compile import CompiledTask, StageDevices, StagePrograms, compile_update, stage_devices
+from workbench.engine.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, in_parts, stage_devices
 from workbench.engine.wired import wired
 from workbench.errors import PipelineError
 from workbench.pipeline.schedules import schedule_named
@@ -19,13 +20,26 @@ from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.sharding import Sharding
 from workbench.stage_costs import plan_starts
+from workbench.stage_parts import parts_of
 from workbench.tensor import Role
+from workbench.tracing.accumulating import partial_sums
 from workbench.tracing.cut import Cut, cut_network
 from workbench.tracing.cutting import network_of
+from workbench.tracing.partial_sums import Parts
 from workbench.tracing.stage_tasks import StageTasks
 from workbench.tracing.stage_tasks import Task as StageTask
-from workbench.tracing.stage_update import StageUpdate, accumulator, owners, stage_update, verify_separable
+from workbench.tracing.stage_update import StageUpdate, accumulator, common_sums, owners, stage_update
 
+
+class Sample(NamedTuple):
+    """Devices to compile for alone. Each stage is compiled over the whole mesh, whose devices all do then what those of one stage do: a
+    compiler takes a whole mesh of hardware that is not there, and not any part of it."""
+
+    mesh: jax.sharding.Mesh
+    compiler: Compiler
+
+
+Placed = tuple[list[jax.ShapeDtypeStruct], list[NamedSharding]]
 TaskKey = tuple[Kind, int, bool]  # kind, stage, whether its micro-batch is recomputed
 
 
@@ -34,7 +48,10 @@ class Stages:
     """The stages of a plan on their devices.
 
     - `tasks[kind, stage, recompute]`: compiled tasks; one that has nothing to compute is missing;
-    - `updates[stage]` and `finish(*losses, *weights) -> (loss, total weight)`, compiled.
+    - `compiled_sums[stage]` of the partial sums that it has, if any: of pieces `split(stage)`;
+    - `updates[stage]` and `finish(*losses, *weights) -> (loss, total weight)`, compiled;
+    - `compiled_zeros[stage]` of its sums of gradients, its own and those borrowed;
+    - where the optimiser takes sums over all parameters, `compiled_terms[stage]` of them, and `add_up(*terms) -> sums`.
     """
 
     plan: Plan
@@ -44,6 +61,10 @@ class Stages:
     programs: list[StagePrograms] = field(default_factory=list)
     updates: list[StageUpdate] = field(default_factory=list)
     compiled_updates: list[jax.stages.Compiled] = field(default_factory=list)
+    compiled_sums: dict[int, jax.stages.Compiled] = field(default_factory=dict)
+    compiled_zeros: list[jax.stages.Compiled] = field(default_factory=list)
+    compiled_terms: dict[int, jax.stages.Compiled] = field(default_factory=dict)
+    add_up: Any = None
     finish: Any = None
 
     @property
@@ -69,6 +90,17 @@ class Stages:
         shared = self.cut.shared
         return tuple((place, user) for place, piece in enumerate(owned) for user in shared.get(piece, ()) if user != stage)
 
+    def split(self, stage: int) -> tuple[int, ...]:
+        """The pieces of whose gradient a stage has partial sums until the end of a step."""
+        places = {place for (_, number, _), task in self.tasks.items() if number == stage for place in task.split}
+        return tuple(self.cut.segments[stage].pieces[place] for place in sorted(places))
+
+    def total(self, stage: int, piece: int) -> tuple[jax.ShapeDtypeStruct, NamedSharding]:
+        """The sum of a piece's gradients on a stage, and where it lies."""
+        spec, place = accumulator(_piece_spec(self, piece)), piece_sharding(self, self.devices(stage), piece)
+        parts = self.programs[stage].parts
+        return (partial_sums(spec, parts), in_parts(place, parts)) if piece in self.split(stage) else (spec, place)
+
     def users_of_batch(self, leaf: int) -> tuple[tuple[int, NamedSharding], ...]:
         return tuple(
             (segment.number, self.programs[segment.number].batch[segment.batch.index(leaf)])
@@ -87,30 +119,38 @@ class Stages:
         return found
 
 
-def compile_stages(plan: Plan, tell: Callable[[str, float], None]) -> Stages:
-    """Stage after stage: where a value lies as it leaves one is where it lies as it enters the next."""
+def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sample | None = None) -> Stages:
+    """Stage after stage: where a value lies as it leaves one is where it lies as it enters the next.
+
+    With `sample` for devices that need not be there, to be read and not run.
+    """
     spec = plan.pipeline
     if spec is None:
         raise PipelineError(f"{plan.name} has no pipeline.", ['give the plan one: pipeline="stages:4 micro_batches:8"'])
-    verify_separable(plan.program)
+    sums = common_sums(plan.program)
     cut = cut_network(network_of(plan.program, spec.micro_batches), plan_starts(plan))
     stages = Stages(plan, cut, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
-    mesh = wired(plan)
+    mesh, parts = sample.mesh if sample else wired(plan), parts_of(plan)
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
-        programs = _programs(stages, stage_devices(plan, mesh, spec.axis, number % spec.stages), number)
+        devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, number % spec.stages)
+        programs = _programs(stages, devices, parts, number)
         stages.programs.append(programs)
         _compile_forward(stages, number)
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, backward", (stages.count + number) / (2 * stages.count))
         _compile_backward(stages, number)
-    stages.updates = [stage_update(plan.program, cut, number) for number in range(stages.count)]
+    stages.updates = [stage_update(plan.program, cut, number, sums) for number in range(stages.count)]
     stages.compiled_updates = [_compile_update(stages, number) for number in range(stages.count)]
+    stages.compiled_sums = {number: _compile_sums(stages, number) for number in range(stages.count) if stages.split(number)}
+    stages.compiled_zeros = [_compile_zeros(stages, number) for number in range(stages.count)]
+    stages.compiled_terms = {number: _compile_terms(stages, number) for number, update in enumerate(stages.updates) if update.sums}
+    stages.add_up = _compile_add_up(stages, len(sums.sums)) if sums.sums else None
     stages.finish = _compile_finish(stages)
     return stages
 
 
-def _programs(stages: Stages, devices: StageDevices, number: int) -> StagePrograms:
+def _programs(stages: Stages, devices: StageDevices, parts: Parts, number: int) -> StagePrograms:
     cut, plan = stages.cut, stages.plan
     segment = cut.segments[number]
     inputs = [plan.argument_shardings[i] for i in plan.program.inputs]
@@ -121,6 +161,7 @@ def _programs(stages: Stages, devices: StageDevices, number: int) -> StageProgra
         entering,
         tuple(piece_sharding(stages, devices, piece) for piece in segment.pieces),
         tuple(devices.sharding(inputs[leaf]) for leaf in segment.batch),
+        parts,
     )
 
 
@@ -150,37 +191,68 @@ def _compile_forward(stages: Stages, number: int) -> None:
 
 
 def _compile_backward(stages: Stages, number: int) -> None:
-    programs, segment = stages.programs[number], stages.cut.segments[number]
-    arrivals = [len(stages.cut.values[segment.leaving[place]].readers) for place in programs.stage.arriving]
+    programs = stages.programs[number]
     halves = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule_named(stages.spec.schedule).splits_backward else (Kind.BACKWARD,)
     for recompute in _modes(stages):
         for kind in halves:
             task: StageTask = getattr(programs.stage, kind.value)(recompute=recompute)
             if task.gives:
-                stages.tasks[kind, number, recompute] = programs.compile(task, f"{kind.value}_{number}", arrivals)
+                stages.tasks[kind, number, recompute] = programs.compile(task, f"{kind.value}_{number}")
 
 
 def _compile_update(stages: Stages, number: int) -> jax.stages.Compiled:
+    lent, devices = [place for place, _ in stages.lent(number)], stages.devices(number)
+    return stage_compile.compile_update(stages.updates[number], *_owned(stages, number), lent, devices, _total(stages), number)
+
+
+def _compile_zeros(stages: Stages, number: int) -> jax.stages.Compiled:
+    used = (*stages.updates[number].owned, *stages.borrowed(number))
+    return stage_compile.compile_zeros(_totals(stages, number, used), stages.devices(number))
+
+
+def _compile_sums(stages: Stages, number: int) -> jax.stages.Compiled:
+    devices, split = stages.devices(number), stages.split(number)
+    places = [piece_sharding(stages, devices, piece) for piece in split]
+    return stage_compile.compile_sums(_totals(stages, number, split), places, devices, number)
+
+
+def _totals(stages: Stages, number: int, pieces: Iterable[int]) -> Placed:
+    found = [stages.total(number, piece) for piece in pieces]
+    return [spec for spec, _ in found], [place for _, place in found]
+
+
+def _compile_terms(stages: Stages, number: int) -> jax.stages.Compiled:
+    lent = [place for place, _ in stages.lent(number)]
+    return stage_compile.compile_terms(stages.updates[number], *_owned(stages, number), lent, stages.devices(number), _total(stages))
+
+
+def _compile_add_up(stages: Stages, sums: int) -> jax.stages.Compiled:
+    """The sums over all parameters, on the first stage, of the terms of each stage that has any, in the order of the stages."""
+    devices = stages.devices(0)
+
+    def add_up(*terms: Any) -> tuple[Any, ...]:
+        return tuple(sum(terms[place::sums]) for place in range(sums))
+
+    specs = [jax.ShapeDtypeStruct((), jnp.float32)] * (sums * len(stages.compiled_terms))
+    return devices.compiler(jax.jit(add_up, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs))
+
+
+def _total(stages: Stages) -> float | None:
+    """What the micro-batches weigh together, where that is known before."""
+    return None if stages.cut.network.flat.weight is not None else float(stages.spec.micro_batches)
+
+
+def _owned(stages: Stages, number: int) -> tuple[Placed, Placed]:
+    """What a stage updates: its pieces and its optimiser's state, each with where they lie."""
     devices, update = stages.devices(number), stages.updates[number]
-    owned = [_piece_spec(stages, piece) for piece in update.owned]
-    state_specs, state_places = [], []
+    pieces = [_piece_spec(stages, piece) for piece in update.owned]
+    specs, places = [], []
     for argument, layer in update.state:
         tensor = stages.plan.program.arguments[argument]
         shape = tensor.shape if layer is None else (1, *tensor.shape[1:])
-        state_specs.append(jax.ShapeDtypeStruct(shape, jnp.dtype(tensor.dtype)))
-        state_places.append(devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None))
-    borrowed = stages.borrowed(number)
-    has_weight = stages.cut.network.flat.weight is not None
-    return compile_update(
-        update,
-        (owned, [piece_sharding(stages, devices, piece) for piece in update.owned]),
-        (state_specs, state_places),
-        ([_piece_spec(stages, piece) for piece in borrowed], [piece_sharding(stages, devices, piece) for piece in borrowed]),
-        [place for place, _ in stages.lent(number)],
-        devices,
-        None if has_weight else float(stages.spec.micro_batches),
-        number,
-    )
+        specs.append(jax.ShapeDtypeStruct(shape, jnp.dtype(tensor.dtype)))
+        places.append(devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None))
+    return (pieces, [piece_sharding(stages, devices, piece) for piece in update.owned]), (specs, places)
 
 
 def _piece_spec(stages: Stages, piece: int) -> jax.ShapeDtypeStruct:
@@ -200,7 +272,7 @@ def _compile_finish(stages: Stages) -> jax.stages.Compiled:
         return sum(values[:count]) / total, jnp.asarray(total, jnp.float32)
 
     specs = [jax.ShapeDtypeStruct((), dtype)] * (2 * count if has_weight else count)
-    return jax.jit(finish, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs).compile()
+    return devices.compiler(jax.jit(finish, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs))
 
 
 def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
@@ -211,6 +283,7 @@ def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
     at = {argument: place for place, argument in enumerate(program.state)}
     owned = stages.updates[stage].owned
     used = dict.fromkeys((*owned, *stages.cut.segments[stage].pieces))
+    sums, sum_places = _totals(stages, stage, used)
     wanted = [(("piece", stage, piece), parameters[flat.pieces[piece][0].leaf], flat.pieces[piece][0].layer) for piece in used]
     wanted += [(("state", stage, i), argument, layer) for i, (argument, layer) in enumerate(stages.updates[stage].state)]
 
@@ -218,11 +291,9 @@ def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
         state = step.initialize(jax.random.key(0), given)
         leaves = [state[at[argument]] for _, argument, _ in wanted]
         values = [leaf if layer is None else leaf[layer : layer + 1] for leaf, (_, _, layer) in zip(leaves, wanted, strict=True)]
-        sums = [accumulator(_piece_spec(stages, piece)) for piece in used]
         return [*values, *(jnp.zeros(each.shape, each.dtype) for each in sums)]
 
     places = [devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None) for _, argument, layer in wanted]
-    sum_places = [piece_sharding(stages, devices, piece) for piece in used]
     given = tuple(spread(each, devices.sharding(Sharding(((),) * jnp.ndim(each)))) for each in step.given)
     values = jax.jit(begin, out_shardings=[*places, *sum_places])(given)
     names = [*(name for name, _, _ in wanted), *(("total", stage, piece) for piece in used)]

@@ -1,5 +1,5 @@
 """When each task of a pipelined step began and ended, seen from outside: the step runs as ever, and a thread for each device waits for one
-task after the other.
+task after the other. Where devices and these threads share cores, a thread may wake milliseconds late: of several steps the median counts.
 
 A task ends when its token is there. It began when its device had ended the task before, and all that it reads had been made: that much
 the device itself would say, but for the time a transfer takes and the few microseconds in which a thread wakes.
@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import jax
@@ -34,27 +35,30 @@ class _Watcher:
             self.ends[label] = time.perf_counter()
 
 
-def measure_tasks(step: MpmdStep, values: list[Any]) -> tuple[TaskTime, ...]:
-    """Run one more step, watched; its tasks by start."""
+def measure_tasks(step: MpmdStep, values: list[Any], steps: int = 1) -> tuple[TaskTime, ...]:
+    """Run so many more steps, watched; the tasks by start, each ending at the median of its ends. The batch of step 0 is fed in between."""
+    found = []
+    for _ in range(steps):
+        found.append(_ends(step, values))
+        step.feed(values, 0)
+    ends = {label: median(each[label] for each in found) for label in found[0]}
+    return tuple(_times(step.instructions, ends, step.stages.spec.stages))
+
+
+def _ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
+    """Seconds from the start of one step at which each task had ended."""
     devices = step.stages.spec.stages
     watchers = [_Watcher() for _ in range(devices)]
     threads = [threading.Thread(target=watcher.follow, daemon=True) for watcher in watchers]
     for thread in threads:
         thread.start()
-    dispatched: dict[Any, float] = {}
     jax.block_until_ready([value for value in values if value is not None])
     begin = time.perf_counter()
-
-    def watch(label: Any, token: Any) -> None:
-        dispatched[label] = time.perf_counter()
-        watchers[_device(label, devices)].tasks.put((label, token))
-
-    watched(step, values, watch)
+    watched(step, values, lambda label, token: watchers[_device(label, devices)].tasks.put((label, token)))
     for watcher, thread in zip(watchers, threads, strict=True):
         watcher.tasks.put(None)
         thread.join()
-    ends = {label: end for watcher in watchers for label, end in watcher.ends.items()}
-    return tuple(_times(step.instructions, ends, devices, begin))
+    return {label: end - begin for watcher in watchers for label, end in watcher.ends.items()}
 
 
 def _device(label: Any, devices: int) -> int:
@@ -62,12 +66,12 @@ def _device(label: Any, devices: int) -> int:
     return stage % devices
 
 
-def _times(instructions: Sequence[Instruction], ends: dict[Any, float], devices: int, begin: float) -> list[TaskTime]:
+def _times(instructions: Sequence[Instruction], ends: dict[Any, float], devices: int) -> list[TaskTime]:
     ready: dict[int, float] = {}  # a register: when what is in it was made
-    free = [begin] * devices
+    free = [0.0] * devices
     found = []
     for each in instructions:
-        came = max((ready.get(i, begin) for i in each.reads), default=begin)
+        came = max((ready.get(i, 0.0) for i in each.reads), default=0.0)
         if each.label is None:
             ready.update(dict.fromkeys(each.writes, came))
             continue
@@ -75,7 +79,7 @@ def _times(instructions: Sequence[Instruction], ends: dict[Any, float], devices:
         start = min(max(free[device], came), end)
         ready.update(dict.fromkeys(each.writes, end))
         free[device] = end
-        found.append(_task_time(each.label, device, start - begin, end - start))
+        found.append(_task_time(each.label, device, start, end - start))
     return sorted(found, key=lambda task: (task.start, task.device))
 
 

@@ -1,5 +1,6 @@
 """What a worker process is given: a job with a plan or fleet and its functions, JAX's settings, and an environment with enough devices."""
 
+import base64
 import importlib.util
 import os
 import pickle
@@ -14,7 +15,7 @@ import jax
 import numpy as np
 
 from workbench.errors import EngineError
-from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.tracing.platform import NO_TPU, lacks_tpu
@@ -66,17 +67,34 @@ class Job:
 def pack(job: Job) -> bytes:
     """A pickle of plain values around a cloudpickle of plan or fleet and options; raises `EngineError` if a function cannot be sent."""
     config = {name: getattr(jax.config, name) for name in _CONFIG}
+    body = _sendable((_on_host(job.subject), dict(job.options)), job.subject.name, f"call `{job.here}` in this process")
+    return pickle.dumps({"kind": job.kind, "jax_config": config, "body": body})
+
+
+def _sendable(content: Any, name: str, other_way: str) -> bytes:
     try:
-        body = cloudpickle.dumps((_on_host(job.subject), dict(job.options)))
+        return cloudpickle.dumps(content)
     except Exception as error:  # cloudpickle raises whatever the object does
         raise EngineError(
-            f"{job.subject.name} cannot be sent to a worker process: {type(error).__name__}: {error}",
-            [
-                "let its functions refer to arrays and plain values only, not to open files, locks or devices",
-                f"call `{job.here}` in this process",
-            ],
+            f"{name} cannot be sent to a worker process: {type(error).__name__}: {error}",
+            ["let its functions refer to arrays and plain values only, not to open files, locks or devices", other_way],
         ) from error
-    return pickle.dumps({"kind": job.kind, "jax_config": config, "body": body})
+
+
+def adding(model: FleetModel) -> dict[str, str]:
+    """The order to a training fleet to take in one more model; raises `EngineError` if its functions cannot be sent."""
+    sent = replace(model, program=_given_on_host(model.program))
+    parcel = _sendable(sent, f"model `{model.name}`", "call `FleetRun.add` in this process")
+    return {"order": "add", "model": model.name, "parcel": base64.b64encode(parcel).decode()}
+
+
+def unpack_model(parcel: str) -> FleetModel:
+    """What `adding` sent; raises `EngineError` if its functions cannot be loaded here."""
+    try:
+        model: FleetModel = pickle.loads(base64.b64decode(parcel))  # noqa: S301 - our own starter wrote it
+    except Exception as error:  # a user's module runs when it is imported here
+        raise EngineError(f"The model could not be loaded: {type(error).__name__}: {error}", ["keep its functions in a module"]) from error
+    return model
 
 
 def _on_host(subject: Plan | Fleet) -> Plan | Fleet:

@@ -12,6 +12,7 @@ A collective stands in a compiled program as
 import re
 from collections.abc import Iterator
 
+from workbench.collective import KINDS
 from workbench.compiled import CompiledCollective
 from workbench.engine.groups import axes_of, parse_groups
 from workbench.engine.hlo import Computation, HloModule, Instruction, Visit, parse_hlo
@@ -20,7 +21,6 @@ from workbench.engine.source_lines import SourceLines
 from workbench.engine.windowed import Window, put_together, windows
 from workbench.mesh import Mesh
 from workbench.partition.location import readable_path
-from workbench.report import KINDS
 
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _CHANNEL = re.compile(r"channel_id=(\d+)")

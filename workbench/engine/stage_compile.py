@@ -12,23 +12,28 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from workbench.engine.placement import named_sharding
 from workbench.plan import Plan
 from workbench.sharding import Sharding
+from workbench.tracing.accumulating import accumulating
 from workbench.tracing.constrain import constrain
+from workbench.tracing.partial_sums import Parts
 from workbench.tracing.stage_tasks import StageTasks, Task
 from workbench.tracing.stage_update import StageUpdate, accumulator
 
 Specs = Sequence[jax.ShapeDtypeStruct]
+Compiler = Callable[[jax.stages.Lowered], jax.stages.Compiled]
 
 
 @dataclass(frozen=True)
 class CompiledTask:
     """`compiled(*totals, *arguments) -> (token, *totals, *results)`.
 
-    - `task`: what it computes; `totals`: places (in the segment's pieces) of the sums of gradients that it adds to, in place;
+    - `task`: what it computes; `totals`: places (in the segment's pieces) of the sums of gradients that it adds to, in place; `split`:
+      those of them that are partial sums, each on the devices that have its part of the batch;
     - the token is a scalar of its own, to wait for: everything else may be donated to what comes next.
     """
 
     task: Task
     totals: tuple[int, ...]
+    split: frozenset[int]
     compiled: jax.stages.Compiled
 
 
@@ -38,6 +43,7 @@ class StageDevices:
 
     mesh: jax.sharding.Mesh
     plan: Plan
+    compiler: Compiler = jax.stages.Lowered.compile
 
     def sharding(self, sharding: Sharding, *, layer: bool = False) -> NamedSharding:
         """Of an argument; of a slice of a stacked one its layer dimension is not split."""
@@ -75,6 +81,7 @@ class StagePrograms:
     entering: tuple[NamedSharding, ...]
     pieces: tuple[NamedSharding, ...]
     batch: tuple[NamedSharding, ...]
+    parts: Parts
     places: dict[tuple[str, int], NamedSharding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,54 +92,38 @@ class StagePrograms:
         self.places.update({("gradient", i): each for i, each in enumerate(self.pieces)})
         self.places |= {("loss", 0): self.devices.whole, ("weight", 0): self.devices.whole}
 
-    def compile(self, task: Task, name: str, arrivals: Sequence[int] = ()) -> CompiledTask:
-        """One task; of a backward one `arrivals` says how many gradients arrive for each value that left, to be added first."""
-        totals = tuple(place for group, place in task.gives if group == "gradient")
-        results = [each for each in task.gives if each[0] != "gradient"]
-        sums = [accumulator(self.stage.pieces[place]) for place in totals]
-        counts = [arrivals[place] if group == "arriving" else 1 for group, place in task.reads]
-        specs = [spec for spec, count in zip(task.specs, counts, strict=True) for _ in range(count)]
-        shardings = [self.places[each] for each, count in zip(task.reads, counts, strict=True) for _ in range(count)]
-        call = _accumulating(self._constrained(task), task, counts, len(totals))
-        call.__name__ = name
-        own = tuple(self.pieces[place] for place in totals)
+    def compile(self, task: Task, name: str) -> CompiledTask:
+        """One task; gradients that arrive for one value are added up first."""
+        whole = accumulating(self.stage, task, self.parts, laid_out=self._constrained)
+        own = tuple(in_parts(self.pieces[place], self.parts) if place in whole.split else self.pieces[place] for place in whole.totals)
         jitted = jax.jit(
-            call,
-            in_shardings=(*own, *shardings),
-            out_shardings=(self.devices.whole, *own, *(self.places.get(each) for each in results)),
-            donate_argnums=tuple(range(len(totals))),
+            _with_token(whole.call, name),
+            in_shardings=(*own, *(self.places[each] for each in whole.reads)),
+            out_shardings=(self.devices.whole, *own, *(self.places.get(each) for each in whole.gives)),
+            donate_argnums=tuple(range(len(own))),
             keep_unused=True,
         )
-        compiled = jitted.lower(*sums, *specs).compile()
-        for each, sharding in zip(results, compiled.output_shardings[1 + len(totals) :], strict=True):
+        compiled = self.devices.compiler(jitted.lower(*whole.sums, *whole.specs))
+        for each, sharding in zip(whole.gives, compiled.output_shardings[1 + len(own) :], strict=True):
             self.places.setdefault(each, self.devices.like(sharding))
             if each[0] == "leaving" and each[1] in self.stage.arriving:
                 self.places.setdefault(("arriving", self.stage.arriving.index(each[1])), self.places[each])
-        return CompiledTask(task, totals, compiled)
+        return CompiledTask(task, whole.totals, whole.split, compiled)
 
-    def _constrained(self, task: Task) -> Callable[..., tuple[Any, ...]]:
-        return constrain(task.call, self.devices.plan.layout.constraints, self.devices.mesh)
+    def _constrained(self, call: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+        return constrain(call, self.devices.plan.layout.constraints, self.devices.mesh)
 
 
-def _accumulating(call: Callable[..., tuple[Any, ...]], task: Task, counts: Sequence[int], width: int) -> Any:
-    """`(*totals, *arguments) -> (token, *totals, *results)`: gradients added to totals, several that arrive for one value added up."""
-    gradients = [i for i, (group, _) in enumerate(task.gives) if group == "gradient"]
+def in_parts(place: NamedSharding, parts: Parts) -> NamedSharding:
+    """Where partial sums of a gradient lie, whose sum would lie at `place`."""
+    return NamedSharding(place.mesh, PartitionSpec(parts.axes, *place.spec))
 
+
+def _with_token(call: Callable[..., tuple[Any, ...]], name: str) -> Callable[..., tuple[Any, ...]]:
     def run(*values: Any) -> tuple[Any, ...]:
-        totals, rest = values[:width], list(values[width:])
-        arguments = []
-        for count in counts:
-            first, *more = rest[:count]
-            del rest[:count]
-            for each in more:
-                first = first + each
-            arguments.append(first)
-        results = call(*arguments)
-        with jax.named_scope("accumulate"):
-            fresh = [total + results[i].astype(total.dtype) for total, i in zip(totals, gradients, strict=True)]
-        others = [each for i, each in enumerate(results) if i not in gradients]
-        return (jnp.zeros(()), *fresh, *others)
+        return (jnp.zeros(()), *call(*values))
 
+    run.__name__ = name
     return run
 
 
@@ -140,39 +131,98 @@ def compile_update(
     update: StageUpdate,
     pieces: tuple[Specs, Sequence[NamedSharding]],
     state: tuple[Specs, Sequence[NamedSharding]],
-    borrowed: tuple[Specs, Sequence[NamedSharding]],
     lent: Sequence[int],
     devices: StageDevices,
     total: float | None,
     number: int,
 ) -> jax.stages.Compiled:
-    """`(*pieces, *state, *totals, *borrowed totals, *lent totals, [weight]) -> (token, *pieces, *state, *zeroed totals, *zeroed borrowed)`.
+    """`(*pieces, *state, *totals, *lent totals, [weight], *sums) -> (token, *pieces, *state)`.
 
-    Everything but the lent totals and the weight is updated in place. `borrowed` are totals of pieces that belong to another stage, to
-    be set to zero; `lent` says of each total that came from another stage to which of the stage's own it is added.
-    `total` is what the micro-batches weigh together, `None` if it comes as the last argument.
+    Pieces and state are updated in place; totals are zeroed apart (`compile_zeros`), for XLA would copy them all first where both are one
+    program. `lent` says of each total that came from another stage to which of the stage's own it is added.
+    `total` is what the micro-batches weigh together, `None` if it comes as an argument; `sums` are those over all stages' parameters, if
+    the optimiser takes any.
     """
-    (piece_specs, piece_places), (state_specs, state_places), (borrowed_specs, borrowed_places) = pieces, state, borrowed
-    n, s, b = len(piece_specs), len(state_specs), len(borrowed_specs)
+    (piece_specs, piece_places), (state_specs, state_places) = pieces, state
+    n, s = len(piece_specs), len(state_specs)
     sums = [accumulator(spec) for spec in piece_specs]
 
     def run(*values: Any) -> tuple[Any, ...]:
-        weights, moments, totals = values[:n], values[n : n + s], list(values[n + s : 2 * n + s])
-        for place, each in zip(lent, values[2 * n + s + b :], strict=False):
-            totals[place] = totals[place] + each
-        fresh, after = update.call(weights, moments, totals, values[-1] if total is None else total)
-        zeroed = [jnp.zeros(each.shape, each.dtype) for each in (*sums, *map(accumulator, borrowed_specs))]
-        return (jnp.zeros(()), *fresh, *after, *zeroed)
+        weights, moments, totals, weighs, given = _parted(values, (n, s), lent, total)
+        if update.finish is None:
+            fresh, after = update.call(weights, moments, totals, weighs)
+        else:
+            fresh, after = update.finish(weights, moments, totals, weighs, given)
+        return (jnp.zeros(()), *fresh, *after)
 
     run.__name__ = f"update_{number}"
-    places = [*piece_places, *state_places, *piece_places, *borrowed_places]
-    weight = [jax.ShapeDtypeStruct((), jnp.float32)] if total is None else []
+    places = [*piece_places, *state_places]
+    weight = [jax.ShapeDtypeStruct((), jnp.float32)] * ((total is None) + update.sums)
     jitted = jax.jit(
         run,
-        in_shardings=(*places, *(piece_places[i] for i in lent), *([devices.whole] * len(weight))),
+        in_shardings=(*places, *piece_places, *(piece_places[i] for i in lent), *([devices.whole] * len(weight))),
         out_shardings=(devices.whole, *places),
-        donate_argnums=tuple(range(2 * n + s + b)),
+        donate_argnums=tuple(range(n + s)),
         keep_unused=True,
     )
-    specs = [*piece_specs, *state_specs, *sums, *map(accumulator, borrowed_specs), *(sums[i] for i in lent), *weight]
-    return jitted.lower(*specs).compile()
+    specs = [*piece_specs, *state_specs, *sums, *(sums[i] for i in lent), *weight]
+    return devices.compiler(jitted.lower(*specs))
+
+
+def compile_sums(
+    partial: tuple[Specs, Sequence[NamedSharding]], places: Sequence[NamedSharding], devices: StageDevices, number: int
+) -> Any:
+    """`(*partial sums) -> (token, *sums)`: once a step, what the devices have added up each of its parts, over all of them."""
+    specs, given = partial
+
+    def sums(*values: Any) -> tuple[Any, ...]:
+        return (jnp.zeros(()), *(each.sum(axis=0) for each in values))
+
+    sums.__name__ = f"sums_{number}"
+    jitted = jax.jit(sums, in_shardings=tuple(given), out_shardings=(devices.whole, *places), keep_unused=True)
+    return devices.compiler(jitted.lower(*specs))
+
+
+def compile_zeros(totals: tuple[Specs, Sequence[NamedSharding]], devices: StageDevices) -> jax.stages.Compiled:
+    """`(*totals) -> totals` of the next step: nothing yet, where the old ones lay."""
+    sums, places = totals
+
+    def zeros(*_: Any) -> tuple[Any, ...]:
+        return tuple(jnp.zeros(each.shape, each.dtype) for each in sums)
+
+    donated = tuple(range(len(sums)))
+    jitted = jax.jit(zeros, in_shardings=tuple(places), out_shardings=tuple(places), donate_argnums=donated, keep_unused=True)
+    return devices.compiler(jitted.lower(*sums))
+
+
+def compile_terms(
+    update: StageUpdate,
+    pieces: tuple[Specs, Sequence[NamedSharding]],
+    state: tuple[Specs, Sequence[NamedSharding]],
+    lent: Sequence[int],
+    devices: StageDevices,
+    total: float | None,
+) -> jax.stages.Compiled:
+    """`(*pieces, *state, *totals, *lent totals, [weight]) -> terms`: what a stage has of each sum over all stages' parameters."""
+    (piece_specs, piece_places), (state_specs, state_places) = pieces, state
+    n, s = len(piece_specs), len(state_specs)
+    sums = [accumulator(spec) for spec in piece_specs]
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        weights, moments, totals, weighs, _ = _parted(values, (n, s), lent, total)
+        return tuple(each.astype(jnp.float32) for each in update.terms(weights, moments, totals, weighs))
+
+    weight = [jax.ShapeDtypeStruct((), jnp.float32)] if total is None else []
+    places = (*piece_places, *state_places, *piece_places, *(piece_places[i] for i in lent), *([devices.whole] * len(weight)))
+    jitted = jax.jit(run, in_shardings=places, out_shardings=devices.whole, keep_unused=True)
+    return devices.compiler(jitted.lower(*piece_specs, *state_specs, *sums, *(sums[i] for i in lent), *weight))
+
+
+def _parted(values: Sequence[Any], widths: tuple[int, int], lent: Sequence[int], total: float | None) -> tuple[Any, ...]:
+    """Pieces, state, totals with what was lent of them, what the micro-batches weigh, and the rest."""
+    n, s = widths
+    weights, moments, totals, rest = values[:n], values[n : n + s], list(values[n + s : 2 * n + s]), values[2 * n + s :]
+    for place, each in zip(lent, rest, strict=False):
+        totals[place] = totals[place] + each
+    rest = rest[len(lent) :]
+    return (weights, moments, totals, rest[0], rest[1:]) if total is None else (weights, moments, totals, total, rest)

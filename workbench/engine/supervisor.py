@@ -15,6 +15,7 @@ from typing import Any, Generic, TextIO, TypeVar
 from workbench.engine.failures import CancelledError, death, too_slow
 from workbench.engine.parcel import Job, environment, pack
 from workbench.errors import EngineError, WorkbenchError
+from workbench.units import seconds_above_zero
 
 Listener = Callable[[Mapping[str, Any]], None]
 Result = TypeVar("Result")
@@ -24,11 +25,12 @@ class Handle(Generic[Result]):
     """A job under way in a worker process. A thread of its own listens to it.
 
     `tell` is called from that thread with every event the worker tells, and at last, once, with `{"event": "done", job.result: Result}`,
-    `{"event": "error", "message": str}` or `{"event": "cancelled"}`. `time_limit` is in seconds. Raises `EngineError` if the plan's
-    functions cannot be sent.
+    `{"event": "error", "message": str}` or `{"event": "cancelled"}`. `time_limit` is in seconds. Raises `EngineError` if it is
+    no such number, or if the plan's functions cannot be sent.
     """
 
     def __init__(self, job: Job, tell: Listener | None = None, time_limit: float | None = None) -> None:
+        time_limit = None if time_limit is None else seconds_above_zero("time_limit", time_limit, EngineError)
         self._job = job
         self._tell = tell or (lambda _: None)
         self._stage = "starting"
@@ -85,7 +87,8 @@ class Handle(Generic[Result]):
 
     def _follow(self, parcel: bytes, pipe: TextIO, time_limit: float | None) -> None:
         """The listening thread: send the job, pass events on, tell the ending once."""
-        timer = threading.Timer(time_limit or 0, lambda: self._stop(too_slow(self._job, self._stage, time_limit or 0)))
+        limit = time_limit or 0.0
+        timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), lambda: self._stop(too_slow(self._job, self._stage, limit)))
         timer.daemon = True
         if time_limit:
             timer.start()

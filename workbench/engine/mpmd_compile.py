@@ -1,0 +1,59 @@
+"""A pipelined plan of separate stages compiled to be read: what each stage's devices hold and send in a step, for hardware that need not be
+there. Nothing runs. Tasks that are alike, as those of equal stages are, are compiled once."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import jax
+
+from workbench.compiled import Compiled, CompiledMemory
+from workbench.engine.hlo_report import READER, read_compiled
+from workbench.engine.mpmd import MpmdStep, compile_mpmd
+from workbench.engine.mpmd_memory import at_rest, compiled_peaks
+from workbench.engine.mpmd_stages import Sample
+from workbench.engine.targets import Target
+from workbench.plan import Plan
+
+
+def compile_pipeline(
+    plan: Plan, target: Target, tell: Callable[[str, float], None], options: Mapping[str, str | bool | int | float]
+) -> tuple[Compiled, str]:
+    """The fullest stage's record with those of all stages in it (`Compiled.stages`), and the HLO text of every task."""
+    start = time.perf_counter()
+    known: dict[str, jax.stages.Compiled] = {}
+
+    def compiler(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+        text = lowered.as_text()
+        if text not in known:
+            known[text] = lowered.compile(compiler_options=dict(options) or None)
+        return known[text]
+
+    step = compile_mpmd(plan, tell, Sample(target.mesh, compiler))
+    seconds = time.perf_counter() - start
+    tell("reading", 0.95)
+    read = {id(each): read_compiled(each.as_text(), plan.mesh, each.memory_analysis(), clock=target.clock) for each in known.values()}
+    stages = tuple(_stage(step, place, read, target, seconds) for place in range(step.stages.spec.stages))
+    fullest = max(stages, key=lambda each: each.memory.peak)
+    return replace(fullest, stages=stages), "\n\n".join(each.as_text() for each in known.values())
+
+
+def _stage(step: MpmdStep, place: int, read: Mapping[int, Compiled], target: Target, seconds: float) -> Compiled:
+    """One device of a stage over a step: its tasks as often as they are done."""
+    own = (each for each in step.instructions if each.label is not None and each.label[1] % step.stages.spec.stages == place)
+    times = Counter(id(each.call) for each in own)
+    held, peak = at_rest(step)[place], compiled_peaks(step)[place]
+    collectives = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].collectives)
+    kernels = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].kernels)
+    memory = CompiledMemory(arguments=held, outputs=held, aliased=held, temporary=peak - held)
+    return Compiled(
+        target=target.name,
+        devices=step.plan.mesh.size,
+        compile_seconds=seconds,
+        memory=memory,
+        collectives=tuple(collectives),
+        kernels=tuple(kernels),
+        compiler=target.compiler,
+        reader=READER,
+    )
