@@ -13,6 +13,7 @@ from workbench.tracing import trace_training
 from workbench.tracing.micro_batch import micro_batch_weight, moving_average
 
 WIDTH, BATCH = 4, 8
+ADAMW, ADAM, SGD = optax.adamw(1e-2), optax.adam(1e-2), optax.sgd(0.1)
 
 
 def _weights(layers: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -31,7 +32,7 @@ def _dense(weights: dict[str, Any], x: Any) -> Any:
     return jnp.tanh(x @ weights["w"] + weights["b"])
 
 
-def chain() -> Program:
+def chain(optimizer: Any = ADAMW) -> Program:
     def loss(params, batch):
         x = batch["x"]
         for number, weights in enumerate(params["layers"]):
@@ -40,10 +41,10 @@ def chain() -> Program:
         with jax.named_scope("loss"):
             return jnp.mean((x - batch["y"]) ** 2)
 
-    return trace_training(loss, {"layers": _weights(4)}, _batch(), optimizer=optax.adamw(1e-2), dims={"batch/*": "batch ..."}, name="chain")
+    return trace_training(loss, {"layers": _weights(4)}, _batch(), optimizer=optimizer, dims={"batch/*": "batch ..."}, name="chain")
 
 
-def stacked() -> Program:
+def stacked(optimizer: Any = ADAM) -> Program:
     """Layers scanned over stacked weights, whose first also reads the table that the head reads; computed in bfloat16-like casts."""
 
     def loss(params, batch):
@@ -58,7 +59,7 @@ def stacked() -> Program:
 
     layers = jax.tree.map(lambda *each: np.stack(each), *_weights(3))
     params = {"table": _weights(1, seed=7)[0]["w"], "layers": layers}
-    return trace_training(loss, params, _batch(), optimizer=optax.adam(1e-2), dims={"batch/*": "batch ..."}, name="stacked")
+    return trace_training(loss, params, _batch(), optimizer=optimizer, dims={"batch/*": "batch ..."}, name="stacked")
 
 
 def skips() -> Program:
@@ -124,7 +125,7 @@ def batch_norm() -> Program:
     return trace_training(loss, params, _batch(), optimizer=optimizer, dims={"batch/*": "batch ..."}, name="batch norm")
 
 
-def masked() -> Program:
+def masked(optimizer: Any = SGD) -> Program:
     """The mean over the examples that count: none in the first micro-batch of four, all in the last."""
 
     def loss(params, batch):
@@ -138,7 +139,7 @@ def masked() -> Program:
 
     mask = np.asarray([0, 1, 1, 0, 1, 1, 1, 1], "float32")
     batch = _batch(mask=mask)
-    return trace_training(loss, {"layers": _weights(3)}, batch, optimizer=optax.sgd(0.1), dims={"batch/*": "batch ..."}, name="masked")
+    return trace_training(loss, {"layers": _weights(3)}, batch, optimizer=optimizer, dims={"batch/*": "batch ..."}, name="masked")
 
 
 ALL: dict[str, Callable[[], Program]] = {each.__name__: each for each in (chain, stacked, skips, dropout, batch_norm, masked)}

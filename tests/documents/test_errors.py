@@ -56,12 +56,12 @@ TEXTS = [
     ),
     (
         named("tests.importable:regresion"),
-        "The program is `tests.importable:regresion`. There is no function in `tests.importable` `regresion`; there are `Program`, `mlp`, "
+        "The program is `tests.importable:regresion`. There is no function `regresion` in `tests.importable`; there are `Program`, `mlp`, "
         "`regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.\n  Ways out: did you mean `regression`?",
     ),
     (
         named("tests.importable:NOT_A_FUNCTION"),
-        "The program is `tests.importable:NOT_A_FUNCTION`. There is no function in `tests.importable` `NOT_A_FUNCTION`; there are `Program`, "
+        "The program is `tests.importable:NOT_A_FUNCTION`. There is no function `NOT_A_FUNCTION` in `tests.importable`; there are `Program`, "
         "`mlp`, `regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.\n  Ways out: use one of these names.",
     ),
     (
@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
 
 UNSAVED = [
     (Reference("__main__:build"), "a function of this notebook or script", "move the function into a file, my_module.py"),
-    (Reference("tests.importable:<lambda>"), "There is no function in `tests.importable` `<lambda>`", "use one of these names"),
+    (Reference("tests.importable:<lambda>"), "There is no function `<lambda>` in `tests.importable`", "use one of these names"),
     (Reference("tests.importable:regresion"), "There is no function", "did you mean `regression`?"),
     (Reference("tests.importable:regression", {"widht": 3}), "does not take these arguments", "the arguments that the function has"),
     (Reference("tests.importable:does_not_say"), "does not say that it returns a program", "-> wb.Program:"),

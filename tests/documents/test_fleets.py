@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.documents import load_fleet, parse_fleet
+from workbench.documents import fleets, load_fleet, parse_fleet
 from workbench.errors import DocumentError, FleetError, WorkbenchError
 
 WHOLE = """
@@ -80,7 +80,7 @@ ONE = '[[models]]\nname = "a"\nprogram = "mnist"\n'
         ("policy = 'longest'\n" + ONE, "There is no policy `longest`", "use one of these names"),
         (ONE.replace("mnist", "mnits"), "The text, model `a`: There is no model `mnits`", "did you mean `mnist`?"),
         (ONE.replace("mnist", "no_such:build"), "model `a`: The program is `no_such:build`, and there is no module", "no_such"),
-        (ONE.replace("mnist", "two_layer"), "model `a`: `two_layer()` is a function and no training step", "wb.trace_training"),
+        (ONE.replace("mnist", "two_layer"), "model `a`: `two_layer()` is a function and no training step", "take a model that trains"),
         (ONE + "grid = { rate = [1] }", "model `a-rate=1`: Model `mnist`: There is no argument `rate`", "learning_rate"),
         (
             ONE + "arguments = { batch = 2 }\ngrid = { batch = [2] }",
@@ -95,6 +95,35 @@ def test_what_is_wrong_is_said_in_the_names_of_the_file(text, message, way_out):
         parse_fleet(text)
     assert re.search(re.escape(message), caught.value.message), caught.value.message
     assert way_out in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        ("policy = 'longest'\n" + ONE, {}),
+        (ONE, {"policy": "longest"}),
+        (ONE, {"devices": 0}),
+        (ONE, {"devices": "2"}),
+        (ONE, {"memory": "2 GiB"}),
+        ("memory = 'lots'\n" + ONE, {}),
+        ("memory = 0\n" + ONE, {}),
+        ("spill = 'disk'\n" + ONE, {}),
+        (ONE + ONE.replace('"a"', '"b/c"'), {}),
+        (ONE + ONE.replace('"a"', '"b"').replace("mnist", "mnits"), {}),
+        (ONE + ONE.replace('"a"', '"b"') + "arguments = { rate = 1 }", {}),
+        (ONE + ONE.replace('"a"', '"b"').replace("mnist", "tests.importable:regression") + "arguments = { rate = 1 }", {}),
+    ],
+)
+def test_what_needs_no_tracing_is_refused_before_any_model_is_traced(text, changes, monkeypatch):
+    monkeypatch.setattr(fleets, "program_from_reference", lambda reference: pytest.fail(f"traced {reference}"))
+    with pytest.raises((DocumentError, FleetError)):
+        parse_fleet(text, **changes)
+
+
+def test_what_is_asked_for_besides_goes_before_the_file():
+    text = "spill = 'disk'\npolicy = 'random'\n" + ONE.replace("mnist", "tests.importable:regression")
+    fleet = parse_fleet(text, folder=Path("/kept"), policy="shortest")
+    assert (fleet.spill, fleet.folder, fleet.policy) == ("disk", Path("/kept"), "shortest")
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path):

@@ -66,9 +66,11 @@ def test_dimensions_can_change_names_among_themselves(swap):
     assert parse_plan(dump_plan(plan)) == plan
 
 
-@pytest.mark.parametrize("wiring", [None, "data:y; model:x", "model:x; data:x+y(2)"])
+@pytest.mark.parametrize("wiring", [None, "data:{1}; model:{0}", "model:{0}; data:{0}+{1}(2)"])
 @pytest.mark.parametrize("hardware", every_hardware(), ids=str)
 def test_hardware_and_wiring_are_saved_by_name(hardware, wiring):
+    names = [axis.name for axis in hardware.axes]
+    wiring = wiring and wiring.format(names[0], names[-1])
     plan = Plan(mlp(), "data:4 model:2", "batch:data", hardware=hardware, wiring=wiring)
     document = json.loads(dump_plan(plan))
     assert document["hardware"] == hardware.name

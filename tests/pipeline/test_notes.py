@@ -3,16 +3,21 @@
 import json
 from dataclasses import replace
 
+import jax
 import pytest
 
 from tests import pipelines
 from workbench.documents.records import report_record
 from workbench.edits import SetPipeline
 from workbench.errors import PipelineError
+from workbench.pipeline.costs import equal_stages
 from workbench.pipeline.report import PipelineReport
+from workbench.pipeline.simulate import simulate
+from workbench.pipeline.simulated import Simulated
 from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.report import Report
+from workbench.tracing import trace
 from workbench.units import format_bytes, format_seconds
 
 
@@ -20,6 +25,10 @@ def report(text: str, **planned: object) -> Report:
     """Of a chain of four equal layers, the batch 8; `planned` changes what came of the planning."""
     found = Plan(pipelines.chain(), "stage:2", pipeline=f"stages:2 {text}").report()
     return replace(found, make_pipeline=lambda: replace(found.pipeline, **planned)) if planned else found
+
+
+def equally(spec: PipelineSpec) -> Simulated:
+    return simulate(spec, equal_stages(2))
 
 
 def kinds(found: Report) -> list[str]:
@@ -42,7 +51,10 @@ def test_uneven_stages_are_told_with_the_cut_that_is_more_even():
     assert uneven.pipeline.balance < 0.9
     assert [str(edit) for edit in note(uneven, "uneven stages").edits] == ["balance the stages"]
     assert mended(uneven, "uneven stages").balance > uneven.pipeline.balance
-    assert "uneven stages" not in kinds(report("micro_batches:8"))
+    best = note(report("micro_batches:8"), "uneven stages")  # four layers and a loss do not make two equal halves
+    assert best.edits == ()
+    assert "cannot be cut more evenly" in best.message
+    assert "uneven stages" not in kinds(report("micro_batches:8", simulated=equally(uneven.pipeline.spec)))
 
 
 def test_a_wide_bubble_is_told_with_as_many_micro_batches_as_make_it_narrow_or_as_the_batch_divides_into():
@@ -52,7 +64,7 @@ def test_a_wide_bubble_is_told_with_as_many_micro_batches_as_make_it_narrow_or_a
     after = mended(wide, "bubble")
     assert after.spec.micro_batches == 8
     assert after.simulated.bubble < wide.pipeline.simulated.bubble
-    assert "bubble" not in kinds(report("micro_batches:8"))
+    assert "bubble" not in kinds(report("micro_batches:8", simulated=equally(after.spec)))
 
 
 def test_a_bubble_that_no_more_micro_batches_narrow_says_so():
@@ -100,11 +112,14 @@ def test_the_head_of_the_report_has_the_figures_of_the_pipeline():
     assert f"memory per device {format_bytes(max(planned.simulated.peaks))} stage" in words
 
 
-def test_what_cannot_be_cut_has_the_notes_of_the_whole():
-    wrong = Plan(pipelines.chain(), "stage:2", pipeline="stages:2 micro_batches:3").report()
-    with pytest.raises(PipelineError):
+def test_what_cannot_be_cut_says_so_before_the_notes_of_the_whole():
+    program = trace(lambda x: x @ x, jax.ShapeDtypeStruct((4, 4), "float32"))
+    wrong = Plan(program, "stage:2", pipeline="stages:2 micro_batches:2").report()
+    with pytest.raises(PipelineError, match="no training step"):
         _ = wrong.pipeline
-    assert wrong.notes == wrong.diagnostics
+    first, *others = wrong.notes
+    assert (first.kind, [str(edit) for edit in first.edits]) == ("cannot be cut", ["no pipeline"])
+    assert tuple(others) == wrong.diagnostics
 
 
 def test_the_record_of_a_report_has_the_figures_of_the_pipeline():
@@ -114,3 +129,38 @@ def test_the_record_of_a_report_has_the_figures_of_the_pipeline():
     assert record["peaks"] == list(found.pipeline.simulated.peaks)
     assert [each["stage"] for each in record["stages"]] == [0, 1]
     assert report_record(Plan(pipelines.chain(), "stage:2").report())["pipeline_step"] is None
+
+
+@pytest.mark.parametrize(("schedule", "alike"), [("interleaved", "1f1b"), ("circular", "gpipe")])
+def test_a_schedule_that_goes_round_with_one_chunk_is_told_what_it_is_and_offered_two(schedule, alike):
+    found = report(f"micro_batches:8 schedule:{schedule}")
+    told = note(found, "one chunk")
+    assert f"With `chunks:1` schedule `{schedule}` is `{alike}`" in told.message
+    assert [str(edit) for edit in told.edits] == ["2 chunks a stage", f"schedule {alike}"]
+    assert mended(found, "one chunk").spec.chunks == 2
+    assert "one chunk" not in kinds(report(f"micro_batches:8 schedule:{schedule} chunks:2"))
+    assert "one chunk" not in kinds(report(f"micro_batches:8 schedule:{alike}"))
+
+
+def test_where_two_chunks_cannot_be_it_is_told_why():
+    few = Plan(pipelines.chain(), "stage:4", pipeline="stages:4 micro_batches:8 schedule:interleaved").report()
+    assert "blocks, and two chunks need 8." in note(few, "one chunk").message
+    odd = report("micro_batches:1 schedule:interleaved")
+    assert "make micro_batches a multiple of 2." in note(odd, "one chunk").message
+    assert [str(edit) for edit in note(odd, "one chunk").edits] == ["schedule 1f1b"]
+
+
+def test_without_hardware_the_text_says_what_a_second_stands_for():
+    found = report("micro_batches:8 boundaries:layers/1")
+    assert "a second stands for 10¹² operations" in str(found.pipeline)
+    assert "times as long as the mean stage" in note(found, "uneven stages").message
+    assert "10¹²" not in str(report("micro_batches:8", capacity=1 << 30).pipeline)
+
+
+def test_layers_that_stages_cannot_run_in_step_are_told_before_the_run():
+    uneven = Plan(pipelines.chain(), "stage:3", pipeline="stages:3 micro_batches:2 schedule:gpipe engine:spmd")
+    found = note(uneven.report(), "not in step")
+    assert found.message == "Engine `spmd` gives each stage as many of the 4 equal layers of `chain`; 3 stages, and 4 % 3 = 1."
+    (edit,) = found.edits
+    assert edit.pipeline.engine == "mpmd"
+    assert "not in step" not in kinds(report("micro_batches:2 schedule:gpipe engine:spmd"))

@@ -71,13 +71,53 @@ def test_a_plan_with_a_pipeline_has_its_report_when_asked(plan):
     assert "Pipeline stages:2 micro_batches:4" in str(report)
 
 
+def test_peak_and_time_of_a_report_and_of_a_difference_are_those_of_the_pipeline(plan):
+    report = plan.report()
+    assert report.peak == max(report.pipeline.simulated.peaks)
+    assert report.seconds == report.pipeline.seconds
+    whole = plan.updated(pipeline=None).report()
+    assert (whole.peak, whole.seconds) == (whole.memory.peak, whole.step_time.total)
+    figures = {each.name: each for each in whole.plan.diff(plan).figures}
+    assert (figures["peak memory"].before, figures["peak memory"].after) == (whole.peak, report.peak)
+    assert figures["step"].after == report.seconds
+
+
 def test_the_axis_of_the_stages_is_neither_unused_nor_duplicated_work(plan):
     assert [each for each in plan.report().diagnostics if each.kind in ("unused axis", "duplicated work")] == []
     assert plan.updated(pipeline=None).report().pipeline is None
 
 
-def test_a_pipeline_that_cannot_be_cut_says_so_in_the_report(plan):
-    wrong = plan.updated(pipeline="stages:2 micro_batches:5").report()
-    with pytest.raises(PipelineError, match="do not divide"):
+def test_a_pipeline_that_cannot_be_cut_says_so_in_the_report_with_ways_out():
+    fresh = build("gpt", layers=2, seq=24)  # nothing asked for its blocks yet
+    wrong = Plan(fresh, "stage:8", pipeline="stages:8 micro_batches:4").report()
+    with pytest.raises(PipelineError, match="8 stages need as many"):
         _ = wrong.pipeline
-    assert "micro-batches do not divide" in str(wrong)
+    assert "8 stages need as many" in str(wrong)
+    (note,) = [each for each in wrong.notes if each.kind == "cannot be cut"]
+    assert [str(edit) for edit in note.edits] == ["stage:6", "no pipeline"]
+    assert [len(piece.blocks) for piece in wrong.plan.apply(note.edits[0]).report().pipeline.pieces] == [1] * 6
+    with pytest.raises(PipelineError, match="8 stages need as many"):  # now that its blocks are known, at once
+        wrong.plan.updated(name="again")
+
+
+def test_a_boundary_that_is_no_block_is_told_with_the_boundaries_that_balance_would_choose():
+    lost = Plan(build("gpt", layers=3, seq=24), "stage:2", pipeline="stages:2 micro_batches:4 boundaries:layers/7").report()
+    assert lost.notes[0].kind == "cannot be cut"
+    assert "no block `layers/7`" in lost.notes[0].message
+    assert [str(edit) for edit in lost.notes[0].edits] == ["boundaries by balance", "no pipeline"]
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "says"),
+    [
+        ("stages:2 micro_batches:5", "5 micro-batches do not divide `batch`"),
+        ("stages:2 micro_batches:4 boundaries:layers/9", "no block `layers/9`"),
+        ("stages:3 micro_batches:4", "3 stages, and mesh axis `stage` 2"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_where_it_is_written(plan, pipeline, says):
+    assert plan.report().pipeline is not None  # so that its blocks are known
+    with pytest.raises(PipelineError) as error:
+        plan.updated(pipeline=pipeline)
+    assert says in error.value.message
+    assert error.value.ways_out

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from workbench.errors import PipelineError
-from workbench.pipeline.costs import StageCost, equal_stages, receives
+from workbench.pipeline.costs import AtWork, Halves, StageCost, equal_stages, receives
 from workbench.pipeline.schedules import ALL_SCHEDULES, schedule_named
 from workbench.pipeline.simulate import simulate, simulate_orders
 from workbench.pipeline.simulated import Moment, Simulated
@@ -163,10 +163,34 @@ def test_memory_over_a_small_step_is_known_moment_by_moment():
     assert (kept.peaks, again.peaks) == ((121,), (119,))
 
 
-def test_what_arrives_early_waits_on_the_device_that_will_read_it():
-    fast, slow = StageCost(1, 1, 1, sends=((1, 8),)), StageCost(9, 1, 1)
-    found = simulate(PipelineSpec(2, 3, "gpipe", remat="never"), (fast, slow), Transfer.at(8.0))
-    assert max(moment.bytes for moment in found.memory(1)) == 16
+def test_what_waits_between_the_halves_of_a_backward_task_is_counted_until_the_second():
+    halves = Halves(input=40, waiting=20, weight=25)
+    costs = (StageCost(1, 1, 1, held=100, kept=10, passing=1), StageCost(1, 1, 1, held=100, kept=10, passing=1, halves=(halves, halves)))
+    found = simulate(PipelineSpec(2, 1, "zero_bubble", remat="never"), costs)
+    assert found.memory(1) == (Moment(0.0, 100), Moment(1.0, 111), Moment(2.0, 140), Moment(3.0, 125), Moment(4.0, 100))
+    assert found.peaks == (111, 140)  # without figures for the halves all that is kept waits
+
+
+def test_what_is_sent_before_another_task_is_dispatched_waits_on_the_device_that_will_read_it():
+    """One process dispatches in turns: with 1F1B the second micro-batch is sent before the backward task of the first, and has its place
+    there; with GPipe each is read by the task that is dispatched next, however long the device takes to come to it."""
+    costs = StageCost(1, 1, 1, sends=((1, 8),)), StageCost(9, 1, 1)
+    found = simulate(PipelineSpec(2, 3, "1f1b", remat="never"), costs, Transfer.at(8.0))
+    first, second = (span for span in found.devices[1] if span.task.kind is Kind.BACKWARD and span.task.micro_batch < 2)
+    assert {moment.start for moment in found.memory(1) if moment.bytes == 8} == {first.start, second.start}
+    in_turns = simulate(PipelineSpec(2, 3, "gpipe", remat="never"), costs, Transfer.at(8.0))
+    assert in_turns.peaks[1] == 0
+
+
+def test_batch_data_is_there_from_the_start_until_the_task_that_reads_it_last():
+    costs = (StageCost(1, 1, 0, held=100, kept=10, fed=4, at_work=(AtWork(forward=14, backward=12), AtWork(forward=14, backward=12))),)
+    found = simulate(PipelineSpec(1, 2, "1f1b", remat="never"), costs)
+    assert found.memory(0) == (Moment(0.0, 118), Moment(1.0, 116), Moment(2.0, 114), Moment(3.0, 112), Moment(4.0, 100))
+
+
+def test_sums_of_gradients_that_other_stages_send_are_there_in_the_update():
+    found = simulate(PipelineSpec(2, 1), (StageCost(1, 1, 1, held=100, lent=50), StageCost(1, 1, 1, held=100, kept=20)))
+    assert found.peaks == (150, 120)
 
 
 def test_orders_that_wait_for_each_other_are_refused():

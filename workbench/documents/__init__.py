@@ -13,6 +13,7 @@ from workbench.documents.export import export_script as export_script
 from workbench.documents.exports import ALL_EXPORTS as ALL_EXPORTS
 from workbench.documents.fleet_record import fleet_record as fleet_record
 from workbench.documents.fleet_record import simulation_record as simulation_record
+from workbench.documents.fleets import fleet_of as fleet_of
 from workbench.documents.fleets import load_fleet as load_fleet
 from workbench.documents.fleets import parse_fleet as parse_fleet
 from workbench.documents.hardware_entry import hardware_entry as hardware_entry

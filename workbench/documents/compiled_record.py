@@ -24,4 +24,5 @@ def compiled_record(compiled: Compiled) -> Mapping[str, Any]:
         "collectives": [asdict(each) for each in compiled.collectives],
         "rematerialised": [asdict(each) for each in compiled.rematerialised],
         "kernels": [asdict(each) for each in compiled.kernels],
+        "stages": [compiled_record(each) for each in compiled.stages],
     }

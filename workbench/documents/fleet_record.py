@@ -29,6 +29,8 @@ def fleet_record(measured: FleetMeasurement) -> dict[str, Any]:
         "decision_seconds": measured.decision_seconds,
         "compile_seconds": measured.compile_seconds,
         "resumed": measured.resumed,
+        "ended": dict(measured.ended),
+        "failed": list(measured.failed),
         "placed": _placed(measured.schedule),
         "predicted_placed": _placed(measured.predicted),
     }

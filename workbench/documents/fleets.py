@@ -15,24 +15,29 @@ grid = { learning_rate = [0.1, 0.01], batch = [50, 100] }
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from workbench.documents.programs import program_from_reference
+from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
-from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.program import Program, Reference
+from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
+from workbench.multimodel.jobs import verify_names
+from workbench.program import Reference
 from workbench.units import parse_bytes
 
 VERSION = 1
 _SCHEMA = Path(__file__).with_name("fleet.schema.json")
+_TRACED = "end it with `return wb.trace_training(...)`"
 _FORMS = ("write it as README.md shows", "name it *.toml or *.json")
 
 
-def load_fleet(path: str | Path) -> Fleet:
-    """Read a fleet file, JSON if its name ends so, else TOML. A relative `folder` lies beside it.
+def load_fleet(path: str | Path, **changes: Any) -> Fleet:
+    """Read a fleet file, JSON if its name ends so, else TOML. A relative `folder` lies beside it; `changes` are fields of the fleet that go
+    before the file's. What can be judged without tracing a model is judged first.
 
     Raises `DocumentError` for a file that cannot be read, has a field that is not there or of the wrong kind, or names a program that
     cannot be built; `FleetError` for models that cannot be trained together.
@@ -44,24 +49,38 @@ def load_fleet(path: str | Path) -> Fleet:
         raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
         raise DocumentError(f"`{path}` is no fleet file: it is not text in UTF-8.", _FORMS) from None
-    fleet = parse_fleet(text, f"`{path}`", is_json=path.suffix == ".json")
+    fleet = parse_fleet(text, f"`{path}`", is_json=path.suffix == ".json", **changes)
     return fleet if fleet.folder is None else fleet.updated(folder=path.parent / fleet.folder)
 
 
-def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False) -> Fleet:
-    """The fleet of a text; `name` is what errors call it. Raises what `load_fleet` does."""
+def fleet_of(fleet: Fleet | str | Path) -> Fleet:
+    """The fleet, or that of a fleet file; raises what `load_fleet` does."""
+    return fleet if isinstance(fleet, Fleet) else load_fleet(fleet)
+
+
+def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, **changes: Any) -> Fleet:
+    """The fleet of a text; `name` is what errors call it. `changes`, and what is raised, as of `load_fleet`."""
     document = _parsed(text, name, is_json=is_json)
     _verify_fields(document, name)
     if problem := _schema_problem(document):
         raise DocumentError(f"{name} is no valid fleet file: {problem}.", ["mend that entry"])
     _verify_names(document["models"], name)
-    models = tuple(model for entry in document["models"] for model in _models(entry, name))
+    options = {**_options(document, name), **changes}
+    verify_options(options)
+    drafts = [draft for entry in document["models"] for draft in _drafts(entry, name)]
+    for draft in drafts:
+        draft.verify()
+    return Fleet(tuple(draft.model() for draft in drafts), **options)
+
+
+def _options(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The fields of a fleet, its models left out."""
     options = {key: value for key, value in document.items() if key not in ("models", "version")}
     if "memory" in options:
         options["memory"] = _memory(options["memory"], name)
     if "folder" in options:
         options["folder"] = Path(options["folder"])
-    return Fleet(models, **options)
+    return options
 
 
 def _parsed(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
@@ -112,12 +131,10 @@ def _validator() -> Any:
 
 
 def _verify_names(entries: list[dict[str, Any]], name: str) -> None:
-    names = [each["name"] for each in entries]
-    if twice := next((each for each in names if names.count(each) > 1), None):
-        raise FleetError(
-            f"{name}: {names.count(twice)} models are named `{twice}`.",
-            [f"name the second one `{twice}_2`, say", "give one model a `grid` instead"],
-        )
+    try:
+        verify_names([each["name"] for each in entries])
+    except FleetError as error:
+        raise FleetError(f"{name}: {error.message}", [*error.ways_out, "give one model a `grid` instead"]) from None
 
 
 def _memory(value: str | int, name: str) -> int:
@@ -127,7 +144,40 @@ def _memory(value: str | int, name: str) -> int:
     return found
 
 
-def _models(entry: Mapping[str, Any], name: str) -> Iterator[FleetModel]:
+@dataclass(frozen=True)
+class _Draft:
+    """A model whose program is not traced yet; `whose` is what errors call it."""
+
+    name: str
+    reference: Reference
+    options: Mapping[str, Any]
+    whose: str
+
+    def verify(self) -> None:
+        """As far as can be told untraced."""
+        verify_model_name(self.name)
+        with self._named():
+            verify_reference(self.reference)
+
+    def model(self) -> FleetModel:
+        with self._named():
+            program = program_from_reference(self.reference)
+        if program.step.training is None:
+            raise DocumentError(
+                f"{self.whose}: `{self.reference}` is a function and no training step: it has no loss and no optimiser.",
+                [_TRACED if ":" in self.reference.target else "take a model that trains, such as `gpt` or `mnist`"],
+            )
+        return FleetModel(self.name, program, **self.options)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except WorkbenchError as error:
+            raise DocumentError(f"{self.whose}: {error.message}", error.ways_out) from None
+
+
+def _drafts(entry: Mapping[str, Any], name: str) -> Iterator[_Draft]:
     """One model, or one a combination of its grid, the last argument varying fastest."""
     grid: Mapping[str, list[Any]] = entry.get("grid", {})
     given: Mapping[str, Any] = entry.get("arguments", {})
@@ -136,25 +186,12 @@ def _models(entry: Mapping[str, Any], name: str) -> Iterator[FleetModel]:
             f"{name}, model `{entry['name']}`: `{twice}` stands in `arguments` and in `grid`.", ["leave it out of `arguments`"]
         )
     options = {key: value for key, value in entry.items() if key not in ("name", "program", "arguments", "grid", "cuts")}
+    options["cuts"] = tuple(entry.get("cuts", ()))
     for values in product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
         called = "-".join([entry["name"], *(f"{key}={_shown(value)}" for key, value in chosen.items())])
-        program = _program(Reference(entry["program"], {**given, **chosen}), f"{name}, model `{called}`")
-        yield FleetModel(called, program, cuts=tuple(entry.get("cuts", ())), **options)
+        yield _Draft(called, Reference(entry["program"], {**given, **chosen}), options, f"{name}, model `{called}`")
 
 
 def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _program(reference: Reference, whose: str) -> Program:
-    try:
-        program = program_from_reference(reference)
-    except WorkbenchError as error:
-        raise DocumentError(f"{whose}: {error.message}", error.ways_out) from None
-    if program.step.training is None:
-        raise DocumentError(
-            f"{whose}: `{reference}` is a function and no training step: it has no loss and no optimiser.",
-            ["end it with `return wb.trace_training(...)`"],
-        )
-    return program

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Mapping
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 from workbench.catalogue import OWN_FILE, parse_hardware
 from workbench.documents.programs import program_from_reference, verify_reference
-from workbench.errors import DocumentError, HardwareError
+from workbench.errors import DocumentError, HardwareError, wrong_type
 from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.layout_text import axes_text
@@ -19,7 +20,7 @@ from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Reference
 from workbench.remat import AS_TRACED, Remat
 from workbench.sharding import Sharding
-from workbench.topology import Wiring, parse_wiring
+from workbench.wiring import Wiring, parse_wiring
 
 FORMAT = "sharding-workbench.plan"
 VERSION = 1
@@ -75,7 +76,7 @@ def parse_plan(text: str, name: str = "The text") -> Plan:
 
 def save_plan(plan: Plan, path: str | Path) -> None:
     """Write the document whole or not at all: to a new file beside `path`, then renamed over it."""
-    path, text = Path(path), dump_plan(plan)
+    path, text = _verified_path(path), dump_plan(plan)
     draft = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
         draft.write_text(text, encoding="utf-8")
@@ -88,12 +89,18 @@ def save_plan(plan: Plan, path: str | Path) -> None:
 def load_plan(path: str | Path) -> Plan:
     """Read a plan document; errors are those of `parse_plan`, and `DocumentError` if the file cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = _verified_path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
         raise _not_json(f"`{path}`", "it is not text in UTF-8") from None
     return parse_plan(text, f"`{path}`")
+
+
+def _verified_path(path: Any) -> Path:
+    if not isinstance(path, str | PathLike):
+        raise DocumentError(wrong_type("path", path, "the path of a file"), ['write "mine.plan.json"'])
+    return Path(path)
 
 
 def _reference(plan: Plan) -> Reference:

@@ -52,7 +52,7 @@ def verify_reference(reference: Reference) -> None:
     except TypeError as error:
         raise DocumentError(
             f"The program is `{reference}`, and the function does not take these arguments: {error}.",
-            ["give `wb.Reference` the arguments that the function has"],
+            ["give it the arguments that the function has"],
         ) from None
 
 
@@ -74,7 +74,7 @@ def _function(module: ModuleType, attribute: str, reference: Reference) -> Calla
     function = getattr(module, attribute, None)
     if not callable(function):
         functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        message, ways_out = unknown_name(f"function in `{module.__name__}`", attribute, functions)
+        message, ways_out = unknown_name("function", attribute, functions, f" in `{module.__name__}`")
         raise DocumentError(f"The program is `{reference.target}`. {message}", ways_out)
     if getattr(function, "__annotations__", {}).get("return") not in _PROGRAM_ANNOTATIONS:
         raise DocumentError(

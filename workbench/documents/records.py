@@ -1,6 +1,7 @@
 """Reports and measurements as plain JSON values, for `--json` and for scripts that read it. Bytes and seconds, unrounded."""
 
 from dataclasses import asdict
+from math import isnan
 from typing import Any
 
 from workbench.device_trace import Trace
@@ -103,7 +104,7 @@ def measurement_record(measurement: Measurement) -> dict[str, Any]:
         "compiled": [{"axes": list(axes), "kind": kind, "payload": payload} for (axes, kind), payload in measurement.compiled.items()],
         "compiled_peak": measurement.compiled_peak,
         "device_peak": measurement.device_peak,
-        "max_error": measurement.max_error,
+        "max_error": None if measurement.max_error is None or isnan(measurement.max_error) else measurement.max_error,
         "trace": measurement.trace and _trace_record(measurement.trace),
         "why_untraced": measurement.why_untraced,
         "tasks": [task._asdict() for task in measurement.tasks],

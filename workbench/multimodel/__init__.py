@@ -9,6 +9,7 @@ from workbench.multimodel.jobs import Pass as Pass
 from workbench.multimodel.jobs import Unit as Unit
 from workbench.multimodel.jobs import chain as chain
 from workbench.multimodel.policies import ALL_POLICIES as ALL_POLICIES
+from workbench.multimodel.policies import MENU as MENU
 from workbench.multimodel.policies import Candidate as Candidate
 from workbench.multimodel.policies import Policy as Policy
 from workbench.multimodel.policies import policy_named as policy_named

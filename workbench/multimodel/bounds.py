@@ -6,19 +6,24 @@ from dataclasses import dataclass
 from workbench.multimodel.jobs import Job
 
 
-def lower_bound(jobs: Sequence[Job], devices: int) -> float:
+def lower_bound(jobs: Sequence[Job], devices: int, done: Sequence[int] = ()) -> float:
     """`max(sum R_i / P, max R_i)`: all the work shared out, or the longest model, whose units run one after the other.
+
+    On devices that slow each other down the work is what it is while all compute (a unit of `s` seconds among `k` devices takes up `s / k`
+    of each second of all of them, and that is least among all), and the longest model is alone. Units that are `done` do not count.
 
     >>> from workbench.multimodel.jobs import chain
     >>> lower_bound([chain("a", (1.0,) * 4), chain("b", (1.0,) * 4), chain("c", (1.0,) * 8)], devices=2)
     8.0
     """
-    return max(sum(each.seconds for each in jobs) / devices, *(each.seconds for each in jobs))
+    left = list(zip(jobs, done or [0] * len(jobs), strict=True))
+    return max(sum(job.device_seconds(devices, begin) for job, begin in left) / devices, *(job.remaining(begin) for job, begin in left))
 
 
 def list_bound(jobs: Sequence[Job], devices: int) -> float:
-    """No schedule that leaves no device idle while a unit is eligible takes longer (Graham 1966): `(2 - 1/P)` times the lower bound."""
-    return (2 - 1 / devices) * lower_bound(jobs, devices)
+    """No schedule that leaves no device idle while a unit is eligible takes longer (Graham 1966): `(2 - 1/P)` times the lower bound, of
+    units that are as slow as they can be."""
+    return (2 - 1 / devices) * lower_bound([each.crowded(devices) for each in jobs], devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +45,15 @@ def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = No
     """
     micro = micro_batches or 4 * devices
     whole = sum(each.seconds for each in jobs)
+    together = [each.crowded(devices).seconds for each in jobs]
     return (
         Strategy("one at a time", whole, "each model alone on one device"),
         Strategy("model parallel", whole, "each model over all devices, of which one computes at a time"),
-        Strategy("task parallel", _packed([each.seconds for each in jobs], devices), "each model whole on one device, if it fits there"),
+        Strategy("task parallel", _packed(together, devices), "each model whole on one device, if it fits there"),
         Strategy(
-            "pipelined", whole * (micro + devices - 1) / (micro * devices), f"each model over all devices, {micro} micro-batches, balanced"
+            "pipelined",
+            sum(together) * (micro + devices - 1) / (micro * devices),
+            f"each model over all devices, {micro} micro-batches, balanced",
         ),
     )
 

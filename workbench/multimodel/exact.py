@@ -6,15 +6,18 @@ time is set, and the answer says whether it is proven.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
 from workbench.errors import FleetError
 from workbench.multimodel.bounds import lower_bound
-from workbench.multimodel.jobs import Job, verify_jobs
+from workbench.multimodel.jobs import Job, verify_devices, verify_names
+from workbench.multimodel.policies import Policy, policy_named
+from workbench.multimodel.policies.exact_order import ExactOrder
 from workbench.multimodel.schedule import Placed, Schedule
+from workbench.multimodel.simulate import simulate
 
 _TICKS = 10_000  # so many are the lower bound: times are whole numbers to the solver
 MOST_UNITS = 2_000
@@ -22,7 +25,7 @@ MOST_UNITS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best schedule found; `proven` if no shorter one exists, otherwise none is shorter than `bound` seconds."""
+    """The best schedule found; `proven` if no shorter one exists; none is shorter than `bound` seconds."""
 
     schedule: Schedule
     proven: bool
@@ -32,25 +35,56 @@ class Optimum:
 def optimum(jobs: Sequence[Job], devices: int, limit: float = 10.0) -> Optimum:
     """The shortest schedule of these jobs, transfers not counted; `limit` in seconds.
 
-    Raises `FleetError` for more than 2,000 units, or if the time does not suffice to find any schedule.
+    Where devices slow each other down it is the shortest for units as long as they are while all devices compute, told at their true pace.
+    Never longer than that of `sharded-lrtf`, whose it is if the time does not suffice. Raises `FleetError` for no device, and for more than
+    2,000 units.
     """
-    verify_jobs(tuple(jobs))
-    units = sum(each.length for each in jobs)
-    if units > MOST_UNITS:
-        raise FleetError(f"The exact optimum of {units:,} units on {devices} devices is out of reach.", ["ask for `sharded-lrtf`"])
-    problem = _Problem(jobs, devices)
+    verify_within_reach(jobs, devices)
+    lrtf, crowded = policy_named("sharded-lrtf"), [_bare(each.crowded(devices)) for each in jobs]
+    problem = _Problem(crowded, devices)
+    problem.hint(lrtf)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit
     solver.parameters.random_seed = 0
     status = solver.solve(problem.model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise FleetError(f"No schedule of {units:,} units was found within {limit:g} s.", ["give it more time", "ask for `sharded-lrtf`"])
-    return Optimum(problem.schedule(solver), status == cp_model.OPTIMAL, solver.best_objective_bound * problem.tick)
+    bare = [_bare(each) for each in jobs]
+    found = [simulate(bare, devices, lrtf, double_buffer=False)]
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        solved = problem.schedule(solver)
+        slowed = any(unit.slowed for each in jobs for unit in each.units)
+        found.insert(0, simulate(bare, devices, _order(solved), double_buffer=False) if slowed else solved)
+    return Optimum(min(found, key=lambda each: each.makespan), status == cp_model.OPTIMAL, lower_bound(jobs, devices))
+
+
+def verify_within_reach(jobs: Sequence[Job], devices: int) -> None:
+    """What a solver can be asked; raises `FleetError` for anything else."""
+    verify_names([each.name for each in jobs])
+    verify_devices(devices)
+    units = sum(each.length for each in jobs)
+    if units > MOST_UNITS:
+        raise FleetError(
+            f"The exact optimum of {units:,} units on {devices} devices is out of reach. A solver takes {MOST_UNITS:,} at most.",
+            ["ask for `sharded-lrtf`", "train fewer mini-batches"],
+        )
+
+
+def prepared(policy: Policy, jobs: Sequence[Job], devices: int) -> Policy:
+    """The policy, ready to decide about these jobs: `exact` solves first. Raises what `optimum` does."""
+    return _order(optimum(jobs, devices).schedule) if isinstance(policy, ExactOrder) and not policy.starts else policy
+
+
+def _order(schedule: Schedule) -> ExactOrder:
+    return ExactOrder({(each.model, each.unit): each.start for each in schedule.placed})
+
+
+def _bare(job: Job) -> Job:
+    """Without transfers and pauses."""
+    return replace(job, units=tuple(replace(each, load=0.0, store=0.0, carry=0.0, pause=0.0) for each in job.units))
 
 
 class _Problem:
     def __init__(self, jobs: Sequence[Job], devices: int) -> None:
-        self.devices = devices
+        self.jobs, self.devices = jobs, devices
         self.tick = lower_bound(jobs, devices) / _TICKS
         self.model = cp_model.CpModel()
         lengths = [sum(self._ticks(job.unit(unit).seconds) for unit in range(job.length)) for job in jobs]
@@ -64,6 +98,21 @@ class _Problem:
         for intervals in self.on_device:
             self.model.add_no_overlap(intervals)
         self.model.minimize(self.makespan)
+
+    def hint(self, policy: Policy) -> None:
+        """Where to look first: the solver is never worse than this policy."""
+        ticked = [
+            replace(job, units=tuple(replace(each, seconds=float(self._ticks(each.seconds))) for each in job.units)) for job in self.jobs
+        ]
+        schedule = simulate(ticked, self.devices, policy, double_buffer=False)
+        known = {(each.model, each.unit): each for each in schedule.placed}
+        self.model.add_hint(self.makespan, round(schedule.makespan))
+        for model, unit, start, end, assigned, _ in self.units:
+            placed = known[model, unit]
+            self.model.add_hint(start, round(placed.start))
+            self.model.add_hint(end, round(placed.end))
+            for device, here in enumerate(assigned):
+                self.model.add_hint(here, device == placed.device)
 
     def _ticks(self, seconds: float) -> int:
         return round(seconds / self.tick) if self.tick else 0

@@ -1,12 +1,15 @@
 """What is asked for: models to train together, on how many devices, within how much memory, by which policy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from workbench.errors import FleetError
+from workbench.multimodel.jobs import verify_names
 from workbench.multimodel.policies import policy_named
 from workbench.program import Program
-from workbench.units import format_bytes
+from workbench.units import format_bytes, whole_number
 
 SPILLS = ("host", "disk")
 
@@ -29,19 +32,17 @@ class FleetModel:
     stop_below: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or any(letter in self.name for letter in '/\\\0:*?"<>|') or self.name.startswith("."):
-            raise FleetError(f"`{self.name}` is no name for a model: its files are named after it.", ["use letters, figures, - and _"])
-        if self.mini_batches < 1 or self.epochs < 1:
-            raise FleetError(
-                f"Model `{self.name}` has {self.mini_batches} mini-batches an epoch and {self.epochs} epochs.", ["each must be 1 at least"]
-            )
+        verify_model_name(self.name)
+        for counted in ("mini_batches", "epochs"):
+            whole_number(counted, getattr(self, counted), FleetError, of=f" of model `{self.name}`")
 
 
 @dataclass(frozen=True)
 class Fleet:
     """Models on shared devices.
 
-    - `devices`: how many, `None` for all that are attached; `memory`: bytes of each that may be used, `None` for what it has;
+    - `devices`: how many, `None` for all that are attached, at most one a model;
+    - `memory`: bytes of each that may be used, `None` for what it has;
     - `buffer`: the share of it that is left for the next unit's state; `double_buffer` brings that in while a unit runs;
     - `spill`: where what no device holds lies, `host` memory or `disk`; `folder`: where checkpoints (and spilled state) are kept.
 
@@ -60,20 +61,8 @@ class Fleet:
     folder: Path | None = None
 
     def __post_init__(self) -> None:
-        policy_named(self.policy)
-        names = [each.name for each in self.models]
-        if not names:
-            raise FleetError("There is no model to train.", ["list one at least"])
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise FleetError(f"{names.count(twice)} models are named `{twice}`.", [f"name the second one `{twice}_2`, say"])
-        if self.devices is not None and self.devices < 1:
-            raise FleetError(f"There are {self.devices} devices to train on.", ["one is needed at least"])
-        if self.memory is not None and self.memory < 1:
-            raise FleetError(f"A budget of {format_bytes(self.memory)} holds nothing.", ['write "2 GiB", say'])
-        if not 0 <= self.buffer < 1:
-            raise FleetError(f"A buffer of {self.buffer:g} is no share of a device's memory.", ["0.05 to 0.15 is usual", "0 leaves none"])
-        if self.spill not in SPILLS or (self.spill == "disk" and self.folder is None):
-            raise FleetError(f"State cannot be spilled to `{self.spill}`" + (" without a folder." if self.spill == "disk" else "."), SPILLS)
+        verify_names([each.name for each in self.models])
+        verify_options(vars(self))
 
     @property
     def name(self) -> str:
@@ -82,3 +71,26 @@ class Fleet:
 
     def updated(self, **changes: object) -> "Fleet":
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields' own types are checked there
+
+
+def verify_model_name(name: str) -> None:
+    """Raises `FleetError` for what no file can be named after."""
+    if not name or any(letter in name for letter in '/\\\0:*?"<>|') or name.startswith("."):
+        raise FleetError(f"`{name}` is no name for a model: its files are named after it.", ["use letters, figures, - and _"])
+
+
+def verify_options(options: Mapping[str, Any]) -> None:
+    """Raises `FleetError` for fields of a fleet that cannot be, whatever its models; one that is left out has its default."""
+    policy_named(options.get("policy", Fleet.policy))
+    if (devices := options.get("devices")) is not None:
+        whole_number("devices", devices, FleetError)
+    if (memory := options.get("memory")) is not None:
+        if isinstance(memory, bool) or not isinstance(memory, int):
+            raise FleetError(f"`memory` is {memory!r}; it should be a number of bytes.", ["write 2 * 2**30 for 2 GiB"])
+        if memory < 1:
+            raise FleetError(f"A budget of {format_bytes(memory)} holds nothing.", ['write "2 GiB", say'])
+    if not 0 <= (buffer := options.get("buffer", Fleet.buffer)) < 1:
+        raise FleetError(f"A buffer of {buffer:g} is no share of a device's memory.", ["0.05 to 0.15 is usual", "0 leaves none"])
+    spill = options.get("spill", Fleet.spill)
+    if spill not in SPILLS or (spill == "disk" and options.get("folder") is None):
+        raise FleetError(f"State cannot be spilled to `{spill}`" + (" without a folder." if spill == "disk" else "."), SPILLS)

@@ -1,10 +1,13 @@
 """Models to be trained together, as chains of shard units (Hydra: Nagrecha and Kumar 2022, section 4.4)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
 from workbench.errors import FleetError
+
+MOST_DEVICES = 4_096  # of a simulation, which looks at each of them at each moment
 
 
 class Pass(StrEnum):
@@ -21,7 +24,9 @@ class Unit:
 
     - `seconds`: it computes; a backward unit recomputes its shard from the saved input (H6), which is counted here;
     - `load`: the shard's parameters and optimiser state from the host to the device, `store` what it changed back to the host;
-    - `carry`: the boundary activations or gradients it starts from, host to device; the unit before it stored as much.
+    - `carry`: the boundary activations or gradients it starts from, host to device; the unit before it stored as much;
+    - `slowed`: so much longer it computes for each other device that computes meanwhile, for devices that share cores;
+    - `pause`: from the end of the unit before it on a device, when its state is there, until it computes.
     """
 
     shard: int
@@ -30,6 +35,21 @@ class Unit:
     load: float = 0.0
     store: float = 0.0
     carry: float = 0.0
+    slowed: float = 0.0
+    pause: float = 0.0
+
+    def among(self, devices: int) -> float:
+        """Seconds while so many devices compute, this one included.
+
+        >>> Unit(0, Pass.FORWARD, 2.0, slowed=0.5).among(devices=3)
+        3.0
+        """
+        return self.seconds + self.slowed * (devices - 1)
+
+    @property
+    def least(self) -> float:
+        """The least of its times."""
+        return min(self.seconds, self.load, self.store, self.carry, self.slowed, self.pause)
 
 
 @dataclass(frozen=True)
@@ -38,7 +58,7 @@ class Job:
 
     **Invariants**
 
-    - Names tell jobs of one fleet apart (`verify_jobs`).
+    - Names tell jobs of one fleet apart (`verify_names`).
     - There is a unit, a mini-batch and an epoch; no time is negative.
     """
 
@@ -51,7 +71,7 @@ class Job:
         if not self.units or self.mini_batches < 1 or self.epochs < 1:
             told = f"{len(self.units)} units, {self.mini_batches} mini-batches, {self.epochs} epochs"
             raise FleetError(f"Model `{self.name}` has {told}.", ["each must be 1 at least"])
-        if any(min(each.seconds, each.load, each.store, each.carry) < 0 for each in self.units):
+        if any(each.least < 0 for each in self.units):
             raise FleetError(f"A unit of model `{self.name}` lasts less than no time.", ["measure it again"])
 
     @cached_property
@@ -67,6 +87,15 @@ class Job:
     def seconds(self) -> float:
         """Compute time in all, R_i of the bounds."""
         return self.mini_batch_seconds * self.mini_batches * self.epochs
+
+    def crowded(self, devices: int) -> "Job":
+        """The job as it is while so many devices compute all the time."""
+        return replace(self, units=tuple(replace(each, seconds=each.among(devices), slowed=0.0) for each in self.units))
+
+    def device_seconds(self, devices: int, done: int = 0) -> float:
+        """The least time of devices that the rest of it takes up, of so many: alone on all of them, or while all compute."""
+        least = (replace(each, seconds=min(each.seconds * devices, each.among(devices))) for each in self.units)
+        return replace(self, units=tuple(least)).remaining(done)
 
     def unit(self, index: int) -> Unit:
         """The unit at a place of the whole chain."""
@@ -98,11 +127,20 @@ def chain(name: str, seconds: tuple[float, ...], mini_batches: int = 1, epochs: 
     return Job(name, tuple(Unit(i, Pass.FORWARD, each) for i, each in enumerate(seconds)), mini_batches, epochs)
 
 
-def verify_jobs(jobs: tuple[Job, ...]) -> None:
-    """Raises `FleetError` where there is none, or two have one name."""
-    if not jobs:
+def verify_names(names: Sequence[str]) -> None:
+    """Raises `FleetError` where there is no model, or two have one name."""
+    if not names:
         raise FleetError("There is no model to train.", ["list one at least"])
-    names = [each.name for each in jobs]
-    for name in names:
-        if names.count(name) > 1:
-            raise FleetError(f"{names.count(name)} models are named `{name}`.", [f"name the second one `{name}_2`, say"])
+    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+        raise FleetError(f"{names.count(twice)} models are named `{twice}`.", [f"name the second one `{twice}_2`, say"])
+
+
+def verify_devices(devices: int) -> None:
+    """Raises `FleetError` for no device, and for more than a simulation takes."""
+    if devices < 1:
+        raise FleetError(f"There are {devices} devices to train on.", ["one is needed at least"])
+    if devices > MOST_DEVICES:
+        raise FleetError(
+            f"{devices:,} devices are {devices / MOST_DEVICES:,.0f} times what a fleet is simulated on, {MOST_DEVICES:,} at most.",
+            ["give as many as there are models: each has one unit at a time, so more would idle", f"give {MOST_DEVICES:,}"],
+        )

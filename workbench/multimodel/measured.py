@@ -1,32 +1,72 @@
 """What a fleet's run measured, beside what was predicted before it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from workbench.multimodel.jobs import Job
+from workbench.multimodel.jobs import Job, Pass, Unit
 from workbench.multimodel.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTimes:
+    """One model, cut before the blocks `starts`, with the bytes that each shard needs, compiled, and its timed units."""
+
+    starts: tuple[int, ...]
+    needs: tuple[int, ...]
+    job: Job
 
 
 @dataclass(frozen=True)
 class FleetTimes:
-    """The models of a fleet, cut, with units that were timed one by one on one device; `budget` in bytes."""
+    """The models of a fleet, cut, with units that were timed: alone, and together where devices share cores.
+
+    - `memory`: the budget that was asked for, `None` for all of a device; `budget`: the bytes that came of it;
+    - `starts`, `needs`: of each model the blocks at which its shards begin, and the bytes that each of these needs, compiled.
+    """
 
     jobs: tuple[Job, ...]
     shards: tuple[int, ...]
     device_kind: str
     budget: int | None
     compile_seconds: float = 0.0
+    memory: int | None = None
+    starts: tuple[tuple[int, ...], ...] = ()
+    needs: tuple[tuple[int, ...], ...] = ()
+
+    def of(self, name: str) -> ModelTimes | None:
+        """What is known of the model of that name."""
+        found = zip(self.starts, self.needs, self.jobs, strict=False)
+        return next((ModelTimes(*each) for each in found if each[2].name == name), None)
+
+    def record(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "FleetTimes":
+        """The inverse of `record`."""
+        jobs = tuple(_job(each) for each in record["jobs"])
+        starts, needs = (tuple(tuple(each) for each in record[name]) for name in ("starts", "needs"))
+        return cls(**{**record, "jobs": jobs, "shards": tuple(record["shards"]), "starts": starts, "needs": needs})
+
+
+def _job(record: Mapping[str, Any]) -> Job:
+    return Job(**{**record, "units": tuple(Unit(**{**each, "kind": Pass(each["kind"])}) for each in record["units"])})
 
 
 @dataclass(frozen=True)
 class FleetMeasurement:
     """A run of many models.
 
-    - `schedule` was measured, `predicted` simulated before it from `jobs`, whose units were timed one by one; both in seconds;
+    - `schedule` was measured, `predicted` simulated before it from `jobs`, whose units were rehearsed; both in seconds;
     - `losses`: by model, one a mini-batch, those before a resumption included; `shards`: into how many each was cut;
     - `peaks`: bytes of each device that were spoken for at the worst moment, never above `budget`;
     - `bound`: the lower bound on the makespan from the timed units;
     - `moved`: bytes brought in; `hidden`: the share of that time in which the device computed;
-    - `decision_seconds`: of one decision of the policy; `compile_seconds` of all units on all devices.
+    - `decision_seconds`: of one decision of the policy; `compile_seconds` of all units on all devices;
+    - `spared`: of each model the units that a checkpoint held already; `ended`: why a model ended before its last mini-batch, in words;
+    - `failed`: models among these whose data raised.
     """
 
     names: tuple[str, ...]
@@ -44,6 +84,9 @@ class FleetMeasurement:
     hidden: float = 1.0
     decision_seconds: float = 0.0
     compile_seconds: float = 0.0
+    spared: tuple[int, ...] = ()
+    ended: Mapping[str, str] = field(default_factory=dict)
+    failed: tuple[str, ...] = ()
 
     @property
     def ran_bound(self) -> float:
@@ -55,5 +98,4 @@ class FleetMeasurement:
     @property
     def resumed(self) -> int:
         """Units that a checkpoint spared this run."""
-        firsts = [min((each.unit for each in self.schedule.placed if each.model == i), default=0) for i in range(len(self.names))]
-        return sum(firsts)
+        return sum(self.spared)

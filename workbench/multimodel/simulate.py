@@ -3,12 +3,14 @@ on the way (models that stop or come, devices that leave or return)."""
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from workbench.errors import FleetError
-from workbench.multimodel.jobs import Job, Unit, verify_jobs
+from workbench.multimodel.jobs import Job, Pass, Unit, verify_devices, verify_names
 from workbench.multimodel.policies import Candidate, Policy
 from workbench.multimodel.schedule import Placed, Schedule
+from workbench.multimodel.seats import DeviceSeat, ModelSeat
+from workbench.multimodel.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,52 +29,29 @@ WHATS = ("model comes", "model stops", "device leaves", "device returns")
 
 
 def simulate(
-    jobs: Sequence[Job], devices: int, policy: Policy, *, double_buffer: bool = True, happenings: Sequence[Happening] = ()
+    jobs: Sequence[Job],
+    devices: int,
+    policy: Policy,
+    *,
+    double_buffer: bool = True,
+    happenings: Sequence[Happening] = (),
+    standing: Standing | None = None,
 ) -> Schedule:
-    """The schedule of these jobs on so many equal devices.
+    """The schedule of these jobs on so many equal devices, or of what is left of them where they are `standing`.
 
     Without `double_buffer` a device brings a unit's state in, computes, and takes it back, one after the other. With it, the next unit is
     chosen while one runs and its state comes in meanwhile (H12); the successor of the running unit on the same device keeps its boundary
-    activations there, and its shard too if it is the same one. A model that `comes` is not there before.
+    activations there, and its shard too if it is the same one. What a unit changed goes back to the host after it, and only then may
+    another device take the model, or the same one change it again. A model that `comes` is not there before.
 
     Raises `FleetError` for no model, two of one name, no device, or a happening that is none.
     """
-    verify_jobs(tuple(jobs))
-    if devices < 1:
-        raise FleetError(f"There are {devices} devices to train on.", ["one is needed at least"])
+    verify_names([each.name for each in jobs])
+    verify_devices(devices)
     for each in happenings:
         if each.what not in WHATS or not 0 <= each.number < (len(jobs) if each.what.startswith("model") else devices):
             raise FleetError(f"`{each.what} {each.number}` is nothing that can happen here.", WHATS)
-    return _Floor(tuple(jobs), devices, policy, double_buffer, happenings).run()
-
-
-@dataclass(slots=True)
-class _Model:
-    """Where one job stands."""
-
-    job: Job
-    there: bool = True
-    done: int = 0
-    last: int = 0  # its units end before this one; a model that stops has fewer
-    taken: bool = False  # a unit of it runs, or is brought in
-    started: float = float("-inf")
-
-    @property
-    def idle(self) -> bool:
-        return self.there and not self.taken and self.done < self.last
-
-
-@dataclass(slots=True)
-class _Device:
-    """What lies on one device, and what runs there. `shard` is the (model, shard) whose state it holds."""
-
-    there: bool = True
-    running: Placed | None = None
-    next: int | None = None  # the model whose unit is brought in
-    since: float = 0.0  # when its transfer began
-    ready: float = 0.0  # when its state is there
-    link: float = 0.0  # when the link to the host is free
-    shard: tuple[int, int] | None = None
+    return _Floor(tuple(jobs), devices, policy, double_buffer, happenings, standing or Standing.at_the_start(jobs, devices)).run()
 
 
 @dataclass
@@ -82,15 +61,14 @@ class _Floor:
     policy: Policy
     double_buffer: bool
     happenings: Sequence[Happening]
+    standing: Standing
     placed: list[Placed] = field(default_factory=list)
     decisions: int = 0
     now: float = 0.0
 
     def run(self) -> Schedule:
-        coming = {each.number for each in self.happenings if each.what == "model comes"}
-        self.models = [_Model(job, there=i not in coming, last=job.length) for i, job in enumerate(self.jobs)]
-        self.devices = [_Device() for _ in range(self.count)]
-        self.times = [0.0, *(each.time for each in self.happenings)]
+        self._sit()
+        self.times = [*{each.free for each in self.devices}, *(each.time for each in self.happenings)]
         heapq.heapify(self.times)
         waiting = sorted(self.happenings, key=lambda each: each.time)
         while self.times:
@@ -105,21 +83,38 @@ class _Floor:
             for device in self.devices:  # no device looks ahead while another has nothing to do
                 if device.running and device.next is None and self.double_buffer:
                     self._choose(device)
+            if self.uneven:
+                self._pace()
         return Schedule(self.count, tuple(self.placed), self.decisions)
 
-    def _complete(self, device: _Device) -> None:
-        """A unit is done: what it changed goes back to the host, unless the device goes on with the same shard."""
+    def _sit(self) -> None:
+        """Models and devices as they stand."""
+        coming = {each.number for each in self.happenings if each.what == "model comes"}
+        stand = self.standing
+        seats = zip(self.jobs, stand.done, stand.last, stand.back, strict=True)
+        self.models = [ModelSeat(job, i not in coming, done, last, back=back) for i, (job, done, last, back) in enumerate(seats)]
+        self.devices = [DeviceSeat(each not in stand.away, free=free, link=free, out=free) for each, free in enumerate(stand.free)]
+        self.uneven = any(unit.slowed for job in self.jobs for unit in job.units)
+
+    def _complete(self, device: DeviceSeat) -> None:
+        """A unit is done: what it changed goes back to the host, also where the device goes on with the same model."""
         running = device.running
         assert running is not None
         model, unit = self.models[running.model], self.jobs[running.model].unit(running.unit)
         model.done += 1
         device.running = None
-        stays = device.next == running.model
-        model.taken = stays
-        if not (stays and self._unit(running.model).shard == unit.shard):
-            device.link = max(device.link, self.now) + unit.store
+        device.free = self.now + unit.pause
+        device.out = model.back = max(device.out, self.now) + unit.store
+        model.taken = device.next == running.model
+        if model.taken:
+            after = self._unit(running.model)
+            if after.shard == unit.shard and after.kind is not Pass.FORWARD and unit.kind is not Pass.FORWARD:
+                device.ready = max(device.ready, device.out)  # it changes what is on its way to the host
         if not self.double_buffer:
-            self._later(device.link)  # nothing else moves before the state is back
+            device.link = device.out  # nothing else moves before the state is back
+        for time in {device.out, device.free, device.ready}:
+            if time > self.now:
+                self._later(time)
 
     def _happen(self, event: Happening) -> None:
         if event.what == "model comes":
@@ -135,28 +130,28 @@ class _Floor:
         else:
             self._leave(self.devices[event.number])
 
-    def _leave(self, device: _Device) -> None:
+    def _leave(self, device: DeviceSeat) -> None:
         if device.running:
             lost = device.running
-            self.placed[self.placed.index(lost)] = Placed(lost.model, lost.unit, lost.device, lost.start, self.now, lost.load, lost=True)
+            self.placed[device.place] = Placed(lost.model, lost.unit, lost.device, lost.start, self.now, lost.load, lost=True)
             self.models[lost.model].taken = False
         if device.next is not None:
             self.models[device.next].taken = False
         device.there, device.running, device.next, device.shard = False, None, None, None
 
-    def _fill(self, number: int, device: _Device) -> None:
+    def _fill(self, number: int, device: DeviceSeat) -> None:
         """Give a device that computes nothing a unit, and start it if its state is there."""
         if not device.there or device.running:
             return
         if device.next is None and (self.double_buffer or device.link <= self.now):
             self._choose(device)
-        if device.next is not None and device.ready <= self.now:
+        if device.next is not None and device.ready <= self.now and device.free <= self.now:
             self._start(number, device)
 
-    def _choose(self, device: _Device) -> None:
+    def _choose(self, device: DeviceSeat) -> None:
         """Ask the policy for the device's next unit, and bring its state in."""
         running = device.running
-        candidates = [self._candidate(i, device) for i, model in enumerate(self.models) if model.idle]
+        candidates = [self._candidate(i, device) for i, model in enumerate(self.models) if model.idle(self.now)]
         if running and running.unit + 1 < self.models[running.model].last:
             candidates.append(self._candidate(running.model, device, ahead=1))
         if not candidates:
@@ -164,28 +159,43 @@ class _Floor:
         candidates.sort(key=lambda each: (not each.here, each.model))
         chosen = self.policy.choose(candidates, self.decisions).model
         self.decisions += 1
-        successor = running is not None and running.model == chosen
-        unit = self.jobs[chosen].unit(self.models[chosen].done + successor)
+        model, successor = self.models[chosen], running is not None and running.model == chosen
+        unit = self.jobs[chosen].unit(model.done + successor)
         moved = (0.0 if device.shard == (chosen, unit.shard) else unit.load) + (0.0 if successor else unit.carry)
-        device.next, device.since = chosen, max(device.link, self.now)
+        device.next, device.since = chosen, max(device.link, self.now, model.back)
         device.ready = device.link = device.since + moved
-        self.models[chosen].taken = True
+        model.taken = True
         self._later(device.ready)
 
-    def _candidate(self, number: int, device: _Device, ahead: int = 0) -> Candidate:
+    def _candidate(self, number: int, device: DeviceSeat, ahead: int = 0) -> Candidate:
         model = self.models[number]
         here = ahead > 0 or (device.shard is not None and device.shard[0] == number)
         done = model.done + ahead
-        return Candidate(number, model.job.remaining(done), model.job.unit(done).seconds, model.started, here)
+        return Candidate(number, model.job.remaining(done), model.job.unit(done).seconds, model.started, here, done)
 
-    def _start(self, number: int, device: _Device) -> None:
+    def _start(self, number: int, device: DeviceSeat) -> None:
         chosen = device.next
         assert chosen is not None
         model, unit = self.models[chosen], self._unit(chosen)
         device.running = Placed(chosen, model.done, number, self.now, self.now + unit.seconds, device.since)
         device.shard, device.next, model.started = (chosen, unit.shard), None, self.now
+        device.place, device.left, device.pace = len(self.placed), 1.0, unit.seconds
         self.placed.append(device.running)
         self._later(device.running.end)
+
+    def _pace(self) -> None:
+        """Where devices share cores, units that run are as long as the number of devices that compute now makes them."""
+        busy = [each for each in self.devices if each.running]
+        for device in busy:
+            assert device.running is not None
+            pace = self.jobs[device.running.model].unit(device.running.unit).among(len(busy))
+            if pace == device.pace:
+                continue
+            since = max(device.running.start, device.turned)
+            device.left -= (self.now - since) / device.pace if device.pace else device.left
+            device.turned, device.pace = self.now, pace
+            device.running = self.placed[device.place] = replace(device.running, end=self.now + max(device.left, 0.0) * pace)
+            self._later(device.running.end)
 
     def _unit(self, model: int) -> Unit:
         return self.jobs[model].unit(self.models[model].done)

@@ -1,8 +1,11 @@
 """A schedule as text, for a terminal and a screen reader."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from workbench.multimodel.schedule import Schedule
+
+_MOST_TOLD = 12  # models of a legend
 
 
 def schedule_text(schedule: Schedule, names: Sequence[str], width: int = 72) -> str:
@@ -18,14 +21,30 @@ def schedule_text(schedule: Schedule, names: Sequence[str], width: int = 72) -> 
     step = schedule.makespan / width or 1.0
     rows = []
     for device in range(schedule.devices):
-        turns = [each for each in schedule.placed if each.device == device]
+        turns = sorted((each for each in schedule.placed if each.device == device), key=lambda each: each.start)
+        starts = [each.start for each in turns]
         cells = []
         for column in range(width):
             at = (column + 0.5) * step
-            running = next((each for each in turns if each.start <= at < each.end), None)
+            place = bisect_right(starts, at) - 1
+            running = turns[place] if place >= 0 and at < turns[place].end else None
             cells.append("." if running is None else "x" if running.lost else marks[running.model])
         rows.append(f"{device:>{len(str(schedule.devices - 1))}} | {' '.join(cells)}")
     return "\n".join(rows)
+
+
+def legend_text(names: Sequence[str]) -> str:
+    """One line that says which letter is whose, of a few models at least; empty where each has its own first letter.
+
+    >>> legend_text(["fit-8", "fit-16"])
+    'a fit-8 · b fit-16'
+    """
+    marks = _marks(names)
+    if marks == [each[:1] for each in names]:
+        return ""
+    told = [f"{mark} {name}" for mark, name in zip(marks, names, strict=True)][:_MOST_TOLD]
+    left = len(names) - len(told)
+    return " · ".join([*told, *([f"and so on for {left:,} more in their order"] if left else [])])
 
 
 def _marks(names: Sequence[str]) -> list[str]:

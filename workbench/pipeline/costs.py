@@ -1,7 +1,28 @@
 """What one stage costs for one micro-batch: all that balancing and simulation know of a network."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+Payload = tuple[tuple[tuple[tuple[str, ...], str], int], ...]
+"""Bytes on one device by (mesh axes, kind) of the collectives inside of a stage."""
+
+
+class Halves(NamedTuple):
+    """Bytes beyond `held` of one micro-batch whose backward task is done in two halves: while the gradient of the stage's input is made,
+    what then waits for the other half, and while the gradient of the weights is made; each with all that is kept of the micro-batch."""
+
+    input: int
+    waiting: int
+    weight: int
+
+
+class AtWork(NamedTuple):
+    """Bytes beyond `held` of one micro-batch while its forward task and its whole backward task are at work, at the worst moment of each:
+    what they read, what they return and what they have besides."""
+
+    forward: int
+    backward: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,13 +32,17 @@ class StageCost:
     - `forward`, `backward_input`, `backward_weight`: seconds of one micro-batch: forward, the gradient of what the stage was given, the
       gradient of its weights. Recomputation is not in them: it costs `forward` once more, and the simulation adds it.
     - `held`: bytes throughout: parameters, their gradients, optimiser state.
-    - `kept`: bytes that a micro-batch's backward pass reads, from its forward pass on, without recomputation.
+    - `fed`: bytes of one micro-batch's batch data; those of all of them are there from the start of the step, each until it was read last.
+    - `kept`: bytes that a micro-batch's backward pass reads, from its forward pass on, without recomputation. Batch data counts.
     - `entering`: bytes of what the stage is given for one micro-batch; with recomputation all that is kept of one. Batch data counts.
-    - `passing`: bytes beyond `held` and `kept` while a micro-batch is worked on.
+    - `passing`: bytes beyond `held` and `kept` while a micro-batch is worked on, where `at_work` does not say.
     - `sends`: (later stage, bytes of one micro-batch) for each stage that reads what this one makes: the next one, and those of skips.
-    - `remade`: bytes beyond `held` while a backward task that recomputes is at its worst, `passing` included; not said, `kept` and
-      `passing` (a compiler fuses, and need not have all of them at once).
-    - `update`: seconds of the optimiser's step and of the sum over replicas, once a step.
+    - `at_work`: of a micro-batch that is not recomputed and of one that is; not said, all that is kept, made again and passing.
+    - `halves`: of a micro-batch that is not recomputed and of one that is; not said, all that is kept or remade waits for both halves.
+    - `sent_forward`, `sent_both`: what collectives inside of the stage carry in a forward pass, and in a forward and a backward one.
+    - `update`, `sent_update`: seconds of the optimiser's step and of the sum of gradients over devices that share the micro-batches, once
+      a step, and what that sum carries.
+    - `lent`: bytes of sums of gradients that come from other stages, or from among the devices, for the update.
 
     **Invariants**
 
@@ -33,16 +58,40 @@ class StageCost:
     entering: int = 0
     sends: tuple[tuple[int, int], ...] = ()
     update: float = 0.0
-    remade: int | None = None
+    fed: int = 0
+    lent: int = 0
+    at_work: tuple[AtWork, AtWork] | None = None
+    halves: tuple[Halves, Halves] | None = None
+    sent_forward: Payload = ()
+    sent_both: Payload = ()
+    sent_update: Payload = ()
 
-    @property
-    def recomputed(self) -> int:
-        """Bytes more than `passing` while a backward task that recomputes is at work.
+    def at_work_of(self, *, recomputed: bool) -> AtWork:
+        """Of one micro-batch.
 
-        >>> StageCost(1.0, 1.0, 1.0, kept=8, passing=2).recomputed, StageCost(1.0, 1.0, 1.0, kept=8, passing=2, remade=7).recomputed
-        (8, 5)
+        >>> cost = StageCost(1.0, 1.0, 1.0, kept=8, passing=2, entering=4)
+        >>> cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
+        (AtWork(forward=10, backward=10), AtWork(forward=6, backward=14))
         """
-        return self.kept if self.remade is None else max(self.remade - self.passing, 0)
+        if self.at_work is not None:
+            return self.at_work[recomputed]
+        between = self.kept_of(recomputed=recomputed)
+        return AtWork(between + self.passing, between + self.passing + (self.kept if recomputed else 0))
+
+    def halves_of(self, *, recomputed: bool) -> Halves:
+        """Of one micro-batch.
+
+        >>> StageCost(1.0, 1.0, 1.0, kept=8, passing=2).halves_of(recomputed=False)
+        Halves(input=10, waiting=8, weight=10)
+        """
+        if self.halves is not None:
+            return self.halves[recomputed]
+        waiting = self.kept_of(recomputed=recomputed) + (self.kept if recomputed else 0)
+        return Halves(waiting + self.passing, waiting, waiting + self.passing)
+
+    def kept_of(self, *, recomputed: bool) -> int:
+        """Bytes of one micro-batch between its forward and its backward task."""
+        return self.entering if recomputed else self.kept
 
     @property
     def backward(self) -> float:
@@ -57,6 +106,19 @@ class StageCost:
     def work(self) -> float:
         """Seconds of a micro-batch without recomputation."""
         return self.forward + self.backward
+
+
+def added(payloads: Iterable[Payload], times: int = 1) -> Payload:
+    """Several together, `times` over.
+
+    >>> added([(((("data",), "all-reduce"), 2),)] * 2, times=3)
+    (((('data',), 'all-reduce'), 12),)
+    """
+    sums: dict[tuple[tuple[str, ...], str], int] = {}
+    for payload in payloads:
+        for key, count in payload:
+            sums[key] = sums.get(key, 0) + times * count
+    return tuple(sums.items())
 
 
 def equal_stages(

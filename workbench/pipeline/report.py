@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from workbench.pipeline.costs import StageCost
+from workbench.pipeline.costs import Payload, StageCost, added
 from workbench.pipeline.schedules import Shape, schedule_named
 from workbench.pipeline.simulated import Simulated
 from workbench.pipeline_spec import PipelineSpec
+
+NOMINAL = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
 
 
 class PlannedBlock(NamedTuple):
@@ -55,6 +57,18 @@ class PipelineReport:
     blocks: tuple[PlannedBlock, ...] = ()
     cut_at: "Callable[[Sequence[int]], PipelineReport] | None" = field(default=None, compare=False, repr=False)
     costs_at: Callable[[Sequence[int]], Sequence[StageCost]] | None = field(default=None, compare=False, repr=False)
+    make_close: Callable[[], Simulated] | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def closely(self) -> Simulated:
+        """The step with the memory of each piece as one program, which is nearer to what is compiled than the sum of its blocks. Made when
+        first asked for: a second or more."""
+        return self.make_close() if self.make_close else self.simulated
+
+    @property
+    def nominal(self) -> str:
+        """What its seconds are where they are none of a device's: without hardware. Else empty."""
+        return "" if self.capacity else NOMINAL
 
     @property
     def seconds(self) -> float:
@@ -96,6 +110,25 @@ class PipelineReport:
                 for link in ((one, other), (other, one)) if one != other else ():
                     found[link] = found.get(link, 0) + count * self.spec.micro_batches
         return found
+
+    def payload(self, device: int) -> Payload:
+        """What collectives among the devices of one stage carry in a step; of the update the sums of gradients alone."""
+        step = self.simulated
+        again = sum(step.recomputed)  # micro-batches: forward once more
+        parts = [(step.costs[stage].sent_both, len(step.recomputed)) for stage in step.stages_of(device)]
+        parts += [(step.costs[stage].sent_forward, again) for stage in step.stages_of(device)]
+        parts += [(step.costs[stage].sent_update, 1) for stage in step.stages_of(device)]
+        return added(added([payload], times) for payload, times in parts if times)
+
+    @property
+    def fullest(self) -> int:
+        """The stage whose devices hold most at their worst moment."""
+        peaks = self.simulated.peaks
+        return max(range(len(peaks)), key=lambda device: peaks[device])
+
+    def held(self, device: int) -> int:
+        """Bytes that a device of a stage has throughout: parameters, sums of gradients, optimiser state."""
+        return sum(self.simulated.costs[stage].held for stage in self.simulated.stages_of(device))
 
     @property
     def fits(self) -> bool:

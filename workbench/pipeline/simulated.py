@@ -1,11 +1,13 @@
 """What came of a simulation: the tasks with their times, and the figures that follow from them."""
 
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from workbench.pipeline.costs import StageCost
+from workbench.pipeline.costs import StageCost, receives
+from workbench.pipeline.dispatch import dispatch_order
 from workbench.pipeline.tasks import Kind, Task
 
 
@@ -111,14 +113,16 @@ class Simulated:
         return most
 
     def memory(self, device: int) -> tuple[Moment, ...]:
-        """Bytes that a device holds over the step: its stages' own, what is kept of each micro-batch, what passes, what waits there.
+        """Bytes that a device holds over the step: its stages' own, the batch, what is kept of each micro-batch, what passes, what waits.
 
-        With recomputation a micro-batch keeps what entered the stage until its backward task, and all that is kept while that runs.
+        With recomputation a micro-batch keeps what entered the stage until its backward task, and all that is kept while that runs. Where
+        that is two tasks, what the first made for the second waits for it.
         """
         changes: dict[float, int] = {}
         for time, count in _changes(self, device):
             changes[time] = changes.get(time, 0) + count
-        bytes_now = sum(self.costs[stage].held for stage in self.stages_of(device))
+        own = [self.costs[stage] for stage in self.stages_of(device)]
+        bytes_now = sum(cost.held + cost.fed * len(self.recomputed) for cost in own)
         moments = [Moment(0.0, bytes_now)]
         for time in sorted(changes):
             bytes_now += changes[time]
@@ -129,9 +133,17 @@ class Simulated:
         return tuple(moments)
 
     @cached_property
+    def dispatched(self) -> Mapping[Task, int]:
+        """The place of each task in the order of dispatch."""
+        return dispatch_order(tuple(tuple(span.task for span in spans) for spans in self.devices), receives(self.costs))
+
+    @cached_property
     def peaks(self) -> tuple[int, ...]:
-        """Bytes of each device at its worst moment."""
-        return tuple(max(moment.bytes for moment in self.memory(device)) for device in range(len(self.devices)))
+        """Bytes of each device at its worst moment, that of the update included."""
+        return tuple(max(self._updating(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
+
+    def _updating(self, device: int) -> int:
+        return sum(self.costs[stage].held + self.costs[stage].lent for stage in self.stages_of(device))
 
 
 def _flights(spans: Sequence[Span]) -> Iterator[tuple[float, int]]:
@@ -150,21 +162,30 @@ def _changes(simulated: Simulated, device: int) -> Iterator[tuple[float, int]]:
         kind, stage, i = span.task
         cost, recomputed = simulated.costs[stage], simulated.recomputed[i]
         starts[span.task] = span.start
-        yield span.start, cost.passing
-        yield span.end, -cost.passing
-        kept = cost.entering if recomputed else cost.kept
-        if kind is Kind.FORWARD:
-            yield span.start, kept
-            continue
-        if kind is not Kind.BACKWARD_WEIGHT and recomputed:
-            yield span.start, cost.recomputed
-        if kind is not Kind.BACKWARD_INPUT:
-            yield span.end, -kept - (cost.recomputed if recomputed else 0)
+        before, during, after = _bytes_of(kind, cost, recomputed=recomputed)
+        yield span.start, during - before
+        yield span.end, after - during
     yield from _waiting(simulated, device, starts)
 
 
+def _bytes_of(kind: Kind, cost: StageCost, *, recomputed: bool) -> tuple[int, int, int]:
+    """What a device has of a micro-batch before a task, while it runs and after it."""
+    kept, at_work = cost.kept_of(recomputed=recomputed), cost.at_work_of(recomputed=recomputed)
+    match kind:
+        case Kind.FORWARD:
+            return cost.fed, at_work.forward, kept
+        case Kind.BACKWARD:
+            return kept, at_work.backward, 0
+    halves = cost.halves_of(recomputed=recomputed)
+    if kind is Kind.BACKWARD_INPUT:
+        return kept, halves.input, halves.waiting
+    return halves.waiting, halves.weight, 0
+
+
 def _waiting(simulated: Simulated, device: int, starts: Mapping[Task, float]) -> Iterator[tuple[float, int]]:
-    """What arrived before the task that reads it began."""
+    """What arrived before the task that reads it began: it has its place from the first task on that is dispatched after the transfer."""
+    placed = simulated.dispatched
+    own = [(placed[span.task], span.start) for span in simulated.devices[device]]
     for arrival in simulated.arrivals:
         if arrival.stage % len(simulated.devices) != device:
             continue
@@ -173,6 +194,8 @@ def _waiting(simulated: Simulated, device: int, starts: Mapping[Task, float]) ->
             for kind in ((Kind.FORWARD,) if arrival.task.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT))
             if (task := Task(kind, arrival.stage, arrival.task.micro_batch)) in starts
         )
-        if starts[reader] > arrival.end:
-            yield arrival.end, arrival.bytes
+        after = bisect(own, placed[arrival.task], key=lambda each: each[0])
+        there = own[after][1]
+        if starts[reader] > there:
+            yield there, arrival.bytes
             yield starts[reader], -arrival.bytes

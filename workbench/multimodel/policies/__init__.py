@@ -1,6 +1,7 @@
 """Which model runs next: one short file a policy. Simulator and executor ask the same code."""
 
 from workbench.errors import FleetError, unknown_name
+from workbench.multimodel.policies.exact_order import ExactOrder
 from workbench.multimodel.policies.first_in_list import FirstInList
 from workbench.multimodel.policies.policy import Candidate as Candidate
 from workbench.multimodel.policies.policy import Policy as Policy
@@ -10,11 +11,15 @@ from workbench.multimodel.policies.sharded_lrtf import ShardedLrtf
 from workbench.multimodel.policies.shortest import Shortest
 
 ALL_POLICIES: tuple[Policy, ...] = (ShardedLrtf(), RandomOrder(), FirstInList(), Shortest(), RoundRobin())
+"""Those that decide from one moment to the next."""
+
+MENU: tuple[Policy, ...] = (*ALL_POLICIES, ExactOrder())
+"""And the one that has to know all units beforehand (`exact.prepared`)."""
 
 
 def policy_named(name: str) -> Policy:
     """The policy of that name; raises `FleetError` with the names there are."""
-    found = next((each for each in ALL_POLICIES if each.name == name), None)
+    found = next((each for each in MENU if each.name == name), None)
     if found is None:
-        raise FleetError(*unknown_name("policy", name, (each.name for each in ALL_POLICIES)))
+        raise FleetError(*unknown_name("policy", name, (each.name for each in MENU)))
     return found

@@ -11,7 +11,7 @@ class Candidate:
 
     - `remaining`: seconds it still has to compute (`Job.remaining`), `seconds` those of its next unit;
     - `started`: when its last unit began, minus infinity if none did;
-    - `here`: its state lies on the asking device, so that no transfer is needed.
+    - `here`: its state lies on the asking device, so that no transfer is needed; `unit`: the place of that unit in its whole chain.
     """
 
     model: int
@@ -19,6 +19,7 @@ class Candidate:
     seconds: float
     started: float = float("-inf")
     here: bool = False
+    unit: int = 0
 
 
 class Policy(Protocol):

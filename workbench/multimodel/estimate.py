@@ -1,0 +1,69 @@
+"""What a model's layers need and how long its units may take, before anything was compiled or timed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from workbench.multimodel.fleet import FleetModel
+from workbench.multimodel.jobs import Job, Pass, Unit
+from workbench.multimodel.shards import Layer
+from workbench.program import STATE, Program
+from workbench.tensor import Role, itemsize
+from workbench.tracing.cutting import blocks_of
+
+RATES = "20 GFLOP/s, 10 GB/s"
+_FLOPS, _BYTES, _LAUNCH = 2e10, 1e10, 2e-5  # a second, a second, seconds of a unit: of no device in particular
+_AGAIN = 3  # a backward pass computes its shard again, and then about twice as much
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One layer, and the seconds of its forward pass at `RATES`."""
+
+    layer: Layer
+    seconds: float
+
+
+@lru_cache(maxsize=512)
+def layers_of(program: Program) -> tuple[Layer, ...]:
+    """The network's blocks by the bytes they need: parameters, a gradient each, and the optimiser's share."""
+    return tuple(each.layer for each in works_of(program))
+
+
+@lru_cache(maxsize=512)
+def works_of(program: Program) -> tuple[Work, ...]:
+    """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
+    held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
+    factor = 2 + held[Role.OPTIMIZER_STATE] / max(held[Role.PARAMETER], 1)
+    blocks = blocks_of(program)
+    entering = [0, *(each.crossing for each in blocks)]
+    return tuple(
+        Work(
+            Layer(each.path, int(each.parameter_bytes * factor), each.traffic // 2, before),
+            max(each.flops / _FLOPS, each.traffic / _BYTES),
+        )
+        for each, before in zip(blocks, entering, strict=False)
+    )
+
+
+def estimated_job(model: FleetModel, starts: Sequence[int]) -> Job:
+    """The model cut before the blocks `starts`, its units as long as arithmetic and memory traffic alone would take."""
+    works = works_of(model.program)
+    ends = [*starts[1:], len(works)]
+    forward = [sum(each.seconds for each in works[begin:end]) for begin, end in zip(starts, ends, strict=True)]
+    moved = [sum(each.layer.held for each in works[begin:end]) / _BYTES for begin, end in zip(starts, ends, strict=True)]
+    entering = [works[begin].layer.entering / _BYTES for begin in starts]
+    last = len(starts) - 1
+    there = [Unit(i, Pass.FORWARD, _LAUNCH + forward[i], moved[i], 0.0, entering[i]) for i in range(last)]
+    turn = Unit(last, Pass.FORWARD_LOSS, _LAUNCH + _AGAIN * forward[last], moved[last], moved[last], entering[last])
+    back = [Unit(i, Pass.BACKWARD, _LAUNCH + _AGAIN * forward[i], moved[i], moved[i], entering[i]) for i in reversed(range(last))]
+    return Job(model.name, (*there, turn, *back), model.mini_batches, model.epochs)
+
+
+def scaled(job: Job, by: float) -> Job:
+    """The job with the seconds of its units, and of their transfers, multiplied."""
+    units = tuple(
+        replace(each, seconds=each.seconds * by, load=each.load * by, store=each.store * by, carry=each.carry * by, slowed=each.slowed * by)
+        for each in job.units
+    )
+    return replace(job, units=units)

@@ -1,0 +1,69 @@
+"""What a run that is under way is now expected to take: units as long as they turned out to be, from where the models stand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from workbench.multimodel.jobs import Job
+from workbench.multimodel.policies import Policy
+from workbench.multimodel.schedule import Placed, Schedule
+from workbench.multimodel.simulate import simulate
+from workbench.multimodel.standing import Standing
+
+
+def expected(
+    predicted: Schedule,
+    jobs: Sequence[Job],
+    ran: Sequence[Placed],
+    last: Sequence[int],
+    policy: Policy,
+    *,
+    double_buffer: bool = True,
+    away: frozenset[int] = frozenset(),
+) -> Schedule:
+    """The rest of a run, in seconds from its start; with nothing left, what `ran` is all there is.
+
+    `predicted` was simulated from `jobs` before the run; `ran` are the units that are done. Each model ends before its unit `last`, and
+    devices that are `away` take nothing.
+
+    >>> from workbench.multimodel import chain, policy_named
+    >>> jobs, lrtf = [chain("a", (1.0, 1.0, 1.0, 1.0))], policy_named("sharded-lrtf")
+    >>> ran = [Placed(0, 0, 0, 0.0, 1.5, 0.0), Placed(0, 1, 0, 1.5, 3.0, 1.5)]  # half as long again as was predicted
+    >>> expected(simulate(jobs, 1, lrtf), jobs, ran, [4], lrtf).makespan
+    6.0
+    """
+    devices = predicted.devices
+    first: dict[int, int] = {}  # a checkpoint may have spared some
+    for each in predicted.placed:
+        first[each.model] = min(first.get(each.model, each.unit), each.unit)
+    done = [first.get(number, end) for number, end in enumerate(last)]  # of what an earlier run has done nothing is predicted
+    back, free = [0.0] * len(jobs), [0.0] * devices
+    for each in ran:
+        free[each.device] = max(free[each.device], each.end)
+        if not each.lost:
+            done[each.model], back[each.model] = max(done[each.model], each.unit + 1), max(back[each.model], each.end)
+    stand = Standing(tuple(done), tuple(last), tuple(back), tuple(free), away)
+    rest = simulate(_revised(predicted, jobs, ran), devices, policy, double_buffer=double_buffer, standing=stand)
+    return replace(rest, placed=rest.placed or tuple(ran))
+
+
+def _revised(predicted: Schedule, jobs: Sequence[Job], ran: Sequence[Placed]) -> list[Job]:
+    """Units longer or shorter by as much as those like them were, of the same model, else of any."""
+    foreseen = {(each.model, each.unit): each.end - each.start for each in predicted.placed if not each.lost}
+    sums: dict[tuple[int, int], tuple[float, float]] = {}
+    for each in ran:
+        if not each.lost and (each.model, each.unit) in foreseen:
+            key = each.model, each.unit % len(jobs[each.model].units)
+            took, thought = sums.get(key, (0.0, 0.0))
+            sums[key] = took + each.end - each.start, thought + foreseen[each.model, each.unit]
+    found = []
+    for number, job in enumerate(jobs):
+        whole = _ratio([each for (model, _), each in sums.items() if model == number]) or _ratio(list(sums.values())) or 1.0
+        ratios = [_ratio([sums[number, place]]) or whole if (number, place) in sums else whole for place in range(len(job.units))]
+        units = (replace(unit, seconds=unit.seconds * by, slowed=unit.slowed * by) for unit, by in zip(job.units, ratios, strict=True))
+        found.append(replace(job, units=tuple(units)))
+    return found
+
+
+def _ratio(sums: Sequence[tuple[float, float]]) -> float:
+    took, thought = sum(each for each, _ in sums), sum(each for _, each in sums)
+    return took / thought if thought else 0.0

@@ -1,0 +1,187 @@
+"""What a fleet would take: how its models are cut, how long their units are, and the schedule that follows. Nothing is executed.
+
+Sizes and seconds of a cut that was compiled and timed (`FleetTimes`) are used as they are. Those of any other cut are estimated from the
+layers, times what the compiled cuts of the same model turned out to be of their estimate.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from workbench.errors import FleetError
+from workbench.multimodel.bounds import Strategy, lower_bound, strategies
+from workbench.multimodel.estimate import estimated_job, layers_of, scaled
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.jobs import Job
+from workbench.multimodel.measured import FleetTimes, ModelTimes
+from workbench.multimodel.policies import Policy, policy_named
+from workbench.multimodel.schedule import Schedule
+from workbench.multimodel.shards import Layer, Room, greedy_shards, shard_bytes, verify_shards
+from workbench.multimodel.simulate import simulate
+
+SOURCES = ("timed", "scaled", "estimated")
+MOST_DEVICES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Consecutive layers of a model: the paths of the first and the last, and the bytes that a unit of it needs."""
+
+    first: str
+    last: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ModelOutlook:
+    """One model, cut. `source` says where its seconds come from: `timed`, `scaled` from another cut that was, or `estimated`."""
+
+    model: FleetModel
+    shards: tuple[Shard, ...]
+    job: Job
+    source: str
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.shards)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A fleet on so many devices, cut and scheduled; `usable` are the bytes that a unit may use of each, if they are limited."""
+
+    fleet: Fleet
+    devices: int
+    models: tuple[ModelOutlook, ...]
+    usable: int | None = None
+
+    @property
+    def doubtful(self) -> tuple[ModelOutlook, ...]:
+        """Models with a shard that is estimated larger than there is room: its compiled size will tell."""
+        return tuple(each for each in self.models if self.usable and max(shard.bytes for shard in each.shards) > self.usable)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(each.job for each in self.models)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Raises `FleetError` where `exact` is asked for, and out of reach."""
+        return simulate(self.jobs, self.devices, self.policy, double_buffer=self.fleet.double_buffer)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Ready to decide."""
+        policy = policy_named(self.fleet.policy)
+        if policy.name != "exact":
+            return policy
+        from workbench.multimodel.exact import prepared  # the solver is large, and needed for this alone
+
+        return prepared(policy, self.jobs, self.devices)
+
+    @cached_property
+    def bound(self) -> float:
+        return lower_bound(self.jobs, self.devices)
+
+    @property
+    def ways(self) -> tuple[Strategy, ...]:
+        return strategies(self.jobs, self.devices)
+
+    @property
+    def units(self) -> int:
+        return sum(each.length for each in self.jobs)
+
+    @property
+    def source(self) -> str:
+        """The least certain of its models'."""
+        return max((each.source for each in self.models), key=SOURCES.index)
+
+
+def outlook(fleet: Fleet, timed: Sequence[FleetTimes] = ()) -> Outlook:
+    """The fleet's outlook; of `timed`, the newest is first.
+
+    Raises `FleetError` for a layer, or a given shard, that does not fit; `PipelineError` for a program that cannot be cut.
+    """
+    devices = devices_of(fleet)
+    room = _room(fleet, timed)
+    return Outlook(fleet, devices, tuple(_model(fleet, each, timed, room) for each in fleet.models), room.usable if room else None)
+
+
+def devices_of(fleet: Fleet) -> int:
+    """How many it is planned for: a fleet of no number gets one a model, eight at most."""
+    return fleet.devices or min(len(fleet.models), 8)
+
+
+def _model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelOutlook:
+    layers = layers_of(model.program)
+    known = [found for each in timed if (found := each.of(model.name))]
+    exact = next((found for each in timed if each.memory == fleet.memory and (found := each.of(model.name))), None)
+    factor = _factor(layers, known)
+    given = exact.starts if exact else _starts(model, layers, factor, room, sure=bool(known))
+    same = next((each for each in known if each.starts == given), None)
+    if same:
+        return ModelOutlook(model, _shards(layers, given, same.needs), same.job, "timed")
+    sizes = [int(shard_bytes(layers, *ends) * factor) for ends in _ends(layers, given)]
+    estimate = estimated_job(model, given)
+    if not known:
+        return ModelOutlook(model, _shards(layers, given, sizes), estimate, "estimated")
+    pace = known[0].job.mini_batch_seconds / (estimated_job(model, known[0].starts).mini_batch_seconds or 1.0)
+    return ModelOutlook(model, _shards(layers, given, sizes), scaled(estimate, pace), "scaled")
+
+
+def _room(fleet: Fleet, timed: Sequence[FleetTimes]) -> Room | None:
+    """What of a device a unit may use: the fleet's budget, and no more than a device has, where a timing was held to that."""
+    limit = next((each.budget for each in timed if each.budget != each.memory), None)
+    budget = min((each for each in (fleet.memory, limit) if each is not None), default=None)
+    return None if budget is None else Room(budget, fleet.buffer if fleet.double_buffer else 0.0)
+
+
+def _starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Room | None, *, sure: bool) -> tuple[int, ...]:
+    """Where the shards of a model begin, as the executor will find it, but for what the compiler makes of each.
+
+    Unless it is `sure`, for shards of the model have been compiled, a layer's activations are no reason to refuse it.
+    """
+    names = [each.name for each in layers]
+    if unknown := next((each for each in model.cuts if each not in names[1:]), None):
+        raise FleetError(f"Model `{model.name}` is to be cut at `{unknown}`, which is no block of it.", names[1:9])
+    given = (0, *sorted(names.index(each) for each in model.cuts)) if model.cuts else None
+    if room is None:
+        return given or (0,)
+    try:
+        found = _resized(layers, factor) if sure else _clipped(layers, room.usable)
+        return greedy_shards(found, [room]) if given is None else verify_shards(found, given, [room])
+    except FleetError as error:
+        raise FleetError(f"Model `{model.name}`: {error.message}", error.ways_out) from None
+
+
+def _resized(layers: Sequence[Layer], factor: float) -> list[Layer]:
+    return [Layer(each.name, int(each.held * factor), int(each.kept * factor), int(each.entering * factor)) for each in layers]
+
+
+def _clipped(layers: Sequence[Layer], usable: int) -> list[Layer]:
+    """With no more activations than leave each layer room for its parameters."""
+    after = [*(each.entering for each in layers[1:]), 0]
+    return [
+        replace(each, kept=max(0, min(each.kept, usable - each.held - each.entering - then)))
+        for each, then in zip(layers, after, strict=True)
+    ]
+
+
+def _factor(layers: Sequence[Layer], known: Sequence[ModelTimes]) -> float:
+    """What compiled shards need, of what the planner thought: the most of any."""
+    found = [
+        need / estimate
+        for each in known
+        for need, ends in zip(each.needs, _ends(layers, each.starts), strict=True)
+        if (estimate := shard_bytes(layers, *ends))
+    ]
+    return max(found, default=1.0)
+
+
+def _ends(layers: Sequence[Layer], starts: Sequence[int]) -> list[tuple[int, int]]:
+    return list(zip(starts, [*starts[1:], len(layers)], strict=True))
+
+
+def _shards(layers: Sequence[Layer], starts: Sequence[int], sizes: Sequence[int]) -> tuple[Shard, ...]:
+    found = zip(_ends(layers, starts), sizes, strict=True)
+    return tuple(Shard(layers[begin].name, layers[end - 1].name, size) for (begin, end), size in found)
