@@ -198,6 +198,10 @@ def test_no_screen_is_wider_than_its_window(guarded, server, stage):
         guarded.locator(f'.tables[data-tab="{key}"]').wait_for()
         settled(guarded)
         verify(key)
+        if key in ("tensors", "communication", "step"):
+            guarded.set_viewport_size({"width": 1280, "height": 1000})
+            box = guarded.locator(f'.tables[data-tab="{key}"] .scroll')
+            assert box.evaluate("box => box.scrollWidth <= box.clientWidth"), f"{key} scrolls sideways"
     guarded.locator("[data-focus=help]").click()
     verify("help")
 

@@ -168,7 +168,7 @@ def test_measured_tasks_are_drawn_under_the_predicted_ones(pipeline, stage):
     stage.runner = ScriptedRunner()
     pipeline.get_by_role("button", name="Run", exact=True).click()
     expect(pipeline.locator(".gantt [data-task^=measured]")).to_have_count(2 * 2 * 4)
-    expect(pipeline.locator(".difference")).to_contain_text("1.22× of it")  # tasks are a quarter longer, and it measured no update
+    expect(pipeline.locator(".difference")).to_contain_text("1.23× of it")  # tasks are a quarter longer, and it measured no update
     pipeline.locator(".gantt [data-task^=measured]").nth(1).hover()
     expect(pipeline.locator(".tasktold")).to_contain_text("measured is 1.25× of it")
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.ui.tabs import open_tab
 from tests.ui.test_page import settled
 from tests.ui.test_tensors import chip, layout
 from workbench.models import build
@@ -29,13 +30,6 @@ def spreading(guarded, server, stage, even):
     guarded.goto(server[0])
     guarded.locator(".wb .chip").first.wait_for()
     return guarded
-
-
-def open_tab(page: Page, tab: str) -> Locator:
-    page.locator(f'.tab[data-tab="{tab}"]').click()
-    tables = page.locator(f'.tables[data-tab="{tab}"]')
-    tables.wait_for()
-    return tables
 
 
 def slider(page: Page) -> Locator:
@@ -156,7 +150,85 @@ def test_a_box_of_the_graph_leads_to_the_chips_of_its_value(spreading):
     expect(layout(spreading)).to_contain_text("@/second/dot_general=[?, model]")
 
 
+def test_a_box_carries_the_menu_of_its_value_and_partial_sums_are_a_choice_there(spreading, stage, server, even):
+    stage.make = lambda: Plan(even, "data:4 model:2", "batch:data; hidden:model")
+    spreading.goto(server[0])
+    tables, menu = open_tab(spreading, "propagation"), spreading.get_by_role("menu")
+    box = tables.locator('.image [data-subject="second/dot_general"]').first
+    box.click()
+    expect(menu).to_contain_text("Constrain second/dot_general, two_layer.py:")
+    expect(box).to_have_class(re.compile("chosen"))
+    menu.get_by_role("group", name="Partial sum over").get_by_role("menuitemcheckbox", name="model").click()
+    expect(layout(spreading)).to_have_text("batch:data; hidden:model; @/second/dot_general=[data, -] unreduced:model")
+    box.click()
+    menu.get_by_role("group", name="io 64").get_by_role("menuitemradio", name="model", exact=True).click()
+    expect(layout(spreading)).to_have_text("batch:data; hidden:model; @/second/dot_general=[data, model]")
+
+
+def test_a_sum_that_is_none_is_refused_in_words_beside_the_graph(spreading):
+    tables = open_tab(spreading, "graph")
+    tables.locator('.image [data-subject="first/dot_general"]').first.click()
+    spreading.get_by_role("group", name="Partial sum over").get_by_role("menuitemcheckbox", name="model").click()
+    expect(tables.get_by_role("alert")).to_contain_text("is no partial sum over mesh axis model")
+    expect(layout(spreading)).to_have_text(CONTESTED.replace("; hidden:model", "").replace("; w", "; hidden:model; w"))
+
+
+def test_a_result_is_annotated_as_a_row_of_the_tensors(spreading):
+    row = spreading.locator('tr[data-subject="result/y"]')
+    chip(spreading, "result/y", 1).locator("b").click()
+    expect(spreading.get_by_role("menu")).to_contain_text("Annotate this result")
+    spreading.get_by_role("menuitem", name="Put io on model").last.click()
+    expect(layout(spreading)).to_contain_text("result/y=[?, model]")
+    row.locator(".own").click()
+    expect(layout(spreading)).not_to_contain_text("result/y")
+
+
+def test_a_source_line_is_picked_with_a_click(spreading):
+    open_tab(spreading, "values")
+    spreading.locator('tr[data-subject="second/dot_general"] .linepick').click()
+    menu = spreading.get_by_role("menu")
+    expect(menu).to_contain_text("Constrain line two_layer.py:")
+    menu.get_by_role("group", name="batch 16").get_by_role("menuitemradio", name="data", exact=True).click()
+    expect(layout(spreading)).to_contain_text(re.compile(r"@two_layer\.py:\d+=\[data, \?\]"))
+    expect(spreading.locator('tr[data-subject="second/dot_general"] .linepick')).to_be_focused()
+
+
+def test_the_graph_fits_and_each_step_of_the_replay_is_in_sight(spreading, stage, server):
+    small = build("gpt", layers=1, seq=16, batch=8, scan=True)
+    stage.make = lambda: Plan(small, "data:4 model:2", "batch:data; d_ff:model")
+    spreading.goto(server[0])
+    tables = open_tab(spreading, "propagation")
+    image = tables.locator(".image")
+    expect(image.locator("svg")).to_be_visible()
+    for width in (1280, 560):
+        spreading.set_viewport_size({"width": width, "height": 900})
+        assert image.evaluate("e => e.scrollWidth <= e.clientWidth + 1")
+    assert image.evaluate("e => e.scrollHeight > e.clientHeight")  # so that following it is something
+    seen = 0
+    for _ in range(8):
+        tables.get_by_role("button", name="Step on").click()
+        settled(spreading)
+        spreading.wait_for_timeout(60)
+        inside = image.evaluate(ARRIVED_IN_SIGHT)
+        assert inside is not False
+        seen += inside is True
+    assert seen > 4
+
+
+ARRIVED_IN_SIGHT = """image => {
+  const title = [...image.querySelectorAll("title")].find((each) => each.textContent.startsWith("→ "));
+  if (!title) return null;
+  const box = title.parentElement.getBoundingClientRect(), frame = image.getBoundingClientRect();
+  return box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
+}"""
+
+
 def test_a_plan_without_statements_says_how_to_begin(spreading, stage, server, even):
     stage.make = lambda: Plan(even, "data:4 model:2", "")
     spreading.goto(server[0])
-    expect(open_tab(spreading, "propagation")).to_contain_text("No statement places anything yet")
+    tables = open_tab(spreading, "propagation")
+    expect(tables).to_contain_text("No statement places anything yet")
+    tables.locator('.image [data-subject="x"]').click()
+    spreading.get_by_role("group", name="batch 16").get_by_role("menuitemradio", name="data", exact=True).click()
+    expect(layout(spreading)).to_have_text("x=[data, -]")
+    expect(tables.locator(".count")).to_have_text(re.compile("step 0 of"))

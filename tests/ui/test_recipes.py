@@ -66,6 +66,7 @@ def test_one_that_does_not_apply_says_why_and_another_axis_can_be_chosen(gpt):
     expect(experts).to_have_class(re.compile("barred"))
     expect(experts).to_contain_text("no weight of gpt")
     expect(experts).to_contain_text("Ways out: choose another recipe")
+    assert gpt.locator(".recipe .ways").evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)"), "clipped"
     apply = experts.get_by_role("button")
     expect(apply).to_have_attribute("aria-disabled", "true")
     apply.click(force=True)

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 
+from tests.ui.tabs import open_tab
 from workbench.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan import Plan
@@ -35,13 +36,6 @@ def views(guarded, server, stage, planned):
     guarded.goto(server[0])
     guarded.locator(".wb .chip").first.wait_for()
     return guarded
-
-
-def open_tab(page: Page, tab: str) -> Locator:
-    page.locator(f'.tab[data-tab="{tab}"]').click()
-    tables = page.locator(f'.tables[data-tab="{tab}"]')
-    tables.wait_for()
-    return tables
 
 
 def column(table: Locator, place: int) -> list[str]:

@@ -6,9 +6,11 @@ from tests.programs import mlp_report
 from workbench.catalogue import parse_hardware
 from workbench.graph import Graph, GraphNode, GraphSend
 from workbench.kernel import Kernel
+from workbench.memory import Alive, Memory, MemoryCurve
 from workbench.plan import Plan
-from workbench.report import Alive, Memory, MemoryCurve, Report, StepTime
+from workbench.report import Report
 from workbench.sharding import Sharding
+from workbench.step_time import StepTime
 from workbench.tensor import Role
 from workbench.timeline import COMPUTE, Event, Timeline
 

@@ -18,10 +18,11 @@ from tests.visualize.placements import image_batch, placed, placements
 from tests.visualize.steps import step_report
 from workbench import visualize
 from workbench.catalogue import parse_hardware
+from workbench.collective import KINDS, Collective
 from workbench.comparison import Comparison
 from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
+from workbench.memory import Alive, Memory, MemoryCurve
 from workbench.plan import Plan
-from workbench.report import KINDS, Alive, Collective, Memory, MemoryCurve
 from workbench.tensor import Role
 from workbench.text import WIDTH
 from workbench.tracing import trace

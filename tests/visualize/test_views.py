@@ -16,11 +16,12 @@ from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.tensor import Role
-from workbench.topology import device_order, parse_wiring
+from workbench.topology import device_order
 from workbench.visualize import communication, device_grid, memory_map, memory_over_step, roofline, shapes, step_time
 from workbench.visualize.shapes import padding
 from workbench.visualize.treemap import Tile, squarified
 from workbench.visualize.whereabouts import whereabouts
+from workbench.wiring import parse_wiring
 
 sizes = st.lists(st.integers(1, 10_000), min_size=1, max_size=30).map(lambda each: sorted(each, reverse=True))
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.programs import mlp_report
-from workbench.edits import AddAxis, PlaceDim, RemoveAxis, RenameAxis, RenameDim, ReorderAxes, ResizeAxis
+from workbench.edits import PlaceDim, RenameDim
 from workbench.errors import WorkbenchError
+from workbench.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.report import Diagnostic
 from workbench.widgets.drops import dropped_axes
 from workbench.widgets.gestures import edit_of, zone_of

@@ -4,7 +4,8 @@ import pytest
 
 from tests.machines import flat
 from tests.widgets.test_board import Screen
-from workbench.edits import PlaceDim, ResizeAxis
+from workbench.edits import PlaceDim
+from workbench.mesh_edits import ResizeAxis
 from workbench.plan_diff import PlanDiff
 from workbench.session import Node, Session
 from workbench.widgets.history import MOST_NODES, lanes_of

@@ -4,9 +4,10 @@ import pytest
 
 from tests.programs import mlp_report
 from workbench.catalogue import parse_hardware
-from workbench.edits import PlaceDim, ReorderAxes
+from workbench.edits import PlaceDim
 from workbench.errors import MeshError
 from workbench.mesh import Mesh
+from workbench.mesh_edits import ReorderAxes
 from workbench.widgets.figures import figure_states, figures
 from workbench.widgets.gestures import edit_of
 from workbench.widgets.state import device_count

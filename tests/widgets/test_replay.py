@@ -27,20 +27,20 @@ def report():
 
 def has_axis(block) -> dict[str, str]:
     """What has an axis so far, by its path: the step that gave it."""
-    return {row["cells"][0]["path"]: row["cells"][2]["text"] for row in block["rows"]}
+    return {row["cells"][0]["path"]: row["cells"][1]["text"] for row in block["rows"]}
 
 
 def test_the_first_step_shows_what_was_put_by_hand_alone(report):
-    slider, so_far, *_ = replay_blocks(report, PAINT, Replay())
+    slider, _, so_far, *_ = replay_blocks(report, PAINT, Replay())
     assert slider["replay"]["start"] == "By hand, before the first step: 3 axes on 3 places."
     assert has_axis(so_far) == {"x": "by hand", "w": "by hand", "v": "by hand"}
 
 
 def test_each_step_adds_what_it_reached_and_says_so(report):
     replay = report.propagation
-    before = has_axis(replay_blocks(report, PAINT, Replay())[1])
+    before = has_axis(replay_blocks(report, PAINT, Replay())[2])
     for step in replay.steps[:5]:
-        slider, so_far, picture, *_ = replay_blocks(report, PAINT, Replay(step.number))
+        slider, picture, so_far, *_ = replay_blocks(report, PAINT, Replay(step.number))
         fresh = [row["cells"][0]["path"] for row in so_far["rows"] if row["tone"] == "fresh"]
         assert [line["direction"] for line in slider["replay"]["lines"]] == [move.direction for move in step.moves]
         assert fresh == [replay.sites[step.moves[0].target].path]
@@ -49,10 +49,24 @@ def test_each_step_adds_what_it_reached_and_says_so(report):
         before = has_axis(so_far)
 
 
+def test_alike_places_of_repeated_layers_have_the_name_that_the_tensors_have():
+    plan = Plan(build("gpt", scan=False, layers=3), "data:2 model:2", "batch:data; d_ff:model")
+    names = has_axis(replay_blocks(plan.report(), PAINT, Replay())[2])
+    assert "params/layers[0..2]/mlp/w1" in names
+    assert not [name for name in names if name.startswith("params/layers/")]
+
+
 def test_the_last_step_lies_as_the_plan_does(report):
     blocks = replay_blocks(report, PAINT, Replay(None))
     assert blocks[0]["replay"]["step"] == blocks[0]["replay"]["last"] == len(report.propagation.steps)
-    assert set(has_axis(blocks[1])) >= {value.path for value in report.values if value.sharding.axes}
+    assert set(has_axis(blocks[2])) >= {value.path for value in report.values if value.sharding.axes}
+
+
+def test_a_constraint_is_there_by_hand_before_its_value_has_it(report):
+    plan = report.plan.updated(layout="@/second/dot_general=[data, ?]")
+    before, after = (has_axis(replay_blocks(plan.report(), PAINT, Replay(step))[2]) for step in (0, 2))
+    assert before == {"second/dot_general": "by hand"}
+    assert after["second/dot_general"] == "2"
 
 
 def test_a_conflict_names_both_sides_and_edits_that_were_tried(report):
@@ -93,7 +107,9 @@ def until(look, seconds: float = 20.0):
 
 def test_a_plan_without_statements_or_records_says_so(report):
     empty = report.plan.updated(layout="").report()
-    assert [block["note"] for block in replay_blocks(empty, PAINT, Replay())] == [NOTHING]
+    note, graph = replay_blocks(empty, PAINT, Replay())
+    assert note["note"] == NOTHING
+    assert 'data-subject="first/dot_general"' in graph["picture"]["svg"]  # to begin from
     assert [block["note"] for block in replay_blocks(mlp_report("d_ff:model"), PAINT, Replay())] == [NO_RECORD]
 
 
@@ -149,3 +165,10 @@ def test_what_goes_wrong_aside_is_told_to_who_asked(report):
 
     with pytest.raises(WorkbenchError, match="It cannot be"):
         Aside(lambda work: work(), lambda: None).ask(report, "broken", broken, patience=10.0)
+
+
+def test_conflicts_are_counted_beside_the_slider(report):
+    count = len(report.propagation.conflicts)
+    assert replay_blocks(report, PAINT, Replay())[0]["replay"]["conflicts"] == f"{count} conflict{'s' * (count != 1)}"
+    calm = report.plan.updated(layout="batch:data").report()
+    assert replay_blocks(calm, PAINT, Replay())[0]["replay"]["conflicts"] == ""

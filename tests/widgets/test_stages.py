@@ -189,7 +189,7 @@ def test_measured_tasks_stand_beside_the_predicted_ones_until_the_pipeline_is_an
     runner.tell({"event": "done", "measurement": measurement(plan, 2)})
     timeline = shown(screen)["timeline"]
     assert len(timeline["measured"]) == len(timeline["tasks"]) - 2  # two updates
-    assert "1.22× of it" in timeline["difference"]
+    assert "1.23× of it" in timeline["difference"]
     assert not timeline["far"]
     change(screen, "micro_batches", 8)
     assert shown(screen)["timeline"]["measured"] == []

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.machines import flat
-from workbench.edits import AddAxis, PlaceDim, ResizeAxis
+from workbench.edits import PlaceDim
 from workbench.errors import LayoutError
-from workbench.report import StepTime
+from workbench.mesh_edits import AddAxis, ResizeAxis
 from workbench.session import Session
+from workbench.step_time import StepTime
 from workbench.widgets.figures import figure_states, figures
 from workbench.widgets.state import Refusal, board_state
 

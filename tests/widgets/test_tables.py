@@ -7,9 +7,11 @@ import pytest
 
 from tests.programs import mlp_report, parameter, program
 from workbench.edits import PlaceDim
+from workbench.memory import Memory
 from workbench.plan import Plan
-from workbench.report import Flops, Memory, Placement, Report, Value
+from workbench.report import Placement, Report, Value
 from workbench.sharding import Sharding
+from workbench.step_time import Flops
 from workbench.widgets.state import TABS
 from workbench.widgets.tables import Facts, table_state
 from workbench.widgets.values import MOST_VALUES

@@ -13,7 +13,8 @@ from workbench.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.blocks import Paint
 from workbench.widgets.figures import figures
-from workbench.widgets.why import MOST_ROWS, why
+from workbench.widgets.why import why
+from workbench.widgets.why_table import MOST_ROWS
 
 PAINT = Paint({"data": 0, "model": 1})
 

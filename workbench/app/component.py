@@ -31,7 +31,7 @@ class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
         self, session: Session, *, runner: Runner | None, document: Document | None = None, host: Host | None = None, **options: Any
     ) -> None:
         super().__init__(**options)
-        defer = _on_document(document) if document else at_once
+        defer = on_document(document) if document else at_once
         self.answering = Board(session, self._show, runner=runner, defer=defer, host=host)
         self.param.watch(lambda event: self.answering.answer(event.new), "gesture")
 
@@ -44,7 +44,7 @@ class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
         self.param.update(**{part: state})
 
 
-def _on_document(document: Document) -> Callable[[Callable[[], None]], None]:
+def on_document(document: Document) -> Callable[[Callable[[], None]], None]:
     """Work from a runner's thread goes onto the document's own loop."""
 
     def defer(work: Callable[[], None]) -> None:

@@ -11,11 +11,13 @@ import panel as pn
 from workbench.app.plan_file import PlanFile, file_under
 from workbench.app.visit import WATCHED, FileVisit, LabVisit, Visit, address_of, failure_text
 from workbench.documents import parse_link
+from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan import Plan
 from workbench.widgets.host import Host
 from workbench.widgets.runner import Runner, WorkerRunner
 
 LOOPBACK = "127.0.0.1"
+LAST_PORT = 65_535
 TITLE = "Sharding workbench"
 BEHIND_PROXY = "/board"  # not at the root, which a proxy asks for just to see whether somebody is there
 
@@ -58,8 +60,22 @@ def serve(
     """
     make = (lambda: plan) if isinstance(plan, Plan) else plan
     served = Served(make, runner or WorkerRunner(), Path(file) if file else None, Path(root) if root else None, tour)
+    return listen(lambda: page(served), port, open_browser, address, origins, unix_socket, threaded=threaded)
+
+
+def listen(
+    make: Callable[[], pn.Template],
+    port: int,
+    open_browser: bool,
+    address: str,
+    origins: tuple[str, ...],
+    unix_socket: str | None,
+    *,
+    threaded: bool,
+) -> Any:
+    """Serve a page, made anew for each visitor, as `serve` describes."""
     return pn.serve(
-        {BEHIND_PROXY if unix_socket else "/": lambda: page(served)},
+        {BEHIND_PROXY if unix_socket else "/": make},
         **(_at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)),
         show=open_browser and not unix_socket,
         threaded=threaded,
@@ -72,7 +88,15 @@ def _at_socket(path: str) -> dict[str, Any]:
     return {"unix_socket": path, "websocket_origin": ["*"]}
 
 
+def verify_port(port: int) -> None:
+    """Raises `WorkbenchError` for what is no port."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= LAST_PORT:
+        ways_out = [f"give one of 1024 to {LAST_PORT}", "give 0, which takes a free one"]
+        raise WorkbenchError(f"{port!r} is no port: ports are whole numbers from 0 to {LAST_PORT}.", ways_out)
+
+
 def _at_port(address: str, port: int, origins: tuple[str, ...]) -> dict[str, Any]:
+    verify_port(port)
     port = port or _free_port(address)
     return {"port": port, "address": address, "websocket_origin": [*origins, f"{address}:{port}", f"localhost:{port}"]}
 
@@ -92,13 +116,19 @@ def page(served: Served) -> pn.Template:
         visit = _visit(served, _arguments())
     except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
         failure = failure_text(error)
-    template = pn.Template(_PAGE.read_text(encoding="utf-8"))
-    template.add_variable("page_title", f"{visit.title} · {TITLE}" if visit and visit.title else TITLE)
-    template.add_variable("failure", failure)
-    template.add_variable("by_link", bool(failure) and "plan" in _arguments())
-    template.add_panel("board", visit.root if visit else pn.pane.Str(""))
     if visit and pn.state.curdoc:
         pn.state.on_session_destroyed(lambda _: visit.close())
+    title = f"{visit.title} · {TITLE}" if visit and visit.title else TITLE
+    return template_of(title, visit.root if visit else None, failure, by_link=bool(failure) and "plan" in _arguments())
+
+
+def template_of(title: str, shown: Any, failure: str = "", *, by_link: bool = False) -> pn.Template:
+    """The page around a board, or around a failure; `by_link` if a link led there."""
+    template = pn.Template(_PAGE.read_text(encoding="utf-8"))
+    template.add_variable("page_title", title)
+    template.add_variable("failure", failure)
+    template.add_variable("by_link", by_link)
+    template.add_panel("board", pn.pane.Str("") if shown is None else shown)
     return template
 
 
@@ -107,7 +137,7 @@ def _visit(served: Served, asked: Mapping[str, str]) -> Visit:
     document = pn.state.curdoc
     if asked.get("host") == "jupyterlab":
         return LabVisit(served.make, served.runner, document)
-    file = file_under(served.root, asked["file"]) if served.root and "file" in asked else served.file
+    file = _file(served, asked)
     if file and "plan" not in asked:
         opened = FileVisit(PlanFile(file), served.runner, document)
         if document:
@@ -118,6 +148,20 @@ def _visit(served: Served, asked: Mapping[str, str]) -> Visit:
     if visit.board and served.tour and "plan" not in asked:
         visit.board.tour = True
     return visit
+
+
+def _file(served: Served, asked: Mapping[str, str]) -> Path | None:
+    """The plan file that the address asks for, else the one that is served. Raises `DocumentError` where files are not served."""
+    if "file" not in asked:
+        return served.file
+    if served.root:
+        return file_under(served.root, asked["file"])
+    if served.file and served.file.name == asked["file"]:
+        return served.file
+    raise DocumentError(
+        f"The address asks for the file `{asked['file'][:200]}`, and this server opens no folder of plan files.",
+        ["start it with `--root FOLDER`", "leave `?file=` out of the address"],
+    )
 
 
 def _linked(served: Served, asked: Mapping[str, str]) -> Plan:

@@ -78,6 +78,19 @@ class Collapsed:
         """What is sent within a box."""
         return self.sends.get((number, number), ())
 
+    def at(self, path: str) -> int | str | None:
+        """Where a value of this path is: the number of its box, that of its kernel or of the closed scope it is in; else, for what a kernel
+        takes in, the innermost open scope around it; `None` if there is none."""
+        words = template(path).split("/")
+        if (number := self._numbers.get(_seen(words, self.opened))) is not None:
+            return number
+        around = ("/".join(words[:depth]) for depth in range(len(words), 0, -1))
+        return next((scope for scope in around if scope in self.opened), None)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {box.key: number for number, box in enumerate(self.boxes)}
+
     def _cost(self, node: GraphNode) -> float:
         return node.seconds if self.by_time else float(node.flops)
 

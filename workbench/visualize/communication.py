@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.report import KINDS, Report
+from workbench.collective import KINDS
+from workbench.report import Report
 from workbench.sharding import base_axis
 from workbench.tables import table_text
 from workbench.text import axes_text
@@ -51,7 +52,7 @@ def communication_text(report: Report) -> str:
 
 def _title(report: Report) -> str:
     amount = f"sends {format_bytes(report.sent)} in a step" if report.sent else "sends nothing"
-    return f"{report.plan.name} on {report.mesh}: each device {amount}"
+    return f"{report.plan.name} on {report.mesh.told}: each device {amount}"
 
 
 def _place(report: Report, axes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:

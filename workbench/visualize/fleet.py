@@ -28,7 +28,7 @@ def fleet(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> Picture
     """A run's predicted schedule above its measured one, to one scale; or one schedule of these jobs.
 
     Forward units are light, backward ones strong; a thin line below says when a unit's state was brought in, before it began; a unit that
-    was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed one by one.
+    was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed before the run.
     """
     parts: tuple[_Part, ...]
     if isinstance(run, FleetMeasurement):

@@ -66,7 +66,7 @@ def graph_dot(report: Report, opened: Collection[str] | None = None) -> str:
 
 def _title(report: Report, seen: Collapsed) -> str:
     kernels = sum(not node.is_input for node in seen.graph.nodes)
-    return f"{report.plan.name} on {report.mesh}: {kernels:,} kernels of the step in {len(seen.boxes)} boxes"
+    return f"{report.plan.name} on {report.mesh.told}: {kernels:,} kernels of the step in {len(seen.boxes)} boxes"
 
 
 def _text(report: Report, seen: Collapsed) -> str:

@@ -1,112 +1,243 @@
-"""The graph of the step while a propagation goes on: only what has an axis so far is coloured. The boxes are those of `graph`.
+"""The graph of the step while a propagation goes on: only what has an axis so far is coloured. The boxes are those of `graph`, under each
+other, behind the parameters that an axis begins on.
 
-A box has the colour of the axis that splits its value first; what a step has just reached has a heavy frame.
+A row has the colour of the axis that splits its value first; what a step has just reached has a heavy edge, and an arrow shows from where.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
+from workbench.mesh import Mesh
+from workbench.paths import template
+from workbench.propagation import Move, Propagation, Site
 from workbench.report import Report
 from workbench.sharding import Sharding
 from workbench.tables import table_text
+from workbench.tensor import Role
 from workbench.visualize.collapse import Collapsed, collapse
-from workbench.visualize.dot import Frame, placed
-from workbench.visualize.drawing import Label, Mark, Rectangle, fitted
-from workbench.visualize.graph import TOP, arrow_marks, dim_labels, dot_of, moved, outline, scope_marks
-from workbench.visualize.graph_boxes import LINE, PAD, STRIP, dims_of, heading, scope_name
+from workbench.visualize.drawing import Area, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.graph import dim_labels
+from workbench.visualize.graph_boxes import PAD, STRIP, cut, dims_of, heading, scope_name
 from workbench.visualize.palette import NEUTRAL, axis_colour
 from workbench.visualize.picture import Picture
-
-
-def laid_out(report: Report, opened: Collection[str] | None = None) -> Collapsed:
-    """The boxes with `opened` scopes, their places found: what takes long of a `spread`, and is the same at every step."""
-    seen = collapse(report.graph, opened)
-    if seen.boxes:
-        placed(dot_of(seen, ()))
-    return seen
-
-
-def spread(report: Report, lies: Sequence[Sharding | None], fresh: Collection[int] = (), seen: Collapsed | None = None) -> Picture:
-    """`lies` says of each node of `report.graph` how its value lies so far, `None` where nothing is known; `fresh` are the nodes just
-    reached; `seen` is what `laid_out` gave."""
-    seen = seen or collapse(report.graph)
-    text = _text(report, seen, lies, fresh)
-    found = placed(dot_of(seen, ())) if seen.boxes else None
-    if found is None:
-        return Picture(outline(text), text)
-    marks: list[Mark] = [Label(0, 12, _title(report, lies), bold=True), Label(0, 34, _LEGEND)]
-    for scope in seen.opened:
-        if scope in found.scopes:
-            marks += scope_marks(scope, scope_name(seen, scope), found.scopes[scope])
-    for _, _, points in found.arrows:
-        marks += arrow_marks(moved(points), None, ends=True)
-    for number, box in enumerate(seen.boxes):
-        if (frame := found.boxes.get(box.key)) is not None:
-            marks += _box(report, seen, number, Frame(frame.x, frame.y + TOP, frame.width, frame.height), lies, fresh)
-    return Picture(fitted(tuple(marks)), text)
-
+from workbench.visualize.spread_rows import DIMS_AT, HEIGHT, WIDTH, Ends, Frame, Rows, rows_of
 
 ARRIVED = "→ "
 """Before the title of a box that was just reached."""
-_LEGEND = "coloured by the axes there are so far; a heavy frame where this step went; grey: nothing yet"
+MOST_PARAMETERS = 16
+_TOP = 46.0
+_LEGEND = "heavy, with an arrow: reached in this step; grey: no axis yet"
+_CONSTRAINT = "sharding_constraint"
 
 
-def _title(report: Report, lies: Sequence[Sharding | None]) -> str:
-    split = sum(each is not None and bool(each.axes) for each in lies)
-    return f"{report.plan.name} on {report.mesh}: {split:,} of {len(lies):,} kernels and inputs have an axis"
+@dataclass(frozen=True)
+class Laid:
+    """What takes long of a spread, and is the same at every step: the boxes, the site of each node, that of each node's constraint,
+    parameters that are split in the end (alike ones together), and where all of them lie."""
+
+    seen: Collapsed
+    sites: tuple[int | None, ...]
+    constraints: dict[int, int]
+    parameters: tuple[tuple[int, ...], ...]
+    rows: Rows
+    row_of: dict[int, int | None] = field(default_factory=dict)  # by site, as far as asked
+
+    @property
+    def count(self) -> int:
+        """Of the boxes; parameters are numbered on."""
+        return len(self.seen.boxes)
 
 
-def _told(seen: Collapsed, number: int, lies: Sequence[Sharding | None], fresh: Collection[int]) -> tuple[int, Sharding | None]:
-    """The member a box speaks of: one just reached, else one that has an axis, else the one that costs most."""
-    members, largest = seen.boxes[number].members, _largest(seen, number)
-    told = max(members, key=lambda member: (member in fresh, bool(_axes(lies[member])), member == largest))
-    return told, lies[told]
+def laid_out(report: Report, opened: Collection[str] | None = None) -> Laid:
+    """The rows with `opened` scopes (`None`: those that are open at first)."""
+    replay, seen = report.propagation, collapse(report.graph, opened)
+    sites = tuple(replay.number(node.path, node.kind, node.shape, node.sharding) for node in report.graph.nodes)
+    by_hand = {(site.path, site.shape): number for number, site in enumerate(replay.sites) if site.kind == _CONSTRAINT}
+    known = ((number, by_hand.get((replay.sites[number].path, replay.sites[number].shape))) for number in sites if number is not None)
+    parameters = _parameters(report, replay)
+    constraints = {number: held for number, held in known if held is not None}
+    return Laid(seen, sites, constraints, parameters, rows_of(seen, len(parameters), _TOP))
 
 
-def _largest(seen: Collapsed, number: int) -> int:
-    box = seen.boxes[number]
-    largest = seen.largest(box)
-    return next(member for member in box.members if seen.graph.nodes[member] is largest)
+def _parameters(report: Report, replay: Propagation) -> tuple[tuple[int, ...], ...]:
+    """Those that an axis splits in the end, alike ones together."""
+    wanted = {tensor.path for tensor in report.plan.program.arguments if tensor.role is Role.PARAMETER}
+    found: dict[object, list[int]] = {}
+    for number, site in enumerate(replay.sites):
+        if site.role == "argument" and site.path in wanted and site.sharding.axes:
+            found.setdefault((template(site.path), site.shape, site.sharding), []).append(number)
+    return tuple(map(tuple, found.values()))[:MOST_PARAMETERS]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step of the replay, by the rows of the picture: how each site lies, the axis that reached a row, and that of each arrow."""
+
+    lies: Sequence[Sharding]
+    fresh: dict[int, str]
+    arrows: dict[Ends, str]
+
+
+def spread(report: Report, step: int | None = None, laid: Laid | None = None) -> Picture:
+    """The rows after a step of `report.propagation` (`None`: the last); `laid` is what `laid_out` gave."""
+    laid, replay = laid or laid_out(report), report.propagation
+    step = (replay.moves[-1].step if replay.moves else 0) if step is None else step
+    now = _now(replay, laid, step)
+    text = _text(report, replay, laid, now)
+    marks: list[Mark] = [Label(0, 12, _split(laid, now), bold=True), Label(0, 30, _LEGEND)]
+    for frame in laid.rows.frames:
+        marks += _frame_marks(report.mesh, laid, frame, now)
+    for ends in laid.seen.told:
+        marks += _arrow(laid.rows.way(ends), NEUTRAL, 1.0, 0.45)
+    for number in range(laid.count):
+        marks += _box(report, laid, number, now)
+    for place, alike in enumerate(laid.parameters):
+        marks += _parameter(report.mesh, replay, laid, laid.count + place, alike, now)
+    for ends, axis in now.arrows.items():
+        marks += _arrow(laid.rows.way(ends), axis_colour(axis, report.mesh), 2.2, 1.0)
+    return Picture(fitted(tuple(marks)), text)
+
+
+def _now(replay: Propagation, laid: Laid, step: int) -> _Step:
+    moves: Sequence[Move] = replay.steps[step - 1].moves if step else ()
+    arrows: dict[Ends, str] = {}
+    fresh: dict[int, str] = {}
+    for move in moves:
+        start, stop = (_row_at(replay, laid, end) for end in (move.source, move.target))
+        if stop is not None:
+            fresh.setdefault(stop, move.axis)
+            if start is not None and start != stop:
+                arrows.setdefault((start, stop), move.axis)
+    return _Step(replay.at(step), fresh, arrows)
+
+
+def _row_at(replay: Propagation, laid: Laid, number: int) -> int | None:
+    """The row that a value is in."""
+    if number not in laid.row_of:
+        laid.row_of[number] = _found_row(replay.sites[number], number, laid)
+    return laid.row_of[number]
+
+
+def _found_row(site: Site, number: int, laid: Laid) -> int | None:
+    if site.role == "value":
+        found = laid.seen.at(site.path) if site.path else None
+        return laid.rows.scopes[found] if isinstance(found, str) else found
+    row = next((place for place, alike in enumerate(laid.parameters) if number in alike), None)
+    if row is not None:
+        return laid.count + row
+    return next((place for place, box in enumerate(laid.seen.boxes) if site.role == "argument" and box.key == site.path), None)
+
+
+def _lying(laid: Laid, node: int, now: _Step) -> Sharding | None:
+    """How a node lies so far, or, before it has got it, how a constraint wants it."""
+    site = laid.sites[node]
+    if site is None:
+        return None
+    lies, wanted = now.lies[site], laid.constraints.get(site)
+    return lies if wanted is None or lies.axes else now.lies[wanted]
+
+
+def _told(laid: Laid, number: int, now: _Step) -> tuple[int, Sharding | None]:
+    """The member a box speaks of: one that has an axis, else the one that costs most."""
+    box = laid.seen.boxes[number]
+    largest = laid.seen.largest(box)
+    shown = max(box.members, key=lambda each: (bool(_axes(_lying(laid, each, now))), laid.seen.graph.nodes[each] is largest))
+    return shown, _lying(laid, shown, now)
 
 
 def _axes(sharding: Sharding | None) -> tuple[str, ...]:
     return sharding.axes if sharding else ()
 
 
-def _box(
-    report: Report, seen: Collapsed, number: int, frame: Frame, lies: Sequence[Sharding | None], fresh: Collection[int]
-) -> Iterator[Mark]:
-    box = seen.boxes[number]
-    member, sharding = _told(seen, number, lies, fresh)
-    node, is_fresh = seen.graph.nodes[member], any(each in fresh for each in box.members)
-    axes = _axes(sharding) or next((found for each in box.members if (found := _axes(lies[each]))), ())
-    colour = axis_colour(axes[0], report.mesh) if axes else NEUTRAL
+def _box(report: Report, laid: Laid, number: int, now: _Step) -> Iterator[Mark]:
+    box, seen = laid.seen.boxes[number], laid.seen
+    member, sharding = _told(laid, number, now)
+    node = seen.graph.nodes[member]
+    dims = [] if box.rest else dims_of(node, sharding or Sharding.whole(len(node.shape)))
     about = f"{node.path} {sharding or ''}".strip() + (f" · {node.source}" if node.source else "")
-    subject = "" if box.can_open or box.rest else node.path
-    yield Rectangle(
-        frame.x,
-        frame.y,
-        frame.width,
-        frame.height,
-        colour,
-        0.34 if is_fresh else 0.16 if axes else 0.05,
-        line=colour,
-        title=f"{ARRIVED if is_fresh else ''}{box.key}: {about}",
-        subject=subject,
-        opens=box.key if box.can_open else "",
-        round=4,
-    )
-    yield Rectangle(frame.x, frame.y, STRIP * (2 if is_fresh else 1), frame.height, fill=colour, alpha=1.0 if axes else 0.3)
-    x, y = frame.x + STRIP + PAD - 2 + (STRIP if is_fresh else 0), frame.y + 15
-    yield Label(x, y, heading(seen, number), bold=True)
-    if not box.rest and sharding is not None and (dims := dims_of(node, sharding)):
-        yield from dim_labels(report.mesh, dims, x, y + LINE)
+    title = f"{box.key}: {about}"
+    picked = "" if box.can_open or box.rest else node.path
+    opens = box.key if box.can_open else ""
+    yield from _row(report.mesh, laid, number, heading(seen, number), _axes(sharding), dims, now, title, picked, opens)
 
 
-def _text(report: Report, seen: Collapsed, lies: Sequence[Sharding | None], fresh: Collection[int]) -> str:
+def _parameter(mesh: Mesh, replay: Propagation, laid: Laid, number: int, alike: Sequence[int], now: _Step) -> Iterator[Mark]:
+    site, sharding = replay.sites[alike[0]], now.lies[alike[0]]
+    name = template(site.path) if len(alike) > 1 else site.path
+    many = f" ×{len(alike)}" if len(alike) > 1 else ""
+    dims = [
+        (label if label != "_" else str(size), axes or ()) for label, size, axes in zip(site.dims, site.shape, sharding.dims, strict=True)
+    ]
+    label = name.removeprefix("params/") + many
+    yield from _row(mesh, laid, number, label, sharding.axes, dims, now, f"{name}{many} {sharding}", site.path, "")
+
+
+def _row(
+    mesh: Mesh,
+    laid: Laid,
+    number: int,
+    name: str,
+    axes: tuple[str, ...],
+    dims: list[tuple[str, tuple[str, ...]]],
+    now: _Step,
+    title: str,
+    subject: str,
+    opens: str,
+) -> Iterator[Mark]:
+    x, y = laid.rows.places[number]
+    is_fresh = number in now.fresh
+    axes = axes or ((now.fresh[number],) if is_fresh else ())
+    colour = axis_colour(axes[0], mesh) if axes else NEUTRAL
+    alpha = 0.36 if is_fresh else 0.16 if axes else 0.05
+    told = f"{ARRIVED if is_fresh else ''}{title}"
+    yield Rectangle(x, y, WIDTH - x, HEIGHT, colour, alpha, line=colour, title=told, subject=subject, opens=opens, round=3)
+    strip = STRIP * (2.0 if is_fresh else 1.0)
+    yield Rectangle(x, y, strip, HEIGHT, fill=colour, alpha=1.0 if axes else 0.3)
+    if len(axes) > 1:
+        yield Rectangle(x, y + HEIGHT / 2, strip, HEIGHT / 2, fill=axis_colour(axes[1], mesh))
+    left = x + STRIP * 2 + PAD - 5
+    yield Label(left, y + 14, cut(name, int((DIMS_AT - left - 4) / text_width("m"))), bold=True)
+    room = int((WIDTH - DIMS_AT - 6) / text_width("m"))
+    while dims and sum(len(label) + 1 for label, _ in dims) - 1 > room:
+        dims.remove(next((each for each in dims if not each[1]), dims[0]))  # one that is not split first
+    yield from dim_labels(mesh, dims, DIMS_AT, y + 14)
+
+
+def _frame_marks(mesh: Mesh, laid: Laid, frame: Frame, now: _Step) -> Iterator[Mark]:
+    axis = now.fresh.get(laid.rows.scopes.get(frame.scope, -1), "")
+    colour = axis_colour(axis, mesh) if axis else NEUTRAL
+    yield Rectangle(frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.06, line=colour, round=5)
+    if not frame.scope:
+        yield Label(frame.x + 6, frame.y + 13, "parameters that are split", bold=True)
+        return
+    name = f"− {scope_name(laid.seen, frame.scope)}"
+    width = min(text_width(name) + 12, frame.width)
+    title = f"{ARRIVED if axis else ''}{frame.scope}: close it"
+    yield Rectangle(frame.x + 2, frame.y + 1, width, 16, fill=colour, alpha=0.3 if axis else 0.01, title=title, opens=frame.scope, round=3)
+    yield Label(frame.x + 6, frame.y + 13, name, bold=True)
+
+
+def _arrow(points: Sequence[tuple[float, float]], colour: str, width: float, alpha: float) -> Iterator[Mark]:
+    yield Line(tuple(points), colour, width, alpha=alpha)
+    x, y = points[-1]
+    size = 3.0 + width
+    yield Area(((x, y), (x + size, y - size * 0.6), (x + size, y + size * 0.6)), colour, alpha)
+
+
+def _split(laid: Laid, now: _Step) -> str:
+    split = sum(bool(_axes(_lying(laid, node, now))) for node in range(len(laid.sites)))
+    return f"{split:,} of {len(laid.sites):,} kernels and inputs have an axis"
+
+
+def _text(report: Report, replay: Propagation, laid: Laid, now: _Step) -> str:
+    """The same as rows: what was just reached, the scope, how it lies."""
     rows = []
-    for number, box in enumerate(seen.boxes):
-        _, sharding = _told(seen, number, lies, fresh)
-        mark = "→" if any(member in fresh for member in box.members) else ""
-        rows.append((mark, box.key, str(sharding) if _axes(sharding) else ""))
-    title = _title(report, lies)
+    for place, alike in enumerate(laid.parameters):
+        mark = ARRIVED.strip() if laid.count + place in now.fresh else ""
+        lying = now.lies[alike[0]]
+        rows.append((mark, template(replay.sites[alike[0]].path), str(lying) if lying.axes else ""))
+    for number, box in enumerate(laid.seen.boxes):
+        _, sharding = _told(laid, number, now)
+        rows.append((ARRIVED.strip() if number in now.fresh else "", box.key, str(sharding) if _axes(sharding) else ""))
+    title = f"{report.plan.name} on {report.mesh.told}: {_split(laid, now)}"
     return f"{title}\n\n{table_text(['', 'scope', 'lies so far'], rows)}" if rows else title

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.comparison import Comparison
-from workbench.report import Report, StepTime
+from workbench.report import Report
+from workbench.step_time import StepTime
 from workbench.tables import table_text
 from workbench.units import format_seconds
 from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
@@ -78,9 +79,9 @@ def _predicted(step: StepTime) -> _Bar:
 
 def _title(report: Report, bars: Sequence[_Bar]) -> str:
     if not bars:
-        return f"{report.plan.name} on {report.mesh}: its time is not known, as the plan names no hardware"
+        return f"{report.plan.name} on {report.mesh.told}: its time is not known, as the plan names no hardware"
     told = ", ".join(f"{format_seconds(bar.seconds)} {bar.name}" for bar in bars)
-    return f"{report.plan.name} on {report.mesh}: one step, {told}"
+    return f"{report.plan.name} on {report.mesh.told}: one step, {told}"
 
 
 def _text(report: Report, bars: Sequence[_Bar]) -> str:

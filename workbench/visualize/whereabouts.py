@@ -7,7 +7,8 @@ from typing import NamedTuple
 from workbench.errors import HardwareError
 from workbench.hardware import Hardware
 from workbench.mesh import Mesh
-from workbench.topology import Wiring, device_order
+from workbench.topology import device_order
+from workbench.wiring import Wiring
 
 
 class Whereabouts(NamedTuple):

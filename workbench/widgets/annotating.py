@@ -1,4 +1,4 @@
-"""Annotations by hand, beside the placements of `take`: open and closed dimensions, rounds, axes kept out, groups, barriers.
+"""Annotations by hand, beside the placements of `take`: open and closed dimensions, rounds, axes kept out, partial sums, groups, barriers.
 
 Each offer is a gesture, and is judged by making the edit it asks for on trial: the mark before and the refusal after agree.
 """
@@ -13,15 +13,19 @@ from workbench.layout_text import group_text
 from workbench.paths import matches
 from workbench.plan import Plan
 from workbench.report import Report
-from workbench.sharding import Sharding
+from workbench.sharding import Sharding, base_axis
 from workbench.statement_edits import Prioritize, SetBarrier, Tie, Untie
+from workbench.widgets.folding import is_named
+from workbench.widgets.held import LINE, Held, held
 from workbench.widgets.marks import is_at
 from workbench.widgets.menus import choices, heading, item, option
-from workbench.widgets.own_ways import Held, held, place_of, unless_empty
-from workbench.widgets.tensors import VALUE
+from workbench.widgets.own_ways import place_of, unless_empty
+from workbench.widgets.results import RESULT
+from workbench.widgets.tensors import TENSOR
 
 PRIORITIES = (0, 1, 2, 3)
 MOST_OFFERED = 40  # things to tie to
+BETWEEN_STEPS = "what a step takes and gives is handed on as whole values"
 _PASSES = (("both ways", ""), ("forward", "forward"), ("backward", "backward"), ("none", "none"))
 
 
@@ -36,8 +40,17 @@ def annotation_items(plan: Plan, report: Report, thing: Held, place: int, name: 
     yield from _openings(thing, place, name, judged)
     if thing.given.dims[place] != ():
         yield rounds(f"{name} spreads in round", thing.given.priority(place), {**here, "what": "priority"})
+    yield from whole_items(plan, report, thing)
+
+
+def whole_items(plan: Plan, report: Report, thing: Held) -> Iterator[dict[str, Any]]:
+    """What is said of all its dimensions at once: sums left to do, axes kept out, what it is tied to, what passes."""
+    here = {"verb": "annotate", "of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": 0}
+    yield choices("Partial sum over", [_partial(plan, report, thing, axis, here) for axis in plan.mesh.names], many=True)
     if not thing.given.is_closed:
         yield choices("Keep out", [_kept_out(plan, thing, axis, here) for axis in plan.mesh.names], many=True)
+    if thing.kind == RESULT:
+        return
     alike = list(_alike(plan, report, thing))
     if alike:
         ask = {"label": "Lies as", "value": "", "verb": "Tie", "options": alike}
@@ -65,7 +78,7 @@ def _openings(thing: Held, place: int, name: str, judged: Callable[..., dict[str
     if axes:
         label = f"Split {name} no further" if is_open else f"Let {name} be split further: {'+'.join(axes)}?"
         yield judged(label, what="open", open=not is_open)
-    elif thing.kind != VALUE:
+    elif thing.kind == TENSOR:
         label = f"Keep {name} whole: closed" if is_open else f"Leave {name} to propagation: ?"
         yield judged(label, what="open", open=not is_open)
 
@@ -74,6 +87,24 @@ def _kept_out(plan: Plan, thing: Held, axis: str, here: Mapping[str, Any]) -> di
     is_out = axis in thing.given.replicated
     gesture = {**here, "what": "keep_out", "axis": axis, "out": not is_out}
     return option(axis, gesture, _why_not(plan, lambda: _keep_out(gesture, thing)), checked=is_out)
+
+
+def _partial(plan: Plan, report: Report, thing: Held, axis: str, here: Mapping[str, Any]) -> dict[str, Any]:
+    is_left = axis in thing.given.unreduced
+    reason = None if is_left or plan.mesh[axis] == 1 else _why_no_sum(report, thing, axis)
+    return option(axis, {**here, "what": "unreduced", "axis": axis, "left": not is_left}, reason, checked=is_left)
+
+
+def _why_no_sum(report: Report, thing: Held, axis: str) -> str | None:
+    """Why it is no partial sum over an axis, as far as the present report tells; the partitioner has the last word."""
+    if not thing.is_value:
+        return BETWEEN_STEPS
+    if thing.kind == LINE or any(sharding.unreduced for _, sharding in report.plan.layout.constraints):
+        return None  # a sum of partial sums is one as well
+    reduced = (each for each in report.collectives if each.kind in ("all-reduce", "reduce-scatter") and is_named(thing.subject, each.path))
+    if any(axis in map(base_axis, each.axes) for each in reduced):
+        return None
+    return f"each device has the whole value: it is not summed over {axis}"
 
 
 def _why_not(plan: Plan, make: Callable[[], Edit]) -> str | None:
@@ -87,7 +118,7 @@ def _why_not(plan: Plan, make: Callable[[], Edit]) -> str | None:
 
 def _alike(plan: Plan, report: Report, thing: Held) -> Iterator[str]:
     """What has its shape, as a group names it; for an argument, other arguments, for the values may not be made yet."""
-    values = [f"@{value.path}" for value in report.values if value.shape == thing.shape] if thing.kind == VALUE else []
+    values = [f"@{value.path}" for value in report.values if value.shape == thing.shape] if thing.is_value else []
     arguments = [tensor.path for tensor in plan.program.arguments if tensor.shape == thing.shape]
     others = [place for place in dict.fromkeys([*values, *arguments]) if not matches(thing.pattern, place.removeprefix("@"))]
     yield from others[:MOST_OFFERED]
@@ -107,6 +138,8 @@ def annotate(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
         return thing.edit(_with_priority(thing.given, place_of(gesture, thing), _priority(gesture)))
     if what == "keep_out":
         return _keep_out(gesture, thing)
+    if what == "unreduced":
+        return _unreduced(gesture, thing)
     if what == "tie":
         return Tie((thing.place, _other_place(str(gesture.get("name", ""))[:400], plan)))
     if what == "barrier":
@@ -158,6 +191,28 @@ def _keep_out(gesture: Mapping[str, Any], thing: Held) -> Edit:
     axis, is_out = str(gesture.get("axis", ""))[:80], gesture.get("out") is True
     others = tuple(each for each in thing.given.replicated if each != axis)
     return thing.edit(unless_empty(thing, replace(thing.given, replicated=(*others, axis) if is_out else others)))
+
+
+def _unreduced(gesture: Mapping[str, Any], thing: Held) -> Edit:
+    """The sum over an axis left to do, or done again. What is left to propagation is closed as it lies: open, it asks for the whole."""
+    axis, is_left = str(gesture.get("axis", ""))[:80], gesture.get("left") is True
+    if not thing.is_value:
+        raise LayoutError(
+            f"`{thing.subject}` cannot be a partial sum over `{axis}`: {BETWEEN_STEPS}.",
+            ["ask for the partial sum of an intermediate value, in Values", "split one of its dimensions over the axis"],
+        )
+    others = tuple(each for each in thing.given.unreduced if each != axis)
+    if not is_left:
+        return thing.edit(unless_empty(thing, replace(thing.given, unreduced=others)))
+    dims = tuple(now if asked is None else asked for asked, now in zip(thing.given.dims, thing.axes, strict=True))
+    place = next((place for place, axes in enumerate(dims) if axis in axes), None)
+    if place is not None:
+        raise LayoutError(
+            f"`{thing.subject}` has `{thing.called(place)}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
+            [f"leave `{thing.called(place)}` whole first", "choose an axis that none of its dimensions lies on"],
+        )
+    kept = tuple(each for each in thing.given.replicated if each != axis)
+    return thing.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))
 
 
 def _other_place(name: str, plan: Plan) -> str:

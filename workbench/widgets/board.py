@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from workbench.compiled import Compiled
-from workbench.edits import Constrain, Edit, Override, PlaceDim, ResizeAxis, SetHardware, SetPipeline, SetWiring
+from workbench.edits import Constrain, Edit, Override, PlaceDim, SetHardware, SetPipeline, SetWiring
 from workbench.errors import WorkbenchError
 from workbench.measurement import Measurement
+from workbench.mesh_edits import ResizeAxis
 from workbench.pipeline.report import PipelineReport
 from workbench.plan import Plan
 from workbench.report import Report

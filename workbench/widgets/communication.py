@@ -3,8 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from workbench.collective import KINDS, Collective
 from workbench.comparison import CollectiveRow, Comparison
-from workbench.report import KINDS, Collective, Report
+from workbench.report import Report
 from workbench.sharding import base_axis
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell

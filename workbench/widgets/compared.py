@@ -26,6 +26,7 @@ def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
     comparison = evidence.comparison
     blocks = [
         figures_block(comparison),
+        *_stages(comparison),
         *_memory(comparison),
         *_kernels(comparison),
         collectives_block(comparison, paint),
@@ -51,6 +52,21 @@ def figures_block(comparison: Comparison, units: Collection[str] = UNITS) -> Blo
         if each.unit in units
     ]
     return block(_title(comparison), columns, rows)
+
+
+def _stages(comparison: Comparison) -> list[Block]:
+    """A row a stage of a pipeline, what was predicted beside what is compiled."""
+    names = ("peak, predicted", "compiled", "held, predicted", "compiled", "sent inside, predicted", "compiled")
+    rows = [
+        row(
+            f"stage {each.stage}",
+            f"stage {each.stage}",
+            *map(byte_cell, (each.peak, each.compiled.memory.peak, each.held, each.compiled.memory.arguments)),
+            *map(byte_cell, (each.payload, each.compiled_payload)),
+        )
+        for each in comparison.stages
+    ]
+    return [block("Stage by stage, on one device of each", (Column("stage"), *(Column(name, number=True) for name in names)), rows)]
 
 
 def _title(comparison: Comparison) -> str:
@@ -121,7 +137,7 @@ def _legend(known: tuple[Cause, ...], named: set[Cause]) -> Block:
 
 
 def _differences(comparison: Comparison, paint: Paint) -> list[Block]:
-    if comparison.compiled is None:
+    if comparison.compiled is None or comparison.stages:
         return []
     found = comparison.differences
     if not found:

@@ -57,10 +57,11 @@ def _target(plan: Plan) -> str:
 
 
 def _facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, str]]:
-    predicted = f"predicted {format_bytes(comparison.report.memory.peak)}"
-    facts = [_fact("peak memory", format_bytes(compiled.memory.peak), predicted)]
+    peak = next(comparison.memory_figures()).predicted
+    where = f"stage {compiled.fullest}, the fullest; " if compiled.stages else ""
+    facts = [_fact("peak memory", format_bytes(compiled.memory.peak), f"{where}predicted {format_bytes(int(peak or 0))}")]
     if compiled.compute_seconds is not None:
-        time = comparison.report.step_time
+        time = None if compiled.stages else comparison.report.step_time
         told = f"; predicted {format_seconds(time.estimate)}" if time else ""
         facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{told}"))
     facts.append(_collectives(comparison))

@@ -23,7 +23,7 @@ class Found(NamedTuple):
 class Compiling:
     """Where a compilation stands.
 
-    `phase` is `idle`, `running`, or one of `runner.ENDINGS`; `report` the prediction of the plan that is compiled; `started` and `now` are
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `report` the prediction of the plan that is compiled; `started` and `now` are
     seconds of one clock; `log` is what the worker told; `found` are the last finished ones, the newest first.
     """
 

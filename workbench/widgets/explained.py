@@ -8,6 +8,7 @@ from workbench.edits import Edit
 from workbench.propagation import Conflict, Explanation, Move, Origin, Propagation, PropagationError, Site, Wish
 from workbench.propagation_text import counted, move_text, wish_text
 from workbench.report import Report
+from workbench.sharding import base_axis
 from workbench.widgets.aside import Aside, asked
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, row
 from workbench.widgets.folding import is_named
@@ -29,7 +30,7 @@ def replay_of(report: Report, aside: Aside | None) -> Propagation | None:
 
 
 def axis_answer(name: str, report: Report, paint: Paint, aside: Aside | None) -> Answer | None:
-    """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`) or a `value`."""
+    """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`), a `result` or a `value`."""
     kind, place, axis, subject = ([*name.split(" ", 3), "", "", ""])[:4]
     if not (place.isdecimal() and subject):
         return None
@@ -54,6 +55,8 @@ def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> i
         paths = (placed.tensor.path for placed in report.arguments)
         path = next((path for path in paths if is_named(subject, path)), "")
         return next((number for number, site in enumerate(replay.sites) if site.role == "argument" and site.path == path), None)
+    if kind == "result":
+        return next((number for number, site in enumerate(replay.sites) if site.role == "result" and is_named(subject, site.path)), None)
     value = next((value for value in report.values if is_named(subject, value.path)), None)
     return replay.number(value.path, value.kind, value.shape, value.sharding) if value else None
 
@@ -87,7 +90,7 @@ def _lead(told: Explanation) -> Iterator[str]:
         yield f"`{axis}` is from {told.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
     else:
         yield f"`{axis}` was put there by hand: {told.origin}."
-    base = axis.partition(":")[0]
+    base = base_axis(axis)
     same = sum(each.statement == told.origin.statement for each in told.others)
     if same:
         yield f"The same statement could bring it from {counted(same, 'other place')}."

@@ -7,7 +7,8 @@ from typing import Any
 
 from workbench.comparison import Figure as Compared
 from workbench.measurement import Measurement
-from workbench.report import Report, StepTime
+from workbench.report import Report
+from workbench.step_time import StepTime
 from workbench.tensor import Role
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.evidence import Evidence

@@ -5,22 +5,11 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
-from workbench.edits import (
-    AddAxis,
-    Edit,
-    PlaceDim,
-    RemoveAxis,
-    RenameAxis,
-    RenameDim,
-    ReorderAxes,
-    ResizeAxis,
-    SetHardware,
-    SetWiring,
-)
+from workbench.edits import Edit, PlaceDim, RenameDim, SetHardware, SetWiring
 from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
+from workbench.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan import Plan
 from workbench.report import Report
-from workbench.topology import parse_wiring
 from workbench.widgets.annotating import annotate, prioritize, unbar, untie
 from workbench.widgets.drops import dropped_axes
 from workbench.widgets.hardware import ZONE, hardware_of
@@ -28,6 +17,7 @@ from workbench.widgets.own_ways import by_the_rules, opened, own_way, own_whole
 from workbench.widgets.recipes import recipe_edit
 from workbench.widgets.resharding import tried_edits
 from workbench.widgets.stage_edits import stage_edit
+from workbench.wiring import parse_wiring
 
 Gesture = Mapping[str, Any]
 TOOLS = (

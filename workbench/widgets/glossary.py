@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from workbench.widgets.glossary_annotations import ANNOTATIONS
+from workbench.widgets.glossary_fleet import FLEETS
 from workbench.widgets.glossary_pipeline import PIPELINES
 
 JAX = "https://docs.jax.dev/en/latest/"
@@ -268,9 +270,11 @@ PROOF = (
 
 GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
     ("Laying out", LAYOUT),
+    ("Annotations and how they spread", tuple(Term(*each, number="03") for each in ANNOTATIONS)),
     ("What it costs", COST),
     ("Resharding and recipes", RESHARDING),
     ("Pipelines", tuple(Term(*each) for each in PIPELINES)),
+    ("Many models", tuple(Term(*each, number="04") for each in FLEETS)),
     ("Proving it", PROOF),
 )
 

@@ -57,7 +57,7 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
         "chips": [{"name": name, "label": name or NONE} for name in ("", *own, *known)],
         "chip": shown[0] if shown[0] in ("", *own, *known) else "",
         "shape": shown[1],
-        "example": "8x8x16, or 32 nodes of 8 H100" if not chip else "",
+        "example": "32 nodes of 8 H100" if not chip else "",
         "facts": _facts(hardware) if hardware else "Choose what it will run on, to see times and whether it fits.",
         "title": _title(hardware) if hardware else "",
         "shapes": _shape_menu(shown[0], plan.mesh),

@@ -17,7 +17,7 @@ MOST_KEPT = 8
 class Live:
     """Where a run stands.
 
-    `phase` is `idle`, `running`, or one of `runner.ENDINGS`; `report` the prediction of the plan that runs; `started` and `now` are seconds
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `report` the prediction of the plan that runs; `started` and `now` are seconds
     of one clock; `log` is what the worker told; `ran` are the last finished runs, one a plan, the newest first.
     """
 

@@ -21,8 +21,10 @@ _STYLES = (
     "replay.css",
     "recipes.css",
     "resharding.css",
+    "picking.css",
     "stages.css",
     "gantt.css",
+    "fleet.css",
 )
 _SCRIPTS = (
     *("dom.js", "theme.js", "help.js", "tour.js", "cells.js", "board.js", "drag.js", "menus.js", "sort.js", "picture.js", "hardware.js"),
@@ -31,6 +33,7 @@ _SCRIPTS = (
         "tensors.js",
         "axes.js",
         "why.js",
+        "picking.js",
         "replay.js",
         "files.js",
         "history.js",
@@ -41,7 +44,7 @@ _SCRIPTS = (
         "stages.js",
         "stage_drag.js",
     ),
-    *("gantt.js", "gantt_draw.js", "main.js"),
+    *("gantt.js", "gantt_draw.js", "fleet_draw.js", "losses.js", "fleet_parts.js", "fleet.js", "main.js"),
 )
 
 

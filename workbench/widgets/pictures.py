@@ -7,8 +7,9 @@ from typing import Any
 from workbench.comparison import Comparison
 from workbench.errors import WorkbenchError
 from workbench.kernel import Kernel
+from workbench.memory import Alive
 from workbench.paths import template
-from workbench.report import Alive, Placement, Report
+from workbench.report import Placement, Report
 from workbench.tensor import Role
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time

@@ -18,7 +18,7 @@ from workbench.visualize.spread import laid_out, spread
 from workbench.widgets.aside import Aside, asked
 from workbench.widgets.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
 from workbench.widgets.explained import acts, decide_act, decided, edits_cell, move_line, place_cell, replay_of
-from workbench.widgets.folding import template
+from workbench.widgets.folding import folded, template
 
 REPLAY_VERBS = ("step", "weigh", "fewest")
 MOST_ROWS = 120
@@ -28,15 +28,15 @@ FEW = 6  # conflicts whose edits are tried unasked
 _SHORT = 4000  # moves: trying an edit propagates again
 _GLIDE = 80  # places at which a played replay stops
 NOTHING = (
-    "No statement places anything yet, so nothing spreads. Drop a dimension on a mesh axis above, or constrain a value in Values: "
-    "then its way through the program can be watched here, step by step."
+    "No statement places anything yet, so nothing spreads. Drop a dimension on a mesh axis above, or click a row of the graph to annotate "
+    "its value: then its way through the program can be watched here, step by step."
 )
 NO_RECORD = "This program was not lowered for the partitioner, so there is no record of how its shardings spread."
 PREPARING = "Working out how it spreads: the partitioner runs once more, and writes down every step."
 _SO_FAR = (
     Column("what has an axis"),
-    Column("dimensions"),
     Column("since", number=True, title="the step that gave it its last axis"),
+    Column("dimensions"),
     Column("line"),
 )
 _CONFLICTS = (Column("has its way"), Column("lost"), Column("where, and why"), Column("to decide it the other way"))
@@ -69,7 +69,7 @@ def replay_blocks(
 ) -> list[Block]:
     """The slider, what has an axis so far, the graph as far, the conflicts, the fewest statements."""
     if not report.plan.layout.statements and not report.own_annotations:
-        return [note_block(NOTHING)]
+        return [note_block(NOTHING), *([_picture(report, 0, aside, opened)] if report.graph.nodes else [])]
     replay = replay_of(report, aside)
     if replay is None:
         return [waiting_block(PREPARING)]
@@ -77,11 +77,10 @@ def replay_blocks(
         return [note_block(NO_RECORD)]
     last = replay.moves[-1].step if replay.moves else 0
     step = last if chosen.step is None else min(chosen.step, last)
-    lies = _lies(replay, step)
     return [
-        _slider(replay, step, last, paint),
-        _so_far(replay, step, lies, paint),
-        _picture(report, replay, step, lies, aside, opened),
+        _slider(replay, step, last, paint, _found(report, replay, aside) or ()),
+        _picture(report, step, aside, opened),
+        _so_far(replay, step, replay.at(step), paint),
         _conflicts(report, replay, chosen, aside),
         _fewest(report, chosen, aside),
     ]
@@ -101,7 +100,7 @@ def waiting_block(text: str) -> Block:
     return {**note_block(""), "replay": {"waiting": text}}
 
 
-def _slider(replay: Propagation, step: int, last: int, paint: Paint) -> Block:
+def _slider(replay: Propagation, step: int, last: int, paint: Paint, conflicts: Sequence[Conflict]) -> Block:
     moves = replay.steps[step - 1].moves if step else ()
     origins = dict.fromkeys(str(origin) for origin in replay.origins.values())
     by_hand = f"By hand, before the first step: {counted(len(replay.origins), 'axis', 'axes')} on {counted(len(origins), 'place')}"
@@ -116,6 +115,7 @@ def _slider(replay: Propagation, step: int, last: int, paint: Paint) -> Block:
         "more": more if moves else "",
         "start": "" if moves else by_hand + ".",
         "said": said.replace("`", ""),
+        "conflicts": counted(len(conflicts), "conflict") if conflicts else "",
     }
     return {**note_block("" if last else "Nothing spreads from there."), "replay": state}
 
@@ -136,8 +136,9 @@ def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], paint: Pai
     """What has an axis, the newest first; alike places of repeated layers as one row."""
     since = _since(replay, step)
     groups: dict[object, list[int]] = {}
+    waiting = _waiting(replay, lies)
     for number, (site, sharding) in enumerate(zip(replay.sites, lies, strict=True)):
-        if sharding.axes and _is_shown(site):
+        if sharding.axes and (_is_shown(site) or number in waiting):
             groups.setdefault((site.role, template(site.path), site.kind, site.shape, sharding), []).append(number)
     ranked = sorted(groups.values(), key=lambda group: -max(since.get(number, 0) for number in group))
     rows = [_site_row(replay, group, lies, since, step, paint) for group in ranked[:MOST_ROWS]]
@@ -146,13 +147,14 @@ def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], paint: Pai
     return block("So far", _SO_FAR, rows, " ".join(filter(None, (count, rest_text(len(ranked), MOST_ROWS)))))
 
 
-def _lies(replay: Propagation, step: int) -> tuple[Sharding, ...]:
-    """How each value lies after a step; what is handed round a loop is one value, and has one history."""
-    found = replay.at(step)
-    return tuple(
-        found[one] if one != number and len(found[one].dims) == len(found[number].dims) else found[number]
-        for number, one in enumerate(replay.one)
-    )
+def _waiting(replay: Propagation, lies: Sequence[Sharding]) -> frozenset[int]:
+    """Constraints that stand by hand on values which have nothing yet: the step that brings it there is to come."""
+    by_hand = {point.value for point in replay.origins if replay.sites[point.value].kind == "sharding_constraint"}
+    places = {(replay.sites[number].path, replay.sites[number].shape): number for number in by_hand}
+    for site, sharding in zip(replay.sites, lies, strict=True) if places else ():
+        if sharding.axes and site.kind != "sharding_constraint":
+            places.pop((site.path, site.shape), None)
+    return frozenset(places.values())
 
 
 def _is_shown(site: Site) -> bool:
@@ -169,7 +171,8 @@ def _since(replay: Propagation, step: int) -> dict[int, int]:
 def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], since: Mapping[int, int], step: int, paint: Paint) -> Row:
     site, sharding = replay.sites[group[0]], lies[group[0]]
     newest = max(since.get(number, 0) for number in group)
-    label = f"result {site.path}" if site.role == "result" and not site.path.startswith("result") else site.path
+    path = folded(list(dict.fromkeys(replay.sites[number].path for number in group))).label
+    label = f"result {path}" if site.role == "result" and not path.startswith("result") else path
     many = f"×{len(group)}" if len(group) > 1 else ""
     text: Cell = {"text": f"{newest:,}" if newest else "by hand", "tone": "strong" if newest == step and step else ""}
     if site.role != "result":
@@ -178,8 +181,8 @@ def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], s
         **row(
             f"{site.role} {site.path} {site.kind} {sharding}",
             {"path": label, "count": many, "title": f"{site.kind} · {site.path}"},
-            paint.dims(site.dims, site.shape, sharding),
             text,
+            paint.dims(site.dims, site.shape, sharding),
             {"text": site.source, "tone": "muted"},
             subject=site.path if site.role != "result" else "",
         ),
@@ -187,31 +190,17 @@ def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], s
     }
 
 
-def _picture(
-    report: Report, replay: Propagation, step: int, lies: Sequence[Sharding], aside: Aside | None, opened: frozenset[str] | None
-) -> Block:
-    """The graph as far as the step. Where its boxes lie is found once, aside: that takes longest."""
-    numbers = asked(aside, report, "nodes", lambda: _nodes(report, replay))
-    if numbers is None:
+def _picture(report: Report, step: int, aside: Aside | None, opened: frozenset[str] | None) -> Block:
+    """The graph as far as the step. Its rows are laid out once, aside: that takes longest."""
+    laid = asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
+    if laid is None:
         return {**waiting_block("Reading the graph."), "title": "On the graph"}
-    since = _since(replay, step)
-    so_far = [None if number is None else lies[number] for number in numbers]
-    fresh = {node for node, number in enumerate(numbers) if number is not None and step and since.get(number) == step}
-
-    seen = asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
-    if seen is None:
-        return {**waiting_block("Drawing the graph."), "title": "On the graph"}
-    shown = picture_block(spread(report, so_far, fresh, seen), name="propagation", opens=Opens("expand", "scope"))
+    shown = picture_block(spread(report, step, laid), name="propagation", opens=Opens("expand", "scope"))
     return {**shown, "title": "On the graph"}
 
 
-def _nodes(report: Report, replay: Propagation) -> list[int | None]:
-    """The number in the replay of each node of the graph."""
-    return [replay.number(node.path, node.kind, node.shape, node.sharding) for node in report.graph.nodes]
-
-
 def _conflicts(report: Report, replay: Propagation, chosen: Replay, aside: Aside | None) -> Block:
-    conflicts = asked(aside, report, "conflicts", lambda: replay.conflicts)
+    conflicts = _found(report, replay, aside)
     if conflicts is None:
         return {**block("Conflicts", (), []), "note": "Looking for wishes that lost…"}
     is_quick = len(conflicts) <= FEW and len(replay.moves) <= _SHORT
@@ -219,6 +208,11 @@ def _conflicts(report: Report, replay: Propagation, chosen: Replay, aside: Aside
     if not rows:
         return block("Conflicts", (), [], "None: every axis went as far as it was wanted.")
     return block("Conflicts", _CONFLICTS, rows, rest_text(len(conflicts), MOST_CONFLICTS))
+
+
+def _found(report: Report, replay: Propagation, aside: Aside | None) -> tuple[Conflict, ...] | None:
+    """The conflicts; `None` while they are looked for."""
+    return asked(aside, report, "conflicts", lambda: replay.conflicts)
 
 
 def _conflict_row(report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, aside: Aside | None, *, is_quick: bool) -> Row:

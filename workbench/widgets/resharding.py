@@ -10,7 +10,7 @@ from workbench.edits import Edit
 from workbench.errors import WorkbenchError
 from workbench.paths import template
 from workbench.report import Report
-from workbench.reshard import WAYS, Move, Remedy, Reshard
+from workbench.reshard import REMATERIALISATION, WAYS, Move, Remedy, Reshard
 from workbench.tables import grouped
 from workbench.units import format_bytes
 from workbench.widgets.aside import Aside, asked
@@ -20,8 +20,6 @@ from workbench.widgets.padding import padding_blocks
 
 MOST_ROWS = 40
 MOST_FREE = 8
-REMATERIALISATION = "involuntary full rematerialisation"
-"""Kind of the diagnostic that tells of it."""
 
 
 def resharding_blocks(report: Report, evidence: Evidence | None, paint: Paint) -> list[Block]:
@@ -135,11 +133,11 @@ def _remedies(report: Report, each: Reshard) -> Cell:
 
 
 def _remedy(remedy: Remedy) -> dict[str, str]:
-    """An edit with what it saves of the step."""
-    held = f", {_change(remedy.held)} at the peak" if remedy.held else ""
-    note = f"{_change(-remedy.saved)} a step{held}" if remedy.saved else f"less here, as much in all{held}"
+    """An edit with what it saves of the step, and what it costs at the peak."""
+    note = f"{_change(-remedy.saved)} a step" if remedy.saved else "less here, as much in all"
+    held = {"held": f"{_change(remedy.held)} at the peak", "held_tone": "warn" if remedy.held > 0 else "good"} if remedy.held else {}
     title = f"Tried: {format_bytes(remedy.sent)} are still sent at this place."
-    return {"edit": str(remedy.edit), "note": note, "tone": "good" if remedy.saved else "muted", "title": title}
+    return {"edit": str(remedy.edit), "note": note, "tone": "good" if remedy.saved else "muted", "title": title, **held}
 
 
 def _change(count: int) -> str:

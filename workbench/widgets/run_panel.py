@@ -79,7 +79,13 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, str]]
     if len(losses) < len(measured.losses):
         facts.append(_fact("not a number", f"{len(measured.losses) - len(losses)} losses", "of the run are infinite or undefined", "bad"))
     if measured.max_error is not None:
-        facts.append(_fact("against unsharded", f"{measured.max_error:.1e}", "largest relative difference"))
+        facts.append(
+            _fact(
+                "against unsharded",
+                f"{measured.max_error:.1e}" if isfinite(measured.max_error) else "no number",
+                "largest relative difference",
+            )
+        )
     if report:
         facts.append(
             _fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(predicted_peak(report))}")

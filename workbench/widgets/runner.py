@@ -19,8 +19,6 @@ The last three end it.
 
 COMPILE_LIMIT = 1800.0  # seconds
 
-ENDINGS = ("done", "error", "cancelled")
-
 
 class Handle(Protocol):
     """A run or a compilation under way."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import prod
 
 from workbench.cut_plan import micro_batch_counts, network_blocks
-from workbench.edits import Edit, ResizeAxis, SetPipeline, Together
+from workbench.edits import Edit, SetPipeline, Together
 from workbench.errors import PipelineError, WorkbenchError
+from workbench.mesh_edits import ResizeAxis
 from workbench.paths import template
 from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan

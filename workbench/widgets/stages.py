@@ -69,9 +69,7 @@ def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | 
     return {
         "kind": "pipeline",
         "controls": list(_controls(plan, planned)),
-        "nominal": ""
-        if planned.capacity
-        else "Without hardware a second stands for 10¹² operations: stages compare, and no more than that.",
+        "nominal": planned.nominal,
         "figures": list(_figures(planned)),
         "balances": list(_balances(planned)),
         "board": _board(planned),

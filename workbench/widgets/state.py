@@ -37,7 +37,7 @@ TABS = (
     ("propagation", "Propagation"),
     ("notes", "Notes"),
 )
-URGENT = ("does not fit",)
+URGENT = ("does not fit", "cannot be cut")
 """Kinds of diagnostics that stand over the board, not in the notes alone."""
 
 

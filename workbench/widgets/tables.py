@@ -17,6 +17,7 @@ from workbench.widgets.own_annotations import own_blocks
 from workbench.widgets.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 from workbench.widgets.replay import Replay, replay_blocks
 from workbench.widgets.resharding import resharding_blocks
+from workbench.widgets.results import result_rows
 from workbench.widgets.stages import pipeline_blocks
 from workbench.widgets.tensors import tensor_blocks
 from workbench.widgets.values import selected_blocks, value_blocks
@@ -46,7 +47,9 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
     """The blocks of one tab. `search` narrows the tensors and the values; what an unopened tab needs is not computed."""
     paint, report = Paint(facts.colours), facts.report
     blocks: dict[str, Callable[[], list[Block]]] = {
-        "tensors": lambda: tensor_blocks(report, paint, search, facts.toggled),
+        "tensors": lambda: tensor_blocks(
+            report, paint, search, facts.toggled, result_rows(report, paint, search.lower().split(), facts.toggled)
+        ),
         "devices": lambda: device_blocks(report, facts.selected),
         "communication": lambda: traffic_blocks(report, facts.evidence, paint),
         "resharding": lambda: resharding_blocks(report, facts.evidence, paint),

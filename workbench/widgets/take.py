@@ -7,17 +7,25 @@ from workbench.plan import Plan
 from workbench.report import Report
 from workbench.widgets.annotating import annotation_items, rule_items
 from workbench.widgets.drops import WHOLE, brief_reason, dropped_axes, thinned
+from workbench.widgets.held import Held, held
 from workbench.widgets.menus import dim_menu, heading, item
-from workbench.widgets.own_ways import Held, held, place_of, why_not_own
-from workbench.widgets.tensors import VALUE
+from workbench.widgets.own_ways import place_of, why_not_own
+from workbench.widgets.results import RESULT
+from workbench.widgets.tensors import TENSOR
+from workbench.widgets.value_menu import value_menu
 
 Judge = Callable[[tuple[str, ...]], str | None]
 NO_RULE = "it has no name of the program, and so no rule"
 
 
 def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, Any]:
-    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is dragged."""
+    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is dragged.
+
+    Without a `place` the gesture is about all of a value, of a line or of a box, and there is the menu alone.
+    """
     thing = held(gesture, plan, report)
+    if gesture.get("place") is None:
+        return {"key": str(gesture.get("key", ""))[:1200], "illegal": {}, "menu": list(value_menu(plan, report, thing))}
     place, source = place_of(gesture, thing), str(gesture.get("source", WHOLE))
     name, program = thing.dims[place], thinned(plan)
     named = name in plan.program.dims
@@ -29,7 +37,7 @@ def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, A
         return why_not_own(thing, dict(plan.mesh.axes), place, axes)
 
     def beside() -> Iterator[dict[str, Any]]:
-        yield from annotation_items(plan, report, thing, place, _called(thing, place))
+        yield from annotation_items(plan, report, thing, place, thing.called(place))
         yield from _questions(thing, place)
 
     ruled = plan.layout.rule(name) if named else ()
@@ -59,23 +67,19 @@ def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> l
     return [heading(f"Every {name}, in {carried:,} tensor{'s' * (carried != 1)}"), *offers]
 
 
-def _called(thing: Held, place: int) -> str:
-    return thing.dims[place] if thing.dims[place] not in ("", "_") else f"dimension {place + 1}"
-
-
 def _questions(thing: Held, place: int) -> Iterator[dict[str, Any]]:
     """Where each axis of the dimension comes from."""
     for axis in thing.axes[place]:
-        yield item(f"Why is {_called(thing, place)} on {axis}?", {"verb": "why", "of": f"axis {thing.kind} {place} {axis} {thing.subject}"})
+        yield item(f"Why is {thing.called(place)} on {axis}?", {"verb": "why", "of": f"axis {thing.kind} {place} {axis} {thing.subject}"})
 
 
 def _own_items(mesh: tuple[str, ...], thing: Held, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
     """The same, for this tensor alone; and all of it whole, or by the rules again."""
-    is_value = thing.kind == VALUE
-    name = _called(thing, place)
+    by_itself = thing.kind != TENSOR  # propagation lays it, where nothing is said
+    name = thing.called(place)
     here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place, "source": WHOLE}
     axes = thing.axes[place]
-    yield heading("Constrain this value" if is_value else f"Only {thing.subject}")
+    yield heading("Constrain this value" if thing.is_value else "Annotate this result" if thing.kind == RESULT else f"Only {thing.subject}")
     for add in (False, True) if axes else (False,):
         for target in (each for each in mesh if each not in axes):
             label = f"Also split {name} over {target}" if add else f"Put {name} on {target}"
@@ -84,10 +88,10 @@ def _own_items(mesh: tuple[str, ...], thing: Held, place: int, judge: Judge) -> 
     for axis in axes[1:]:
         first = {"verb": "own", **here, "source": axis, "target": axes[0], "add": False}
         yield item(f"Make {axis} the major axis of {name}", first)
-    if axes or is_value:
+    if axes or by_itself:
         yield item(f"Keep {name} whole", {"verb": "own", **here, "target": "", "add": False})
-    if is_value and thing.own:
+    if by_itself and thing.own:
         yield item(f"Leave {name} to propagation", {"verb": "open_dim", **here})
     yield item("Replicate it: whole on every device", {"verb": "own_whole", **here})
     if thing.own:
-        yield item("Free it again" if is_value else "By the rules again", {"verb": "by_rules", **here})
+        yield item("Free it again" if by_itself else "By the rules again", {"verb": "by_rules", **here})

@@ -1,6 +1,6 @@
 """The tensor board: every argument with its dimensions as chips, by role, repeated layers folded into one row."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,13 @@ class Group:
         return self.first.local_bytes * len(self.placed)
 
 
-def tensor_blocks(report: Report, paint: Paint, search: str = "", toggled: Collection[str] = ()) -> list[Block]:
-    """One table. `toggled` are the keys of sections and folded rows that a hand opened or closed; a search opens what it finds."""
-    groups = list(groups_of(report, search.lower().split()))
-    if not groups:
+def tensor_blocks(report: Report, paint: Paint, search: str = "", toggled: Collection[str] = (), more: Iterable[Row] = ()) -> list[Block]:
+    """One table. `toggled` are the keys of sections and folded rows that a hand opened or closed; a search opens what it finds. `more` are
+    rows that follow."""
+    groups, more = list(groups_of(report, search.lower().split())), list(more)
+    if not groups and not more:
         return [note_block(f"No tensor matches “{search[:80]}”." if search else "The program takes no arguments.")]
-    rows = list(_rows(report, groups, paint, toggled, is_search=bool(search)))
+    rows = [*_rows(report, groups, paint, toggled, is_search=bool(search)), *more]
     return [block("", _COLUMNS, rows[:MOST_ROWS], rest_text(len(rows), MOST_ROWS, " Search to see others."))]
 
 
@@ -69,7 +70,7 @@ def groups_of(report: Report, words: Collection[str] = ()) -> Iterator[Group]:
     for indices in alike_arguments(report.plan.program):
         lying: dict[object, list[Placement]] = {}
         for placed in (report.arguments[index] for index in indices):
-            if not words or _has(placed, words):
+            if not words or has_words(placed, words):
                 lying.setdefault(placed.sharding, []).append(placed)
         for members in lying.values():
             subject, label = folded([placed.tensor.path for placed in members])
@@ -86,7 +87,8 @@ def argument_blocks(report: Report, paint: Paint, path: str) -> list[Block]:
     return [block("Selected", _COLUMNS, rows)] if rows else []
 
 
-def _has(placed: Placement, words: Collection[str]) -> bool:
+def has_words(placed: Placement, words: Collection[str]) -> bool:
+    """Whether a search for all of these finds it."""
     tensor = placed.tensor
     text = f"{tensor.path} {tensor.role.value} {' '.join(tensor.dims)} {tensor.dtype} {placed.sharding}".lower()
     return all(word in text for word in words)
@@ -185,7 +187,7 @@ def chips(
 
 def _is_told(kind: str, given: Sharding) -> bool:
     """A constraint is told in words, and an override that the chips do not say all of."""
-    return kind == VALUE or not given.is_plain
+    return kind != TENSOR or not given.is_plain
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from workbench.layout import Layout
 from workbench.places import picks
 from workbench.report import Report, Value
-from workbench.widgets.blocks import Block, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
+from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
 from workbench.widgets.folding import folded, is_named, template
 from workbench.widgets.marks import tags_of
 from workbench.widgets.tensors import VALUE, argument_blocks, chips, shape_text
@@ -20,7 +20,7 @@ _COLUMNS = (
     Column("global shape"),
     Column("times", number=True, title="computed a step"),
     Column("dtype"),
-    Column("line"),
+    Column("line", title="click one to annotate all that it makes"),
 )
 
 
@@ -92,6 +92,11 @@ def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
         shape_text(value.shape),
         {"text": f"{each.count:,}", "why": f"value {each.subject}"},
         dtype_cell(value.dtype),
-        {"text": value.source, "tone": "muted"},
+        line_cell(value.path, value.source, len(value.shape)),
         subject=each.subject,
     )
+
+
+def line_cell(path: str, line: str, rank: int) -> Cell:
+    """A source line; of the forward pass, where a constraint may name it, one that can be picked."""
+    return {"text": line, "tone": "muted", **({"line": line, "rank": rank} if line and picks(line, path, line) else {})}

@@ -1,7 +1,6 @@
 """Why is this number what it is? What it is made of, by operation with its named scope and line, the largest first."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
 
@@ -10,15 +9,15 @@ from workbench.report import Report
 from workbench.sharding import axis_size, base_axis
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.aside import Aside
-from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, rest_text, row
+from workbench.widgets.blocks import Block, Column, Paint, block, row
 from workbench.widgets.communication import exposed_seconds
 from workbench.widgets.explained import axis_answer
 from workbench.widgets.figures import ROLES
-from workbench.widgets.folding import folded, is_named, template
+from workbench.widgets.folding import is_named
 from workbench.widgets.tensors import shape_text
 from workbench.widgets.why_placed import placed_answer, value_answer
+from workbench.widgets.why_table import MOST_ROWS, Part, parts_table
 
-MOST_ROWS = 40
 _ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
 _SENDING = {
     "all-reduce": "each of them holds a part of a sum, for a summed dimension is split there; all get the whole sum",
@@ -28,18 +27,6 @@ _SENDING = {
     "collective-permute": "parts of a value are needed on other devices than they are made on",
 }
 _RING = {"all-reduce": "2 V (n − 1) / n", "collective-permute": "V"}
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Something a number is made of; alike places of repeated layers are one."""
-
-    path: str
-    amount: float
-    source: str = ""
-    shade: int = 0
-    notes: tuple[Cell, ...] = ()
-    count: int = 0  # 0 for what is not counted
 
 
 def why(of: str, report: Report, paint: Paint, measurement: Measurement | None = None, aside: Aside | None = None) -> dict[str, Any] | None:
@@ -78,7 +65,7 @@ def _memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> 
         peak = curve.paths[totals.index(max(totals))] if totals else ""
         lead += [f"That is at `{peak}`" + (f", {lines[peak]}." if lines.get(peak) else ".")] if peak else []
     columns = (Column("role"),)
-    return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [_table("alive at the peak", columns, parts, format_bytes)]
+    return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [parts_table("alive at the peak", columns, parts, format_bytes)]
 
 
 def _payload(name: str, report: Report) -> Answer | None:
@@ -91,7 +78,7 @@ def _payload(name: str, report: Report) -> Answer | None:
     total = format_bytes(sum(each.total_payload for each in alike))
     lead = [f"Payload over {axes} in a step: of each collective the larger of what goes in and comes out on one device, so many times."]
     columns = (Column("collective"), Column("payload", number=True, title="of one execution"))
-    return f"Why {total} over {axes}?", lead, [_table("scope", columns, parts, format_bytes)]
+    return f"Why {total} over {axes}?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
 
 def _sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
@@ -100,7 +87,7 @@ def _sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Ans
     ]
     lead = ["What leaves one device in a step: each collective sends its payload over a ring, so many times."]
     columns = (Column("collective"), Column("mesh axes"))
-    return f"Why {format_bytes(report.sent)} sent?", lead, [_table("scope", columns, parts, format_bytes)]
+    return f"Why {format_bytes(report.sent)} sent?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
 
 def _flops(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
@@ -114,7 +101,7 @@ def _flops(report: Report, paint: Paint, _measurement: Measurement | None) -> An
             "each mesh axis that a product lies on divides it."
         )
     ]
-    return f"Why {_flop(report.flops.per_device)}?", lead, [_table("product", _PRODUCT, parts, _flop)]
+    return f"Why {_flop(report.flops.per_device)}?", lead, [parts_table("product", _PRODUCT, parts, _flop)]
 
 
 def _duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
@@ -137,7 +124,7 @@ def _duplication(report: Report, paint: Paint, _measurement: Measurement | None)
     )
     columns = (Column("done"), Column("alike along"))
     title = f"Why {flops.duplication:.2f}×?"
-    return title, lead, [_table("product", columns, parts, _flop, "in vain")] if parts else []
+    return title, lead, [parts_table("product", columns, parts, _flop, "in vain")] if parts else []
 
 
 def _step(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer | None:
@@ -161,7 +148,7 @@ def _step(report: Report, _paint: Paint, _measurement: Measurement | None) -> An
         )
     ]
     columns = (Column("bound by", title="or the collective that is waited for, and its mesh axes"),)
-    return f"Why {format_seconds(step.total)} a step?", lead, [_table("kernel or wait", columns, parts, format_seconds)]
+    return f"Why {format_seconds(step.total)} a step?", lead, [parts_table("kernel or wait", columns, parts, format_seconds)]
 
 
 def _mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answer | None:
@@ -172,8 +159,7 @@ def _mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answe
     lead = [
         (
             f"The model needs {_flop(report.flops.model)} in a step; at their peak the {report.flops.devices:,} devices of {step.hardware} "
-            "would "
-            f"take {format_seconds(step.mfu * step.total)} for it, and the step takes {format_seconds(step.total)}."
+            f"would take {format_seconds(step.mfu * step.total)} for it, and the step takes {format_seconds(step.total)}."
         ),
         f"With what is computed again and what is duplicated it is {step.hfu:.1%} (HFU). Where the time of the step goes:",
     ]
@@ -239,49 +225,6 @@ def _collective(name: str, report: Report, paint: Paint) -> Answer | None:
     ]
     told = [block("What is computed there", columns, rows)] if rows else []
     return f"Why {format_bytes(total)} by {kind}?", lead, told
-
-
-def _table(
-    what: str, columns: tuple[Column, ...], parts: Iterable[Part], show: Callable[[float], str], amount: str = "on one device"
-) -> Block:
-    """Parts with their share of all, alike layers together, the largest first."""
-    merged = sorted(_merged(parts), key=lambda each: -each[0].amount)
-    total = sum(each.amount for each, _ in merged) or 1.0
-    counted = any(each.count for each, _ in merged)
-    times = (Column("times", number=True, title="a step"),) * counted
-    heads = (Column("share"), Column(amount, number=True), Column(what), *columns, *times, Column("line"))
-    rows = [_part_row(place, each, subject, total, show, counted=counted) for place, (each, subject) in enumerate(merged[:MOST_ROWS])]
-    rest = total - sum(each.amount for each, _ in merged[:MOST_ROWS])
-    more = rest_text(len(merged), MOST_ROWS)
-    return block("", heads, rows, f"{more} The others make {rest / total:.1%}." if more else "")
-
-
-def _part_row(place: int, part: Part, subject: str, total: float, show: Callable[[float], str], *, counted: bool) -> Row:
-    share = part.amount / total
-    return row(
-        f"{place} {part.path}",
-        {"share": round(share, 6), "shade": part.shade, "text": f"{share:.1%}"},
-        {"text": show(part.amount)},
-        {"path": part.path, "title": part.path},
-        *part.notes,
-        *([f"{part.count:,}" if part.count else ""] * counted),
-        {"text": part.source, "tone": "muted"},
-        subject=subject,
-    )
-
-
-def _merged(parts: Iterable[Part]) -> Iterator[tuple[Part, str]]:
-    """Alike parts of repeated layers as one, with the subject that names them all."""
-    alike: dict[str, list[Part]] = {}
-    for part in parts:
-        alike.setdefault(f"{template(part.path)} {part.source} {part.shade} {part.notes}", []).append(part)
-    for members in alike.values():
-        first = members[0]
-        subject, label = folded(list(dict.fromkeys(each.path for each in members)))
-        yield (
-            Part(label, sum(each.amount for each in members), first.source, first.shade, first.notes, sum(each.count for each in members)),
-            subject,
-        )
 
 
 def _lines(report: Report) -> dict[str, str]:

@@ -8,9 +8,10 @@ from typing import Any
 from workbench.hardware import Hardware, Shape
 from workbench.mesh import Mesh
 from workbench.plan import Plan
-from workbench.topology import Route, Stretch, Wiring, default_wiring, stretches, wiring_problem
+from workbench.topology import Stretch, default_wiring, stretches, wiring_problem
 from workbench.units import format_count, format_seconds
 from workbench.visualize.palette import AXES
+from workbench.wiring import Route, Wiring
 
 MOST_WIRINGS = 8
 _MOST_TRIES = 600  # wirings looked at for the menu

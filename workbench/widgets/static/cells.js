@@ -66,6 +66,7 @@ function drawHead(wb, parent, state) {
 function drawCell(wb, cell) {
   if (typeof cell === "string") return cell;
   if (cell.why) return drawAsked(wb, cell);
+  if (cell.line) return drawLine(wb, cell);
   if (cell.chips) return drawChips(wb, cell);
   if (cell.dims) {
     return h("span", {}, ...cell.dims.map((dim) => h("span", { class: "tag", title: dim.title, data: { c: dim.colours[0] } }, dim.name,
@@ -91,7 +92,7 @@ function drawCell(wb, cell) {
 
 function drawRow(wb, columns, row) {
   if (row.section) return drawSection(wb, columns, row);
-  return h("tr", { class: row.tone ? `marked ${row.tone}-row` : "", data: { subject: row.subject || null } }, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : "", cell.chips ? "chipped" : "", i || !("fold" in row) ? "" : row.level ? `level${row.level}` : row.fold ? "" : "foldless"].join(" ").trim() },
+  return h("tr", { class: row.tone ? `marked ${row.tone}-row` : "", data: { subject: row.subject || null } }, ...row.cells.map((cell, i) => h("td", { class: [columns[i]?.number ? "n" : "", cell.wrap ? "wrap" : "", cell.chips ? "chipped" : "", i || !("fold" in row) ? "" : row.level ? `level${row.level}` : row.fold ? "" : "foldless"].join(" ").trim(), data: { label: i ? columns[i]?.label : null } },
     i || !row.fold ? null : drawFold(wb, row.fold, cell.path), drawCell(wb, cell))));
 }
 
@@ -156,10 +157,13 @@ function tablesSection(wb) {
   const paintTabs = painter((state) => keepingFocus(wb.root, tabs, () => drawTabs(wb, tabs, state)));
   const paintTable = painter((state) => {
     const [label, placeholder] = SEARCHES[state.tab] ?? ["", ""];
-    search.hidden = targets.bar.hidden = state.search === null;
+    search.hidden = state.search === null;
+    targets.bar.classList.toggle("bare", search.hidden); // other tabs show in it what was refused alone
     if (section.dataset.tab !== state.tab) { search.value = state.search ?? ""; Object.assign(search, { placeholder, ariaLabel: label }); }
+    const turned = section.dataset.tab !== state.tab;
     section.dataset.tab = state.tab;
     keepingFocus(wb.root, blocks, () => patchBlocks(wb, blocks, state.blocks));
+    if (turned) blocks.parentElement.scrollTop = 0; // another table begins at its top
   });
   return { section, paintTabs, paintTable, paintTargets: targets.paint };
 }

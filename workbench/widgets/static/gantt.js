@@ -2,27 +2,30 @@
 
 const GUTTER = 84, MEASURED_PX = 9, LEAST_BAR = 0.7, NARROW_TEXT = 6.2;
 
-function ganttChart(wb) {
+// What a chart over time is of; the drawing, the words and the key are its own, zooming and walking are the same.
+const PIPELINE_CHART = { title: "The step over time", name: "pipeline timeline", draw: (...given) => drawGantt(...given), tell: (...given) => tellTask(...given), key: (...given) => drawKey(...given), again: () => null };
+
+function ganttChart(wb, chart = PIPELINE_CHART) {
   const hint = "Gantt chart. Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the tasks.";
   const image = h("div", { class: "image gantt", tabIndex: 0, role: "application", ariaLabel: hint, data: { focus: "gantt" } });
   const told = h("div", { class: "tasktold", role: "status" }), key = h("div", { class: "key" }), note = h("div", { class: "muted difference" });
   const scaled = h("input", { type: "checkbox", data: { focus: "gantt-scaled" } });
-  const scaling = h("label", { class: "scaling", title: "Draw the measured step as long as the predicted one, to compare their order" }, scaled, " measured to its own scale");
+  const scaling = h("label", { class: "scaling", title: "Draw what was measured as long as what was predicted, to compare their order" }, scaled, " measured to its own scale");
   const twin = h("pre", { tabIndex: 0 });
   const zoom = (sign, name, act) => h("button", { class: "btn icon", type: "button", ariaLabel: name, title: name, data: { focus: `gantt${sign}` }, onclick: act }, sign);
   const tools = h("div", { class: "gantttools" }, key, scaling, h("span", { class: "zooms" }, zoom("−", "Zoom out", () => zoomBy(1.6)), zoom("+", "Zoom in", () => zoomBy(0.625)), zoom("↔", "Show the whole step", () => show(0, 1))));
-  const saves = h("span", { class: "saves" }, "Save as ", ...Object.keys(SAVES).map((kind) => h("button", { class: "btn small", type: "button", ariaLabel: `Save the timeline as ${kind}`, data: { save: kind }, onclick: () => { element.picture = { svg: standalone(image), text: state.text, name: "pipeline timeline" }; savePicture(wb, element, kind); } }, kind)));
-  const element = h("div", { class: "ganttbox" }, h("h3", {}, termLabel(wb, "The step over time")), tools, image, told, note,
+  const saves = h("span", { class: "saves" }, "Save as ", ...Object.keys(SAVES).map((kind) => h("button", { class: "btn small", type: "button", ariaLabel: `Save the timeline as ${kind}`, data: { save: kind }, onclick: () => { element.picture = { svg: standalone(image), text: state.text, name: chart.name }; savePicture(wb, element, kind); } }, kind)));
+  const element = h("div", { class: "ganttbox" }, h("h3", {}, termLabel(wb, chart.title)), tools, image, told, note,
     h("div", { class: "under" }, h("details", {}, h("summary", {}, "As text"), twin), saves));
   let state = null, from = 0, to = 1, chosen = null, frame = 0;
 
   const length = () => Math.max(state.seconds, scaled.checked ? 0 : state.lasted) || 1;
-  const draw = () => { frame = 0; if (state && image.clientWidth) image.innerHTML = drawGantt(state, { from: from * length(), to: to * length(), width: Math.max(image.clientWidth, 420), own: scaled.checked, chosen }); };
+  const draw = () => { frame = 0; if (state && image.clientWidth) image.innerHTML = chart.draw(state, { from: from * length(), to: to * length(), width: Math.max(image.clientWidth, 420), own: scaled.checked, chosen }); };
   const soon = () => { frame ||= requestAnimationFrame(draw); };
   const show = (a, b) => { const wide = Math.min(1, Math.max(1e-4, b - a)); from = Math.min(Math.max(0, a), 1 - wide); to = from + wide; image.dataset.from = from.toFixed(4); image.dataset.to = to.toFixed(4); soon(); };
   const zoomBy = (factor, at = 0.5) => { const middle = from + (to - from) * at, wide = (to - from) * factor; show(middle - wide * at, middle + wide * (1 - at)); };
   const share = (event) => { const box = image.getBoundingClientRect(); return Math.min(1, Math.max(0, (event.clientX - box.left - GUTTER) / (box.width - GUTTER))); };
-  const choose = (task) => { if (task === chosen) return; chosen = task; told.textContent = task ? tellTask(state, task) : ""; soon(); };
+  const choose = (task) => { if (task === chosen) return; chosen = task; told.textContent = task ? chart.tell(state, task) : ""; soon(); };
 
   image.addEventListener("wheel", (event) => {
     if (event.ctrlKey || event.metaKey) { event.preventDefault(); zoomBy(event.deltaY > 0 ? 1.25 : 0.8, share(event)); }
@@ -54,9 +57,9 @@ function ganttChart(wb) {
   new ResizeObserver(soon).observe(image);
   const paint = (next) => {
     const other = !state || state.devices !== next.devices || state.far !== next.far || Boolean(state.lasted) !== Boolean(next.lasted);
+    chosen = chart.again(chosen, state, next); // what the pointer is on stays chosen while a run goes on
     state = next;
-    chosen = null;
-    told.textContent = "";
+    told.textContent = chosen ? chart.tell(state, chosen) : "";
     if (other) { scaled.checked = next.far; show(0, 1); }
     scaling.hidden = !next.lasted;
     image.hidden = Boolean(next.note);
@@ -64,7 +67,7 @@ function ganttChart(wb) {
     note.textContent = next.note || next.difference;
     note.hidden = !note.textContent;
     twin.textContent = next.text;
-    key.replaceChildren(...drawKey(next));
+    key.replaceChildren(...chart.key(next));
     draw();
   };
   return { element, paint };

@@ -36,7 +36,7 @@ function placeAside(wb, panel) {
   panel.style.top = `${Math.max(8, Math.min(8 - card.top, card.height - panel.offsetHeight - 8))}px`;
 }
 
-function helpSection(wb) {
+function helpSection(wb, { tour: toured = true } = {}) {
   const title = h("h2", { tabIndex: -1 }, "Help");
   const search = h("input", { class: "field", type: "search", placeholder: "Search the words", ariaLabel: "Search the words explained here", oninput: () => sift() });
   const groups = GLOSSARY.groups.map((group) => h("section", { class: "group" }, h("h3", {}, group.title),
@@ -61,7 +61,7 @@ function helpSection(wb) {
     if (refocus) (wb.root.querySelector("[data-focus=help]") ?? wb.root).focus({ preventScroll: true });
   };
   const close = h("button", { class: "more close", type: "button", ariaLabel: "Close help", onclick: () => shut() }, "×");
-  const section = h("aside", { class: "helppanel", role: "dialog", ariaLabel: "Help", hidden: true }, h("header", {}, title, tour, close), h("div", { class: "sift" }, search), body);
+  const section = h("aside", { class: "helppanel", role: "dialog", ariaLabel: "Help", hidden: true }, h("header", {}, title, toured ? tour : null, close), h("div", { class: "sift" }, search), body);
   section.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); shut(); } });
   wb.toggleHelp = () => {
     if (!section.hidden) { shut(); return; }

@@ -104,7 +104,7 @@ function onShortcut(wb, event) {
 
 function render({ model, el }) {
   try {
-    return mount(model, el);
+    return (model.get("board").kind === "fleet" ? mountFleet : mount)(model, el);
   } catch (error) {
     console.error(error);
     el.append(h("style", {}, STYLE), h("div", { class: "wb" }, h("div", { class: "card" }, h("div", { class: "failure", role: "alert" }, `The board could not be drawn: ${error.message}`))));

@@ -6,7 +6,7 @@ function closeMenu(wb, refocus = true) {
   wb.menu = null;
   element.remove();
   anchor.setAttribute("aria-expanded", "false");
-  if (refocus) anchor.focus({ preventScroll: true });
+  if (refocus) (anchor.closest(".image") ?? anchor).focus({ preventScroll: true }); // no mark of a picture takes the focus
 }
 
 function openMenu(wb, anchor, items, fields = {}) {
@@ -20,7 +20,7 @@ function openMenu(wb, anchor, items, fields = {}) {
     else wb.send({ ...gesture, ...fields });
   };
   const element = h("div", { class: "menu", role: "menu" }, ...items.map((item) => (item.heading ? h("div", { class: "heading", role: "presentation" }, item.heading) : item.choices ? drawChoices(item, choose) : h("button", {
-    type: "button", role: "menuitem", class: item.reason ? "barred" : "",
+    type: "button", role: "menuitem", class: item.reason ? "barred" : "", title: TERMS.get(item.label.toLowerCase())?.says ?? "",
     onclick: () => (item.ask ? askName(wb, element, item, choose) : choose(item.gesture)),
   }, item.label, item.note && h("small", { class: "note" }, item.note), item.reason && h("small", {}, item.reason)))));
   element.addEventListener("keydown", (event) => walkMenu(wb, element, event));
@@ -33,7 +33,7 @@ function openMenu(wb, anchor, items, fields = {}) {
 
 // A row of small options: one of them holds, or any number.
 function drawChoices(item, choose) {
-  return h("div", { class: "optionrow", role: "group", ariaLabel: item.choices }, h("span", { ariaHidden: "true" }, item.choices), ...item.options.map((option) => h("button", {
+  return h("div", { class: "optionrow", role: "group", ariaLabel: item.choices }, h("span", { ariaHidden: "true", title: TERMS.get(item.choices.toLowerCase())?.says ?? "" }, item.choices), ...item.options.map((option) => h("button", {
     type: "button", role: item.many ? "menuitemcheckbox" : "menuitemradio", ariaChecked: String(option.checked), class: option.reason ? "barred" : "", title: option.reason ?? "", onclick: () => choose(option.gesture),
   }, option.label)));
 }
@@ -41,7 +41,11 @@ function drawChoices(item, choose) {
 function placeMenu(card, element, anchor) {
   const frame = card.getBoundingClientRect(), at = anchor.getBoundingClientRect();
   element.style.left = `${Math.max(4, Math.min(at.left - frame.left, frame.width - element.offsetWidth - 4))}px`;
-  element.style.top = `${at.bottom - frame.top + 4}px`;
+  const height = element.offsetHeight, room = window.innerHeight - 8;
+  const above = at.top - height - 4;
+  const top = at.bottom + 4 + height <= room ? at.bottom + 4 : above >= 8 ? above : Math.max(8, room - height);
+  element.style.top = `${top - frame.top}px`;
+  if (top < at.bottom && top + height > at.top && at.right + 4 + element.offsetWidth < frame.right) element.style.left = `${at.right + 4 - frame.left}px`; // beside it, not over it
 }
 
 function walkMenu(wb, element, event) {

@@ -21,7 +21,8 @@ function paintPicture(wb, place, picture) {
   image.ariaLabel = picture.about;
   image.innerHTML = picture.svg; // drawn and escaped by `visualize`
   place.querySelector("pre").textContent = picture.text;
-  if (at?.opens) image.querySelector(`[data-opens="${CSS.escape(at.opens)}"]`)?.classList.add("at");
+  const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
+  if (mark) image.querySelector(mark)?.classList.add("at");
 }
 
 // A click on a mark that opens something: the picture says by which gesture.

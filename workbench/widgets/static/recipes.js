@@ -5,7 +5,7 @@ function drawRecipeAxis(wb, row, axis, place) {
   return h("select", {
     class: "field axis", ariaLabel: `mesh axis of ${row.title}${row.axes.length > 1 ? `, ${place + 1} of ${row.axes.length}` : ""}`, data: { c: axis.colour, focus: `axis ${row.name} ${place}` },
     onchange: (event) => wb.send({ verb: "recipe_axis", name: row.name, place, axis: event.target.value, zone: "tools" }),
-  }, ...(axis.name ? [] : [h("option", { value: "", selected: true, disabled: true }, "choose an axis")]), ...options);
+  }, ...(axis.name ? [] : [h("option", { value: "", selected: true, disabled: true }, "which?")]), ...options);
 }
 
 const FEW_EDITS = 2;

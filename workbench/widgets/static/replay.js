@@ -33,7 +33,9 @@ function replayOf(wb) {
   const back = button("back", "‹", () => { pause(); go(at() - 1); }), on = button("on", "›", () => { pause(); go(at() + 1); });
   const play = button("play", "Play", () => { if (playing) pause(); else if (still()) go(state.last); else start(); });
   const count = h("span", { class: "mono count" }), lines = h("div", { class: "did" });
-  const element = h("div", {}, h("div", { class: "controls", role: "group", ariaLabel: "Replay" }, back, slider, on, play, count), lines);
+  const met = button("conflicts", "", () => heading("Conflicts")?.scrollIntoView({ block: "center" }));
+  const heading = (text) => [...wb.root.querySelectorAll(".tables h3")].find((each) => each.textContent === text);
+  const element = h("div", {}, h("div", { class: "controls", role: "group", ariaLabel: "Replay" }, back, slider, on, play, count, met), lines);
   back.ariaLabel = "Step back";
   on.ariaLabel = "Step on";
 
@@ -78,6 +80,9 @@ function replayOf(wb) {
     if (wanted === null && wb.root.dataset.busy !== "true") slider.value = String(now.step);
     mark(at());
     label();
+    met.hidden = !now.conflicts;
+    met.textContent = `${now.conflicts} ↓`;
+    met.ariaLabel = `${now.conflicts}, below`;
     requestAnimationFrame(() => showArrived(wb));
     lines.replaceChildren(...(now.start ? [h("p", {}, ...withCode(now.start))] : []), ...now.lines.map(drawLine), now.more ? h("p", { class: "muted" }, now.more) : "");
   });

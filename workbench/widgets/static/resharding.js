@@ -11,7 +11,8 @@ function drawTerms(wb, cell) {
 function drawRemedy(wb, remedy) {
   return h("div", { class: "remedy" },
     h("button", { class: "btn small", type: "button", title: remedy.title, data: { focus: `mend ${remedy.edit}` }, onclick: () => wb.send({ verb: "mend", edit: remedy.edit, zone: "tools" }) }, remedy.edit),
-    h("span", { class: remedy.tone }, remedy.note));
+    h("span", { class: remedy.tone }, remedy.note),
+    remedy.held ? h("span", { class: remedy.held_tone }, remedy.held) : null);
 }
 
 function drawRemedies(wb, cell) {

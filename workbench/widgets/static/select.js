@@ -49,7 +49,7 @@ function walkMarks(wb, image, event) {
   if (!marks.length) return;
   const now = marks.findIndex((mark) => mark.classList.contains("at"));
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  if (event.key === "Enter" && now >= 0) (marks[now].dataset.opens ? openMark : selectSubject)(wb, marks[now]);
+  if (event.key === "Enter" && now >= 0) (marks[now].dataset.opens ? openMark : isBox(marks[now]) ? pickBox : selectSubject)(wb, marks[now]);
   else if (step) {
     const next = marks[(now + step + (now < 0 && step < 0 ? 1 : 0) + marks.length) % marks.length];
     marks[now]?.classList.remove("at");
@@ -79,7 +79,7 @@ function makeSelectable(wb) {
   wb.root.addEventListener("click", (event) => {
     if (event.target.closest("button, input, select, a, summary, label, [data-no-select]")) return;
     const found = event.target.closest("[data-subject]");
-    if (found && String(getSelection?.() ?? "") === "") selectSubject(wb, found); // text marked with the mouse is no click
+    if (found && String(getSelection?.() ?? "") === "") (isBox(found) ? pickBox : selectSubject)(wb, found); // text marked with the mouse is no click
   });
   wb.root.addEventListener("keydown", (event) => {
     if (event.target.closest("tbody") && walkRow(wb, event)) event.preventDefault();

@@ -96,9 +96,9 @@ function takenUp(wb, taken) {
     aim(wb);
   }
   if (wb.asked?.key === taken.key) {
-    const { anchor } = wb.asked;
+    const { anchor, find } = wb.asked;
     wb.asked = null;
-    const now = anchor.isConnected ? anchor : [...wb.card.querySelectorAll(".grip")].find((grip) => grip.dataset.focus === taken.key); // a repaint may have come first
+    const now = anchor.isConnected ? anchor : find ? find() : [...wb.card.querySelectorAll(".grip")].find((grip) => grip.dataset.focus === taken.key); // a repaint may have come first
     if (now) openMenu(wb, now, taken.menu, { zone: "tables" });
   }
 }

@@ -1,0 +1,504 @@
+"""The board of a fleet, without a browser: what it predicts at once, what it refuses, and how a run is told on it."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.widgets.fleets import ToldRunner, Training, three_models, times_of
+from workbench.documents import load_fleet
+from workbench.errors import FleetError
+from workbench.multimodel import ALL_POLICIES, lower_bound
+from workbench.multimodel.fleet import FleetModel
+from workbench.multimodel.outlook import outlook
+from workbench.multimodel.shards import shard_bytes
+from workbench.units import format_bytes, format_seconds
+from workbench.widgets.fleet_view import FleetView
+
+BUDGET = 12 * 1024
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    return three_models(memory=BUDGET)
+
+
+@pytest.fixture(scope="module")
+def times(fleet):
+    return times_of(outlook(fleet))
+
+
+@pytest.fixture
+def runner() -> ToldRunner:
+    return ToldRunner()
+
+
+@pytest.fixture
+def view(fleet, times, runner) -> FleetView:
+    return FleetView(fleet, runner, times, path="grid.toml")
+
+
+def ask(view: FleetView, verb: str, value: str = "") -> dict:
+    view.answer({"verb": verb, "value": value, "view": "test", "seq": view.parts["board"]["answer"]["seq"] + 1})
+    return view.parts["board"]
+
+
+def figure(view: FleetView, key: str) -> dict:
+    return next(each for each in view.parts["board"]["figures"] if each["key"] == key)
+
+
+def ran(view: FleetView, runner: ToldRunner) -> Training:
+    """A run that has begun."""
+    ask(view, "run")
+    training = Training(runner.runs[-1], view.seen)
+    training.begin()
+    return training
+
+
+def live(view: FleetView) -> dict:
+    ask(view, "refresh")
+    return view.parts["live"]
+
+
+def measured(view: FleetView) -> list:
+    return json.loads(view.parts["live"]["measured"])
+
+
+def test_it_lists_the_models_cut_into_shards_that_fit(view, fleet):
+    board = view.parts["board"]
+    assert board["columns"] == ["Learning rate", "Layers"]
+    deep = next(each for each in board["models"] if each["name"] == "deep")
+    assert deep["arguments"] == ["0.01", "8"]
+    assert deep["epochs"] == "1 × 10"
+    room = board["controls"]["room"]
+    assert room.startswith(format_bytes(int(BUDGET * 0.85)))
+    for each in view.seen.models:
+        assert len(each.shards) > 1
+        assert all(shard.bytes <= BUDGET * 0.85 for shard in each.shards)
+    assert [len(each["shards"]) for each in board["models"]] == [len(each.shards) for each in view.seen.models]
+
+
+def test_the_makespan_stands_beside_its_bound_and_every_other_way(view):
+    ways = {each["label"]: each for each in view.parts["board"]["ways"]}
+    jobs, makespan = view.seen.jobs, view.seen.schedule.makespan
+    assert figure(view, "makespan")["text"] == format_seconds(makespan)
+    assert figure(view, "bound")["text"] == format_seconds(lower_bound(jobs, 2))
+    for name in ("one at a time", "model parallel", "task parallel", "pipelined", "lower bound"):
+        assert ways[name]["text"]
+        assert ways[name]["ratio"].endswith("×")
+    assert max(each["share"] for each in ways.values()) == 1.0
+
+
+def test_the_timeline_holds_every_unit_of_the_schedule(view):
+    timeline = view.parts["table"]["timeline"]
+    tasks = json.loads(timeline["tasks"])
+    assert len(tasks) == sum(job.length for job in view.seen.jobs)
+    assert {task[0] for task in tasks} == {0, 1}
+    assert timeline["seconds"] == view.seen.schedule.makespan
+    first, *_, last = timeline["models"][2]["units"]
+    assert first == {"says": "forward of shard 0", "weak": True}
+    assert last == {"says": "backward of shard 0", "weak": False}
+    json.dumps(view.parts, allow_nan=False)
+
+
+@pytest.mark.parametrize("policy", [each.name for each in ALL_POLICIES])
+def test_each_policy_changes_the_schedule_at_once(view, policy):
+    board = ask(view, "policy", policy)
+    assert board["refusal"] is None
+    assert view.fleet.policy == policy
+    assert view.seen.schedule.faults() == []
+    offered = {each["name"]: each["text"] for each in board["controls"]["policies"]}
+    assert offered[policy] == figure(view, "makespan")["text"]
+    assert all(text for name, text in offered.items() if name != "exact")  # which a solver is asked for when a hand asks
+
+
+def test_another_number_of_devices_is_another_schedule_and_the_difference_is_told(view):
+    before = view.seen.schedule.makespan
+    ask(view, "devices", "1")
+    assert view.seen.devices == view.parts["table"]["timeline"]["devices"] == 1
+    assert view.seen.units > before
+    assert figure(view, "makespan")["delta"]["tone"] == "bad"
+    ask(view, "devices", "2")
+    assert figure(view, "makespan")["delta"]["tone"] == "good"
+
+
+def test_a_smaller_budget_makes_more_shards_with_scaled_seconds(view, fleet):
+    before = sum(len(each.shards) for each in view.seen.models)
+    ask(view, "budget", "more")
+    assert sum(len(each.shards) for each in view.seen.models) < before
+    assert "scaled" in figure(view, "makespan")["note"]
+    ask(view, "budget", "less")
+    assert view.fleet.memory == BUDGET
+    assert figure(view, "makespan")["note"] == "from units timed alone and together"
+    ask(view, "memory", "")
+    assert [len(each.shards) for each in view.seen.models] == [1, 1, 1]
+    assert view.parts["board"]["controls"]["room"] == "all there is"
+
+
+def test_a_budget_smaller_than_a_layer_is_told_with_the_layer_and_nothing_is_lost(view, fleet):
+    before = view.parts["table"]
+    board = ask(view, "memory", "2 KiB")
+    message = board["refusal"]["message"]
+    for words in ("Model `a`: Layer `layer_0", "alone takes", "2.00 KiB less 15% for the buffer"):
+        assert words in message
+    assert board["refusal"]["zone"] == "memory"
+    assert board["controls"]["memory"] == "2 KiB"  # what was typed stays
+    assert board["controls"]["wrong"] == ["memory"]
+    assert view.fleet == fleet
+    assert view.parts["table"] is before
+    assert ask(view, "policy", "shortest")["refusal"] is None
+    assert view.parts["board"]["controls"]["memory"] == format_bytes(BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("verb", "value", "message"),
+    [
+        ("memory", "lots", '"lots" is no amount of memory.'),
+        ("devices", "0", "`0` is not a number of devices"),
+        ("devices", "65", "it is a whole number from 1 to 64"),
+        ("policy", "longest", "There is no policy `longest`"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(view, fleet, verb, value, message):
+    board = ask(view, verb, value)
+    assert message in board["refusal"]["message"]
+    assert view.fleet == fleet
+    assert ask(view, "dismiss")["refusal"] is None
+
+
+def test_a_gesture_told_again_is_not_done_again(view):
+    gesture = {"verb": "budget", "value": "more", "view": "v", "seq": 7}
+    view.answer(gesture)
+    view.answer({**gesture, "again": True})
+    assert view.fleet.memory == 2 * BUDGET
+    assert view.parts["board"]["answer"] == {"view": "v", "seq": 7}
+
+
+def test_units_are_timed_once_when_somebody_looks(fleet, runner, times):
+    view = FleetView(fleet, runner)
+    assert "estimated" in figure(view, "makespan")["note"]
+    view.look()
+    view.look()
+    (timing,) = runner.timings
+    assert view.parts["board"]["timing"]["phase"] == "running"
+    timing.tell({"event": "progress", "stage": "cutting `a`", "fraction": 0.0})
+    assert view.parts["board"]["timing"]["stage"] == "cutting a"
+    timing.tell({"event": "done", "times": times})
+    assert figure(view, "makespan")["note"] == "from units timed alone and together"
+    assert view.seen.jobs == times.jobs
+
+
+def test_a_run_ends_the_timing_and_brings_its_own_times(fleet, runner):
+    view = FleetView(fleet, runner)
+    view.look()
+    training = ran(view, runner)
+    assert runner.timings[0].cancels == 1
+    assert view.times == training.times
+    assert figure(view, "makespan")["note"] == "from units timed alone and together"
+
+
+def test_what_the_timing_finds_wrong_is_told(fleet, runner):
+    view = FleetView(fleet, runner)
+    view.look()
+    runner.timings[0].tell({"event": "error", "message": "Layer `x` alone takes 3 MiB."})
+    timing = view.parts["board"]["timing"]
+    assert (timing["phase"], timing["message"], timing["can_time"]) == ("error", "Layer `x` alone takes 3 MiB.", True)
+
+
+def test_before_the_compiler_has_said_a_layer_that_may_not_fit_is_a_doubt_and_no_refusal(runner, fleet, times):
+    from workbench.multimodel.estimate import layers_of
+
+    layers = layers_of(fleet.models[0].program)
+    alone = max(shard_bytes(layers, i, i + 1) for i in range(len(layers)))
+    tight = fleet.updated(memory=int(0.95 * alone / 0.85))
+    assert max(each.held for each in layers) < tight.memory * 0.85
+    board = FleetView(tight, runner).parts["board"]
+    assert board["problem"] is None
+    assert "its sizes come with the timing" in board["doubt"]
+    known = FleetView(tight, runner, times).parts["board"]  # compiled, they need half of the estimate
+    assert (known["problem"], known["doubt"]) == (None, "")
+
+
+def test_a_fleet_that_cannot_fit_is_shown_with_its_problem_and_mended(fleet, runner):
+    view = FleetView(fleet.updated(memory=1000), runner)
+    board = view.parts["board"]
+    assert "alone takes" in board["problem"]["message"]
+    assert [each["name"] for each in board["models"]] == ["a", "b", "deep"]
+    board = ask(view, "memory", "1 MiB")
+    assert board["problem"] is None
+    assert figure(view, "makespan")
+
+
+def test_a_run_grows_beneath_its_prediction_and_ends_with_both(view, runner):
+    training = ran(view, runner)
+    assert view.parts["board"]["locked"]
+    training.units(30)
+    state = live(view)
+    assert len(measured(view)) == 30
+    assert state["phase"] == "running"
+    assert "left" in state["stage"]
+    assert 0 < state["fraction"] < 1
+    assert {each["state"] for each in state["models"].values()} <= {"waiting", "running"}
+    assert ask(view, "policy", "random")["refusal"]["message"] == "The models are training."
+    training.units()
+    training.done()
+    state = view.parts["live"]
+    assert {each["state"] for each in state["models"].values()} == {"finished"}
+    assert state["models"]["a"]["loss"] == f"{training.losses['a'][-1]:.4g}"
+    assert [line["key"] for line in state["losses"]["lines"]] == ["a", "b", "deep"]
+    assert figure(view, "makespan")["tiers"][0]["label"] == "measured"
+    assert "the same, measured" in [each["label"] for each in view.parts["board"]["ways"]]
+    assert "measured" in view.parts["table"]["timeline"]["text"]
+    assert "peak memory of a device" in [each["label"] for each in state["facts"]]
+    assert view.measurement is not None
+
+
+def test_while_units_are_compiled_each_model_says_so_in_its_turn(view, runner):
+    ask(view, "run")
+    tell = runner.runs[-1].tell
+
+    def states() -> list[str]:
+        return [each["state"] for each in live(view)["models"].values()]
+
+    assert states() == ["waiting", "waiting", "waiting"]
+    tell({"event": "progress", "stage": "compiling 1 unit of `a` for 2 devices", "fraction": 0.0, "model": "a"})
+    assert states() == ["compiling", "waiting", "waiting"]
+    assert live(view)["stage"].startswith("compiling 1 unit of a for 2 devices · ")
+    assert live(view)["log"][-1]["text"] == "compiling 1 unit of a for 2 devices"
+    tell({"event": "progress", "stage": "compiling 7 units of `b` for 2 devices", "fraction": 0.0, "model": "b"})
+    assert states() == ["compiled", "compiling", "waiting"]
+    tell({"event": "progress", "stage": "timing the units", "fraction": 0.0, "model": ""})
+    assert states() == ["compiled", "compiled", "waiting"]
+    Training(runner.runs[-1], view.seen).begin()
+    assert states() == ["waiting", "waiting", "waiting"]
+
+
+def test_what_an_earlier_run_has_done_or_stopped_is_told_at_once(view, runner):
+    ask(view, "run")
+    training = Training(runner.runs[-1], view.seen)
+    lengths = [job.length for job in view.seen.jobs]
+    tell = training.handle.tell
+    tell_spared = {"spared": [lengths[0], 4, 0], "last": [lengths[0], 4, lengths[2]]}
+    training.handle.tell = lambda event: tell({**event, **(tell_spared if event["event"] == "schedule" else {})})
+    training.begin()
+    state = live(view)
+    assert [each["state"] for each in state["models"].values()] == ["finished", "stopped", "waiting"]
+    assert [each["text"] for each in state["log"]][1:3] == [
+        "a is finished already, in an earlier run",
+        "b is stopped already, in an earlier run",
+    ]
+    assert not state["models"]["a"]["can_stop"]
+
+
+def test_a_run_that_found_all_done_says_so_and_shows_no_seconds(view, runner):
+    training = ran(view, runner)
+    training.units(0)
+    training.done()
+    state = view.parts["live"]
+    assert state["said"] == state["log"][-1]["text"] == "All models are done already, in an earlier run."
+    assert figure(view, "makespan")["tiers"] == []
+    assert "the same, measured" not in [each["label"] for each in view.parts["board"]["ways"]]
+
+
+def test_a_model_that_fails_or_whose_loss_is_no_number_is_marked(view, runner):
+    training = ran(view, runner)
+    tell = training.handle.tell
+    unit = {"event": "unit", "model": "a", "done": 2, "of": view.seen.jobs[0].length, "placed": [0, 1, 0, 0.0, 0.1], "ended": ""}
+    tell({**unit, "loss": float("nan")})
+    tell({**unit, "done": 3, "loss": float("nan")})
+    tell({"event": "failed", "model": "b", "done": 0, "of": 0, "message": "The training of model `b` stopped."})
+    state = live(view)
+    assert (state["models"]["a"]["loss"], state["models"]["b"]["state"]) == ("not a number", "failed")
+    texts = [(each["text"], each["tone"]) for each in state["log"]]
+    assert texts.count(("a: the loss of mini-batch 1 is nan", "bad")) == 1
+    assert texts[-1] == ("The training of model b stopped.", "bad")
+    tell({**unit, "done": 4, "of": 4, "loss": None, "ended": "stopped: loss 1 is below its stop_below of 2"})
+    assert live(view)["models"]["a"]["state"] == "stopped"
+    assert live(view)["log"][-1]["text"] == "a has stopped: loss 1 is below its stop_below of 2"
+
+
+def test_a_stopped_model_ends_with_its_mini_batch(view, runner):
+    training = ran(view, runner)
+    training.units(24)
+    ask(view, "stop", "deep")
+    assert runner.runs[-1].orders == [{"order": "stop", "model": "deep"}]
+    training.stopped("deep")
+    left = live(view)["stage"]
+    training.units()
+    state = live(view)["models"]["deep"]
+    assert state["state"] == "stopped"
+    assert not state["can_stop"]
+    assert state["share"] < 1
+    assert view.parts["live"]["models"]["a"]["state"] == "finished"
+    assert "left" in left
+
+
+def test_a_device_is_taken_away_and_given_back(view, runner):
+    training = ran(view, runner)
+    training.units(4)
+    ask(view, "leave", "1")
+    ask(view, "return", "1")
+    assert runner.runs[-1].orders == [{"order": "leave", "device": 1}, {"order": "return", "device": 1}]
+    training.handle.tell({"event": "obeyed", "order": "leave", "device": 1})
+    assert live(view)["away"] == [1]
+    training.handle.tell({"event": "obeyed", "order": "return", "device": 1})
+    assert live(view)["away"] == []
+
+
+def test_a_model_that_is_added_joins_the_run_and_is_predicted_with_it(view, runner, fleet):
+    before = view.seen.units
+    training = ran(view, runner)
+    training.units(4)
+    view.add(FleetModel("late", fleet.models[0].program, 10))
+    assert runner.runs[-1].orders == [{"order": "add", "model": "late"}]
+    assert [each["name"] for each in view.parts["board"]["models"]] == ["a", "b", "deep", "late"]
+    assert view.seen.units > before
+    assert len(measured(view)) == 4  # the run is still this fleet's
+    assert live(view)["models"]["late"]["state"] == "waiting"
+    with pytest.raises(FleetError, match="late"):
+        view.add(FleetModel("late", fleet.models[0].program, 10))
+
+
+def test_the_file_read_again_brings_new_models_and_stops_those_that_are_gone(tmp_path, runner):
+    grid = '[[models]]\nname = "fit"\nprogram = "tests.importable:regression"\ngrid = {{ width = {} }}\n'
+    path = tmp_path / "grid.toml"
+    path.write_text(grid.format([8, 16]))
+    view = FleetView(load_fleet(path), runner, path=str(path))
+    path.write_text(grid.format([8, 32]))
+    ask(view, "reread")
+    assert [each.name for each in view.fleet.models] == ["fit-width=8", "fit-width=32"]
+    ask(view, "run")
+    path.write_text(grid.format([32, 64]))
+    ask(view, "reread")
+    assert runner.runs[-1].orders == [{"order": "add", "model": "fit-width=64"}, {"order": "stop", "model": "fit-width=8"}]
+    assert [each.name for each in view.fleet.models] == ["fit-width=8", "fit-width=32", "fit-width=64"]
+    path.write_text("[[mod")
+    assert "is not TOML" in ask(view, "reread")["refusal"]["message"]
+    assert len(view.fleet.models) == 3
+
+
+def test_cancelled_and_dead_runs_say_what_is_kept(fleet, times, tmp_path):
+    runner = ToldRunner()
+    view = FleetView(fleet.updated(folder=tmp_path), runner, times)
+    training = ran(view, runner)
+    training.units(5)
+    ask(view, "cancel")
+    assert runner.runs[-1].cancels == 1
+    runner.runs[-1].tell({"event": "cancelled"})
+    assert view.parts["live"]["message"] == f"Cancelled. Run goes on from the checkpoint in {tmp_path}."
+    assert len(measured(view)) == 5
+    assert "interrupted" in {each["state"] for each in view.parts["live"]["models"].values()}
+    assert not view.parts["board"]["locked"]
+    ran(view, runner)
+    runner.runs[-1].tell({"event": "error", "message": "The system killed the training of 3 models."})
+    assert view.parts["live"]["phase"] == "error"
+    assert "killed" in view.parts["live"]["message"]
+
+
+def test_after_a_change_the_last_run_is_told_to_be_of_another_fleet(view, runner):
+    training = ran(view, runner)
+    training.units()
+    training.done()
+    ask(view, "devices", "1")
+    state = view.parts["live"]
+    assert measured(view) == []
+    assert state["stale"].startswith("The last run was of sharded-lrtf on 2 devices")
+    assert figure(view, "makespan")["tiers"] == []
+
+
+def test_the_last_unit_is_shown_though_none_follows(view, runner):
+    training = ran(view, runner)
+    training.units(3)
+    limit = time.monotonic() + 5
+    while len(measured(view)) < 3 and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert len(measured(view)) == 3
+
+
+def test_many_units_are_simulated_aside_and_the_hand_is_answered_at_once(fleet, times, monkeypatch):
+    monkeypatch.setattr("workbench.widgets.fleet_forecast.AT_ONCE", 10)
+    view = FleetView(fleet, None, times)
+    board = ask(view, "policy", "round-robin")
+    assert board["controls"]["policy"] == "round-robin"
+    limit = time.monotonic() + 5
+    while view.parts["board"]["waits"] and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert view.seen.fleet.policy == "round-robin"
+    assert view.parts["table"]["timeline"]["seconds"] == view.seen.schedule.makespan
+
+
+def test_while_it_runs_the_board_says_what_is_now_expected(view, runner):
+    training = ran(view, runner)
+    training.left = [replace(each, start=2 * each.start, end=2 * each.end) for each in training.left]  # slower than was predicted
+    training.units(9)
+    until(lambda: json.loads(view.parts["live"]["expected"]) and figure(view, "makespan")["tiers"])
+    done = {(row[3], row[4]) for row in measured(view)}
+    left = {(row[3], row[4]) for row in json.loads(view.parts["live"]["expected"])}
+    assert done | left == {(each.model, each.unit) for each in training.predicted.placed}
+    assert view.parts["live"]["expects"] == pytest.approx(2 * training.predicted.makespan, rel=0.2)
+    name, _, note = figure(view, "makespan")["tiers"][0].values()
+    assert name == "now expected"
+    assert note.endswith("of the prediction")
+    training.units()
+    training.done()
+    assert view.parts["live"]["expected"] == "[]"
+    assert [each["label"] for each in figure(view, "makespan")["tiers"]] == ["measured"]
+
+
+def test_units_that_are_too_many_are_drawn_as_shares_of_slices_of_time(fleet, times, runner, monkeypatch):
+    monkeypatch.setattr("workbench.widgets.fleet_timeline.MOST_UNITS", 10)
+    view = FleetView(fleet, runner, times)
+    timeline = view.parts["table"]["timeline"]
+    schedule = view.seen.schedule
+    assert timeline["difference"].startswith(f"{len(schedule.placed)} units: in each slice of time")
+    assert timeline["text"]
+    slices = json.loads(timeline["tasks"])
+    assert sum((row[2] - row[1]) * (row[8] - row[7]) for row in slices) == pytest.approx(
+        sum(each.end - each.start for each in schedule.placed), rel=1e-3
+    )
+    assert sum(row[9] for row in slices) == len(schedule.placed)
+    assert {(row[0], row[3]) for row in slices} == {(each.device, each.model) for each in schedule.placed}
+
+
+def test_the_exact_policy_is_solved_aside_and_refused_where_it_is_out_of_reach(view, monkeypatch):
+    ask(view, "policy", "exact")
+    until(lambda: not view.parts["board"]["waits"])
+    assert view.seen.fleet.policy == "exact"
+    assert view.seen.bound <= view.seen.schedule.makespan
+    monkeypatch.setattr("workbench.multimodel.exact.MOST_UNITS", 5)
+    ask(view, "policy", "random")
+    board = ask(view, "policy", "exact")
+    assert board["refusal"]["message"].endswith("on 2 devices is out of reach. A solver takes 5 at most.")
+    assert view.fleet.policy == "random"
+
+
+def until(seen, limit: float = 20.0) -> None:
+    end = time.monotonic() + limit
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_each_watcher_hears_until_it_leaves(view):
+    heard = []
+    leave = view.watch(lambda part, _state: heard.append(part))
+    ask(view, "devices", "3")
+    assert set(heard) == {"board", "table", "live"}
+    leave()
+    count = len(heard)
+    ask(view, "devices", "2")
+    assert len(heard) == count
+
+
+def test_the_cell_keeps_a_static_picture(fleet, times, runner):
+    import workbench as wb
+
+    board = wb.FleetBoard(fleet, times, runner)
+    data, _ = board._repr_mimebundle_()
+    assert data["text/plain"] == "FleetBoard(3 models, sharded-lrtf)"
+    for words in ("deep", "Makespan", "lower bound"):
+        assert words in data["text/html"]
+    assert len(data["text/html"]) < 40_000
+    assert board.times is times
+    board.close()
