@@ -1,7 +1,7 @@
 """Eight virtual CPU devices for every test, golden files, and a browser for the tests that drive one."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # also for the processes that tests start
@@ -48,3 +48,11 @@ def browser_type_launch_args(browser_type_launch_args: dict, playwright) -> dict
     if (path := system_chromium()) is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
     return {**found, "executable_path": path}
+
+
+@pytest.fixture(scope="module")
+def quick_code_generation() -> Iterator[None]:
+    """LLVM's effort halved: which collectives there are was decided before it starts."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -258,3 +258,12 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", ["99999999", "65536", "-1"])
+def test_a_port_that_cannot_be_is_refused_before_anything_is_traced(port, capsys, monkeypatch):
+    from workbench.cli import commands
+
+    monkeypatch.setattr(commands, "plan_on_the_cpu", lambda _: pytest.fail("traced"))
+    assert cli.main(["serve", "--port", port, "--no-open"]) == 1
+    assert "65535" in capsys.readouterr().err

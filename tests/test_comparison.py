@@ -1,14 +1,24 @@
 """A comparison finds what differs, and calls its cause by name."""
 
+import functools
 from dataclasses import replace
 
+import jax
 import pytest
 
 from tests.programs import mlp_report
+from workbench.collective import Collective
 from workbench.comparison import Comparison
 from workbench.compiled import Compiled, CompiledCollective, CompiledMemory
 from workbench.differences import ALL_CAUSES
-from workbench.report import Collective
+from workbench.padding import Padding
+from workbench.plan import Plan
+from workbench.sharding import Sharding
+from workbench.tracing import trace
+
+
+def spec(shape):
+    return jax.ShapeDtypeStruct(shape, "float32")
 
 
 def planned(kind, axes, payload, count=1, path="layers/dot_general"):
@@ -19,13 +29,30 @@ def found(kind, axes, payload, count=1, path="layers/dot_general", **more):
     return CompiledCollective(kind, axes, payload, count, path, "model.py:7", **more)
 
 
-def compared(ours, theirs):
-    compiled = Compiled("TPU v5e 2x4", 8, 1.0, CompiledMemory(100, 50, 50, 30), tuple(theirs))
-    return Comparison(replace(mlp_report(), collectives=tuple(ours)), compiled)
+THIN = Padding("thin/reduce_max", "model.py:9", "reduce", (2,), "float32", Sharding((("data",),)), "rows", 2, ("data",), 4, 1, 4, 4)
+
+
+@functools.cache
+def looped():
+    """A plan whose program has a loop."""
+    program = trace(
+        lambda x, w: jax.lax.scan(lambda x, w: (x @ w, None), x, w)[0], *(spec((8, 16)), spec((3, 16, 16))), dims={"x": "rows _"}
+    )
+    return Plan(program, "data:4 model:2", "rows:data")
+
+
+def compared(ours, theirs, *, in_loop=False, target="TPU v5e 2x4"):
+    compiled = Compiled(target, 8, 1.0, CompiledMemory(100, 50, 50, 30), tuple(theirs))
+    report = replace(mlp_report(), collectives=tuple(ours), list_padding=lambda: (THIN,))
+    return Comparison(replace(report, plan=looped()) if in_loop else report, compiled)
 
 
 CASES = {
     "widened": ([planned("all-reduce", ("data",), 100)], [found("all-reduce", ("data",), 200)]),
+    "padded": (
+        [planned("reduce-scatter", ("data",), 320)],
+        [found("reduce-scatter", ("data",), 330), found("collective-permute", ("data",), 9, path="")],
+    ),
     "gathered again": ([planned("all-gather", ("data",), 100)], [found("all-gather", ("data",), 100), found("all-gather", ("data",), 100)]),
     "kept": ([planned("all-gather", ("data",), 100), planned("all-gather", ("data",), 100)], [found("all-gather", ("data",), 100)]),
     "moved out of a loop": ([planned("all-gather", ("data",), 100, count=12)], [found("all-gather", ("data",), 100)]),
@@ -46,8 +73,10 @@ CASES = {
         ],
     ),
     "narrowed": ([planned("collective-permute", ("data",), 16)], [found("collective-permute", ("data",), 8)]),
+    "looked up otherwise": ([], [found("collective-permute", ("data",), 8, path="dispatch/permute/gather")]),
     "not partitioned": ([], [found("all-gather", ("data",), 800, path="head/top_k")]),
     "resharded otherwise": ([planned("all-to-all", ("data",), 100)], [found("all-gather", ("data",), 300)]),
+    "cut too fine": ([planned("all-gather", ("data",), 100, path="thin/reduce_max")], []),
     "not sent": ([planned("all-to-all", ("data",), 100)], []),
     "unexplained": ([], [found("all-reduce", ("data",), 9)]),
     "combined": (
@@ -63,7 +92,18 @@ CASES = {
 
 @pytest.mark.parametrize("cause", CASES)
 def test_a_difference_has_its_cause(cause):
-    assert [each.cause.name for each in compared(*CASES[cause]).differences] == [cause]
+    comparison = compared(*CASES[cause], in_loop=cause == "moved out of a loop")
+    assert [each.cause.name for each in comparison.differences] == [cause]
+
+
+def test_a_cpu_rounds_nothing_before_it_sends():
+    (only,) = compared(*CASES["narrowed"], target="8 attached cpu").differences
+    assert only.cause.name == "resharded otherwise"
+
+
+def test_borders_that_are_fetched_otherwise_are_called_so_though_none_are_left_on_the_other_side():
+    (only,) = compared([planned("collective-permute", ("data",), 8, path="images/conv_general_dilated")], []).differences
+    assert only.cause.name == "borders"
 
 
 def test_what_is_packed_into_one_array_is_combined():

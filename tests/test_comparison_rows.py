@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.programs import mlp_report
+from workbench.collective import Collective
 from workbench.comparison import CollectiveRow, compare_collectives
-from workbench.report import Collective
 
 
 def report(*volumes):

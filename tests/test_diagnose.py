@@ -53,3 +53,18 @@ def test_a_mesh_that_does_not_fit_the_hardware_is_told_and_not_raised():
     plan, (misplaced,) = misfits("rows:2 cols:4", "TPU v5e 2x4", "cols:x")
     assert "`cols` 4 devices are wired to `x`" in misplaced.message
     assert [each.kind for each in plan.apply(misplaced.edits[0]).report().diagnostics if each.kind == "hardware too small"] == []
+
+
+def test_a_constraint_that_leaves_values_of_another_rank_alone_says_which():
+    def function(x, w):
+        with jax.named_scope("block"):
+            y = jnp.tanh(x @ w)
+            return jnp.tanh(y.sum(1) @ w)
+
+    program = trace(function, jnp.ones((8, 4, 16)), jnp.ones((16, 16)))
+    found = Plan(program, "data:4", "@block/dot_general=[data, -, -]").report().diagnostics
+    note = next(each for each in found if each.kind == "named besides")
+    assert "1 of the 2 values that `block/dot_general` names in the forward pass have not the 3 dimensions" in note.message
+    by_line = note.message.rpartition("`@")[2].partition("=...`")[0]
+    again = Plan(program, "data:4", f"@{by_line}=[data, -, -]").report().diagnostics
+    assert "named besides" not in [each.kind for each in again]

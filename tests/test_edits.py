@@ -4,21 +4,15 @@ from tests.programs import mlp
 from workbench.catalogue import parse_hardware
 from workbench.edits import (
     ALL_EDITS,
-    AddAxis,
     Constrain,
     OpenPlan,
     Override,
     PlaceDim,
     Prioritize,
-    RemoveAxis,
-    RenameAxis,
     RenameDim,
-    ReorderAxes,
-    ResizeAxis,
     SetBarrier,
     SetHardware,
     SetLayout,
-    SetMesh,
     SetPipeline,
     SetPrecision,
     SetRemat,
@@ -30,12 +24,13 @@ from workbench.edits import (
 from workbench.errors import DimensionError, HardwareError, LayoutError, MeshError, TraceError, WorkbenchError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
+from workbench.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.precision import Precision
 from workbench.remat import Remat
 from workbench.sharding import Sharding
-from workbench.topology import parse_wiring
+from workbench.wiring import parse_wiring
 
 V5E = parse_hardware("TPU v5e 4x2")
 LAYOUT = "batch:data; d_ff:model"

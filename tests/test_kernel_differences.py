@@ -9,7 +9,7 @@ from workbench.comparison import Comparison
 from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.kernel import Kernel
 from workbench.kernel_differences import COPIED, FUSED, IN_PIECES, KERNEL_CAUSES, RATE, RECOMPUTED
-from workbench.report import StepTime
+from workbench.step_time import StepTime
 
 
 def planned(seconds, flops=0, count=1, path="layers/mlp/dot_general"):

@@ -108,3 +108,23 @@ def test_a_drop_is_refused_with_the_reason_before_it_is_made():
 def test_alike_layers_are_judged_once():
     layers = program(*(parameter(f"layers/{i}/w", d_model=6) for i in range(20)))
     assert len(list(illegalities(layers, Mesh("model:4"), Layout("d_model:model")))) == 1
+
+
+@pytest.mark.parametrize(
+    ("layout", "meant"),
+    [
+        ("params/layers[0..1]/w=[-, data]", "params/layers/*/w"),
+        ("params/layers[0,1]/w=[-, data]", "params/layers/*/w"),
+    ],
+)
+def test_the_name_of_a_row_that_stands_for_layers_is_refused_with_the_pattern_that_means_it(layout, meant):
+    layers = program(parameter("params/layers/0/w", d_model=8, d_ff=8), parameter("params/layers/1/w", d_model=8, d_ff=8))
+    with pytest.raises(LayoutError) as caught:
+        Plan(layers, "data:4", layout)
+    assert caught.value.ways_out == (f"write `{meant}`, which names all of them",)
+    verify_layout(layers, Mesh("data:4"), Layout(f"{meant}=[-, data]"))
+
+
+def test_a_plan_on_no_mesh_is_said_to_be_on_one_device():
+    plan = Plan(mlp(), "")
+    assert str(plan).endswith(" on one device: replicated")

@@ -7,8 +7,8 @@ import pytest
 from tests.programs import mlp_report
 from workbench.comparison import Comparison
 from workbench.compiled import Compiled, CompiledMemory
+from workbench.memory import Alive
 from workbench.memory_differences import ARGUMENTS, FREED, HELD, MEMORY_CAUSES, PACKED, REST, SIZED
-from workbench.report import Alive
 from workbench.tensor import Role
 
 BIG = 1 << 20

@@ -1,12 +1,16 @@
 """Every error text of the nouns, whole: the user's names, the arithmetic, the ways out."""
 
+from types import SimpleNamespace
+
 import pytest
 
+import workbench
 from tests.programs import batch, mlp, parameter, program
-from workbench.edits import ReorderAxes
 from workbench.errors import WorkbenchError, unknown_name
 from workbench.layout import Layout
 from workbench.mesh import Mesh
+from workbench.mesh_edits import ReorderAxes
+from workbench.models.registry import build
 from workbench.plan import Plan
 from workbench.sharding import Sharding
 
@@ -25,6 +29,29 @@ MESSAGES = [
     (lambda: Mesh("a:0"), "Mesh axis `a` has size 0; a size is a whole number from 1.\n  Ways out: remove the axis to leave it out."),
     (lambda: Mesh("a:2048 b:1024"), "2048 x 1024 = 2,097,152 devices; a mesh has at most 1,048,576.\n  Ways out: make an axis smaller."),
     (lambda: Mesh("data:4")["dta"], "There is no mesh axis `dta`; there are `data`.\n  Ways out: did you mean `data`?"),
+    (
+        lambda: Mesh(8),
+        '`mesh` is 8; it should be axes with names and sizes, such as "data:4 model:2".\n  Ways out: name the axes, "data:8".',
+    ),
+    (
+        lambda: Plan(FFN, (4, 2)),
+        '`mesh` is (4, 2); it should be axes with names and sizes, such as "data:4 model:2".\n  Ways out: name the axes, "data:4 model:2".',
+    ),
+    (
+        lambda: Mesh(None),
+        '`mesh` is None; it should be axes with names and sizes, such as "data:4 model:2".\n  Ways out: write axes as "data:4 model:2".',
+    ),
+    (
+        lambda: Mesh(["data:4", "model:2"]),
+        "`mesh` is ['data:4', 'model:2']; it should be axes with names and sizes, such as \"data:4 model:2\".\n"
+        '  Ways out: write "data:4 model:2".',
+    ),
+    (
+        lambda: Mesh(SimpleNamespace(shape={"data": 2, "model": 4})),  # as a mesh of JAX has it
+        '`mesh` is of type `SimpleNamespace`; it should be axes with names and sizes, such as "data:4 model:2".\n'
+        '  Ways out: write "data:2 model:4".',
+    ),
+    (lambda: Mesh("data:4")[0], "There is no mesh axis `0`; there are `data`.\n  Ways out: use one of these names."),
     # shardings
     (lambda: Sharding.parse("data"), '`data` is not a sharding.\n  Ways out: write "[data, -, model]", one entry a dimension.'),
     (lambda: Sharding.parse("[data, ]"), "`[data, ]` has an empty entry.\n  Ways out: write `-` for a dimension kept whole."),
@@ -91,6 +118,80 @@ MESSAGES = [
         "`allows:forward` and `allows:backward` let shardings through one way.",
     ),
     (lambda: Layout("d_ff:x+x"), "The rule `d_ff:x+x` uses mesh axis `x` twice.\n  Ways out: name it once."),
+    (
+        lambda: Layout(17),
+        '`layout` is 17; it should be statements, such as "batch:data", or a `Layout`.\n  Ways out: write "batch:data; d_ff:model".',
+    ),
+    (
+        lambda: Plan(FFN, "data:4", None),
+        '`layout` is None; it should be statements, such as "batch:data", or a `Layout`.\n'
+        '  Ways out: write "batch:data; d_ff:model" · write "" to lay out nothing.',
+    ),
+    (
+        lambda: Layout(["batch:data", "d_ff:model"]),
+        "`layout` is ['batch:data', 'd_ff:model']; it should be statements, such as \"batch:data\", or a `Layout`.\n"
+        '  Ways out: write "batch:data; d_ff:model".',
+    ),
+    (
+        lambda: Layout({"batch": None}),
+        '`layout["batch"]` is None; it should be mesh axes.\n  Ways out: write {"batch": "data"} · leave `batch` out.',
+    ),
+    (
+        lambda: Layout({3: "data"}),
+        '`layout` is {3: \'data\'}; it should be rules of named dimensions.\n  Ways out: write {"batch": "data"}.',
+    ),
+    # plans
+    (
+        lambda: Plan("gpt", "data:4"),
+        "`program` is 'gpt'; it should be a `Program`.\n  Ways out: write `workbench.models.build(\"gpt\")`.",
+    ),
+    (
+        lambda: Plan("mine.plan.json", "data:4"),
+        "`program` is 'mine.plan.json'; it should be a `Program`.\n  Ways out: load a plan, `workbench.load(\"mine.plan.json\")`.",
+    ),
+    (
+        lambda: Plan(mlp, "data:4"),
+        "`program` is of type `function`; it should be a `Program`.\n  Ways out: trace it, `workbench.trace_training(loss, params, batch, "
+        "optimizer=...)` · `workbench.trace(function, *arguments)`.",
+    ),
+    (
+        lambda: Plan(None, "data:4"),
+        '`program` is None; it should be a `Program`.\n  Ways out: build a model, `workbench.models.build("gpt")` · '
+        "trace a function, `workbench.trace_training(...)`.",
+    ),
+    (
+        lambda: Plan(FFN, "data:4", pipeline=5),
+        '`pipeline` is 5; it should be text or a `PipelineSpec`.\n  Ways out: write it as "stages:4 micro_batches:16 schedule:1f1b".',
+    ),
+    (
+        lambda: Plan(FFN, "data:4", hardware=8),
+        '`hardware` is 8; it should be a kind of device and how many there are.\n  Ways out: write "TPU v5e 2x4" · "8 H100".',
+    ),
+    (
+        lambda: Plan(FFN, "data:4").compile(8),
+        '`hardware` is 8; it should be a kind of device and how many there are.\n  Ways out: write "TPU v5e 2x4" · "8 H100".',
+    ),
+    (
+        lambda: Plan(FFN, "data:4", hardware="8 H100", wiring=["data:x"]),
+        "`wiring` is ['data:x']; it should be text or a `Wiring`.\n  Ways out: write \"data:x+y; model:z\".",
+    ),
+    (
+        lambda: Plan(FFN, "data:4", hardware="TPU v5e 2x4", wiring="data:q"),
+        "There is no physical axis `q` of TPU v5e 2x4; there are `x`, `y`.\n  Ways out: use one of these names.",
+    ),
+    (
+        lambda: Plan(FFN, "data:4").recipe(3),
+        '`name` is 3; it should be the name of a recipe.\n  Ways out: write `plan.recipe("data_parallel")`.',
+    ),
+    (
+        lambda: Plan(FFN, "data:4").recipe("megatron", 3),
+        '`axes` is 3; it should be names of mesh axes.\n  Ways out: write `plan.recipe("megatron", "model")`.',
+    ),
+    (
+        lambda: Plan(FFN, "data:4").diff(3),
+        '`other` is 3; it should be a `Plan`.\n  Ways out: write `plan.diff(plan.recipe("megatron"))`, say.',
+    ),
+    (lambda: Plan(FFN, "data:4").save(3), '`path` is 3; it should be the path of a file.\n  Ways out: write "mine.plan.json".'),
     # legality: M3, M5, M6
     (lay("d_f:model"), "There is no dimension `d_f`; there are `d_model`, `d_ff`, `batch`.\n  Ways out: did you mean `d_ff`?"),
     (lay("d_ff:modle"), "There is no mesh axis `modle`; there are `data`, `model`.\n  Ways out: did you mean `model`?"),
@@ -117,6 +218,10 @@ MESSAGES = [
         "There is no argument `params/w2`; there are `params/w1`, `batch/x`.\n  Ways out: did you mean `params/w1`?",
     ),
     (
+        lay("params/nosuch=[-, model]"),
+        "There is no argument `params/nosuch`; there are `params/w1`, `batch/x`.\n  Ways out: use one of these names.",
+    ),
+    (
         lay("params/w1=[data]"),
         "`params/w1: float32[d_model=1024, d_ff=4096]` has 2 dimensions; [data] places 1.\n  Ways out: write one entry a dimension, `-` for whole.",
     ),
@@ -140,6 +245,10 @@ MESSAGES = [
     (
         lambda: Plan(mlp(), "data:4", "barrier[@model.py:7]"),
         "There is no line with an intermediate value `model.py:7`; there are `toy.py:7`.\n  Ways out: did you mean `toy.py:7`?",
+    ),
+    (
+        lambda: Plan(mlp(), "data:4", "barrier[@toy.py:9]"),
+        "There is no line with an intermediate value `toy.py:9`; there are `toy.py:7`.\n  Ways out: the nearest is `toy.py:7`.",
     ),
     (
         lambda: Plan(mlp(), "data:4", "@mlp/dot=[data, -]"),
@@ -185,3 +294,7 @@ def test_a_long_list_of_names_is_cut_and_a_long_name_too():
     assert len(message) < 400
     assert ways_out == ("use one of these names",)
     assert unknown_name("model", "x", [])[0] == "There is no model `x`; there are none."
+
+
+def test_the_models_that_messages_name_are_there_without_an_import_of_their_own():
+    assert workbench.__getattr__("models").build is build

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from tests.programs import mlp
 from workbench.documents import dump_plan, parse_plan
-from workbench.edits import RemoveAxis, RenameAxis, ResizeAxis, SetMesh, SetPipeline
+from workbench.edits import SetPipeline
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.mesh import Mesh
+from workbench.mesh_edits import RemoveAxis, RenameAxis, ResizeAxis, SetMesh
 from workbench.pipeline.schedules import ALL_SCHEDULES
 from workbench.pipeline_spec import REMAT, PipelineSpec
 from workbench.plan import Plan

@@ -7,13 +7,14 @@ import pytest
 
 from tests.programs import batch, mlp, mlp_report, parameter, program
 from tests.test_edits import CASES
+from workbench.collective import Collective
 from workbench.documents import plan_diff_record
 from workbench.edits import PlaceDim
+from workbench.memory import Memory
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.plan_diff import KINDS, Change, FigureChange, PlanDiff, TrafficChange
 from workbench.plan_diff_text import change_text, delta_text
-from workbench.report import Collective, Memory
 from workbench.tensor import Role
 
 MADE = [edit for edit, _, mesh, _ in CASES if mesh is not None]  # the others are refused

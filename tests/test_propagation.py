@@ -181,7 +181,6 @@ def test_the_explanation_of_a_value_in_words():
     text = explanation_text(report, "dot_general").replace(report.propagation.sites[2].source, "mlp.py:7")
     assert text == (
         "dot_general: dot_general [d16=16, d64=64], mlp.py:7, lies as [-, data]\n"
-        "  Its operation computes it as [data, model]; it is resharded behind it.\n"
         "  d16 (16): whole\n"
         "    lost: `data`, `x=[data, -]` on x, over dot_general (mlp.py:7): data already splits d64 of dot_general, by `@tanh=[?, data]`\n"
         "  d64 (64): data\n"
@@ -198,10 +197,19 @@ def test_an_argument_a_result_one_dimension_and_a_source_line_can_be_asked_about
     assert "d_ff (256)" not in megatron.explain("params/layers/mlp/w1", "d_model")
     line = megatron.propagation.sites[megatron.propagation.find("mlp/up/dot_general")[0]].source
     assert "mlp/up/dot_general" in megatron.explain(line)
-    with pytest.raises(PropagationError, match="There is no dimension of `params/layers/mlp/w1` `d_f`"):
+    with pytest.raises(PropagationError, match="There is no dimension `d_f` of `params/layers/mlp/w1`"):
         megatron.explain("params/layers/mlp/w1", "d_f")
     with pytest.raises(PropagationError, match="There is no value `mlp/uq`"):
         megatron.explain("mlp/uq")
+
+
+def test_of_a_line_without_values_the_lines_that_have_some_are_told_the_nearest_first(megatron):
+    lines = {site.source for site in megatron.propagation.sites if site.role == "value" and not site.path.startswith("grad/")}
+    file, _, number = min(lines - {""}, key=lambda line: int(line.rpartition(":")[2])).rpartition(":")
+    with pytest.raises(PropagationError) as error:
+        megatron.explain(f"{file}:1")
+    assert error.value.message.startswith(f"There is no line with an intermediate value `{file}:1`; there are `{file}:{number}`, `{file}:")
+    assert error.value.ways_out == (f"the nearest is `{file}:{number}`",)
 
 
 def test_the_text_of_the_replay_has_every_move(megatron):
@@ -265,3 +273,29 @@ def test_an_unsplit_plan_has_nothing_to_replay():
     report = reported(lambda x: x + 1, [(8,)], "x:2", "")
     assert report.propagation.steps == ()
     assert str(report.propagation.at(0)[0]) == str(Sharding.whole(1))
+
+
+def crowded(x, w):
+    with jax.named_scope("block"):
+        for _ in range(2):
+            x = jnp.tanh(x @ w)
+        y = jnp.tanh(x.sum(1) @ w)
+        x = jnp.tanh(x @ w) * y[:, None]
+        z = jnp.tanh(x @ w)
+        return jnp.tanh(z @ w) @ w
+
+
+def test_what_else_a_name_means_is_told_by_names_that_are_accepted():
+    found = reported(crowded, ((8, 4, 16), (16, 16)), "data:4", "d8:data")
+    told = found.explain("block/dot_general").splitlines()[-1]
+    assert told.startswith("`block/dot_general` also names `test_propagation.py:")
+    for name in told.split("`")[3::2]:
+        assert len({found.propagation.sites[number].source for number in found.propagation.find(name)}) == 1
+
+
+def test_where_else_an_axis_could_come_from_is_told_once_a_statement(megatron):
+    lines = [line for line in megatron.explain("mlp/up/dot_general").splitlines() if "could still come from" in line]
+    assert lines
+    for line in lines:
+        statements = line.partition("from ")[2].split("`")[1::2]
+        assert len(statements) == len(set(statements))

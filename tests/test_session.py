@@ -3,8 +3,9 @@
 import pytest
 
 from tests.machines import flat
-from workbench.edits import AddAxis, PlaceDim, RenameDim, ResizeAxis
+from workbench.edits import PlaceDim, RenameDim
 from workbench.errors import LayoutError, MeshError, WorkbenchError
+from workbench.mesh_edits import AddAxis, ResizeAxis
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.session import KEPT_REPORTS, MOST_NAME, Session

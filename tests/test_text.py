@@ -2,13 +2,18 @@ from dataclasses import replace
 
 import pytest
 
+from tests.pipelines import chain
 from tests.programs import batch, mlp_report, parameter, program
 from tests.traces import measured_trace, timed_report
 from workbench.measurement import Measurement, ShardCheck
+from workbench.memory import Memory
+from workbench.models.registry import build
 from workbench.plan import Plan
-from workbench.report import Flops, Memory, Placement, Report
+from workbench.report import Placement, Report
+from workbench.step_time import Flops
 from workbench.tensor import Role
 from workbench.text import WIDTH, measurement_text, report_text, table_text
+from workbench.units import format_bytes
 
 MEASUREMENT = Measurement(
     device_kind="cpu",
@@ -39,6 +44,30 @@ def test_a_measurement_alone_says_what_was_measured():
     text = str(MEASUREMENT)
     assert "10.5 ms" in text
     assert "planned " not in text.partition("Shards")[0].replace("as planned", "")
+
+
+def test_one_step_has_no_spread():
+    text = str(replace(MEASUREMENT, step_seconds=(1.09,)))
+    assert text.startswith("1 step on")
+    assert "one step" in text
+    assert "8 of 10" not in text
+
+
+@pytest.mark.parametrize(("steps", "spread"), [(2, "between 10.0 ms"), (9, "between 10.0 ms"), (10, "8 of 10 steps between 10.9 ms")])
+def test_fewer_than_ten_steps_are_told_whole(steps, spread):
+    text = str(replace(MEASUREMENT, step_seconds=tuple(0.010 + 0.001 * i for i in range(steps))))
+    (line,) = (line for line in text.splitlines() if "step time, median" in line)
+    last = 10.0 + steps - 1 - (0.9 if steps >= 10 else 0)
+    assert f"ms   {spread} and {last:.1f} ms" in line
+
+
+def test_a_pipelines_run_stands_beside_its_stages_and_not_beside_the_program_whole():
+    report = Plan(chain(), "stage:2 data:2", "batch:data", pipeline="stages:2 micro_batches:4").report()
+    text = measurement_text(replace(MEASUREMENT, compiled={}), report)
+    assert report.peak != report.memory.peak
+    assert f"as compiled · planned {format_bytes(report.peak)}" in text
+    heaviest = max((dict(report.pipeline.payload(stage)) for stage in range(2)), key=lambda each: sum(each.values()))
+    assert all(format_bytes(count) in text for count in heaviest.values())
 
 
 def test_no_line_is_longer_than_the_page_and_none_ends_in_spaces():
@@ -89,3 +118,12 @@ def test_the_bytes_of_the_arguments_are_all_accounted_for():
 
 def test_brackets_are_text_and_not_markup():
     assert "[red]x[/red]" in table_text(["a", "b>"], [["[red]x[/red]", "[data, -]"]])
+
+
+def test_devices_of_the_hardware_that_the_mesh_leaves_idle_are_told():
+    def used(mesh):
+        text = str(Plan(build("two_layer"), mesh, "batch:data", hardware="TPU v5e 4x4").report())
+        return [" ".join(line.split()) for line in text.splitlines() if "devices used" in line]
+
+    assert used("data:8") == ["devices used 8 of 16 the other 8 of TPU v5e 4x4 are idle"]
+    assert used("data:16") == []

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from workbench.catalogue import every_hardware, load_catalogue, parse_hardware
 from workbench.errors import HardwareError
 from workbench.hardware import Hardware
+from workbench.hardware_text import wiring_text
 from workbench.mesh import Mesh
-from workbench.topology import Route, Wiring, default_wiring, device_order, parse_wiring, stretches, wiring_problem
+from workbench.topology import default_wiring, device_order, stretches, wiring_problem
+from workbench.wiring import Route, Wiring, parse_wiring
 
 ALL_HARDWARE = every_hardware(load_catalogue())
 NAMES = st.sampled_from(("data", "model", "x.1", "pipe"))
@@ -65,6 +67,12 @@ def test_any_mesh_is_wired_to_different_devices_or_the_problem_is_told(hardware,
     assert len(set(order.flat)) == mesh.size
     for name, routes in stretches(mesh, hardware).items():
         assert math.prod(stretch.size for stretch in routes) == mesh[name]
+
+
+def test_a_link_that_carries_nothing_of_an_axis_is_no_part_of_its_way():
+    mesh, hardware = Mesh("data:4"), parse_hardware("TPU v5e 2x4")
+    assert stretches(mesh, hardware, parse_wiring("data:x+y")) == stretches(mesh, hardware, parse_wiring("data:y"))
+    assert wiring_text(mesh, hardware, parse_wiring("data:x+y")) == "data over y (4, a line)"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +158,7 @@ def test_open_sizes_are_found_from_the_minor_one_on():
             "TPU v5e 16x16",
             "data:8",
             "data:z",
-            "There is no physical axis of TPU v5e 16x16 `z`; there are `x`, `y`.\n  Ways out: use one of these names.",
+            "There is no physical axis `z` of TPU v5e 16x16; there are `x`, `y`.\n  Ways out: use one of these names.",
         ),
         ("8 H100", "data:8", "dta:device", "There is no mesh axis `dta`; there are `data`.\n  Ways out: did you mean `data`?"),
         (

@@ -8,9 +8,10 @@
     measurement = plan.run(steps=20)
     wb.Workbench(plan)  # the board, in a notebook cell
 
-Importing this package imports no user interface; `Workbench` is fetched when it is asked for.
+Importing this package imports no user interface; `Workbench` and `FleetBoard` are fetched when they are asked for.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import WorkbenchError as WorkbenchError
@@ -35,6 +36,7 @@ from workbench.tracing import trace as trace
 from workbench.tracing import trace_training as trace_training
 
 if TYPE_CHECKING:
+    from workbench.widgets import FleetBoard as FleetBoard
     from workbench.widgets import Workbench as Workbench
 
 __version__ = "0.1.0"
@@ -45,6 +47,12 @@ def __getattr__(name: str) -> Any:
         from workbench.widgets import Workbench
 
         return Workbench
+    if name == "FleetBoard":
+        from workbench.widgets import FleetBoard
+
+        return FleetBoard
+    if name == "models":
+        return import_module("workbench.models")
     if name == "load":
         from workbench.documents import load_plan
 

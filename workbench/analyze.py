@@ -2,6 +2,7 @@
 
 import functools
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from workbench.cost.step_time import collective_costs, step_time
 from workbench.cost.tiles import laid_out_bytes
 from workbench.cost.timeline import Region, regions_of, simulate_step
 from workbench.diagnose import diagnose
+from workbench.edits import SetHardware
 from workbench.hardware import Hardware
 from workbench.partition import (
     HALVES,
@@ -29,6 +31,7 @@ from workbench.partition import (
     collectives,
     kernels_of,
     local_shape,
+    no_collection,
     own_annotations,
     padding_list,
     partition,
@@ -43,15 +46,22 @@ from workbench.program import Operation, Program
 from workbench.report import Placement, Report, Value
 from workbench.sharding import Sharding
 
+_MANY = 5_000  # operations: of as many, what a report keeps is worth not being looked through for garbage meanwhile
+
 
 def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
     """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known."""
-    hardware = hardware or plan.hardware
+    with no_collection() if len(plan.program.operations) > _MANY else nullcontext():
+        return _analyze(plan, hardware or plan.hardware)
+
+
+def _analyze(plan: Plan, hardware: Hardware | None) -> Report:
     partitioned = partition(plan, hardware)
     program, mesh, placed = plan.program, plan.mesh, arguments_placed(plan, partitioned)
-    fixed = _fixed(program, recomputes=_recomputes(hardware))
+    backend = backend_of(hardware)
+    fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands)
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
-    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed.types, tile, widens=backend_of(hardware).widens_halves)
+    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed.types, tile, widens=backend.widens_halves)
     times = kernel_times(fixed.kernels, partitioned, local_bytes, mesh, hardware.chip) if hardware else None
     memory = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, _on_chip(fixed, partitioned, times, hardware))
     products, (held, moved) = products_of(partitioned), host_memory(partitioned, local_bytes)
@@ -75,6 +85,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
         list_reshards=functools.partial(reshard_list, plan, partitioned, functools.partial(_seconds, plan, hardware)),
         list_padding=functools.partial(padding_list, plan, partitioned),
         make_pipeline=functools.partial(_pipeline, plan, hardware),
+        make_run=functools.partial(_as_run, plan, hardware),
         make_propagation=functools.partial(propagation_of, plan, partitioned.dims),
         read_own=functools.partial(own_annotations, program),
     )
@@ -101,7 +112,16 @@ def _pipeline(plan: Plan, hardware: Hardware | None) -> PipelineReport | None:
         return None
     from workbench.pipelined import pipeline_report
 
-    return pipeline_report(plan if plan.hardware == hardware else plan.updated(hardware=hardware))
+    return pipeline_report(plan if plan.hardware == hardware else SetHardware(hardware).apply(plan))
+
+
+def _as_run(plan: Plan, hardware: Hardware | None) -> Report | None:
+    """A pipeline in step is another program, planned as that."""
+    if plan.pipeline is None or plan.pipeline.engine != "spmd":
+        return None
+    from workbench.spmd_plan import in_one_program
+
+    return analyze(in_one_program(plan), hardware)
 
 
 class _Fixed(NamedTuple):
@@ -113,13 +133,14 @@ class _Fixed(NamedTuple):
     types: tuple[int, ...]  # of each value: a number that values of its shape and type have
 
 
-@functools.lru_cache(maxsize=16)
-def _fixed(program: Program, *, recomputes: bool) -> _Fixed:
+@functools.lru_cache(maxsize=48)
+def _fixed(program: Program, *, recomputes: bool, turns: bool) -> _Fixed:
     structure = structure_of(program)
     kernels = kernels_of(structure, recomputes=recomputes)
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     types = tuple(numbers.setdefault((value.shape, value.dtype), len(numbers)) for value in structure.values)
-    return _Fixed(lifetimes_of(program, structure, kernels, recomputes=recomputes), kernels, regions_of(structure, kernels), types)
+    lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, turns=turns)
+    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types)
 
 
 def _on_chip(fixed: _Fixed, partitioned: Partitioned, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:

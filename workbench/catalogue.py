@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import HardwareError, WorkbenchError, unknown_name
+from workbench.errors import HardwareError, WorkbenchError, unknown_name, wrong_type
 from workbench.hardware import Chip, Hardware, Link, PhysicalAxis, Shape
 
 SHIPPED = Path(__file__).with_name("hardware.toml")
@@ -157,6 +157,15 @@ def parse_hardware(text: str, catalogue: Catalogue | None = None) -> Hardware:
     if kind := next((each for each in known.entries.values() if text.casefold().startswith(f"{each.name.casefold()} ")), None):
         raise HardwareError(f"`{text[len(kind.name) + 1 :]}` is no size of a {kind.name} slice or node.", [f'write "{kind.example}"'])
     raise HardwareError(f"`{known[text].name}` is a kind of device; how many are there?", [f'write "{known[text].example}"'])
+
+
+def read_hardware(given: Hardware | str | None) -> Hardware | None:
+    """The hardware of a plan, as text or as it is; raises `HardwareError` for anything else."""
+    if given is None or isinstance(given, Hardware):
+        return given
+    if isinstance(given, str):
+        return parse_hardware(given)
+    raise HardwareError(wrong_type("hardware", given, "a kind of device and how many there are"), ['write "TPU v5e 2x4"', '"8 H100"'])
 
 
 def default_catalogue() -> Catalogue:

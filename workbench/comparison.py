@@ -7,15 +7,19 @@ Views, the command line and the tests read the same `Comparison`. Collectives ar
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from workbench.collective import collective_class
 from workbench.compiled import Compiled
 from workbench.differences import Difference, explain
 from workbench.kernel_differences import KernelDifference, explain_kernels
 from workbench.measurement import Measurement
 from workbench.memory_differences import MemoryDifference, explain_memory
-from workbench.report import Report, collective_class
+from workbench.report import Report
 from workbench.sharding import base_axis
+
+if TYPE_CHECKING:
+    from workbench.pipeline.report import PipelineReport
 
 CLOSE = 0.02
 """Relative difference up to which two figures are called the same."""
@@ -24,6 +28,9 @@ CLOSE = 0.02
 def is_same(one: float, other: float) -> bool:
     """Within `CLOSE` of each other."""
     return abs(one - other) <= CLOSE * max(one, other)
+
+
+Volumes = Mapping[tuple[tuple[str, ...], str], int]  # payload bytes by (mesh axes, kind)
 
 
 class CollectiveRow(NamedTuple):
@@ -41,6 +48,21 @@ class CollectiveRow(NamedTuple):
     @property
     def is_close(self) -> bool:
         return is_same(self.predicted, self.compiled)
+
+
+class StageRow(NamedTuple):
+    """A device of one stage of a pipeline: bytes it was planned to hold throughout and at its worst moment, and to send to the others of
+    its stage in a step; and the stage as compiled."""
+
+    stage: int
+    held: int
+    peak: int
+    payload: int
+    compiled: Compiled
+
+    @property
+    def compiled_payload(self) -> int:
+        return sum(each.total_payload for each in self.compiled.collectives)
 
 
 class Figure(NamedTuple):
@@ -83,57 +105,95 @@ class Comparison:
     measurement: Measurement | None = None
 
     @cached_property
+    def stages(self) -> tuple[StageRow, ...]:
+        """Of a pipeline whose stages are programs of their own, each as planned beside what is compiled of it; else none."""
+        planned = self._planned
+        if planned is None or self.compiled is None:
+            return ()
+        return tuple(_stage_row(planned, device, found) for device, found in enumerate(self.compiled.stages))
+
+    @cached_property
+    def _planned(self) -> "PipelineReport | None":
+        """The pipeline, where its stages are programs of their own: then no figure is of the program whole."""
+        spec = self.report.plan.pipeline
+        return self.report.pipeline if spec is not None and spec.engine == "mpmd" else None
+
+    @property
+    def _ran(self) -> Report:
+        """Of the program that is compiled and run, where that is one for all devices."""
+        return self.report if self._planned is not None else self.report.as_run
+
+    @cached_property
+    def _fullest(self) -> int:
+        """The stage that all but `stages` is about: the compiled fullest, else the planned."""
+        assert self._planned is not None, "asked of pipelines"
+        return self.compiled.fullest if self.compiled else self._planned.fullest
+
+    @cached_property
     def collectives(self) -> tuple[CollectiveRow, ...]:
-        """By set of mesh axes and class, the heaviest first."""
+        """By set of mesh axes and class, the heaviest first; of a pipeline those inside of its fullest stage."""
+        if self._planned is not None:
+            predicted = dict(self._planned.payload(self._fullest))
+            found = self.compiled.by_axis_and_kind if self.compiled else self.measurement.compiled if self.measurement else {}
+            return _rows(predicted, found, self._ran)
         if self.compiled is not None:
-            return compare_collectives(self.report, self.compiled.by_axis_and_kind)
-        return compare_collectives(self.report, self.measurement.compiled) if self.measurement else ()
+            return compare_collectives(self._ran, self.compiled.by_axis_and_kind)
+        return compare_collectives(self._ran, self.measurement.compiled) if self.measurement else ()
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """Each collective that one side has and the other has not, or has more often, with its cause; the heaviest first."""
-        return explain(self.report, self.compiled) if self.compiled is not None else ()
+        return explain(self._ran, self.compiled) if self.compiled is not None and self._planned is None else ()
 
     @cached_property
     def memory_differences(self) -> tuple[MemoryDifference, ...]:
         """What each side holds at its peak and the other does not, by named scope; empty where the peaks are the same."""
-        if self.compiled is None or is_same(self.report.memory.peak, self.compiled.memory.peak):
+        if self.compiled is None or self._planned is not None or is_same(self._ran.memory.peak, self.compiled.memory.peak):
             return ()
-        return explain_memory(self.report, self.compiled)
+        return explain_memory(self._ran, self.compiled)
 
     @cached_property
     def kernel_differences(self) -> tuple[KernelDifference, ...]:
         """Kernels that take longer on one side, by named scope; empty where the sums are the same or the compiler estimates no times."""
-        time, compiled = self.report.step_time, self.compiled
+        time, compiled = self._ran.step_time if self._planned is None else None, self.compiled
         if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.estimate, compiled.compute_seconds):
             return ()
-        return explain_kernels(self.report, compiled)
+        return explain_kernels(self._ran, compiled)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
         """Memory, arithmetic and time."""
-        return tuple(figure for figure in (*self._memory(), *self._work(), *self._time()) if _tiers(figure) > 1)
+        return tuple(figure for figure in (*self.memory_figures(), *self._work(), *self._time()) if _tiers(figure) > 1)
 
-    def _memory(self) -> Iterator[Figure]:
+    def memory_figures(self) -> Iterator[Figure]:
+        """The peak first; of a pipeline its fullest stage's."""
         compiled, measured = self.compiled, self.measurement
         peak = compiled.memory.peak if compiled else measured.compiled_peak if measured else None
-        yield Figure("peak memory", "bytes", self.report.memory.peak, peak, measured.device_peak if measured else None)
-        held = sum(each.local_bytes for each in self.report.arguments)
-        yield Figure("arguments", "bytes", held, compiled.memory.arguments if compiled else None, None)
+        if self._planned is not None:
+            device = self._fullest
+            seen = measured.device_peak if measured else None
+            yield Figure(f"peak memory, stage {device}", "bytes", self._planned.closely.peaks[device], peak, seen)
+            yield Figure("held throughout", "bytes", self._planned.held(device), compiled.memory.arguments if compiled else None, None)
+            return
+        yield Figure("peak memory", "bytes", self._ran.memory.peak, peak, measured.device_peak if measured else None)
+        yield Figure("arguments", "bytes", self._ran.memory.held, compiled.memory.arguments if compiled else None, None)
 
     def _work(self) -> Iterator[Figure]:
+        if self._planned is not None:
+            return
         compiled = self.compiled.flops if self.compiled and self.compiled.kernels else None
-        yield Figure("products", "FLOP", self.report.flops.per_device, compiled, None)
+        yield Figure("products", "FLOP", self._ran.flops.per_device, compiled, None)
 
     def _time(self) -> Iterator[Figure]:
         """A measured step stands beside what was predicted for the devices it ran on, which need not be those of the plan."""
-        time, measured = self.report.step_time, self.measurement
+        time, measured = self._ran.step_time, self.measurement
         compiled = self.compiled.compute_seconds if self.compiled else None
-        yield Figure("kernels", "seconds", time.estimate if time else None, compiled, None)
+        if self._planned is None:
+            yield Figure("kernels", "seconds", time.estimate if time else None, compiled, None)
         if measured is not None:
             yield Figure("step", "seconds", measured.predicted_seconds, None, measured.median_seconds)
         elif time is not None:
-            yield Figure("step", "seconds", time.total, None, None)
+            yield Figure("step", "seconds", time.total if self._planned is None else self._planned.seconds, None, None)
 
     def __str__(self) -> str:
         from workbench.comparison_text import comparison_text
@@ -150,14 +210,23 @@ def _tiers(figure: Figure) -> int:
     return sum(each is not None for each in (figure.predicted, figure.compiled, figure.measured))
 
 
-def compare_collectives(report: Report, compiled: Mapping[tuple[tuple[str, ...], str], int]) -> tuple[CollectiveRow, ...]:
+def _stage_row(planned: "PipelineReport", device: int, compiled: Compiled) -> StageRow:
+    payload = sum(count for _, count in planned.payload(device))
+    return StageRow(device, planned.held(device), planned.closely.peaks[device], payload, compiled)
+
+
+def compare_collectives(report: Report, compiled: Volumes) -> tuple[CollectiveRow, ...]:
     """A row for each set of mesh axes and class of collective that either has, the heaviest first. A sub-axis counts as its axis."""
-    predicted, found = _by_class(report.by_axis_and_kind, report), _by_class(compiled, report)
+    return _rows(report.by_axis_and_kind, compiled, report)
+
+
+def _rows(planned: Volumes, compiled: Volumes, report: Report) -> tuple[CollectiveRow, ...]:
+    predicted, found = _by_class(planned, report), _by_class(compiled, report)
     rows = (CollectiveRow(*key, predicted.get(key, 0), found.get(key, 0)) for key in {**predicted, **found})
     return tuple(sorted(rows, key=lambda row: (-max(row.predicted, row.compiled), row.axes, row.kind)))
 
 
-def _by_class(volumes: Mapping[tuple[tuple[str, ...], str], int], report: Report) -> dict[tuple[tuple[str, ...], str], int]:
+def _by_class(volumes: Volumes, report: Report) -> dict[tuple[tuple[str, ...], str], int]:
     sums: dict[tuple[tuple[str, ...], str], int] = {}
     for (axes, kind), volume in volumes.items():
         used = {base_axis(axis) for axis in axes}

@@ -17,6 +17,7 @@ def comparison_text(comparison: Comparison) -> str:
     sections = [
         wrapped(_head(comparison)),
         _figures(comparison),
+        _stages(comparison),
         _memory(comparison),
         _kernels(comparison),
         _collectives(comparison),
@@ -42,6 +43,21 @@ def _figures(comparison: Comparison) -> str:
         tiers = (each.predicted, each.compiled, each.measured)
         rows.append((each.name, *(_cell(each, tier) for tier in tiers), each.verdict))
     return table_text(["per device", "predicted>", "compiled>", "measured>", "prediction is>"], rows) if rows else ""
+
+
+def _stages(comparison: Comparison) -> str:
+    """A row a stage of a pipeline, a pair of columns a figure."""
+    rows = [
+        (
+            str(each.stage),
+            *map(format_bytes, (each.peak, each.compiled.memory.peak)),
+            *map(format_bytes, (each.held, each.compiled.memory.arguments)),
+            *map(format_bytes, (each.payload, each.compiled_payload)),
+        )
+        for each in comparison.stages
+    ]
+    columns = ["stage", "peak, predicted>", "compiled>", "held, predicted>", "compiled>", "sent inside, predicted>", "compiled>"]
+    return table_text(columns, rows) if rows else ""
 
 
 def _cell(figure: Figure, value: float | None) -> str:
@@ -79,7 +95,7 @@ def _collectives(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison) -> str:
-    if comparison.compiled is None:
+    if comparison.compiled is None or comparison.stages:
         return ""
     found = comparison.differences
     if not found:

@@ -9,7 +9,7 @@ from functools import cached_property
 class CompiledCollective:
     """One collective of the compiled program.
 
-    - `payload` in bytes and `count` as in `report.Collective`; `path` and `source` as the planner writes them, empty if unknown;
+    - `payload` in bytes and `count` as in `collective.Collective`; `path` and `source` as the planner writes them, empty if unknown;
     - `name`: the instruction's; `part_of`: the kind of collective the compiler took apart, where it did: the `pieces` permutes of a
       windowed einsum stand for one all-gather or reduce-scatter, and `payload` and `count` are those of that;
     - `overlaps`: it is started and awaited apart, so that other work can run in between;
@@ -97,6 +97,7 @@ class Compiled:
     - `from_cache`: it was compiled before, and read from disk;
     - `alive`: bytes of temporaries over the scheduled program's instructions, loop bodies at their loop's place, as (instruction name,
       bytes); `alive_at_peak`: the largest buffers there as (path, bytes);
+    - `stages`: of a pipeline whose stages are programs of their own, a device of each over a step; all else is then the fullest stage's;
     - `rematerialised`: what the compiler warned of; empty too where it was compiled in a process whose words cannot be read back.
     """
 
@@ -112,6 +113,13 @@ class Compiled:
     compiler: str = ""  # name and version
     reader: int = 0  # the version of what read it
     rematerialised: tuple[Rematerialised, ...] = ()
+    stages: "tuple[Compiled, ...]" = ()
+
+    @property
+    def fullest(self) -> int:
+        """The stage whose devices hold most; 0 without stages."""
+        peaks = [each.memory.peak for each in self.stages]
+        return peaks.index(max(peaks)) if peaks else 0
 
     @cached_property
     def compute_seconds(self) -> float | None:

@@ -14,7 +14,9 @@ def compiled_text(compiled: Compiled) -> str:
     when = "read from disk, compiled before" if compiled.from_cache else "compiled"
     sections = [
         wrapped(f"For {compiled.target} by {compiled.compiler}, {when} in {format_seconds(compiled.compile_seconds)}"),
+        f"A device of stage {compiled.fullest}, the fullest:" if compiled.stages else "",
         pairs_text(_figures(compiled)),
+        _stages(compiled),
         _rematerialised(compiled),
         _collectives(compiled.collectives),
         _kernels(compiled),
@@ -30,6 +32,21 @@ def _rematerialised(compiled: Compiled) -> str:
         for each in compiled.rematerialised
     ]
     return "\n".join(["Gathered whole, as the compiler warns (involuntary full rematerialization)\n", *lines]) if lines else ""
+
+
+def _stages(compiled: Compiled) -> str:
+    """A row a stage of a pipeline."""
+    rows = [
+        (
+            str(number),
+            format_bytes(each.memory.peak),
+            format_bytes(each.memory.arguments),
+            format_bytes(sum(one.total_payload for one in each.collectives)),
+            format_count(each.flops, "FLOP"),
+        )
+        for number, each in enumerate(compiled.stages)
+    ]
+    return table_text(["stage", "peak>", "held throughout>", "sent inside of it>", "arithmetic>"], rows) if rows else ""
 
 
 def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:

@@ -8,9 +8,9 @@ from workbench.pipeline.balance import balance
 from workbench.pipeline_spec import MOST, PipelineSpec
 from workbench.program import Program
 from workbench.tracing.cut import starts_at
-from workbench.tracing.cutting import network_of
+from workbench.tracing.cutting import known_network, network_of
 from workbench.tracing.network import Block, Network
-from workbench.tracing.split_batch import batch_dim
+from workbench.tracing.split_batch import batch_dim, splits_of
 
 
 def starts_of(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:
@@ -28,8 +28,16 @@ def verify_enough(name: str, paths: Sequence[str], spec: PipelineSpec) -> None:
     shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
     raise PipelineError(
         f"{name} has {len(paths)} blocks ({shown}); {wanted} need as many.",
-        [f"make stages {max(len(paths) // spec.chunks, 1)} or less", "give its layers named scopes, so that there are more blocks"],
+        [*_fewer(len(paths), spec), "give its layers named scopes, so that there are more blocks"],
     )
+
+
+def _fewer(blocks: int, spec: PipelineSpec) -> list[str]:
+    """The most chunks, and the most stages, with which every piece has a block; both, where one alone does not do."""
+    chunks, stages = blocks // spec.stages, blocks // spec.chunks
+    fewer_chunks = [f"make chunks {chunks}"] if spec.chunks > 1 and chunks else []
+    fewer_stages = [f"make stages {stages} or less"] if stages > 1 or (stages and not fewer_chunks) else []
+    return [*fewer_chunks, *fewer_stages] or [f"make stages {blocks} or less and chunks 1"]
 
 
 def program_blocks(program: Program, micro_batches: int) -> tuple[str, ...]:
@@ -53,3 +61,16 @@ def micro_batch_counts(program: Program) -> tuple[int, ...]:
 def verify_cut(program: Program, spec: PipelineSpec) -> None:
     """Raises `PipelineError` where the program cannot be cut so: no boundary is where none can be, and every piece has a block."""
     starts_of(network_of(program, spec.micro_batches), spec)
+
+
+def verify_early(program: Program, spec: PipelineSpec) -> None:
+    """The same as far as it can be told without a trace: whether micro-batches divide the batch, and of blocks that are known the rest.
+
+    What is no training step has no blocks; the report says so.
+    """
+    if program.step.training is None:
+        return
+    splits_of(program, spec.micro_batches)
+    if network := known_network(program, spec.micro_batches):
+        starts_at(network, spec.boundaries)
+        verify_enough(network.name, network.paths, spec)

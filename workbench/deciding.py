@@ -4,14 +4,14 @@ What is tried: the loser's rule a round earlier than the winner's (Shardy Y7), t
 axis taken out of its own statement, or for this one tensor alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from workbench.edits import Constrain, Edit, Override, PlaceDim
 from workbench.errors import WorkbenchError
 from workbench.layout import Layout
 from workbench.partition import propagation_of
 from workbench.plan import Plan
-from workbench.propagation import Conflict, Origin, Point, Propagation, Wish
+from workbench.propagation import Conflict, Origin, Point, Propagation, Site, Wish
 from workbench.report import Report
 from workbench.sharding import Sharding, base_axis
 from workbench.statement_edits import Prioritize
@@ -30,18 +30,15 @@ def decides(plan: Plan, replay: Propagation, edit: Edit, wish: Wish) -> bool:
     except WorkbenchError:  # not legal, or refused by Shardy
         return False
     site = replay.sites[wish.wanted.value]
-    same = [
-        number
-        for number, each in enumerate(after.sites)
-        if (each.role, each.path, each.kind, each.shape) == (site.role, site.path, site.kind, site.shape)
-    ]
-    place = [
-        n
-        for n, each in enumerate(replay.sites)
-        if (each.role, each.path, each.kind, each.shape) == (site.role, site.path, site.kind, site.shape)
-    ]
-    found = after.sites[same[place.index(wish.wanted.value)]] if len(same) == len(place) else after.sites[same[0]] if same else None
-    return found is not None and base_axis(wish.wanted.axis) in map(base_axis, found.sharding.dims[wish.wanted.dim] or ())
+    before, now = (_named_alike(sites, site) for sites in (replay.sites, after.sites))
+    place = before.index(wish.wanted.value) if len(now) == len(before) else 0
+    return bool(now) and base_axis(wish.wanted.axis) in map(base_axis, after.sites[now[place]].sharding.dims[wish.wanted.dim] or ())
+
+
+def _named_alike(sites: Sequence[Site], site: Site) -> list[int]:
+    """The numbers of the sites that go by the name of this one, in the order of the program."""
+    wanted = (site.role, site.path, site.kind, site.shape)
+    return [number for number, each in enumerate(sites) if (each.role, each.path, each.kind, each.shape) == wanted]
 
 
 def _candidates(plan: Plan, replay: Propagation, conflict: Conflict) -> Iterator[Edit]:

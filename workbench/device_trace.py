@@ -19,7 +19,7 @@ class TraceEvent:
     """One execution of one instruction of the compiled program on one device.
 
     - `device`: its place in the mesh, row-major; `stream`: `compute`, or the mesh axes a collective talks over (`data+model`);
-    - `name`: the instruction's; `kind`: its opcode, a fusion's by what dominates it (`dot`), a collective's as in `report.KINDS`;
+    - `name`: the instruction's; `kind`: its opcode, a fusion's by what dominates it (`dot`), a collective's as in `collective.KINDS`;
     - `path` and `source` as the planner writes them, empty if unknown;
     - `start`: seconds since the first event of the step on any device; `seconds`: how long it took, waiting for other devices included.
     """

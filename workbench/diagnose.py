@@ -8,10 +8,12 @@ from workbench.edits import PlaceDim, SetRemat, SetWiring
 from workbench.legality import why_illegal
 from workbench.padding import Padding
 from workbench.partition import Partitioned, padding_list, reshard_list
+from workbench.partition.edges import Edge
+from workbench.places import operations_at
 from workbench.remat import Remat
 from workbench.remedies import avoiding, resized, unsplit
 from workbench.report import Diagnostic, Report
-from workbench.reshard import Reshard
+from workbench.reshard import REMATERIALISATION, Reshard
 from workbench.sharding import Sharding, base_axis
 from workbench.tensor import Role
 from workbench.topology import wiring_problem
@@ -38,6 +40,7 @@ def diagnose(report: Report, partitioned: Partitioned) -> Report:
         *_branches(report, partitioned),
         *own_notes(report, partitioned),
         *_manual_regions(report, partitioned),
+        *_named_besides(report),
     )
     return replace(report, diagnostics=found)
 
@@ -90,10 +93,10 @@ def _rematerialisations(report: Report, partitioned: Partitioned) -> list[Diagno
     found = [each for each in partitioned.edges if each.way.rematerialises]
     if not found:
         return []
-    places = reshard_list(report.plan, replace(partitioned, edges=found), lambda moves: [0.0] * len(moves))
+    places = _reshards(report, partitioned, found)
     return [
         Diagnostic(
-            "involuntary full rematerialisation",
+            REMATERIALISATION,
             each.path,
             f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_at(each.source)}, which {_reader(each)} needs so: "
             f"every device gathers {_gathered(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
@@ -102,6 +105,11 @@ def _rematerialisations(report: Report, partitioned: Partitioned) -> list[Diagno
         )
         for number, each in enumerate(places)
     ]
+
+
+def _reshards(report: Report, partitioned: Partitioned, edges: list[Edge]) -> tuple[Reshard, ...]:
+    """These places alone, alike ones together; nothing is priced."""
+    return reshard_list(report.plan, replace(partitioned, edges=edges), lambda moves: [0.0] * len(moves))
 
 
 def _gathered(each: Reshard) -> str:
@@ -126,7 +134,7 @@ def _resharding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     if not report.sent:
         return []
     values = [each for each in partitioned.edges if each.argument is None and not each.way.rematerialises and each.moves]
-    places = reshard_list(report.plan, replace(partitioned, edges=values), lambda moves: [0.0] * len(moves)) if values else ()
+    places = _reshards(report, partitioned, values)
     return [
         Diagnostic(
             "resharding",
@@ -154,8 +162,7 @@ def _torn(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
             note = (
                 f"`{operation.path}`{_at(operation.source)} cuts a dimension that lies on `{'+'.join(sorted(torn))}` into several, and "
                 f"the major one takes the axis first: the result lies {Sharding(dims or ())}. A loop over that one gathers it, turn by "
-                "turn. Way out: "
-                "reshape so that the dimension that shall stay split comes first, and swap the two."
+                "turn. Way out: reshape so that the dimension that shall stay split comes first, and swap the two."
             )
             found.append(Diagnostic("split reshape", operation.path, note, unsplit(report.plan, operation, dims or (), torn)))
     return found[:_LARGEST]
@@ -246,6 +253,28 @@ def _manual_regions(report: Report, partitioned: Partitioned) -> list[Diagnostic
         for each in (report.plan.program.operations[index] for index in partitioned.structure.control_flow)
         if each.kind == "manual_computation"
     ]
+
+
+def _named_besides(report: Report) -> list[Diagnostic]:
+    """Constraints whose words name values of another rank as well, which they leave alone. The backward pass, which mirrors the other one,
+    is not told of."""
+    program, found = report.plan.program, []
+    for pattern, sharding in report.plan.layout.constraints:
+        rank = len(sharding.dims)
+        named = [op for op in (program.operations[i] for i in operations_at(program, pattern)) if not op.path.startswith("grad/")]
+        besides = [each for each in named if len(each.shape) != rank]
+        if not besides:
+            continue
+        lines = list(dict.fromkeys(each.source or each.path for each in besides))
+        more = f" and {len(lines) - _LARGEST} more" if len(lines) > _LARGEST else ""
+        meant = next((each for each in named if len(each.shape) == rank), besides[0])
+        message = (
+            f"{len(besides)} of the {len(named)} values that `{pattern}` names in the forward pass have not the {rank} dimensions of "
+            f"`@{pattern}={sharding}`, which leaves them alone (at {', '.join(lines[:_LARGEST])}{more})."
+        )
+        by_line = f" A line says which is meant: `@{meant.source}/{meant.path.split('/')[-1]}=...`." if meant.source else ""
+        found.append(Diagnostic("named besides", pattern, message + by_line))
+    return found
 
 
 def _suggestions(report: Report, axis: str) -> tuple[PlaceDim, ...]:

@@ -1,18 +1,23 @@
 """What to mind in operations that communicate by themselves: what is not counted, what no rule is known for, and where XLA goes wrong."""
 
+import itertools
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from workbench.edits import PlaceDim
 from workbench.legality import why_illegal
 from workbench.partition import Partitioned
+from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Diagnostic, Report
+from workbench.sharding import base_axis
 
 
 def own_notes(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:
     yield from _uncounted(report, partitioned)
     yield from _without_rule(report, partitioned)
     yield from _summed_too_often(report, partitioned)
+    yield from _padded_alike(report, partitioned)
     yield from _aborts(report, partitioned)
 
 
@@ -78,19 +83,42 @@ def _summed_too_often(report: Report, partitioned: Partitioned) -> Iterator[Diag
         )
 
 
+def _padded_alike(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:
+    """Operations that get the padding of others (`partition.shared_borders`)."""
+    ops = partitioned.structure.ops
+    for index, (first, padded) in partitioned.own.shared.mistaken.items():
+        lies = partitioned.dims[ops[index].operands[0]] or ()
+        axes = tuple(axis for dim in padded for axis in lies[dim])
+        yield Diagnostic(
+            "wrong result",
+            subject_of(report.plan.program, index),
+            f"XLA makes the padding of this operation and of `{subject_of(report.plan.program, first)}` once: both read the same value "
+            f"through the same windows, but they pad it with different numbers, and one of the two comes out wrong. Leave whole what "
+            f"{' and '.join(f'`{axis}`' for axis in axes)} splits here, or let one of them read other windows.",
+            _freed(report, {base_axis(axis) for axis in axes}),
+        )
+
+
+def _freed(report: Report, axes: AbstractSet[str]) -> tuple[PlaceDim, ...]:
+    """Edits that take the axes from the dimensions that lie along them."""
+    rules = report.plan.layout.rules
+    return tuple(PlaceDim(dim, tuple(axis for axis in placed if axis not in axes)) for dim, placed in rules if set(placed) & axes)
+
+
 def _mends(report: Report, axes: Sequence[str]) -> tuple[PlaceDim, ...]:
     """What lies along the axes is left whole, where something does; else the first dimension of the inputs that may go there, the batch as
-    a rule, does."""
+    a rule, does, too."""
     plan = report.plan
-    there = [dim for dim, placed in plan.layout.rules if set(placed) & set(axes)]
-    if there:
-        rules = dict(plan.layout.rules)
-        return tuple(PlaceDim(dim, tuple(axis for axis in rules[dim] if axis not in axes)) for dim in there)
-    axis = axes[0]
-    inputs = (plan.program.arguments[index] for index in plan.program.inputs)
-    free = dict.fromkeys(dim for tensor in inputs for dim in tensor.dims if not plan.layout.rule(dim))
-    legal = [dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None]
-    return tuple(PlaceDim(dim, (axis,)) for dim in legal[:1])
+    if there := _freed(report, set(axes)):
+        return there
+    rules = dict(plan.layout.rules)
+    dims = dict.fromkeys(dim for index in plan.program.inputs for dim in plan.program.arguments[index].dims)
+    found = (PlaceDim(dim, (*rules.get(dim, ()), *axes)) for dim in dims)
+    return tuple(itertools.islice((each for each in found if _is_legal(plan, each)), 1))
+
+
+def _is_legal(plan: Plan, edit: PlaceDim) -> bool:
+    return why_illegal(plan.program, plan.mesh, plan.layout, edit.dim, edit.axes) is None
 
 
 def _aborts(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:

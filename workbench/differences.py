@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from workbench.collective import Collective, collective_class
 from workbench.compiled import Compiled, CompiledCollective
-from workbench.report import Collective, Report, collective_class
+from workbench.report import Report
 from workbench.sharding import base_axis
 
 
@@ -23,6 +24,7 @@ class Cause(NamedTuple):
 COMBINED = Cause("combined", "the compiler sends several arrays in one collective: fewer latencies, the same bytes")
 WINDOWED = Cause("windowed einsum", "the compiler sends shards around a ring and multiplies each as it arrives: communication hides")
 WIDENED = Cause("widened", "this compiler reduces 2-byte floats as 4-byte ones: twice the bytes")
+PADDED = Cause("padded", "the compiler pads what it reduces and scatters, and shifts the slices into place afterwards: somewhat more bytes")
 GATHERED_AGAIN = Cause("gathered again", "the compiler gathers a second time what it would have to keep for long: more bytes, less memory")
 KEPT = Cause("kept", "the compiler keeps for the second use what the plan sends twice")
 HOISTED = Cause("moved out of a loop", "the compiler found that each turn of the loop sends the same, and sends it once")
@@ -31,14 +33,18 @@ SPLIT = Cause("reduced axis by axis", "the compiler reduces over one axis after 
 BORDERS = Cause("borders", "each device fetches what a shift, window or pad needs around its own slice, in another way than planned")
 REWRITTEN = Cause("rewritten first", "this compiler makes other operations of this one before it partitions them, and those send otherwise")
 NARROWED = Cause("narrowed", "this compiler rounds to 2-byte floats before it sends, as the product that reads them would")
+LOOKED_UP = Cause("looked up otherwise", "the compiler lets each device look up, or add, some of the rows and sends those, in another way")
 NOT_PARTITIONED = Cause("not partitioned", "the compiler has no partitioned form of this operation, and gathers its operand")
 OTHERWISE = Cause("resharded otherwise", "the compiler takes another way between the same two shardings")
+TOO_FINE = Cause(
+    "cut too fine", "a dimension has fewer elements than devices: the compiler shrinks it, and finds most of what is sent empty"
+)
 NOT_SENT = Cause("not sent", "the compiler found this value already there, or not needed")
 UNEXPLAINED = Cause("unexplained", "no cause that the workbench knows; tell us")
 
 ALL_CAUSES = (
-    *(COMBINED, WINDOWED, WIDENED, GATHERED_AGAIN, KEPT, HOISTED, FOLDED, SPLIT),
-    *(BORDERS, REWRITTEN, NARROWED, NOT_PARTITIONED, OTHERWISE, NOT_SENT, UNEXPLAINED),
+    *(COMBINED, WINDOWED, WIDENED, PADDED, GATHERED_AGAIN, KEPT, HOISTED, FOLDED, SPLIT),
+    *(BORDERS, REWRITTEN, NARROWED, LOOKED_UP, NOT_PARTITIONED, OTHERWISE, TOO_FINE, NOT_SENT, UNEXPLAINED),
 )
 
 _SHIFTING = (
@@ -50,10 +56,10 @@ _SHIFTING = (
     "roll",
     "cumsum",
     "dynamic_update_slice",
-    "reverse",
-    "scatter",
-    "gather",
+    "rev",
+    "select_and_scatter",
 )
+_LOOKING_UP = ("gather", "scatter")
 _EXPANDED = ("select_and_scatter", "top_k", "fft")
 _WHOLE = ("top_k", "sort", "fft", "cholesky", "triangular_solve", "custom_call", "ragged_dot")
 
@@ -91,7 +97,12 @@ def explain(report: Report, compiled: Compiled) -> tuple[Difference, ...]:
     """The differences, heaviest first; what was only combined or windowed stands at the end, as its bytes are equal."""
     order = {name: place for place, name in enumerate(report.mesh.names)}
     ours, theirs = _unmatched([_planned(each, order) for each in report.collectives], list(_found(compiled, order)))
-    found = [*_pairs(ours, theirs), *_left_over(ours, theirs)]
+    thin = {_scope(each.path) for each in report.padding if each.size < each.parts} if ours or theirs else set[str]()
+    fine = [*_too_fine(ours, thin, is_ours=True), *_too_fine(theirs, thin, is_ours=False)]
+    pairs = list(_pairs(ours, theirs, narrows="cpu" not in compiled.target.lower()))
+    otherwise = {_ending(each.path) for each in pairs if each.cause is OTHERWISE}
+    has_loops = any(each.kind == "while" for each in report.plan.program.operations)
+    found = [*fine, *pairs, *_left_over(ours, theirs, otherwise, has_loops=has_loops)]
     found.sort(key=lambda each: -abs(each.predicted - each.compiled))
     return (*found, *_forms(compiled))
 
@@ -112,30 +123,40 @@ def _found(compiled: Compiled, order: dict[str, int]) -> Iterator[_Item]:
 
 
 def _unmatched(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], list[_Item]]:
-    """What is left of each side when equal payloads over equal axes are taken away, execution by execution."""
-    executions: Counter[tuple[tuple[str, ...], str, int]] = Counter()
+    """What is left of each side when equal payloads over equal axes are taken away, execution by execution: those of one place first, then
+    those of places whose names end alike (a compiled loop's body does not say where the loop stands), then any."""
+    for parts in (None, 2, 0):
+        ours, theirs = _unmatched_by(ours, theirs, parts)
+    return ours, theirs[::-1]
+
+
+def _unmatched_by(ours: list[_Item], theirs: list[_Item], parts: int | None) -> tuple[list[_Item], list[_Item]]:
+    """As `_unmatched`, of items whose paths have the same last `parts`; all of the path if `None`."""
+
+    def key(each: _Item) -> tuple[object, ...]:
+        return each.axes, each.kind, each.payload, _ending(each.path, parts)
+
+    executions: Counter[tuple[object, ...]] = Counter()
     for each in theirs:
-        executions[each.axes, each.kind, each.payload] += each.count
+        executions[key(each)] += each.count
     left = []
     for each in ours:
-        key = each.axes, each.kind, each.payload
-        taken = min(executions[key], each.count)
-        executions[key] -= taken
+        taken = min(executions[key(each)], each.count)
+        executions[key(each)] -= taken
         if each.count > taken:
             left.append(replace(each, count=each.count - taken))
     rest = []
     for each in reversed(theirs):  # the later ones are the repetitions
-        key = each.axes, each.kind, each.payload
-        taken = min(executions[key], each.count)
-        executions[key] -= taken
+        taken = min(executions[key(each)], each.count)
+        executions[key(each)] -= taken
         if taken:
             rest.append(replace(each, count=taken))
-    return left, rest
+    return left, rest[::-1]
 
 
-def _pairs(ours: list[_Item], theirs: list[_Item]) -> Iterator[Difference]:
+def _pairs(ours: list[_Item], theirs: list[_Item], *, narrows: bool) -> Iterator[Difference]:
     """Leftovers of both sides that belong together; they are taken out of the lists."""
-    for test in (_together, _widened, _narrowed, _split, _folded, _rewritten, _otherwise):
+    for test in (_together, _widened, _padded, *((_narrowed,) if narrows else ()), _split, _folded, _rewritten, _otherwise):
         for each in list(ours):
             if each in ours and (match := test(each, theirs, ours)):
                 mine, his, cause = match
@@ -157,8 +178,27 @@ def _together(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
 
 
 def _widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    if each.kind != "reduce":
+        return None
     match = _first(theirs, lambda item: (item.axes, item.kind, item.payload) == (each.axes, each.kind, 2 * each.payload))
     return ([each], [match], WIDENED) if match else None
+
+
+def _padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    """A reduction of somewhat more, and the shift of no more than that, which has no name of its own."""
+    if each.kind != "reduce":
+        return None
+
+    def is_it(item: _Item) -> bool:
+        place = item.axes, item.kind, item.count, _ending(item.path)
+        return place == (each.axes, each.kind, each.count, _ending(each.path)) and 0 < item.payload - each.payload <= each.payload // 8
+
+    wide = _first(theirs, is_it)
+    if wide is None:
+        return None
+    shift = ("collective-permute", each.axes, each.count, "")
+    shifts = [item for item in theirs if (item.kind, item.axes, item.count, item.path) == shift]
+    return [each], [wide, *(item for item in shifts if item.payload <= wide.payload - each.payload)], PADDED
 
 
 def _narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
@@ -205,21 +245,58 @@ def _first(items: Iterable[_Item], test: Callable[[_Item], bool]) -> _Item | Non
     return next((item for item in items if test(item)), None)
 
 
-def _left_over(ours: list[_Item], theirs: list[_Item]) -> Iterator[Difference]:
+def _too_fine(items: list[_Item], thin: set[str], *, is_ours: bool) -> Iterator[Difference]:
+    """Those in scopes of values that have fewer elements than devices along a dimension; they are taken out of the list."""
+    for each in [item for item in items if _scope(item.path) in thin]:
+        items.remove(each)
+        yield _difference(each, each.total if is_ours else 0, 0 if is_ours else each.total, TOO_FINE)
+
+
+def _left_over(ours: list[_Item], theirs: list[_Item], resharded: set[str], *, has_loops: bool) -> Iterator[Difference]:
+    """What has no match; `resharded` are the places where the compiler takes another way, of which this may be a step."""
     for each in ours:
-        yield _difference(each, each.total, 0, HOISTED if each.count > 1 else KEPT if each.kind == "all-gather" else NOT_SENT)
+        yield _difference(each, each.total, 0, _missing(each, has_loops=has_loops))
     for each in theirs:
-        yield _difference(each, 0, each.total, _extra(each))
+        yield _difference(each, 0, each.total, _extra(each, resharded))
 
 
-def _extra(each: _Item) -> Cause:
-    """Why the compiled program sends what the plan does not."""
-    words = each.path.rpartition("/")[2]
-    if any(word in words for word in _WHOLE):
-        return NOT_PARTITIONED
-    if any(word in words for word in _SHIFTING):
+def _scope(path: str) -> str:
+    """The named scope that an operation is in."""
+    return path.rpartition("/")[0]
+
+
+def _missing(each: _Item, *, has_loops: bool) -> Cause:
+    """Why the compiled program does not send what the plan does."""
+    if _ends_in(each, _LOOKING_UP):
+        return LOOKED_UP
+    if each.kind == "collective-permute" and _ends_in(each, _SHIFTING):
         return BORDERS
+    return HOISTED if has_loops and each.count > 1 else KEPT if each.kind == "all-gather" else NOT_SENT
+
+
+def _extra(each: _Item, resharded: set[str]) -> Cause:
+    """Why the compiled program sends what the plan does not."""
+    if _ends_in(each, _WHOLE):
+        return NOT_PARTITIONED
+    if _ending(each.path) in resharded:
+        return OTHERWISE
+    if _ends_in(each, _SHIFTING):
+        return BORDERS
+    if _ends_in(each, _LOOKING_UP):
+        return LOOKED_UP
     return GATHERED_AGAIN if each.kind == "all-gather" else UNEXPLAINED
+
+
+def _ending(path: str, parts: int | None = 2) -> str:
+    """The last `parts` of a path; all of it if `None`."""
+    words = path.split("/")
+    return path if parts is None else "/".join(words[max(0, len(words) - parts) :])
+
+
+def _ends_in(each: _Item, words: Iterable[str]) -> bool:
+    """Whether the operation that sends is one of these."""
+    name = each.path.rpartition("/")[2]
+    return any(word in name for word in words)
 
 
 def _difference(each: _Item, predicted: int, compiled: int, cause: Cause) -> Difference:

@@ -1,19 +1,21 @@
 """Edits: what a gesture, a command line flag or a search step does to a plan. Frozen, named, printable; undo is the plan before."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from workbench.errors import HardwareError, LayoutError, MeshError, unknown_name
+from workbench.errors import HardwareError, LayoutError, unknown_name
 from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.mesh import Mesh
+from workbench.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.precision import Precision
 from workbench.remat import Remat
 from workbench.sharding import Sharding
 from workbench.statement_edits import Prioritize, SetBarrier, Tie, Untie
-from workbench.topology import Wiring, wiring_problem
+from workbench.topology import wiring_problem
+from workbench.wiring import Wiring
 
 
 class Edit(Protocol):
@@ -79,102 +81,6 @@ class SetLayout:
 
     def __str__(self) -> str:
         return f"layout {str(self.layout) or 'replicated'}"
-
-
-@dataclass(frozen=True, slots=True)
-class SetMesh:
-    """Replace the mesh; rules on axes that are gone are dropped."""
-
-    mesh: Mesh
-
-    def apply(self, plan: Plan) -> Plan:
-        gone = {name: None for name in plan.mesh.names if name not in self.mesh}
-        wiring = plan.wiring and plan.wiring.restricted(self.mesh)
-        return plan.updated(mesh=self.mesh, layout=plan.layout.map_axes(gone), wiring=wiring, pipeline=_fitted(plan.pipeline, self.mesh))
-
-    def __str__(self) -> str:
-        return f"mesh {self.mesh}"
-
-
-@dataclass(frozen=True, slots=True)
-class ResizeAxis:
-    """Give a mesh axis another size."""
-
-    axis: str
-    size: int
-
-    def apply(self, plan: Plan) -> Plan:
-        _ = plan.mesh[self.axis]
-        mesh = Mesh(tuple((name, self.size if name == self.axis else size) for name, size in plan.mesh.axes))
-        return plan.updated(mesh=mesh, pipeline=_fitted(plan.pipeline, mesh))
-
-    def __str__(self) -> str:
-        return f"{self.axis}:{self.size}"
-
-
-@dataclass(frozen=True, slots=True)
-class AddAxis:
-    """A new mesh axis, minor to the others."""
-
-    axis: str
-    size: int
-
-    def apply(self, plan: Plan) -> Plan:
-        return plan.updated(mesh=Mesh((*plan.mesh.axes, (self.axis, self.size))))
-
-    def __str__(self) -> str:
-        return f"+ {self.axis}:{self.size}"
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveAxis:
-    """Remove a mesh axis; what lay on it becomes whole there."""
-
-    axis: str
-
-    def apply(self, plan: Plan) -> Plan:
-        _ = plan.mesh[self.axis]
-        mesh = Mesh(tuple((name, size) for name, size in plan.mesh.axes if name != self.axis))
-        wiring = plan.wiring and plan.wiring.restricted(mesh)
-        layout = plan.layout.map_axes({self.axis: None})
-        return plan.updated(mesh=mesh, layout=layout, wiring=wiring, pipeline=_fitted(plan.pipeline, mesh))
-
-    def __str__(self) -> str:
-        return f"- {self.axis}"
-
-
-@dataclass(frozen=True, slots=True)
-class RenameAxis:
-    """Rename a mesh axis, and everything that lies on it."""
-
-    axis: str
-    name: str
-
-    def apply(self, plan: Plan) -> Plan:
-        _ = plan.mesh[self.axis]
-        mesh = Mesh(tuple((self.name if name == self.axis else name, size) for name, size in plan.mesh.axes))
-        wiring = plan.wiring and plan.wiring.renamed(self.axis, self.name)
-        layout = plan.layout.map_axes({self.axis: self.name})
-        pipeline = plan.pipeline and replace(plan.pipeline, axis=self.name if plan.pipeline.axis == self.axis else plan.pipeline.axis)
-        return plan.updated(mesh=mesh, layout=layout, wiring=wiring, pipeline=pipeline)
-
-    def __str__(self) -> str:
-        return f"axis {self.axis} → {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class ReorderAxes:
-    """Mesh axes in another order, major to minor: which devices are neighbours."""
-
-    names: tuple[str, ...]
-
-    def apply(self, plan: Plan) -> Plan:
-        if sorted(self.names) != sorted(plan.mesh.names):
-            raise MeshError(f"{', '.join(self.names)} is not an order of {', '.join(plan.mesh.names)}.", ["name each axis once"])
-        return plan.updated(mesh=Mesh(tuple((name, plan.mesh[name]) for name in self.names)))
-
-    def __str__(self) -> str:
-        return f"axes {' '.join(self.names)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,15 +175,6 @@ class SetPipeline:
 
     def __str__(self) -> str:
         return self.about or f"pipeline {self.pipeline or 'none'}"
-
-
-def _fitted(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | None:
-    """With as many stages as its axis now has devices, without the boundaries if they are too many then; `None` if the axis is gone."""
-    if pipeline is None or pipeline.axis not in mesh:
-        return None
-    stages = mesh[pipeline.axis]
-    fits = len(pipeline.boundaries) < stages * pipeline.chunks
-    return replace(pipeline, stages=stages, boundaries=pipeline.boundaries if fits else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,13 @@ Each text says what is wrong in the words the user wrote, shows the arithmetic, 
       Ways out: make `model` 4 or 8 · put `d_ff` on `data` (8 divides it) · leave `d_ff` whole.
 """
 
+import re
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
+from reprlib import repr as shortened
+
+_SHOWN = (type(None), bool, int, float, str, list, tuple, dict)  # whose text says more than their type
+_ALIKE = 0.6  # the least ratio of `difflib` that is worth a question, as in `get_close_matches`
 
 
 class WorkbenchError(Exception):
@@ -78,14 +83,39 @@ class EngineError(WorkbenchError):
     """A plan that cannot run on the attached devices, or whose worker died."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-    """Message and ways out for a name that does not exist: nearest first, then all of them.
+def wrong_type(name: str, given: object, expected: str) -> str:
+    """Message for a value of a type that has no meaning where it was given; what prints at length, an array, is told by its type alone.
+
+    >>> wrong_type("mesh", (4, 2), "axes with names and sizes"), wrong_type("mesh", len, "axes")
+    ('`mesh` is (4, 2); it should be axes with names and sizes.', '`mesh` is of type `builtin_function_or_method`; it should be axes.')
+    """
+    told = shortened(given) if type(given) in _SHOWN else f"of type `{type(given).__name__}`"
+    return f"`{name}` is {told}; it should be {expected}."
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> tuple[str, tuple[str, ...]]:
+    """Message and ways out for a name that does not exist (` in `mine``): nearest first, then all of them.
 
     >>> unknown_name("dimension", "d_f", ["batch", "d_ff"])
     ('There is no dimension `d_f`; there are `batch`, `d_ff`.', ('did you mean `d_ff`?',))
     """
-    names = list(known)
+    names, name = list(known), str(name)
     shown = ", ".join(f"`{each}`" for each in names[:20]) + (" and more" if len(names) > 20 else "")
-    close = get_close_matches(name, names, n=1)
+    close = [each for each in get_close_matches(name, names, n=5) if _are_alike(name, each)]
     ways_out = (f"did you mean `{close[0]}`?",) if close else ("use one of these names",) if names else ()
-    return f"There is no {kind} `{name[:80]}`; there are {shown or 'none'}.", ways_out
+    return f"There is no {kind} `{name[:80]}`{where}; there are {shown or 'none'}.", ways_out
+
+
+def _are_alike(name: str, other: str) -> bool:
+    """Whether two paths are alike where they differ: folders that they share say nothing.
+
+    >>> _are_alike("params/heaad", "params/head"), _are_alike("params/nosuch", "params/head"), _are_alike("params/w9", "params/w1")
+    (True, False, True)
+    """
+    mine, its = name.split("/"), other.split("/")
+    for end in (0, -1):
+        while mine and its and mine[end] == its[end]:
+            del mine[end], its[end]
+    one, two = "/".join(mine), "/".join(its)
+    is_part = one.startswith(two) or two.startswith(one)
+    return is_part or re.sub(r"\d+", "", one) == re.sub(r"\d+", "", two) or SequenceMatcher(None, one, two).ratio() >= _ALIKE

@@ -8,8 +8,9 @@ from workbench.errors import HardwareError
 from workbench.hardware import Hardware, Shape
 from workbench.mesh import Mesh
 from workbench.tables import pairs_text, table_text
-from workbench.topology import Stretch, Wiring, stretches, wiring_problem
+from workbench.topology import Stretch, stretches, wiring_problem
 from workbench.units import format_bytes, format_count, format_seconds
+from workbench.wiring import Wiring
 
 _SHAPES = {Shape.RING: "a ring", Shape.LINE: "a line", Shape.SWITCH: "through a switch"}
 

@@ -1,16 +1,17 @@
 """Where dimensions go: global rules, overrides for one tensor, constraints on intermediate values, groups and barriers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from workbench.errors import LayoutError
+from workbench.errors import LayoutError, wrong_type
 from workbench.layout_text import DIRECTIONS, Entries, Rules, axes_text, barrier_text, group_text, parse_axes, parse_statements
 from workbench.paths import matches
 from workbench.sharding import Sharding
 from workbench.tensor import Tensor
 
 T = TypeVar("T")
+_PAIR = 2  # a dimension and its mesh axes
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -58,11 +59,12 @@ class Layout:
             given = (overrides, constraints, priorities, groups, barriers)
             overrides, constraints, priorities, groups, barriers = (one + other for one, other in zip(parsed, given, strict=True))  # type: ignore[assignment]
         elif isinstance(rules, Mapping):
+            _verify_mapping(rules)
             read = {dim: parse_axes(axes) if isinstance(axes, str) else (tuple(axes), 0) for dim, axes in rules.items()}
             pairs = tuple((dim, axes) for dim, (axes, _) in read.items())
             priorities = (*((dim, priority) for dim, (_, priority) in read.items() if priority), *priorities)
         else:
-            pairs = rules
+            pairs = _verified_pairs(rules)
         for dim, axes in pairs:
             _verify_rule(dim, axes, pairs)
         kept = tuple((dim, axes) for dim, axes in pairs if axes)
@@ -91,6 +93,14 @@ class Layout:
             return override
         priorities = tuple(self.priority(dim) for dim in tensor.dims) if self.priorities else ()
         return Sharding(tuple(self.rule(dim) for dim in tensor.dims), priorities=priorities)
+
+    def shardings(self, tensors: Sequence[Tensor]) -> tuple[Sharding, ...]:
+        """Where each of `tensors` lies; those without an override that have the same dimensions share one sharding."""
+        if self.overrides:
+            return tuple(self.sharding(tensor) for tensor in tensors)
+        alike = {tensor.dims: tensor for tensor in tensors}
+        known = {dims: self.sharding(tensor) for dims, tensor in alike.items()}
+        return tuple(known[tensor.dims] for tensor in tensors)
 
     @property
     def is_plain(self) -> bool:
@@ -176,6 +186,31 @@ def _set(entries: Entries, pattern: str, sharding: Sharding | None) -> Entries:
 
 def _last_of_each(entries: tuple[tuple[str, T], ...]) -> tuple[tuple[str, T], ...]:
     return tuple(entry for i, entry in enumerate(entries) if all(entry[0] != later for later, _ in entries[i + 1 :]))
+
+
+def _verify_mapping(rules: Mapping[Any, Any]) -> None:
+    for dim, axes in rules.items():
+        if not isinstance(dim, str):
+            raise LayoutError(wrong_type("layout", dict(rules), "rules of named dimensions"), ['write {"batch": "data"}'])
+        if not (isinstance(axes, str) or _are_words(axes)):
+            raise LayoutError(wrong_type(f'layout["{dim}"]', axes, "mesh axes"), [f'write {{"{dim}": "data"}}', f"leave `{dim}` out"])
+
+
+def _verified_pairs(rules: Any) -> Rules:
+    """Rules as they are kept; raises `LayoutError` for what are none."""
+    if isinstance(rules, tuple | list) and all(map(_is_rule, rules)):
+        return tuple((dim, tuple(axes)) for dim, axes in rules)
+    meant = "; ".join(rules) if rules and _are_words(rules) else "batch:data; d_ff:model"
+    empty = ['write "" to lay out nothing'] if not rules else []
+    raise LayoutError(wrong_type("layout", rules, 'statements, such as "batch:data", or a `Layout`'), [f'write "{meant}"', *empty])
+
+
+def _is_rule(pair: Any) -> bool:
+    return isinstance(pair, tuple | list) and len(pair) == _PAIR and isinstance(pair[0], str) and _are_words(pair[1])
+
+
+def _are_words(values: Any) -> bool:
+    return isinstance(values, tuple | list) and all(isinstance(each, str) for each in values)
 
 
 def _verify_rule(dim: str, axes: tuple[str, ...], rules: Rules) -> None:

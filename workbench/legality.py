@@ -3,16 +3,16 @@
 Checked before any work starts. The first rule broken is a `LayoutError` in the user's names, with the arithmetic and the ways out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
 
 from workbench.errors import LayoutError, PipelineError, unknown_name
 from workbench.layout import Layout
 from workbench.layout_text import group_text
 from workbench.mesh import Mesh
-from workbench.paths import matches
+from workbench.paths import matches, unfolded
 from workbench.pipeline_spec import PipelineSpec
-from workbench.places import is_line, operations_at, picks
+from workbench.places import is_line, operations_at, picks, unknown_line
 from workbench.program import Program
 from workbench.sharding import Sharding, base_axis
 from workbench.tensor import Tensor
@@ -25,11 +25,18 @@ def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
         raise error
 
 
-def verify_pipeline(mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
+def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
     """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or splits a
-    dimension as well."""
+    dimension as well; if the micro-batches do not divide the batch; and, of a program that was cut before, if it cannot be cut so."""
     if pipeline is None:
         return
+    from workbench.cut_plan import verify_early  # from above, which loads JAX: only for a plan with a pipeline
+
+    _verify_axis(mesh, layout, pipeline)
+    verify_early(program, pipeline)
+
+
+def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
     axis, stages = pipeline.axis, pipeline.stages
     if axis not in mesh:
         raise PipelineError(
@@ -53,10 +60,15 @@ def illegalities(program: Program, mesh: Mesh, layout: Layout) -> Iterator[Layou
     yield from _unknown_names(program, mesh, layout)
     yield from _pointless_patterns(program, layout)
     seen = set()
+    ruled = set()  # without an override, tensors of the same dimensions lie alike
     results = [each for each in program.results if layout.overrides and layout.override(each.path)]
     for tensor in (*program.arguments, *results):
-        override = layout.override(tensor.path)
+        override = layout.override(tensor.path) if layout.overrides else None
+        if override is None and (tensor.dims, tensor.shape) in ruled:
+            continue
         spec = override.dims if override else tuple(layout.rule(dim) for dim in tensor.dims)
+        if override is None:
+            ruled.add((tensor.dims, tensor.shape))
         key = (tensor.dims, tensor.shape, spec)
         if key not in seen:  # a tensor like one already judged: say it once, not once a layer
             seen.add(key)
@@ -113,7 +125,7 @@ def _pointless_override(program: Program, pattern: str, sharding: Sharding) -> I
             f"The result `{pattern}` becomes `{carried.path}` in the next step, and lies as that does.", [f"override `{carried.path}`"]
         )
     elif not found:
-        yield LayoutError(*unknown_name("argument", pattern, (tensor.path for tensor in program.arguments)))
+        yield LayoutError(*_unknown_path("argument", pattern, [tensor.path for tensor in program.arguments]))
     for tensor in found:
         if len(sharding.dims) != len(tensor.dims):
             yield _wrong_rank(f"`{tensor}`", len(tensor.dims), sharding)
@@ -146,10 +158,8 @@ def _unknown_value(program: Program, pattern: str) -> LayoutError:
         return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {gone.why}.", list(gone.ways_out))
     known = (each for each in program.operations if each.path and each.shape)
     if is_line(pattern):
-        return LayoutError(
-            *unknown_name("line with an intermediate value", pattern, sorted({each.source for each in known if each.source}))
-        )
-    return LayoutError(*unknown_name("intermediate value", pattern, dict.fromkeys(each.path for each in known)))
+        return LayoutError(*unknown_line(pattern, ((each.path, each.source) for each in known)))
+    return LayoutError(*_unknown_path("intermediate value", pattern, dict.fromkeys(each.path for each in known)))
 
 
 def why_not_alike(program: Program, places: tuple[str, ...]) -> Iterator[LayoutError]:
@@ -179,9 +189,16 @@ def _pointless_place(program: Program, place: str) -> Iterator[LayoutError]:
     if place.startswith("@"):
         yield _unknown_value(program, place[1:])
         return
-    message, ways_out = unknown_name("argument", place, (tensor.path for tensor in program.arguments))
+    message, ways_out = _unknown_path("argument", place, [tensor.path for tensor in program.arguments])
     is_value = bool(operations_at(program, place))
     yield LayoutError(message, [f"write `@{place}` for the intermediate value"] if is_value else ways_out)
+
+
+def _unknown_path(kind: str, pattern: str, known: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """As `unknown_name`; of a row of a table that stands for repeated layers, how a layout names them."""
+    message, ways_out = unknown_name(kind, pattern, known)
+    meant = unfolded(pattern, known)
+    return message, (f"write `{meant}`, which names all of them",) if meant else ways_out
 
 
 def _wrong_rank(subject: str, rank: int, sharding: Sharding) -> LayoutError:

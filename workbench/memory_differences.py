@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from workbench.compiled import Compiled
 from workbench.differences import Cause
+from workbench.memory import STAYING
 from workbench.report import Report
-from workbench.tensor import Role
 
 PACKED = Cause("packed with gaps", "buffers of different sizes and lifetimes leave gaps in the memory the compiler sets aside")
 FREED = Cause("not held", "the compiler has used up, fused away or put into on-chip memory what the plan holds at its peak")
@@ -17,7 +17,6 @@ REST = Cause("the rest", "what is too small for a line of its own, and what the 
 
 MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS, REST)
 
-_STAYING = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
 _LEAST = 0.01  # of the peak: what is smaller is not worth a line
 
 
@@ -39,14 +38,13 @@ def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference
     memory = compiled.memory
     ours = Counter[str]()
     for each in report.alive:
-        if each.role not in _STAYING:
+        if each.role not in STAYING:
             ours[scope_of(each.path)] += each.bytes
     theirs = Counter[str]()
     for path, count in compiled.alive_at_peak:
         theirs[scope_of(path)] += count
     found = [_difference(scope, ours[scope], theirs[scope]) for scope in {**ours, **theirs}]
-    held = sum(each.local_bytes for each in report.arguments)
-    found.append(MemoryDifference("arguments", held, memory.arguments, ARGUMENTS))
+    found.append(MemoryDifference("arguments", report.memory.held, memory.arguments, ARGUMENTS))
     if memory.live:
         found.append(MemoryDifference("", 0, memory.temporary - memory.live, PACKED))
     least = _LEAST * max(report.memory.peak, memory.peak)

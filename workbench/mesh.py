@@ -5,11 +5,14 @@ import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
-from workbench.errors import MeshError, unknown_name
+from workbench.errors import MeshError, unknown_name, wrong_type
 
 MAX_DEVICES = 1 << 20
+_PAIR = 2  # a name and a size
+_USUAL = ("data", "model", "pipe")  # names of axes, where sizes alone were given
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 
 
@@ -32,12 +35,7 @@ class Mesh:
     axes: tuple[tuple[str, int], ...]
 
     def __init__(self, axes: str | Mapping[str, int] | Iterable[tuple[str, int]]) -> None:
-        if isinstance(axes, str):
-            pairs = _parse(axes)
-        elif isinstance(axes, Mapping):
-            pairs = tuple((name, _whole(size)) for name, size in axes.items())
-        else:
-            pairs = tuple((name, _whole(size)) for name, size in axes)
+        pairs = _parse(axes) if isinstance(axes, str) else tuple((name, _whole(size)) for name, size in _pairs(axes))
         _verify(pairs)
         object.__setattr__(self, "axes", pairs)
 
@@ -74,11 +72,44 @@ class Mesh:
             device, place[name] = divmod(device, size)
         return {name: place[name] for name in self.names}
 
+    @property
+    def told(self) -> str:
+        """For a sentence, where a mesh without axes is no word at all.
+
+        >>> Mesh("data:4").told, Mesh("").told
+        ('data:4', 'one device')
+        """
+        return str(self) or "one device"
+
     def __str__(self) -> str:
         return " ".join(f"{name}:{size}" for name, size in self.axes)
 
     def __repr__(self) -> str:
         return f'Mesh("{self}")'
+
+
+def _pairs(axes: Any) -> tuple[tuple[str, Any], ...]:
+    """Names and sizes of what is no text."""
+    if isinstance(axes, Mapping):
+        return tuple(axes.items())
+    pairs = tuple(axes) if isinstance(axes, Iterable) else None
+    if pairs is None or not all(isinstance(each, tuple | list) and len(each) == _PAIR for each in pairs):
+        raise MeshError(wrong_type("mesh", axes, 'axes with names and sizes, such as "data:4 model:2"'), [_way_out(axes)])
+    return pairs
+
+
+def _way_out(axes: Any) -> str:
+    """The mesh that was meant, as one writes it, where that can be told."""
+    sizes = [axes] if isinstance(axes, Integral) else axes
+    if isinstance(shape := getattr(axes, "shape", None), Mapping):  # a mesh of JAX
+        return f'write "{" ".join(f"{name}:{size}" for name, size in shape.items())}"'
+    if not isinstance(sizes, list | tuple) or not 0 < len(sizes) <= len(_USUAL):
+        return 'write axes as "data:4 model:2"'
+    if all(isinstance(each, str) for each in sizes):
+        return f'write "{" ".join(sizes)}"'
+    if all(isinstance(each, Integral) and not isinstance(each, bool) for each in sizes):
+        return f'name the axes, "{" ".join(f"{name}:{size}" for name, size in zip(_USUAL, sizes, strict=False))}"'
+    return 'write axes as "data:4 model:2"'
 
 
 def _whole(size: Any) -> Any:

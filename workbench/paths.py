@@ -2,6 +2,9 @@
 
 import functools
 import re
+from collections.abc import Collection
+
+_NUMBERS = re.compile(r"\[\d+(?:\.\.\d+)?(?:,\d+(?:\.\.\d+)?)*\]")
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -44,3 +47,15 @@ def template(path: str) -> str:
     ('params/layers/*/mlp/w1', 'params/blocks_*/attn')
     """
     return "/".join(re.sub(r"(?<![A-Za-z])\d+$|(?<=[_.])\d+$", "*", word) for word in path.split("/"))
+
+
+def unfolded(pattern: str, paths: Collection[str]) -> str:
+    """The pattern for what a table shows as one row of repeated layers; empty if it is none of these paths.
+
+    >>> unfolded("params/layers[0..3]/up", ["params/layers/0/up"]), unfolded("block_[0,2]/up", ["block_0/up"])
+    ('params/layers/*/up', 'block_*/up')
+    >>> unfolded("layers[0..3]/up", ["layers/up"]), unfolded("layers[0..3]/up", ["head"])
+    ('layers/up', '')
+    """
+    meant = [_NUMBERS.sub(numbers, pattern) for numbers in ("/*", "", "*")] if _NUMBERS.search(pattern) else []
+    return next((each for each in meant if any(matches(each, path) for path in paths)), "")

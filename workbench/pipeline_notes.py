@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from workbench.edits import SetPipeline
+from workbench.cut_plan import program_blocks, verify_cut
+from workbench.edits import Edit, SetPipeline
 from workbench.errors import WorkbenchError
+from workbench.mesh_edits import ResizeAxis
 from workbench.pipeline.report import PipelineReport
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline_spec import MOST, PipelineSpec
@@ -12,6 +14,7 @@ from workbench.pipelined import pipeline_report, transfer_of
 from workbench.plan import Plan
 from workbench.report import Diagnostic, Report
 from workbench.tracing.split_batch import splits_of
+from workbench.tracing.spmd_loss import layers_in_step
 from workbench.units import format_bytes, format_seconds
 
 UNEVEN = 0.9  # balance below which stages are uneven
@@ -19,16 +22,56 @@ WIDE, NARROW = 0.2, 0.1  # a bubble to mind, and one to bring it to
 
 
 def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
-    """The report's diagnostics with those of its pipeline, whose stages are what must fit; as they were where it cannot be cut."""
+    """The report's diagnostics with those of its pipeline, whose stages are what must fit; or why there is none, where it cannot be cut."""
     try:
         planned = report.pipeline
-    except WorkbenchError:
-        planned = None
+    except WorkbenchError as error:
+        return (_uncut(report.plan, error), *report.diagnostics)
     if planned is None:
         return report.diagnostics
     plan = report.plan
     others = tuple(each for each in report.diagnostics if each.kind != "does not fit")
-    return (*_too_full(plan, planned), *_uneven(plan, planned), *_wide_bubble(plan, planned), *_recomputation(planned.spec), *others)
+    own = (
+        *_out_of_step(plan, planned.spec),
+        *_too_full(plan, planned),
+        *_one_chunk(plan, planned.spec),
+        *_uneven(plan, planned),
+        *_wide_bubble(plan, planned),
+    )
+    return (*own, *_recomputation(planned.spec), *others)
+
+
+def _uncut(plan: Plan, error: WorkbenchError) -> Diagnostic:
+    """Why the program cannot be cut as its pipeline says, with what can be."""
+    spec = plan.pipeline
+    assert spec is not None, "asked of plans with a pipeline"
+    edits: list[Edit] = [SetPipeline(replace(spec, boundaries=()), "boundaries by balance")] if spec.boundaries else []
+    try:
+        most = len(program_blocks(plan.program, spec.micro_batches)) // spec.chunks
+        edits += [ResizeAxis(spec.axis, most)] if 1 <= most < spec.stages else []
+    except WorkbenchError:
+        pass  # it cannot be traced, and nothing of its pipeline can be mended
+    edits = [*(edit for edit in edits if _can_be_cut(plan, edit)), SetPipeline(None, "no pipeline")]
+    return Diagnostic("cannot be cut", "pipeline", error.message, tuple(edits))
+
+
+def _out_of_step(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+    """Why one program for all stages cannot be made of the plan's, before it is run."""
+    try:
+        if spec.engine == "spmd":
+            layers_in_step(plan.program, spec)
+    except WorkbenchError as error:
+        yield Diagnostic("not in step", "pipeline", error.message, (SetPipeline(replace(spec, engine="mpmd"), "a program for each stage"),))
+
+
+def _can_be_cut(plan: Plan, edit: Edit) -> bool:
+    try:
+        after = plan.apply(edit)
+        assert after.pipeline is not None, "none of these takes it away"
+        verify_cut(after.program, after.pipeline)
+    except WorkbenchError:
+        return False
+    return True
 
 
 def _too_full(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
@@ -58,6 +101,25 @@ def _smaller(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPi
         yield SetPipeline(more, f"{more.micro_batches} micro-batches")
 
 
+_ALIKE_IN_ONE = {"interleaved": "1f1b", "circular": "gpipe"}  # and breadth-first is what it says with one chunk, too
+
+
+def _one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+    """A schedule that goes round, and nothing to go round for."""
+    alike = _ALIKE_IN_ONE.get(spec.schedule)
+    if alike is None or spec.chunks > 1 or spec.stages == 1:
+        return
+    message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it gains by several pieces of the network on each stage."
+    two = _changed(spec, chunks=2, boundaries=())
+    edits = [SetPipeline(each, "2 chunks a stage") for each in (two,) if each is not None]
+    edits = [edit for edit in edits if _can_be_cut(plan, edit)]
+    if not edits:
+        most = len(program_blocks(plan.program, spec.micro_batches))
+        why = f"make micro_batches a multiple of {spec.stages}" if two is None else f"there are {most} blocks, and two chunks need "
+        message += f" Two chunks cannot be: {why}" + ("." if two is None else f"{2 * spec.stages}.")
+    yield Diagnostic("one chunk", "pipeline", message, (*edits, SetPipeline(replace(spec, schedule=alike), f"schedule {alike}")))
+
+
 def _uneven(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     """Stages that work longer than the others, and the cut that is more even if there is one."""
     if planned.balance >= UNEVEN:
@@ -65,10 +127,10 @@ def _uneven(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     busy = planned.simulated.busy
     most = max(range(len(busy)), key=lambda device: busy[device])
     mean = sum(busy) / len(busy)
-    message = (
-        f"Stage {most} works {format_seconds(busy[most])} a step and the mean stage {format_seconds(mean)}: the others wait for it, "
-        f"and the balance is {planned.balance:.0%}."
-    )
+    longer = f"{busy[most] / mean:.2f} times as long as the mean stage"
+    if not planned.nominal:
+        longer = f"{format_seconds(busy[most])} a step and the mean stage {format_seconds(mean)}"
+    message = f"Stage {most} works {longer}: the others wait for it, and the balance is {planned.balance:.0%}."
     better = _balanced(plan, planned)
     if better is None:
         message += " Its blocks cannot be cut more evenly: fewer stages or smaller blocks can."

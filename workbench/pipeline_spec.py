@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from workbench.errors import PipelineError, unknown_name
+from workbench.errors import PipelineError, unknown_name, wrong_type
 
 REMAT = ("always", "except_last", "never")
 ENGINES = ("mpmd", "spmd")
@@ -95,6 +95,15 @@ class PipelineSpec:
             if value != each.default:
                 words.append(f"{each.name}:{'+'.join(value) if isinstance(value, tuple) else value}")
         return " ".join(words)
+
+
+def read_pipeline(given: PipelineSpec | str | None) -> PipelineSpec | None:
+    """The pipeline of a plan, as text or as it is; raises `PipelineError` for anything else."""
+    if given is None or isinstance(given, PipelineSpec):
+        return given
+    if isinstance(given, str):
+        return PipelineSpec.parse(given)
+    raise PipelineError(wrong_type("pipeline", given, "text or a `PipelineSpec`"), [_EXAMPLE])
 
 
 _NAMES: Mapping[str, type] = {each.name: int if each.type in (int, "int") else str for each in fields(PipelineSpec)}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from workbench.pipeline.report import PipelineReport
 from workbench.pipeline.simulated import Simulated, Span
 from workbench.pipeline.tasks import Kind
-from workbench.report import StepTime
+from workbench.step_time import StepTime
 from workbench.tables import pairs_text, table_text, tail_text
 from workbench.units import format_bytes, format_seconds
 
@@ -16,7 +16,8 @@ _AGAIN, _UPDATE, _IDLE = "+", "u", "."
 
 def pipeline_text(report: PipelineReport) -> str:
     """The whole: figures, stages, chart."""
-    return "\n\n".join((f"Pipeline {report.spec}", pairs_text(_figures(report)), _stages(report), gantt_text(report.simulated)))
+    sections = (f"Pipeline {report.spec}", report.nominal, pairs_text(_figures(report)), _stages(report), gantt_text(report.simulated))
+    return "\n\n".join(section for section in sections if section)
 
 
 def headline(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[str, str, str]]:

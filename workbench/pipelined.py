@@ -5,11 +5,14 @@ from functools import partial
 
 from workbench.cost.communication import collective_seconds
 from workbench.cut_plan import network_blocks, program_blocks
+from workbench.pipeline.costs import StageCost
 from workbench.pipeline.report import Piece, PipelineReport, PlannedBlock
 from workbench.pipeline.simulate import simulate
+from workbench.pipeline.simulated import Simulated
 from workbench.pipeline.transfer import FREE, Transfer
 from workbench.plan import Plan
 from workbench.stage_costs import block_costs, costs_of_cut, plan_starts
+from workbench.stage_memory import with_close_memory
 
 
 def pipeline_report(plan: Plan) -> PipelineReport:
@@ -33,7 +36,13 @@ def _cut_at(plan: Plan, starts: Sequence[int]) -> PipelineReport:
     capacity = plan.hardware.chip.memory if plan.hardware else 0
     blocks = tuple(_blocks(plan, spec.micro_batches))
     step = simulate(spec, costs, transfer_of(plan))
-    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, plan), partial(costs_of_cut, plan))
+    closely = partial(_closely, plan, tuple(starts), costs)
+    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, plan), partial(costs_of_cut, plan), closely)
+
+
+def _closely(plan: Plan, starts: tuple[int, ...], costs: Sequence[StageCost]) -> Simulated:
+    assert plan.pipeline is not None, "asked of plans with a pipeline"
+    return simulate(plan.pipeline, with_close_memory(plan, starts, costs), transfer_of(plan))
 
 
 def _blocks(plan: Plan, micro_batches: int) -> Iterator[PlannedBlock]:

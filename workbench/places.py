@@ -7,7 +7,9 @@ such a place and tells it from an argument.
 
 import functools
 import re
+from collections.abc import Iterable
 
+from workbench.errors import unknown_name
 from workbench.paths import matches
 from workbench.program import Program
 
@@ -34,6 +36,19 @@ def picks(pattern: str, path: str, source: str) -> bool:
         return matches(pattern, path)
     in_forward = not path.startswith("grad/")
     return in_forward and source == found["line"] and (found["path"] is None or matches(found["path"], path))
+
+
+def unknown_line(pattern: str, values: Iterable[tuple[str, str]]) -> tuple[str, tuple[str, ...]]:
+    """Message and ways out for a line that makes no value, of the (path, source) of those there are; lines near it first.
+
+    >>> unknown_line("gpt.py:7", [("mlp/dot_general", "gpt.py:12"), ("mlp/add", "gpt.py:9"), ("grad/mlp/add", "gpt.py:8")])
+    ('There is no line with an intermediate value `gpt.py:7`; there are `gpt.py:9`, `gpt.py:12`.', ('the nearest is `gpt.py:9`',))
+    """
+    file, _, number = pattern.partition("/")[0].rpartition(":")
+    lines = {source for path, source in values if is_line(source) and picks(source, path, source)}
+    near = sorted(lines, key=lambda line: (not line.startswith(f"{file}:"), abs(int(line.rpartition(":")[2]) - int(number)), line))
+    message, ways_out = unknown_name("line with an intermediate value", pattern, near)
+    return message, (f"the nearest is `{near[0]}`",) if near and near[0].startswith(f"{file}:") else ways_out
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,15 +6,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.catalogue import parse_hardware
+from workbench.catalogue import read_hardware
+from workbench.errors import WorkbenchError, wrong_type
 from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.legality import verify_layout, verify_pipeline
 from workbench.mesh import Mesh
-from workbench.pipeline_spec import PipelineSpec
+from workbench.pipeline_spec import PipelineSpec, read_pipeline
 from workbench.program import Program
 from workbench.sharding import Sharding
-from workbench.topology import Wiring, parse_wiring
+from workbench.topology import verify_links
+from workbench.wiring import Wiring, read_wiring
 
 if TYPE_CHECKING:
     from workbench.comparison import Comparison
@@ -30,13 +32,16 @@ class Plan:
     """What to run and how it lies. A change is a new plan; nothing here executes.
 
     `hardware` is what it is planned for, if anything (`"TPU v5p 8x8x16"`), and `wiring` which mesh axis runs over which of its links;
-    without one the axes go as `topology.default_wiring` says. A mesh that does not fit the hardware is a diagnostic of the report.
+    without one the axes go as `topology.default_wiring` says. A mesh that does not fit the hardware is a diagnostic of the report; a wiring
+    over links that the hardware has not is a `HardwareError`.
     `pipeline` cuts the program into stages along one mesh axis (`"stages:4 micro_batches:16 schedule:1f1b"`).
 
     **Invariants**
 
     - The layout is legal for the program on the mesh (`legality.verify_layout`); the constructor raises `LayoutError` otherwise.
-    - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; the constructor raises `PipelineError`.
+    - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; its micro-batches divide the batch of a
+      training step; the constructor raises `PipelineError`. Whether the program has blocks at all, enough of them, and those that
+      boundaries name, is told at once where they are known, else in the report's notes.
     """
 
     program: Program
@@ -57,20 +62,24 @@ class Plan:
         wiring: Wiring | str | None = None,
         pipeline: PipelineSpec | str | None = None,
     ) -> None:
+        if not isinstance(program, Program):
+            raise WorkbenchError(wrong_type("program", program, "a `Program`"), _programs_like(program))
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
         object.__setattr__(self, "layout", layout if isinstance(layout, Layout) else Layout(layout))
         object.__setattr__(self, "name", name or program.name)
-        object.__setattr__(self, "hardware", parse_hardware(hardware) if isinstance(hardware, str) else hardware)
-        object.__setattr__(self, "wiring", parse_wiring(wiring) if isinstance(wiring, str) else wiring)
-        object.__setattr__(self, "pipeline", PipelineSpec.parse(pipeline) if isinstance(pipeline, str) else pipeline)
+        object.__setattr__(self, "hardware", read_hardware(hardware))
+        object.__setattr__(self, "wiring", read_wiring(wiring))
+        object.__setattr__(self, "pipeline", read_pipeline(pipeline))
+        if self.hardware is not None and self.wiring is not None:
+            verify_links(self.hardware, self.wiring)
         verify_layout(self.program, self.mesh, self.layout)
-        verify_pipeline(self.mesh, self.layout, self.pipeline)
+        verify_pipeline(self.program, self.mesh, self.layout, self.pipeline)
 
     @cached_property
     def argument_shardings(self) -> tuple[Sharding, ...]:
         """Where each argument lies, in order."""
-        return tuple(self.layout.sharding(tensor) for tensor in self.program.arguments)
+        return self.layout.shardings(self.program.arguments)
 
     def updated(self, **changes: Any) -> "Plan":
         """A new plan with some of its fields changed."""
@@ -113,8 +122,7 @@ class Plan:
         """
         from workbench.engine import compile_plan
 
-        hardware = parse_hardware(hardware) if isinstance(hardware, str) else hardware
-        return compile_plan(self, hardware, on_progress=on_progress, **options)
+        return compile_plan(self, read_hardware(hardware), on_progress=on_progress, **options)
 
     def compare(self, hardware: Hardware | str | None = None, measurement: "Measurement | None" = None, **options: Any) -> "Comparison":
         """The report beside what the compiler makes of the plan, and beside what a run measured, if one is given.
@@ -122,19 +130,21 @@ class Plan:
         Options are those of `compile`. `print` what comes back.
         """
         from workbench.comparison import Comparison
+        from workbench.edits import SetHardware
 
-        hardware = parse_hardware(hardware) if isinstance(hardware, str) else hardware
-        plan = self if hardware is None else self.updated(hardware=hardware)
+        plan = self if hardware is None else SetHardware(read_hardware(hardware)).apply(self)
         return Comparison(plan.report(), plan.compile(**options), measurement)
 
     def diff(self, other: "Plan") -> "PlanDiff":
         """What another plan decides otherwise, and what that costs or saves. `print` it."""
         from workbench.plan_diff import PlanDiff
 
+        if not isinstance(other, Plan):
+            raise WorkbenchError(wrong_type("other", other, "a `Plan`"), ['write `plan.diff(plan.recipe("megatron"))`, say'])
         return PlanDiff(self.report(), other.report())
 
     def save(self, path: str | Path) -> None:
-        """Write the plan document (`*.plan.json`)."""
+        """Write the plan document (`*.plan.json`); `workbench.load(path)` reads it."""
         from workbench.documents import save_plan
 
         save_plan(self, path)
@@ -148,7 +158,7 @@ class Plan:
     def __str__(self) -> str:
         traced_with = f", {self.program.traced_with}" if self.program.traced_with else ""
         pipelined = f", pipeline {self.pipeline}" if self.pipeline else ""
-        return f"{self.name} on {self.mesh}: {str(self.layout) or 'replicated'}{traced_with}{pipelined}"
+        return f"{self.name} on {self.mesh.told}: {str(self.layout) or 'replicated'}{traced_with}{pipelined}"
 
     def _repr_html_(self) -> str:
         from workbench.tables import html_of, pairs_text
@@ -164,3 +174,13 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"Plan({self.program.name!r}, mesh={str(self.mesh)!r}, layout={str(self.layout)!r})"
+
+
+def _programs_like(given: object) -> list[str]:
+    """How one gets a program from what was given in its place."""
+    if isinstance(given, str | Path):
+        name = str(given)[:80]
+        return [f'load a plan, `workbench.load("{name}")`' if name.endswith(".json") else f'write `workbench.models.build("{name}")`']
+    if callable(given):
+        return ["trace it, `workbench.trace_training(loss, params, batch, optimizer=...)`", "`workbench.trace(function, *arguments)`"]
+    return ['build a model, `workbench.models.build("gpt")`', "trace a function, `workbench.trace_training(...)`"]

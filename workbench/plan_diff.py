@@ -16,7 +16,7 @@ from workbench.precision import Precision
 from workbench.remat import Remat
 from workbench.report import Report
 from workbench.sharding import Sharding, base_axis
-from workbench.topology import Wiring
+from workbench.wiring import Wiring
 
 Decided = tuple[str, ...] | Sharding | Hardware | Wiring | Remat | Precision | PipelineSpec | int | str | None
 """What a plan may say of something: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if it says nothing."""
@@ -171,7 +171,7 @@ def _entries(kind: str, before: Mapping[str, Decided], after: Mapping[str, Decid
 
 
 def _figures(before: Report, after: Report) -> Iterator[FigureChange]:
-    yield FigureChange("peak memory", "bytes", before.memory.peak, after.memory.peak)
+    yield FigureChange("peak memory", "bytes", before.peak, after.peak)
     for role in dict.fromkeys((*before.memory.by_role, *after.memory.by_role)):
         yield FigureChange(f"{role} at the peak", "bytes", before.memory.by_role.get(role, 0), after.memory.by_role.get(role, 0))
     if before.memory.host or after.memory.host:
@@ -179,13 +179,14 @@ def _figures(before: Report, after: Report) -> Iterator[FigureChange]:
     yield FigureChange("sent", "bytes", before.sent, after.sent)
     yield FigureChange("products", "FLOP", before.flops.per_device, after.flops.per_device)
     yield FigureChange("memory traffic", "bytes", before.traffic, after.traffic)
+    yield FigureChange("step", "seconds", before.seconds, after.seconds)
     was, now = before.step_time, after.step_time
     for name, label in _TIMES.items():
         seconds = (getattr(each, name) if each else None for each in (was, now))
         yield FigureChange(label, "seconds", *seconds)
 
 
-_TIMES = {"total": "step", "estimate": "kernels", "exposed": "waiting for communication"}
+_TIMES = {"estimate": "kernels", "exposed": "waiting for communication"}
 
 
 def _traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:

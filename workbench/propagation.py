@@ -7,16 +7,14 @@ An *origin* is an axis that somebody wrote down: a rule or an override on an arg
 an axis that a neighbour had to give and that was not taken.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from operator import attrgetter
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from workbench.errors import WorkbenchError, unknown_name
-from workbench.places import picks
-from workbench.sharding import Sharding
+from workbench.places import is_line, picks, unknown_line
+from workbench.sharding import Sharding, base_axis
 
 FORWARD, BACKWARD, ACROSS = "forward", "backward", "across"
 """From an operand to a result, from a result to an operand, from an operand to another."""
@@ -187,6 +185,7 @@ class Propagation:
     find_wishes: "Callable[[Propagation, int], tuple[Wish, ...]]" = field(repr=False)
     find_others: "Callable[[Propagation, Point], tuple[Origin, ...]]" = field(repr=False)
     list_conflicts: "Callable[[Propagation], tuple[Conflict, ...]]" = field(repr=False)
+    _shown: tuple[int, tuple[Sharding, ...]] = field(default=(-1, ()), init=False, repr=False)  # the step looked at last
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -215,6 +214,8 @@ class Propagation:
         """
         named = [number for number, site in enumerate(self.sites) if site.path == pattern]
         found = named or [number for number, site in enumerate(self.sites) if site.path and picks(pattern, site.path, site.source)]
+        if not found and is_line(pattern):
+            raise PropagationError(*unknown_line(pattern, ((site.path, site.source) for site in self.sites)))
         if not found:
             raise PropagationError(*unknown_name("value", pattern, dict.fromkeys(site.path for site in self.sites if site.path)))
         return tuple(sorted(found, key=lambda number: self.sites[number].role == "value"))
@@ -264,30 +265,31 @@ class Propagation:
     def held(self, value: int, dim: int, axis: str) -> Point:
         """The axis a dimension of a value has of `axis`: itself, or one that is a part of it or that it is a part of (Shardy Y6)."""
         axes = self.sites[value].sharding.dims[dim] or ()
-        base = axis.partition(":")[0]
-        return Point(value, dim, axis if axis in axes else next(each for each in axes if each.partition(":")[0] == base))
+        return Point(value, dim, axis if axis in axes else next(each for each in axes if base_axis(each) == base_axis(axis)))
 
     def wishes(self, value: int) -> tuple[Wish, ...]:
         """All wishes that lost on a value."""
         return self.find_wishes(self, self.one[value])
 
     def at(self, step: int) -> tuple[Sharding, ...]:
-        """The sharding of every value after so many steps, by number; 0 is what was written by hand."""
+        """The sharding of every value after so many steps, by number; 0 is what was written by hand. What a loop hands round lies at each
+        step as the one value that it is."""
         last = self.moves[-1].step if self.moves else 0
         if not 0 <= step <= last:
             raise PropagationError(f"The propagation has {last} steps; {step} is none of them.", ["ask for a step from 0"])
-        later = {move.point for move in self.moves[bisect_right(self.moves, step, key=attrgetter("step")) :]}
-        changed = {point.value for point in later}
-        return tuple(
-            _without(site.sharding, number, later) if number in changed else site.sharding for number, site in enumerate(self.sites)
-        )
+        shown, lies = self._shown
+        if shown != step:
+            lies = tuple(
+                site.sharding if (moves := self._to.get(one)) is None or moves[-1].step <= step else _before(site.sharding, moves, step)
+                for site, one in zip(self.sites, self.one, strict=True)
+            )
+            object.__setattr__(self, "_shown", (step, lies))
+        return lies
 
     def changes(self, step: int) -> Mapping[int, Sharding]:
         """The values that step `step`, from 1, changed, and how they lie after it: what a slider needs for one place further."""
-        return {
-            value: _without(self.sites[value].sharding, value, {move.point for move in self._to[value] if move.step > step})
-            for value in {move.target for move in self.steps[step - 1].moves}
-        }
+        reached = {move.target for move in self.steps[step - 1].moves}
+        return {number: _before(self.sites[number].sharding, self._to[one], step) for number, one in enumerate(self.one) if one in reached}
 
     def __str__(self) -> str:
         from workbench.propagation_text import replay_text
@@ -302,10 +304,14 @@ class Propagation:
         return found
 
 
-def _without(sharding: Sharding, value: int, points: set[Point]) -> Sharding:
-    return Sharding(
-        tuple(tuple(axis for axis in axes or () if Point(value, dim, axis) not in points) for dim, axes in enumerate(sharding.dims))
-    )
+def _before(sharding: Sharding, moves: Sequence[Move], step: int) -> Sharding:
+    """How a value lay after a step, of how it lies in the end and the moves that reached it."""
+    return _without(sharding, frozenset((move.target_dim, move.axis) for move in moves if move.step > step))
+
+
+@lru_cache(maxsize=1 << 14)
+def _without(sharding: Sharding, missing: frozenset[tuple[int, str]]) -> Sharding:
+    return Sharding(tuple(tuple(axis for axis in axes or () if (dim, axis) not in missing) for dim, axes in enumerate(sharding.dims)))
 
 
 EMPTY = Propagation((), (), {}, (), lambda _, __: (), lambda _, __: (), lambda _: ())

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from workbench.deciding import deciding_edits
 from workbench.errors import unknown_name
 from workbench.paths import template
+from workbench.places import is_line
 from workbench.propagation import (
     CLOSED,
     CONTESTED,
@@ -19,13 +20,13 @@ from workbench.propagation import (
     Explanation,
     Move,
     Origin,
-    Point,
     Propagation,
     PropagationError,
     Site,
     Wish,
 )
 from workbench.report import Report
+from workbench.sharding import base_axis
 from workbench.tables import wrapped
 
 MOST_VALUES = 4  # of one pattern
@@ -42,9 +43,16 @@ def explanation_text(report: Report, value: str, dim: int | str | None = None) -
     groups = alike(replay, replay.find(value))
     told = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
     if len(groups) > MOST_VALUES:
-        others = ", ".join(f"`{replay.sites[each[0]].path}`" for each in groups[MOST_VALUES : 2 * MOST_VALUES])
-        told.append(f"`{value}` also names {others}" + (" and more." if len(groups) > 2 * MOST_VALUES else "."))
+        others = list(dict.fromkeys(accepted_name(replay.sites[each[0]], value) for each in groups[MOST_VALUES:]))
+        shown = ", ".join(f"`{each}`" for each in others[:MOST_VALUES])
+        told.append(f"`{value}` also names {shown}" + (" and more." if len(others) > MOST_VALUES else "."))
     return "\n\n".join(told)
+
+
+def accepted_name(site: Site, asked: str) -> str:
+    """What tells a value from others that the same words name, as it may be asked for: its path, or its line with it."""
+    by_line = site.role == "value" and site.source and not site.path.startswith("grad/")
+    return f"{site.source}/{site.path}" if by_line and (site.path == asked or not is_line(asked)) else site.path
 
 
 def alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
@@ -66,7 +74,7 @@ def asked_dims(site: Site, dim: int | str | None) -> tuple[int, ...]:
         return every
     found = tuple(each for each in every if str(dim) in (str(each), site.dims[each]))
     if not found:
-        raise PropagationError(*unknown_name(f"dimension of `{site.path}`", str(dim), site.dims))
+        raise PropagationError(*unknown_name("dimension", str(dim), site.dims, f" of `{site.path}`"))
     return found
 
 
@@ -99,16 +107,17 @@ def _axis_lines(replay: Propagation, told: Explanation) -> Iterator[str]:
     if hidden > 1:
         yield f"      ... {hidden} more steps ..."
         yield from (f"      {move_text(replay, move)}" for move in path[-_LAST:])
-    if told.others:
-        yield f"      without it, `{told.point.axis.partition(':')[0]}` could still come from {_others_text(told.others)}"
+    if any(str(each) != str(told.origin) for each in told.others):
+        yield f"      without it, `{base_axis(told.point.axis)}` could still come from {_others_text(told)}"
 
 
-def _others_text(others: tuple[Origin, ...]) -> str:
-    """Origins by their statements: `batch:data` on x and 3 other places."""
-    places: dict[tuple[str, str], list[Origin]] = {}
-    for origin in others:
-        places.setdefault((origin.kind, origin.statement), []).append(origin)
-    each = [f"{same[0]}" + (f" and {counted(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
+def _others_text(told: Explanation) -> str:
+    """Origins by their statements: `batch:data` on x and 3 other places. A statement holds an argument and the result it becomes alike."""
+    places: dict[str, dict[str, None]] = {}
+    for origin in told.others:
+        if str(origin) != str(told.origin):
+            places.setdefault(origin.statement or origin.kind, {})[str(origin)] = None
+    each = [next(iter(same)) + (f" and {counted(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
     return " or ".join(each[:_MOST_OTHERS]) + (
         f" or {counted(len(each) - _MOST_OTHERS, 'other statement')}" if len(each) > _MOST_OTHERS else ""
     )
@@ -227,11 +236,6 @@ def conflicts_text(report: Report) -> str:
         ways = " · ".join(map(str, edits)) or "only a change of the function, or of the mesh"
         told.append("\n".join([wrapped(conflict_text(replay, conflict)), wrapped(f"to decide it the other way: {ways}", "    ", "  ")]))
     return "\n\n".join(told)
-
-
-def point_text(replay: Propagation, point: Point) -> str:
-    """`data on batch of mlp/dot_general`."""
-    return f"{point.axis} on {_place_text(replay, point.value, point.dim)}"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -8,8 +8,9 @@ otherwise.
 import itertools
 from collections.abc import Collection, Iterator
 
-from workbench.edits import Constrain, Edit, Override, PlaceDim, ResizeAxis
+from workbench.edits import Constrain, Edit, Override, PlaceDim
 from workbench.errors import WorkbenchError
+from workbench.mesh_edits import ResizeAxis
 from workbench.padding import Padding
 from workbench.partition import Dims, Partitioned, padding_list, partition
 from workbench.partition.xla_reshard import Way, way

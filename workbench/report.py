@@ -6,28 +6,25 @@ from functools import cached_property, partial
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
+from workbench.collective import Collective
+from workbench.errors import WorkbenchError
 from workbench.graph import Graph
 from workbench.kernel import Kernel
+from workbench.memory import Alive, Memory, MemoryCurve
 from workbench.mesh import Mesh
 from workbench.own_annotations import OwnAnnotations
 from workbench.padding import Padding
 from workbench.propagation import EMPTY, Propagation
 from workbench.reshard import Reshard
 from workbench.sharding import Sharding
-from workbench.tensor import Role, Tensor, itemsize
+from workbench.step_time import Flops, Product, StepTime
+from workbench.tensor import Tensor, itemsize
 from workbench.timeline import Timeline
 
 if TYPE_CHECKING:
     from workbench.edits import Edit
     from workbench.pipeline.report import PipelineReport
     from workbench.plan import Plan
-
-KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute")
-
-
-def collective_class(kind: str) -> str:
-    """All-reduce and reduce-scatter are one class, `reduce`: a compiler that forms no reduce-scatter all-reduces as much and slices."""
-    return "reduce" if kind in ("all-reduce", "reduce-scatter") else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,162 +62,6 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
-    """One communication of the step.
-
-    - `payload`: bytes of the larger of operand and result on one device, for one execution;
-    - `sent`: bytes that leave each device for one execution on a ring (all-reduce `2V(n-1)/n`,
-      all-gather and reduce-scatter `V(n-1)/n`, all-to-all `V(n-1)/n`, permute `V`; V the payload);
-    - `count`: executions a step, loops multiplied by their trip counts;
-    - `seconds`: of one execution on the hardware of the report, 0 without any.
-    """
-
-    kind: str
-    axes: tuple[str, ...]
-    payload: int
-    sent: int
-    count: int
-    path: str
-    source: str
-    seconds: float = 0.0
-
-    @property
-    def total_payload(self) -> int:
-        """Payload bytes a device and step."""
-        return self.payload * self.count
-
-    @property
-    def total_sent(self) -> int:
-        """Bytes that leave each device a step."""
-        return self.sent * self.count
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes on one device at the peak of the step, by role; their sum is the peak.
-
-    `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any.
-    """
-
-    by_role: Mapping[Role, int]
-    host: int = 0
-    capacity: int = 0
-
-    @property
-    def fits(self) -> bool:
-        """Whether a device has as much; without hardware, any has."""
-        return not self.capacity or self.peak <= self.capacity
-
-    @property
-    def peak(self) -> int:
-        return sum(self.by_role.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Alive:
-    """Values of one named scope that are alive at the peak: `count` of them, `bytes` together, on one device."""
-
-    path: str
-    role: Role
-    bytes: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """Matrix products and convolutions that are alike: `count` executions a step.
-
-    `flops` are those of one execution over all devices, `per_device` what one device does of them; `axes` the mesh axes that share them.
-    """
-
-    path: str
-    source: str
-    count: int
-    flops: int
-    per_device: int
-    axes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryCurve:
-    """Bytes on one device over the step.
-
-    - `paths`: the operation at each place of main, a loop at its own with the worst moment inside it;
-    - `by_role`: bytes at each place; the largest sum over the roles is `Memory.peak`.
-    """
-
-    paths: tuple[str, ...]
-    by_role: Mapping[Role, tuple[int, ...]]
-
-    def near(self, place: int) -> str:
-        """The operation at a place, or the last one before it: some places are of operations that came to nothing."""
-        return next((path for path in reversed(self.paths[: place + 1]) if path), "the start")
-
-
-@dataclass(frozen=True, slots=True)
-class Flops:
-    """Floating-point operations of matrix products and convolutions in one step (2 for a multiply-add), loops multiplied out.
-
-    - `unique`: what the program computes, `per_device` what one device does: Mesh-TensorFlow's `einsum_unique` and `einsum` counters;
-    - `model`: `unique` without what rematerialisation computes again;
-    - `six_nd`: the convention of 6 x parameters x tokens for a training step, 2 x for a forward pass; 0 where no tokens are read.
-    """
-
-    unique: int
-    per_device: int
-    devices: int
-    model: int = 0
-    six_nd: int = 0
-
-    @property
-    def duplication(self) -> float:
-        """How often the same work is done because a mesh axis is unused; 1 is none."""
-        return self.per_device * self.devices / self.unique if self.unique else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """Seconds of one step on `hardware`, on one device.
-
-    - `arithmetic`, `memory`: time in kernels that are bound by arithmetic, and by memory traffic (roofline);
-    - `launch`: time between kernels;
-    - `exposed`: communication during which the device computes nothing; `hidden`: communication behind computation;
-    - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each product at the peak of its own
-      type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts what is computed again and what is duplicated too;
-    - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches when it runs; counted in all of the above.
-    """
-
-    hardware: str
-    arithmetic: float
-    memory: float
-    launch: float
-    exposed: float
-    hidden: float
-    mfu: float = 0.0
-    hfu: float = 0.0
-    sustained: float = 1.0
-
-    @property
-    def compute(self) -> float:
-        """Seconds in kernels."""
-        return self.arithmetic + self.memory
-
-    @property
-    def estimate(self) -> float:
-        """Seconds in kernels and between them as the compiler would estimate them."""
-        return self.compute * self.sustained + self.launch
-
-    @property
-    def communication(self) -> float:
-        """Seconds of communication, hidden or not."""
-        return self.exposed + self.hidden
-
-    @property
-    def total(self) -> float:
-        return self.arithmetic + self.memory + self.launch + self.exposed
-
-
-@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """Something to mind in a plan: its subject, what is so, and edits that would mend it."""
 
@@ -254,6 +95,7 @@ class Report:
     list_kernels: Callable[[], tuple[Kernel, ...]] = field(default=tuple, compare=False, repr=False)
     make_graph: Callable[[], Graph] = field(default=Graph, compare=False, repr=False)
     make_pipeline: "Callable[[], PipelineReport | None]" = field(default=lambda: None, compare=False, repr=False)
+    make_run: "Callable[[], Report | None]" = field(default=lambda: None, compare=False, repr=False)
     read_own: Callable[[], OwnAnnotations] = field(default=OwnAnnotations, compare=False, repr=False)
     list_reshards: Callable[[], tuple[Reshard, ...]] = field(default=tuple, compare=False, repr=False)
     list_padding: Callable[[], tuple[Padding, ...]] = field(default=tuple, compare=False, repr=False)
@@ -343,6 +185,34 @@ class Report:
         Raises `PipelineError` where the program cannot be cut as the pipeline says.
         """
         return self.make_pipeline()
+
+    @cached_property
+    def as_run(self) -> "Report":
+        """Of the one program that all devices run: of a pipeline in step (`engine:spmd`) the shifting buffer's, else this one. Made when
+        first asked for.
+
+        Raises `PipelineError` where the layers cannot be pipelined in step.
+        """
+        return self.make_run() or self
+
+    @cached_property
+    def _cut(self) -> "PipelineReport | None":
+        try:
+            return self.pipeline
+        except WorkbenchError:
+            return None
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the fullest device at its worst moment: of a pipeline one of its fullest stage, else `memory.peak`, as all devices."""
+        return max(self._cut.simulated.peaks) if self._cut else self.memory.peak
+
+    @property
+    def seconds(self) -> float | None:
+        """Of a step, of a pipeline if there is one; `None` without hardware."""
+        if self.step_time is None:
+            return None
+        return self._cut.seconds if self._cut else self.step_time.total
 
     @cached_property
     def notes(self) -> tuple[Diagnostic, ...]:

@@ -26,10 +26,12 @@ WAYS = {
     REMATERIALISED: "gathered whole, then sliced",
 }
 """Each class, in a word."""
+REMATERIALISATION = "involuntary full rematerialisation"
+"""What XLA calls the last one, and the kind of the diagnostic that tells of it."""
 
 
 class Move(NamedTuple):
-    """One collective of a resharding, for one execution; bytes and `seconds` as in `report.Collective`, on one device."""
+    """One collective of a resharding, for one execution; bytes and `seconds` as in `collective.Collective`, on one device."""
 
     kind: str
     axes: tuple[str, ...]

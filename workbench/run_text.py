@@ -1,6 +1,7 @@
 """What a run measured as text, beside what the planner said."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan
 from statistics import mean
 
 from workbench.device_trace import Trace, TracedOperation
@@ -10,6 +11,7 @@ from workbench.tables import axes_text, grouped, pairs_text, shape_text, table_t
 from workbench.units import format_bytes, format_seconds
 
 _MOST = 12  # rows of one table
+_TENTHS = 10  # steps from which a tenth of them is one
 _SHARED = (
     "These devices share the cores of one machine: while one computes another waits, and its waiting is counted as communication where "
     "it stands in a collective."
@@ -18,8 +20,9 @@ _SHARED = (
 
 def measurement_text(measurement: Measurement, report: Report | None = None) -> str:
     """What a run measured, beside what the planner said where a report is given."""
+    steps = len(measurement.step_seconds)
     head = (
-        f"{len(measurement.step_seconds)} steps on {measurement.devices} × {measurement.device_kind}"
+        f"{steps} step{'s' * (steps != 1)} on {measurement.devices} × {measurement.device_kind}"
         + f", {measurement.processes} processes" * (measurement.processes > 1)
         + f", compiled in {format_seconds(measurement.compile_seconds)}"
     )
@@ -47,18 +50,17 @@ def trace_text(trace: Trace, report: Report | None = None) -> str:
 
 
 def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[str, str, str]]:
-    first, last = measurement.spread_seconds
     predicted = measurement.predicted_seconds
-    spread = f"8 of 10 steps between {format_seconds(first)} and {format_seconds(last)}"
-    beside = "" if predicted is None else f" · predicted {format_seconds(predicted)}, {measurement.median_seconds / predicted:.2f} × that"
-    yield "step time, median", format_seconds(measurement.median_seconds), spread + beside
+    ratio = "" if not predicted else f"{measurement.median_seconds / predicted:.2f} × that"
+    beside = "" if not predicted else f"predicted here {format_seconds(predicted)}, {ratio}"
+    yield "step time, median", format_seconds(measurement.median_seconds), " · ".join(filter(None, [_spread(measurement), beside]))
     if measurement.losses:
         yield "loss", f"{measurement.losses[-1]:.4f}", f"from {measurement.losses[0]:.4f} in the first step"
-    planned = "" if report is None else f"planned {format_bytes(report.memory.peak)}"
+    planned = "" if report is None else f"planned {format_bytes(report.peak)}"
     yield "memory per device", format_bytes(measurement.compiled_peak), " · ".join(filter(None, ["as compiled", planned]))
     if measurement.device_peak is not None:
-        beside = "" if report is None else f" · planned {format_bytes(report.memory.peak)}"
-        ratio = "" if report is None or not report.memory.peak else f", {measurement.device_peak / report.memory.peak:.2f} × that"
+        beside = "" if report is None else f" · planned {format_bytes(report.peak)}"
+        ratio = "" if report is None or not report.peak else f", {measurement.device_peak / report.peak:.2f} × that"
         yield "peak in use", format_bytes(measurement.device_peak), "as the device reports it" + beside + ratio
     agreeing = sum(check.agrees for check in measurement.shards)
     yield "shards as planned", f"{agreeing} of {len(measurement.shards)}", "arguments and results, by the shapes the devices held"
@@ -67,12 +69,33 @@ def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[
     if measurement.task_overhead is not None:
         yield "engine's own cost", format_seconds(measurement.task_overhead), "to dispatch one task"
     if measurement.max_error is not None:
-        yield "largest error", f"{measurement.max_error:.1e}", "against the unsharded step, relative to the largest magnitude"
+        yield (
+            "largest error",
+            *_error_text(measurement.max_error, is_pipelined=bool(measurement.tasks or (report and report.plan.pipeline))),
+        )
+
+
+def _spread(measurement: Measurement) -> str:
+    """Between which times the steps lie, but for the fastest and slowest tenth; of fewer than ten steps no tenth is left out."""
+    seconds = measurement.step_seconds
+    if len(seconds) == 1:
+        return "one step"
+    few = len(seconds) < _TENTHS
+    first, last = (min(seconds), max(seconds)) if few else measurement.spread_seconds
+    return f"{'' if few else '8 of 10 steps '}between {format_seconds(first)} and {format_seconds(last)}"
+
+
+def _error_text(error: float, *, is_pipelined: bool) -> tuple[str, str]:
+    """Of a pipeline what it is compared with has the same micro-batches, and the same random keys for each."""
+    against = "the same micro-batches one by one on one device, nothing cut" if is_pipelined else "the unsharded step"
+    if isnan(error):
+        return "no number", f"the results are not all numbers, here or in {against}"
+    return f"{error:.1e}", f"against {against}, relative to the largest magnitude"
 
 
 def _compiled(measurement: Measurement, report: Report | None) -> str:
     """Payload by mesh axis and kind, compiled beside planned."""
-    planned = report.by_axis_and_kind if report is not None else {}
+    planned = _planned_payload(report) if report is not None else {}
     keys = sorted({*measurement.compiled, *planned})
     if not keys:
         return ""
@@ -82,6 +105,16 @@ def _compiled(measurement: Measurement, report: Report | None) -> str:
         figures = [measurement.compiled.get(key, 0), *([planned.get(key, 0)] if report is not None else [])]
         rows.append((axes_text(key[0]), key[1], *map(format_bytes, figures)))
     return table_text(columns, rows)
+
+
+def _planned_payload(report: Report) -> Mapping[tuple[tuple[str, ...], str], int]:
+    """Of the program as it is run; of a pipeline whose stages are programs of their own, of the stage that sends most, as measured."""
+    spec, planned = report.plan.pipeline, report.pipeline
+    if spec is None or planned is None:
+        return report.by_axis_and_kind
+    if spec.engine == "spmd":
+        return report.as_run.by_axis_and_kind
+    return max((dict(planned.payload(device)) for device in range(spec.stages)), key=lambda each: sum(each.values()))
 
 
 def _wrong_shards(measurement: Measurement) -> str:

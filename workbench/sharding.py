@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from workbench.errors import LayoutError
 from workbench.mesh import Mesh
@@ -14,10 +15,28 @@ _ENTRY = re.compile(r"(?P<axes>[^\s?]*)(?P<open>\?)?(?:\s+p(?P<priority>-?\d+))?
 _AXES = re.compile(r"(?P<kind>replicated|unreduced):(?P<axes>\S+)")
 
 
-def base_axis(axis: str) -> str:
-    """The mesh axis of an axis or of a Shardy sub-axis (Y6): `x:(2)4`, the part of size 4 after a pre-size of 2, is of `x`."""
+class SubAxis(NamedTuple):
+    """A part of a mesh axis (Shardy, Y6): `x:(2)4` is of `x`, of size 4, after a pre-size of 2 that is major to it there."""
+
+    axis: str
+    pre_size: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.axis}:({self.pre_size}){self.size}"
+
+
+@lru_cache(maxsize=1024)
+def sub_axis(axis: str) -> SubAxis | None:
+    """The part that a name stands for; `None` where that is a whole mesh axis."""
     found = _SUB_AXIS.fullmatch(axis)
-    return found["axis"] if found else axis
+    return SubAxis(found["axis"], int(found["pre"]), int(found["size"])) if found else None
+
+
+def base_axis(axis: str) -> str:
+    """The mesh axis of an axis or sub-axis."""
+    part = sub_axis(axis)
+    return part.axis if part else axis
 
 
 def axis_size(axis: str, mesh: Mesh) -> int:
@@ -26,8 +45,17 @@ def axis_size(axis: str, mesh: Mesh) -> int:
     >>> axis_size("x", Mesh("x:8")), axis_size("x:(2)4", Mesh("x:8"))
     (8, 4)
     """
-    found = _SUB_AXIS.fullmatch(axis)
-    return int(found["size"]) if found else mesh[axis]
+    part = sub_axis(axis)
+    return part.size if part else mesh[axis]
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two axes or sub-axes share a part: `x:(1)4` and `x:(2)4` do, `x:(1)2` and `x:(2)4` do not."""
+    first, second = sub_axis(one), sub_axis(other)
+    if first is None or second is None:
+        return base_axis(one) == base_axis(other)
+    overlapping = first.pre_size < second.pre_size * second.size and second.pre_size < first.pre_size * first.size
+    return first.axis == second.axis and overlapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +237,7 @@ def _split_axes(word: str, text: str) -> tuple[str, ...]:
 def _verify_once(sharding: Sharding, used: tuple[str, ...]) -> None:
     taken: list[str] = []
     for axis in used:
-        if (other := next((each for each in taken if _overlap(each, axis)), None)) is not None:
+        if (other := next((each for each in taken if overlap(each, axis)), None)) is not None:
             raise LayoutError(
                 _twice_text(sharding, axis, other), ["an axis splits one dimension of a tensor", *_twice_ways(sharding, axis)]
             )
@@ -227,15 +255,6 @@ def _twice_text(sharding: Sharding, axis: str, other: str) -> str:
 
 def _twice_ways(sharding: Sharding, axis: str) -> list[str]:
     return [f"name `{axis}` once"] if axis in (*sharding.replicated, *sharding.unreduced) else []
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Whether two axes or sub-axes share a part: `x:(1)4` and `x:(2)4` do, `x:(1)2` and `x:(2)4` do not."""
-    first, second = _SUB_AXIS.fullmatch(one), _SUB_AXIS.fullmatch(other)
-    if first is None or second is None:
-        return base_axis(one) == base_axis(other)
-    (start, size), (begin, length) = ((int(each["pre"]), int(each["size"])) for each in (first, second))
-    return first["axis"] == second["axis"] and start < begin * length and begin < start * size
 
 
 def _verify_length(sharding: Sharding, name: str, entries: Sequence[object]) -> None:

@@ -9,138 +9,82 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, prod
+from math import prod
+from typing import NamedTuple
 
-from workbench.analyze import analyze
+from workbench.cost.communication import collective_seconds
+from workbench.cost.tiles import laid_out_bytes
 from workbench.cut_plan import starts_of
-from workbench.errors import WorkbenchError
-from workbench.layout import Layout
-from workbench.paths import matches
-from workbench.pipeline.costs import StageCost
+from workbench.partition import no_collection
+from workbench.pipeline.costs import AtWork, Halves, Payload, StageCost, added
 from workbench.plan import Plan
-from workbench.program import Program
-from workbench.report import Report
 from workbench.sharding import Sharding
+from workbench.stage_memory import with_close_memory
+from workbench.stage_pricing import OnStage, Price, TaskBytes, on_stage, price
 from workbench.tensor import Role, itemsize
 from workbench.tracing.block_programs import BlockTasks, block_tasks
-from workbench.tracing.cut import Cut, cut_network
+from workbench.tracing.cut import Cut
 from workbench.tracing.cutting import network_of
 from workbench.tracing.network import Network
-from workbench.tracing.stage_tasks import StageTasks
+from workbench.tracing.partial_sums import Parts
+from workbench.tracing.split_batch import batch_dim
 from workbench.tracing.work import size_of
-
-NOMINAL = 1e12  # operations a second where no hardware is chosen
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCost:
-    """One block, one micro-batch, one device of its stage: seconds, and `passing` bytes of its backward pass beyond what that reads."""
+    """One block, one micro-batch, one device of its stage, as `stage_pricing.Price` has it."""
 
     path: str
     forward: float
     backward_input: float
     backward_weight: float
-    passing: int
+    at_forward: TaskBytes
+    at_backward: TaskBytes
+    sent_forward: Payload
+    sent_both: Payload
 
     @property
     def work(self) -> float:
+        """Seconds without recomputation."""
         return self.forward + self.backward_input + self.backward_weight
 
 
 def block_costs(plan: Plan) -> tuple[BlockCost, ...]:
-    """Of every block of a plan with a pipeline. Kept for the last few layouts: a boundary is dragged over the same blocks."""
+    """Of every block of a plan with a pipeline. Kept for the last few plans whose stages are alike (`OnStage`)."""
     assert plan.pipeline is not None, "asked of plans with a pipeline"
-    return _block_costs(_without_boundaries(plan), plan.pipeline.micro_batches)
+    return _block_costs(on_stage(plan), plan.pipeline.micro_batches)
 
 
-def _without_boundaries(plan: Plan) -> Plan:
-    return plan.updated(pipeline=None, name="")
-
-
-@lru_cache(maxsize=16)
-def _block_costs(plan: Plan, micro_batches: int) -> tuple[BlockCost, ...]:
-    blocks = block_tasks(network_of(plan.program, micro_batches))
-    known: dict[object, tuple[float, float, float, int]] = {}
+@lru_cache(maxsize=32)
+def _block_costs(stage: OnStage, micro_batches: int) -> tuple[BlockCost, ...]:
+    known: dict[int, Price] = {}
     found = []
-    for block in blocks:
-        if block.likeness not in known:
-            known[block.likeness] = _priced(block, plan)
-        found.append(BlockCost(block.stage.segment.blocks[0], *known[block.likeness]))
+    with no_collection():  # what is traced is kept
+        for block in _tasks(network_of(stage.program, micro_batches)):
+            alike = id(block.exemplar)
+            if alike not in known:
+                known[alike] = price(block.exemplar, stage)
+            found.append(BlockCost(block.stage.segment.blocks[0], *known[alike]))
     return tuple(found)
-
-
-def _priced(block: BlockTasks, plan: Plan) -> tuple[float, float, float, int]:
-    forward, both = (analyze(_alone(program, plan)) for program in block.programs())
-    one, two = _seconds(forward), _seconds(both)
-    backward = max(two - one, 0.0)
-    weight = backward * block.weight_share
-    return one, backward - weight, weight, _passing(block, plan)
-
-
-def _passing(block: BlockTasks, plan: Plan) -> int:
-    """What a backward task without recomputation has beside what it reads and returns."""
-    return analyze(_alone(block.backward_program(recompute=False), plan)).memory.by_role.get(Role.ACTIVATION, 0)
-
-
-def _remade(block: BlockTasks, plan: Plan) -> int:
-    """The same with recomputation: what is made again counts."""
-    return analyze(_alone(block.backward_program(recompute=True), plan)).memory.by_role.get(Role.ACTIVATION, 0)
-
-
-def _seconds(report: Report) -> float:
-    if report.step_time is not None:
-        return report.step_time.total
-    return sum(each.flops * each.count for each in report.products) / NOMINAL / max(report.flops.devices, 1) or report.traffic / NOMINAL
-
-
-def _alone(program: Program, plan: Plan) -> Plan:
-    """A block's program over the plan's devices: rules for the dimensions it has, its weights where the plan puts them."""
-    layout = plan.layout
-    rules = tuple((dim, axes) for dim, axes in layout.rules if dim in program.dims)
-    by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
-    overrides = []
-    for tensor in program.arguments:
-        if tensor.role is Role.PARAMETER:
-            whole, sharding = by_path.get(tensor.path) or by_path[tensor.path.rpartition("/")[0]]
-            dims = [dim or () for dim in sharding.dims]
-            overrides.append((f"/{tensor.path}", Sharding(tuple(dims if whole.shape == tensor.shape else ((), *dims[1:])))))
-    constraints = tuple(
-        (pattern, each) for pattern, each in layout.constraints if any(matches(pattern, operation.path) for operation in program.operations)
-    )
-    try:
-        return Plan(program, plan.mesh, Layout(rules, tuple(overrides), constraints), hardware=plan.hardware, wiring=plan.wiring)
-    except WorkbenchError:  # a rule that does not divide what a micro-batch has of a dimension
-        return Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, wiring=plan.wiring)
 
 
 def stage_costs(plan: Plan, *, closely: bool = False) -> tuple[StageCost, ...]:
     """One a piece of the plan's pipeline, cut as its boundaries and the balance of these costs say.
 
-    `closely` takes memory from each whole piece as one program, not from its blocks: within a few percent of what is compiled, and slower
-    to come by (about half a second for each piece unlike the others).
+    `closely` takes memory from each whole piece as one program, not from its blocks (`stage_memory`).
     """
     starts = plan_starts(plan)
     costs = costs_of_cut(plan, starts)
-    return tuple(_closely(plan, starts, stage, each) for stage, each in enumerate(costs)) if closely else costs
-
-
-def _closely(plan: Plan, starts: tuple[int, ...], stage: int, cost: StageCost) -> StageCost:
-    assert plan.pipeline is not None, "asked of plans with a pipeline"
-    passing, remade = _whole_stage(_without_boundaries(plan), plan.pipeline.micro_batches, starts, stage)
-    return replace(cost, passing=passing, remade=remade)
-
-
-@lru_cache(maxsize=64)
-def _whole_stage(plan: Plan, micro_batches: int, starts: tuple[int, ...], stage: int) -> tuple[int, int]:
-    cut = cut_network(network_of(plan.program, micro_batches), starts)
-    whole = BlockTasks(StageTasks(cut, cut.segments[stage]))
-    return _passing(whole, plan), _remade(whole, plan)
+    return with_close_memory(plan, starts, costs) if closely else costs
 
 
 def plan_starts(plan: Plan) -> tuple[int, ...]:
-    """The number of the block each piece but the first begins with."""
+    """The number of the block each piece but the first begins with; where all of them are named, nothing is priced."""
     assert plan.pipeline is not None, "asked of plans with a pipeline"
     network = network_of(plan.program, plan.pipeline.micro_batches)
+    if len(plan.pipeline.boundaries) == plan.pipeline.pieces - 1:
+        return starts_of(network, plan.pipeline)
     return starts_of(network, plan.pipeline, [block.work for block in block_costs(plan)])
 
 
@@ -151,24 +95,29 @@ def costs_of_cut(plan: Plan, starts: Sequence[int]) -> tuple[StageCost, ...]:
     costs, tasks = block_costs(plan), _tasks(network)
     bounds = (0, *starts, len(costs))
     stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
-    ledger = _Ledger(plan, network, tasks, stage_of)
+    alike = on_stage(plan)
+    ledger = _Ledger(plan, network, tasks, stage_of, alike.parts, _weights(alike, network))
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
-        own = costs[a:b]
-        found.append(
-            StageCost(
-                forward=sum(each.forward for each in own),
-                backward_input=sum(each.backward_input for each in own),
-                backward_weight=sum(each.backward_weight for each in own),
-                held=ledger.held(stage),
-                kept=ledger.kept(a, b),
-                passing=max(each.passing for each in own),
-                entering=ledger.entering(stage),
-                sends=ledger.sends(stage),
-                update=ledger.update(stage),
-                remade=max(ledger.kept(a, b), *(each.passing for each in own)),
-            )
+        own, summed = costs[a:b], ledger.summed(a, b)
+        sent = ledger.sent_update(summed)
+        cost = StageCost(
+            forward=sum(each.forward for each in own),
+            backward_input=sum(each.backward_input for each in own),
+            backward_weight=sum(each.backward_weight for each in own),
+            held=ledger.held(stage),
+            kept=ledger.kept(a, b) + ledger.fed(stage),
+            entering=ledger.entering(stage) + ledger.fed(stage),
+            sends=ledger.sends(stage),
+            update=ledger.update(stage, sent),
+            fed=ledger.fed(stage),
+            lent=ledger.lent(stage) + summed,
+            sent_update=sent,
+            sent_forward=added(each.sent_forward for each in own),
+            sent_both=added(each.sent_both for each in own),
         )
+        at_work = ledger.at_work(cost, own)
+        found.append(replace(cost, at_work=at_work, halves=ledger.halves(stage, a, b, replace(cost, at_work=at_work))))
     return tuple(found)
 
 
@@ -179,17 +128,20 @@ def _tasks(network: Network) -> tuple[BlockTasks, ...]:
 
 def _spread(plan: Plan) -> int:
     """Over how many devices of a stage a micro-batch is spread."""
-    return prod(plan.mesh[axis] for axis in plan.layout.rule("batch"))
+    inputs = [plan.program.arguments[i] for i in plan.program.inputs]
+    return prod(plan.mesh[axis] for axis in plan.layout.rule(batch_dim(inputs, plan.program.name)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """Bytes of stages, on one device; `stage_of` says where each block is."""
+    """Bytes of stages, on one device; `stage_of` says where each block is, `weights` of each piece what it takes."""
 
     plan: Plan
     network: Network
     tasks: tuple[BlockTasks, ...]
     stage_of: dict[int, int]
+    parts: Parts
+    weights: "tuple[_Weight, ...]"
 
     @property
     def cut(self) -> Cut:
@@ -200,23 +152,72 @@ class _Ledger:
         """Parameters, the sums of their gradients, and of those that no earlier stage has the optimiser's state."""
         used = self._pieces(stage)
         earlier = {piece for other in range(stage) for piece in self._pieces(other)}
-        weights = _weights(_without_boundaries(self.plan), self.network)
-        return sum(weights[i][0] + (0 if i in earlier else weights[i][1]) for i in used)
+        return sum(self.weights[i].held + (0 if i in earlier else self.weights[i].state) for i in used)
 
     def _pieces(self, stage: int) -> list[int]:
         return sorted({i for block, each in self.stage_of.items() if each == stage for i in self.cut.segments[block].pieces})
+
+    def lent(self, stage: int) -> int:
+        """Sums of gradients of what the stage updates and later ones use too."""
+        owned = {piece for piece in self._pieces(stage) if not any(piece in self._pieces(other) for other in range(stage))}
+        later = range(stage + 1, max(self.stage_of.values()) + 1)
+        return sum(self.weights[piece].sums for other in later for piece in self._pieces(other) if piece in owned)
+
+    def summed(self, a: int, b: int) -> int:
+        """Bytes of gradients that the devices of these blocks add up among each other."""
+        split = [(task, {*task.split(self.parts)}) for task in self.tasks[a:b]]
+        partial = {piece for _, pieces in split for piece in pieces}
+        at_once = {piece for task, pieces in split for piece in {*task.stage.segment.pieces} - pieces}
+        return sum(self.weights[piece].sums for piece in partial - at_once)
+
+    def sent_update(self, summed: int) -> Payload:
+        return (((self.parts.axes, "all-reduce"), summed),) if summed else ()
 
     def kept(self, a: int, b: int) -> int:
         values = {value for task in self.tasks[a:b] for value in task.kept.values}
         inside = sum(task.kept.inside for task in self.tasks[a:b])
         return (inside + sum(self.cut.values[value].bytes for value in values)) // _spread(self.plan)
 
+    @staticmethod
+    def at_work(cost: StageCost, own: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
+        """Of the sum of the blocks. Where the forward pass is made again, a compiler, which fuses, need not have all that is kept and all
+        that passes at once."""
+        leaving = sum(size for _, size in cost.sends[:1])
+        passing = max(each.at_backward.beside for each in own)
+        forward = max(each.at_forward.whole for each in own[1:]) if len(own) > 1 else 0
+        first = cost.entering + own[0].at_forward.made + own[0].at_forward.working
+        kept = [each.at_backward.staying for each in own]
+        again = max(sum(kept), passing)
+        extra = max(max(each.at_forward.working - size, 0) for each, size in zip(own, kept, strict=True))
+        keeping = AtWork(cost.kept + leaving + extra, cost.kept + passing)
+        return keeping, AtWork(max(first, cost.entering + forward), cost.entering + max(again, first - cost.entering, forward))
+
+    def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves]:
+        """Of the sum of the blocks: what the halves of each hand over, their worst besides. What is remade goes over into what waits, block
+        after block, and has its worst at the start; what was kept stays until the first half is done."""
+        if not any(self.cut.values[v].flows_back and self.stage_of[self.cut.values[v].maker] != stage for v in self._read(stage)):
+            first, second = cost.kept, cost.entering  # the whole backward task is its second half
+            (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
+            return Halves(first, first, keeping), Halves(second, second, recomputing)
+        between = [task.between for task in self.tasks[a:b]]
+        made = sum(each.made for each in between) // _spread(self.plan)
+        waiting = min(sum(each.kept for each in between) // _spread(self.plan), cost.kept) + made
+        kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
+        second = waiting + kept - cost.kept
+        return Halves(kept + made, waiting, second), Halves(max(again, waiting), waiting, second)
+
+    def _read(self, stage: int) -> set[int]:
+        """The values that a stage's blocks read."""
+        return {v for block, each in self.stage_of.items() if each == stage for v in self.cut.segments[block].entering}
+
     def entering(self, stage: int) -> int:
-        blocks = [block for block, each in self.stage_of.items() if each == stage]
-        values = {v for block in blocks for v in self.cut.segments[block].entering if self.stage_of[self.cut.values[v].maker] != stage}
-        leaves = {leaf for block in blocks for leaf in self.cut.segments[block].batch}
-        batch = sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves)
-        return (sum(self.cut.values[v].bytes for v in values) + batch) // _spread(self.plan)
+        values = {v for v in self._read(stage) if self.stage_of[self.cut.values[v].maker] != stage}
+        return sum(self.cut.values[v].bytes for v in values) // _spread(self.plan)
+
+    def fed(self, stage: int) -> int:
+        """Batch data of a micro-batch that the stage reads."""
+        leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.cut.segments[block].batch}
+        return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // _spread(self.plan)
 
     def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
         found: dict[int, int] = {}
@@ -226,44 +227,62 @@ class _Ledger:
                     found[reader] = found.get(reader, 0) + value.bytes // _spread(self.plan)
         return tuple(sorted(found.items()))
 
-    def update(self, stage: int) -> float:
-        """The optimiser reads and writes parameters, gradients and state once: a matter of memory's bandwidth."""
-        hardware = self.plan.hardware
-        return 0.0 if hardware is None else 2 * self.held(stage) / hardware.chip.memory_bandwidth
+    def update(self, stage: int, sent: Payload) -> float:
+        """The optimiser reads and writes parameters, gradients and state once: a matter of memory's bandwidth. Before it, gradients are
+        added up."""
+        plan, hardware = self.plan, self.plan.hardware
+        if hardware is None:
+            return 0.0
+        sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.wiring) for (axes, kind), count in sent)
+        return 2 * self.held(stage) / hardware.chip.memory_bandwidth + sums
+
+
+class _Weight(NamedTuple):
+    """Bytes on one device of a piece of the parameters, of the sum of its gradients, and of the optimiser's state for it."""
+
+    itself: int
+    sums: int
+    state: int
+
+    @property
+    def held(self) -> int:
+        return self.itself + self.sums
 
 
 @lru_cache(maxsize=16)
-def _weights(plan: Plan, network: Network) -> tuple[tuple[int, int], ...]:
-    """Of each piece of the parameters: bytes of it and the sum of its gradients, and of the optimiser's state for it.
-
-    No boundary changes them: they are kept while one is dragged.
-    """
+def _weights(stage: OnStage, network: Network) -> tuple[_Weight, ...]:
+    """Of each piece. No boundary changes them: they are kept while one is dragged."""
+    plan = stage.plan
     arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
-    found: dict[tuple[int, bool], tuple[int, int]] = {}  # layers of a stack are alike
+    found: dict[tuple[int, bool], _Weight] = {}  # layers of a stack are alike
     for uses in network.flat.pieces:
         leaf, layer = uses[0]
         if (leaf, layer is None) not in found:
             tensor, sharding = leaves[leaf]
-            count = prod(_local(tensor.shape, layer, sharding, plan))
-            size = itemsize(tensor.dtype)
-            found[leaf, layer is None] = ceil(ceil(count) * (size + max(size, 4))), _state(plan, network.parameter_paths[leaf], layer)
+            sums = tensor.dtype if itemsize(tensor.dtype) >= _SUMS else "float32"
+            own, added_up = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in (tensor.dtype, sums))
+            found[leaf, layer is None] = _Weight(own, added_up, _state(plan, network.parameter_paths[leaf], layer))
     return tuple(found[uses[0][0], uses[0][1] is None] for uses in network.flat.pieces)
 
 
 def _state(plan: Plan, parameter: str, layer: int | None) -> int:
     """Bytes that the optimiser keeps for a parameter; of a stacked one for one layer."""
     path = parameter.partition("/")[2]
-    total = 0.0
+    total = 0
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         if tensor.role is Role.OPTIMIZER_STATE and tensor.path.endswith(f"/{path}"):
-            total += ceil(prod(_local(tensor.shape, layer, sharding, plan))) * itemsize(tensor.dtype)
-    return ceil(total)
+            total += _local_bytes(tensor.shape, tensor.dtype, layer, sharding, plan)
+    return total
 
 
-def _local(shape: tuple[int, ...], layer: int | None, sharding: Sharding, plan: Plan) -> tuple[int, ...]:
+_SUMS = 4  # bytes of an element that gradients are summed in, at least
+
+
+def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding: Sharding, plan: Plan) -> int:
     """On one device; of a stacked tensor one layer."""
     dims = tuple(dim or () for dim in sharding.dims)
     if layer is not None:
         shape, dims = (1, *shape[1:]), ((), *dims[1:])
-    return tuple(Sharding(dims).local_shape(shape, plan.mesh))
+    tile = plan.hardware.chip.array_tile if plan.hardware else ()
+    return laid_out_bytes(tuple(Sharding(dims).local_shape(shape, plan.mesh)), dtype, tile)

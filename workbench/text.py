@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 
+from workbench.collective import Collective
 from workbench.errors import PipelineError
 from workbench.hardware_text import wiring_text
+from workbench.memory import Memory
 from workbench.own_annotations_text import own_annotations_text
 from workbench.paths import template
 from workbench.pipeline.report import PipelineReport
 from workbench.pipeline_text import headline
-from workbench.report import Collective, Diagnostic, Memory, Placement, Report, StepTime
+from workbench.report import Diagnostic, Placement, Report
 from workbench.reshard_text import padding_text, reshards_text
 from workbench.run_text import measurement_text
+from workbench.step_time import StepTime
 from workbench.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
 from workbench.tensor import Role
 from workbench.units import format_bytes, format_count, format_seconds
@@ -24,7 +27,8 @@ def report_text(report: Report) -> str:
     devices = f"{report.mesh.size:,} device" + "s" * (report.mesh.size != 1)
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
     laid_out = "; ".join(filter(None, (str(plan.layout) or "everything replicated", plan.program.traced_with)))
-    head = wrapped(f"{title} on {report.mesh} ({devices}), {laid_out}")
+    where = f"{report.mesh} ({devices})" if report.mesh.axes else report.mesh.told
+    head = wrapped(f"{title} on {where}, {laid_out}")
     sections = [
         head,
         pairs_text(_figures(report)),
@@ -86,6 +90,8 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     plan = report.plan
     if plan.hardware and (routes := wiring_text(plan.mesh, plan.hardware, plan.wiring)):
         yield "the mesh on its links", "", routes
+    if plan.hardware and (idle := plan.hardware.size - report.mesh.size) > 0:
+        yield "devices used", f"{report.mesh.size:,} of {plan.hardware.size:,}", f"the other {idle:,} of {plan.hardware} are idle"
 
 
 def _memory_figures(memory: Memory) -> Iterable[tuple[str, str, str]]:

@@ -1,8 +1,4 @@
-"""Which mesh axis runs over which physical axes: the wiring of a mesh to hardware.
-
-    data:y; model:x                       `data` runs over the devices of `y`, `model` over those of `x`
-    data:x+y; model:z                     `data` is spread over two dimensions of a torus, major to minor
-    data:node+device(2); model:device(4)  two mesh axes share `device`: 4 neighbours are `model`, every fourth device is `data`
+"""Where the axes of a mesh run over the links of the hardware: as a wiring says, or by themselves.
 
 Of two mesh axes that share a physical axis the later one has the neighbours. The devices of the earlier stand apart by as many as the later
 one has: their hops are longer, they share links with each other, and they close to a ring only if together they span a whole one.
@@ -10,7 +6,6 @@ one has: their hops are longer, they share links with each other, and they close
 
 import functools
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,51 +14,9 @@ import numpy as np
 from workbench.errors import HardwareError, unknown_name
 from workbench.hardware import Hardware, PhysicalAxis, Shape
 from workbench.mesh import Mesh
+from workbench.wiring import Route, Wiring
 
-_ROUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\((\d{1,9})\))?")
 _TRIES = 1_000  # partial placements tried before a mesh counts as one that fits nowhere
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A part of a mesh axis that runs over a physical axis: over `size` of its devices, or, if `None`, over as many as it needs."""
-
-    axis: str
-    size: int | None = None
-
-    def __str__(self) -> str:
-        return self.axis if self.size is None else f"{self.axis}({self.size})"
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """For each mesh axis the routes it takes, major to minor; a mesh axis that is not named goes where there is room.
-
-    **Invariants**
-
-    - A mesh axis is named once, and takes at least one route.
-    """
-
-    routes: tuple[tuple[str, tuple[Route, ...]], ...] = ()
-
-    def __post_init__(self) -> None:
-        names = [name for name, _ in self.routes]
-        for name, routes in self.routes:
-            if names.count(name) > 1:
-                raise HardwareError(f"The wiring names `{name}` twice.", ["write each mesh axis once, `data:x+y`"])
-            if not routes:
-                raise HardwareError(f"The wiring names no physical axis for `{name}`.", [f"leave `{name}` away", f"write `{name}:x`"])
-
-    def renamed(self, axis: str, name: str) -> "Wiring":
-        """The same wiring of a mesh whose axis has another name."""
-        return Wiring(tuple((name if each == axis else each, routes) for each, routes in self.routes))
-
-    def restricted(self, mesh: Mesh) -> "Wiring":
-        """The wiring of the axes that are in the mesh."""
-        return Wiring(tuple((name, routes) for name, routes in self.routes if name in mesh))
-
-    def __str__(self) -> str:
-        return "; ".join(f"{name}:{'+'.join(map(str, routes))}" for name, routes in self.routes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +29,6 @@ class Stretch:
 
 
 Stretches = Mapping[str, tuple[Stretch, ...]]
-
-
-def parse_wiring(text: str) -> Wiring:
-    """The wiring a person wrote; `str` is the inverse.
-
-    >>> str(parse_wiring("data: node + device(2);model:device(4)"))
-    'data:node+device(2); model:device(4)'
-    """
-    entries = []
-    for entry in filter(str.strip, text.split(";")):
-        name, colon, routes = (part.strip() for part in entry.partition(":"))
-        matches = [_ROUTE.fullmatch(each.strip()) for each in routes.split("+")]
-        if not colon or not name or None in matches:
-            raise HardwareError(
-                f"`{entry.strip()[:80]}` is not a part of a wiring.", ['write "data:x+y; model:z"', 'or "data:node+device(2)"']
-            )
-        entries.append((name, tuple(Route(each[1], int(each[2]) if each[2] else None) for each in matches if each)))
-    return Wiring(tuple(entries))
 
 
 @functools.lru_cache(maxsize=256)
@@ -123,6 +58,13 @@ def stretches(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> S
     return {name: found[name] for name in mesh.names}
 
 
+def verify_links(hardware: Hardware, wiring: Wiring) -> None:
+    """Raises `HardwareError` for a physical axis that the hardware has not; whether the mesh fits is for `wiring_problem`."""
+    for _, routes in wiring.routes:
+        for route in routes:
+            _physical(route.axis, hardware)
+
+
 def wiring_problem(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> HardwareError | None:
     """Why the mesh cannot be wired to the hardware so, as an error to show; `None` if it can."""
     try:
@@ -139,6 +81,7 @@ def device_order(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -
     for nodes the order of `jax.devices()`. So `Mesh(devices.reshape(-1)[device_order(...)], mesh.names)` is the mesh as it is wired.
 
     >>> from workbench.catalogue import parse_hardware
+    >>> from workbench.wiring import parse_wiring
     >>> device_order(Mesh("data:2 model:2"), parse_hardware("TPU v5e 2x2"), parse_wiring("data:y; model:x")).tolist()
     [[0, 2], [1, 3]]
     """
@@ -200,7 +143,7 @@ def _named(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...])
             f"`{name}` is {total}; the wiring puts {product} = {math.prod(size or 1 for size in sizes)} of it on {_shown(routes)}.",
             [f"make `{name}` {math.prod(size or 1 for size in sizes)}", "leave a size open"],
         )
-    return tuple((axis, size or 1) for axis, size in zip(axes, sizes, strict=True))
+    return tuple((axis, size) for axis, size in zip(axes, sizes, strict=True) if size and size > 1)  # the others carry nothing of it
 
 
 def _used(placed: _Placed, hardware: Hardware) -> dict[str, int]:
@@ -283,7 +226,7 @@ def _physical(name: str, hardware: Hardware) -> PhysicalAxis:
     for axis in hardware.axes:
         if axis.name == name:
             return axis
-    raise HardwareError(*unknown_name(f"physical axis of {hardware}", name, (axis.name for axis in hardware.axes)))
+    raise HardwareError(*unknown_name("physical axis", name, (axis.name for axis in hardware.axes), f" of {hardware}"))
 
 
 def _too_large(mesh: Mesh, hardware: Hardware) -> HardwareError:

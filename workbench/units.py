@@ -1,6 +1,11 @@
-"""Numbers as a person reads them: bytes in binary units, counts in decimal ones, seconds in the nearest unit."""
+"""Numbers as a person reads and gives them: bytes in binary units, counts in decimal ones, seconds in the nearest unit."""
 
+import math
+import operator
 import re
+from typing import Any
+
+from workbench.errors import WorkbenchError
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
@@ -64,3 +69,39 @@ def format_seconds(seconds: float) -> str:
             value = seconds * scale
             return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
     raise AssertionError("unreachable: the loop returns on its last unit")
+
+
+def whole_number(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError, least: int = 1, of: str = "") -> int:
+    """An argument that counts something (` of model `a``), NumPy's integers included; raises `error` for anything else, text too.
+
+    >>> whole_number("steps", 3)
+    3
+    """
+    try:
+        found = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or found < least:
+        raise error(f"`{name}`{of} is {repr(value)[:80]}; it should be a whole number from {least}.", [_instead(name, value, least)])
+    return found
+
+
+def _instead(name: str, value: Any, least: int) -> str:
+    """The number that was meant, where it is plain which: `"3"`, `2.0`."""
+    meant = str(value).strip().removesuffix(".0")
+    return f"write {name}={meant if meant.isdecimal() and int(meant) >= least else max(least, 1)}"
+
+
+def seconds_above_zero(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError) -> float:
+    """An argument that is a time; raises `error` for anything but a number of seconds above 0.
+
+    >>> seconds_above_zero("time_limit", 90)
+    90.0
+    """
+    try:
+        seconds = math.nan if isinstance(value, bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise error(f"`{name}` is {repr(value)[:80]}; it should be a number of seconds above 0.", [f"write {name}=60", "leave it out"])
+    return seconds

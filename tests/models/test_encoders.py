@@ -14,13 +14,7 @@ from workbench.models.normalization import batch_norm, instance_norm, layer_norm
 from workbench.models.t5_config import PRESETS as T5S
 from workbench.models.unet_config import PRESETS as UNETS
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_code_generation():
-    """LLVM's effort halved: what runs here is small."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_code_generation")
 
 
 SPEECH = replace(CONFORMERS["tiny"], batch=4, seq=32)
@@ -28,20 +22,27 @@ WORDS = replace(T5S["tiny"], batch=8)
 SCANS = replace(UNETS["tiny"], batch=2, size=8)
 
 MODELS = {
-    "conformer": (
-        conformer.make_loss(SPEECH),
-        conformer.init(jax.random.key(0), SPEECH, scan=True),
-        speech.batches(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
-    ),
-    "t5": (t5.make_loss(WORDS), t5.init(jax.random.key(0), WORDS, scan=True), t5.continuations(WORDS)),
-    "unet": (unet.make_loss(SCANS), unet.init(jax.random.key(0), SCANS), scans.batches(SCANS.batch, SCANS.size, 1, SCANS.classes)),
+    "conformer": (conformer.make_loss(SPEECH), partial(conformer.init, config=SPEECH, scan=True)),
+    "t5": (t5.make_loss(WORDS), partial(t5.init, config=WORDS, scan=True)),
+    "unet": (unet.make_loss(SCANS), partial(unet.init, config=SCANS)),
 }
-"""Of each: the loss, parameters (their layers scanned), and batches."""
+BATCHES = {
+    "conformer": speech.batches(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
+    "t5": t5.continuations(WORDS),
+    "unet": scans.batches(SCANS.batch, SCANS.size, 1, SCANS.classes),
+}
+
+
+@cache
+def made(name):
+    """Of a model: the loss, parameters (their layers scanned), and batches."""
+    loss, init = MODELS[name]
+    return loss, jax.jit(init)(jax.random.key(0)), BATCHES[name]
 
 
 @cache
 def gradient(name):
-    return jax.jit(jax.value_and_grad(MODELS[name][0]))
+    return jax.jit(jax.value_and_grad(made(name)[0]))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def gradient(name):
 )
 def test_it_learns(name, untrained, rate):
     """It begins knowing nothing: the logarithm of the number of classes, and half the variance of its logits."""
-    _, params, data = MODELS[name]
+    _, params, data = made(name)
     params, values = jax.tree.map(np.asarray, params), []
     for number in range(20):
         value, slope = gradient(name)(params, data(number))
@@ -64,7 +65,7 @@ def test_layers_apart_have_the_loss_and_gradients_of_scanned_ones(name):
     def apart(stacked):
         return [jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(2)]
 
-    loss, params, data = MODELS[name]
+    loss, params, data = made(name)
     stacks = params.keys() & {"layers", "encoder", "decoder"}
     value, expected = gradient(name)(params, data(0))
     found, grads = jax.jit(jax.value_and_grad(loss))({**params, **{each: apart(params[each]) for each in stacks}}, data(0))

@@ -16,13 +16,7 @@ from workbench.models.mixture_layouts import expert_parallel
 from workbench.plan import Plan
 from workbench.tensor import Role
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_code_generation():
-    """LLVM's effort halved: what runs here is small."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_code_generation")
 
 
 TINY, TOP2 = PRESETS["tiny"], PRESETS["tiny-top2"]

@@ -8,19 +8,16 @@ import pytest
 
 from tests.engine.test_mpmd import TOLERANCE, pipelined
 from workbench.engine.mpmd_check import largest_error
+from workbench.engine.mpmd_memory import compiled_peaks
 from workbench.errors import DocumentError
 from workbench.models import amoebanet, amoebanet_config, amoebanet_weights, build, decoder_config, deep_unet, deep_unet_config
 from workbench.pipeline.balance import at, balance, bucket_rule
+from workbench.pipeline.simulate import simulate
+from workbench.stage_costs import stage_costs
 from workbench.tracing.cut import Cut
 from workbench.tracing.cutting import cut_loss
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_code_generation():
-    """LLVM's effort halved: what runs here is small."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_code_generation")
 
 
 TORCHGPIPE = {"18-208": 81.5, "18-416": 319.0, "18-544": 542.7, "36-544": 1056, "72-512": 1845}
@@ -93,7 +90,10 @@ def test_a_pipelined_amoebanet_is_the_unpipelined_one(monkeypatch):
     two = first, amoebanet_weights.Cell("stem/2", first.before, first.made, first.states, reduces=False, reduced=True)
     monkeypatch.setattr(amoebanet_weights, "cells", lambda _: two)
     monkeypatch.setattr(amoebanet, "cells_of", lambda _: two)
-    assert largest_error(pipelined(amoebanet.build(), "stages:2 micro_batches:2 schedule:1f1b")) < TOLERANCE
+    step = pipelined(amoebanet.build(), "stages:2 micro_batches:2 schedule:1f1b boundaries:stem/2")
+    assert largest_error(step) < TOLERANCE
+    predicted = simulate(step.stages.spec, stage_costs(step.plan, closely=True)).peaks
+    assert predicted == pytest.approx(compiled_peaks(step), rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -146,11 +146,54 @@ def test_sequence_parallel_replaces_each_all_reduce_by_a_reduce_scatter_and_an_a
     assert payloads(report, "model", "all-reduce", activation) == 0
 
 
+def test_sequence_parallel_tells_what_is_added_between_the_blocks_from_what_an_activation_adds_within_one():
+    """`gelu` adds in the scope of the residual addition, and so does the small number under a norm's root."""
+
+    def loss(params, batch):
+        x = params["embedding"][batch["tokens"]]
+        for i, layer in enumerate(params["layers"]):
+            with jax.named_scope(f"layer{i}"):
+                normed = x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-6)
+                x = x + jax.nn.gelu(normed @ layer["up"]) @ layer["down"]
+        return jnp.mean(x**2)
+
+    layers = [{"up": jnp.ones((16, 32)), "down": jnp.ones((32, 16))} for _ in range(2)]
+    params, batch = {"embedding": jnp.ones((64, 16)), "layers": layers}, {"tokens": jnp.zeros((8, 16), jnp.int32)}
+    dims = {"tokens": "batch seq", "embedding": "vocab d_model", "up": "d_model d_ff"}
+    plan = Plan(trace_training(loss, params, batch, optimizer=optax.sgd(0.1), dims=dims), "data:2 model:2").recipe("data_parallel")
+    report = plan.recipe("sequence_parallel").report()
+    assert {each.kind for each in report.collectives if "model" in each.axes} <= {"reduce-scatter", "all-gather", "all-reduce"}
+    wide = [each for each in report.values if each.dims == ("batch", "seq", "d_ff") and not each.path.startswith("grad/")]
+    assert wide
+    assert {each.sharding.dims[1:] for each in wide} == {((), ("model",))}
+
+
+@pytest.mark.parametrize("recipe", ["sequence_parallel", "two_dimensional"])
+def test_the_random_numbers_of_dropout_are_no_stream_between_the_blocks(recipe):
+    def loss(params, batch):
+        x = params["embedding"][batch["tokens"]]
+        for i, layer in enumerate(params["layers"]):
+            with jax.named_scope(f"layer{i}"):
+                y = jax.nn.gelu(x @ layer["up"]) @ layer["down"]
+                x = x + jnp.where(jax.random.bernoulli(jax.random.fold_in(batch["key"], i), 0.9, y.shape), y, 0.0)
+        return jnp.mean(x**2)
+
+    layers = [{"up": jnp.ones((16, 32)), "down": jnp.ones((32, 16))} for _ in range(2)]
+    params = {"embedding": jnp.ones((64, 16)), "layers": layers}
+    batch = {"tokens": jnp.zeros((8, 16), jnp.int32), "key": jax.random.PRNGKey(0)}
+    dims = {"tokens": "batch seq", "embedding": "vocab d_model", "up": "d_model d_ff"}
+    plan = Plan(trace_training(loss, params, batch, optimizer=optax.sgd(0.1), dims=dims), "data:2 model:2").recipe("data_parallel")
+    constrained = [pattern for pattern, _ in plan.recipe(recipe).layout.constraints]
+    assert constrained
+    assert not [pattern for pattern in constrained if "bernoulli" in pattern or "uniform" in pattern]
+
+
 def test_two_dimensional_gathers_weights_over_one_axis_and_activations_over_the_other():
     activation, layers = 8 * 64 * 64 * 4, 2
     report = plan_of("decoder", "data:2 model:4", "two_dimensional").report()
     assert payloads(report, "model", "reduce-scatter", activation) == 4 * layers + 2
-    assert payloads(report, "model", "all-gather", activation) == (4 + 2) * layers + 2
+    again = 2 * layers + 1  # for products that group the devices in another way
+    assert payloads(report, "model", "all-gather", activation) == (4 + 2) * layers + 2 + again
     matrices = sum(each.local_bytes for each in report.arguments if each.tensor.role is Role.PARAMETER and "norm" not in each.tensor.path)
     assert sent(report, "data", kind="reduce-scatter") == 2 * matrices // 2  # of halves, over two
     assert all(each.sharding.replicas(report.mesh) == 1 for each in report.arguments if each.tensor.path.endswith(("w1", "w2", "wo")))
@@ -240,6 +283,37 @@ def test_a_vocabulary_that_does_not_divide_stays_whole_and_is_said_to():
     draft = find_recipe("megatron").draft(Plan(traced, "model:4"))
     assert [str(edit) for edit in draft.edits] == ["intermediate_size → model"]
     assert draft.notes == ("`vocab_size` (10) stays whole, for 10 % 4 = 2; padded to 12 it could be split",)
+
+
+def megatron_layout(loss, weights, inputs):
+    params = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in weights.items()}
+    batch = {"x": jax.ShapeDtypeStruct(inputs, jnp.float32)}
+    traced = trace_training(loss, params, batch, optimizer=optax.sgd(0.1))
+    return str(Plan(traced, "model:2").recipe("megatron").layout)
+
+
+def test_of_layers_without_names_every_other_one_is_split():
+    def loss(weights, batch):
+        x = batch["x"]
+        for name in ("a", "b", "c", "d"):
+            x = jax.nn.relu(x @ weights[name])
+        return (x**2).mean()
+
+    weights = {"a": (32, 16), "b": (16, 16), "c": (16, 16), "d": (16, 4)}
+    assert megatron_layout(loss, weights, (8, 32)) == "d16:model; d16_c:model"
+
+
+def test_of_attention_without_names_the_heads_are_split_and_not_what_a_head_has():
+    def loss(weights, batch):
+        x = batch["x"]
+        for _ in range(2):
+            query, key, value = (jnp.einsum("bsd,dhk->bshk", x, weights[name]) for name in ("q", "k", "v"))
+            scores = jax.nn.softmax(jnp.einsum("bshk,bthk->bhst", query, key))
+            x = x + jnp.einsum("bshk,hkd->bsd", jnp.einsum("bhst,bthk->bshk", scores, value), weights["out"])
+        return (x**2).mean()
+
+    weights = {"q": (32, 4, 8), "k": (32, 4, 8), "v": (32, 4, 8), "out": (4, 8, 32)}
+    assert megatron_layout(loss, weights, (2, 16, 32)) == "d4:model"
 
 
 REFUSED = [

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from workbench.cli import fleets
 from workbench.cli.plans import plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.measurement import Measurement
@@ -22,9 +23,15 @@ LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # more than one process, u
 
 def serve(options: argparse.Namespace) -> None:
     try:
-        from workbench.app import serve
+        from workbench.app import serve, verify_port
     except ModuleNotFoundError as error:
         raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
+    if not options.unix_socket:
+        verify_port(options.port)  # before anything is traced
+    if options.fleet:
+        with listening(options):
+            fleets.serve(options)
+        return
     if options.root and not Path(options.root).is_dir():
         raise WorkbenchError(f"`{options.root}` is no folder.", ["give a folder that holds plan files"])
     make = functools.cache(lambda: plan_on_the_cpu(options))
@@ -34,8 +41,15 @@ def serve(options: argparse.Namespace) -> None:
         make()
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
     opened["tour"] = not options.plan and not options.model  # on the example, not on a plan of one's own
-    try:
+    with listening(options):
         serve(make, port=options.port, **opened)
+
+
+@contextmanager
+def listening(options: argparse.Namespace) -> Iterator[None]:
+    """What keeps a server from its port or socket, in words."""
+    try:
+        yield
     except OSError as error:
         if options.unix_socket:
             reason = f"`{options.unix_socket}` cannot be listened at: {error.strerror or error}."

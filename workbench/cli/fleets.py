@@ -4,27 +4,41 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from workbench.cli.expecting import ShortOutlook
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, Schedule, policy_named
 from workbench.multimodel import simulate as simulated
 from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.jobs import verify_devices
 from workbench.multimodel.measured import FleetTimes
 from workbench.units import format_seconds, parse_bytes
 
 
 def run(options: argparse.Namespace) -> None:
     """In a worker process; Ctrl-C ends it, and with a folder the next run goes on from there."""
+    from workbench.cli.follow import Follower
     from workbench.documents import fleet_record
-    from workbench.engine import run_fleet
+    from workbench.engine import start_fleet
     from workbench.fleet_text import measurement_text
 
-    changes = {} if options.policy is None else {"policy": options.policy}
-    fleet = _fleet(options).updated(**changes)
-    measured = run_fleet(fleet, on_progress=_Progress())
+    fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
+    progress = _Progress(fleet)
+    training = start_fleet(fleet, progress)
+    follower = Follower(Path(options.file), fleet, training, progress.say) if options.follow else None
+    try:
+        measured = training.wait()
+    finally:
+        if follower:
+            follower.end()
     print(json.dumps(fleet_record(measured), indent=1) if options.json else measurement_text(measured))
+    if measured.failed:
+        names = ", ".join(f"`{each}`" for each in measured.failed)
+        count = f"{len(measured.failed)} of {len(measured.names)} models"
+        raise FleetError(f"{count} failed: {names}. The others are trained.", ["mend what the messages above name, and run again"])
 
 
 def simulate(options: argparse.Namespace) -> None:
@@ -33,71 +47,110 @@ def simulate(options: argparse.Namespace) -> None:
     from workbench.engine import measure_units
     from workbench.fleet_text import simulation_text
 
+    if options.policy not in (None, "all"):
+        policy_named(options.policy)  # before anything is traced
+    verify_devices(options.devices or 1)
     fleet = _fleet(options)
     wanted = options.policy or fleet.policy
-    if wanted not in ("all", "exact"):
-        policy_named(wanted)  # before anything is compiled
     devices = fleet.devices or min(len(fleet.models), 8)
-    times = measure_units(fleet, on_progress=_Progress())
+    verify_devices(devices)
+    times = measure_units(fleet, on_progress=_Progress(fleet))
     schedules = _schedules(times, devices, fleet, wanted)
     print(
         json.dumps(simulation_record(times, devices, schedules), indent=1) if options.json else simulation_text(times, devices, schedules)
     )
 
 
+def serve(options: argparse.Namespace) -> None:
+    """The page of the file's fleet. Raises `OSError` where it cannot listen."""
+    from workbench.app import serve_fleet
+    from workbench.documents import load_fleet
+    from workbench.tracing.platform import leave_accelerators_alone
+
+    if options.plan or options.model:
+        raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
+    leave_accelerators_alone()
+    fleet = load_fleet(options.fleet)
+    serve_fleet(fleet, options.port, open_browser=not options.no_open, unix_socket=options.unix_socket, path=options.fleet)
+
+
 def _schedules(times: FleetTimes, devices: int, fleet: Fleet, wanted: str) -> dict[str, Schedule]:
     if wanted == "exact":
-        from workbench.multimodel.exact import optimum
+        from workbench.multimodel.exact import optimum, prepared
 
         found = optimum(times.jobs, devices)
-        own = simulated(times.jobs, devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer)
+        own = simulated(times.jobs, devices, prepared(policy_named(fleet.policy), times.jobs, devices), double_buffer=fleet.double_buffer)
         return {fleet.policy: own, f"exact ({'proven' if found.proven else 'not proven'}, no transfers)": found.schedule}
     policies = ALL_POLICIES if wanted == "all" else (policy_named(wanted),)
     return {each.name: simulated(times.jobs, devices, each, double_buffer=fleet.double_buffer) for each in policies}
 
 
-def _fleet(options: argparse.Namespace) -> Fleet:
-    """The file's fleet, with what the command line says otherwise."""
+def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
+    """The file's fleet, with what the command line says otherwise; that is judged before any model is traced."""
     from workbench.documents import load_fleet
     from workbench.tracing.platform import leave_accelerators_alone
 
     leave_accelerators_alone()
-    fleet = load_fleet(options.file)
-    changes: dict[str, Any] = {} if options.devices is None else {"devices": options.devices}
+    if options.devices is not None:
+        changes["devices"] = options.devices
     if options.memory is not None:
         changes["memory"] = parse_bytes(options.memory)
         if changes["memory"] is None:
             raise FleetError(f'"{options.memory}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes'])
     if getattr(options, "folder", None):
         changes["folder"] = Path(options.folder).absolute()
-    return fleet.updated(**changes)
+    return load_fleet(options.file, **changes)
 
 
 class _Progress:
     """A line a stage, a line a tenth of all units, and one for each model that is done; on standard error."""
 
-    def __init__(self) -> None:
+    def __init__(self, fleet: Fleet) -> None:
+        self._outlook = ShortOutlook(fleet)
         self._stage, self._units, self._of = "", 0, 0
         self._losses: dict[str, float] = {}
+        self._lengths: dict[str, int] = {}  # units of a mini-batch
+        self._failed: set[str] = set()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
+        self._outlook.hear(event)
         if event["event"] == "progress" and event["stage"] != self._stage:
             self._stage = event["stage"]
-            self._say(f"{self._stage} ...")
+            self.say(f"{self._stage} ...")
         elif event["event"] == "schedule":
-            self._of = len(event["predicted"])
-            self._say(f"{self._of:,} units, at least {format_seconds(event['bound'])} on {event['devices']} devices")
+            self._scheduled(event)
         elif event["event"] == "unit":
             self._unit(event)
+        elif event["event"] == "failed":
+            self._failed.add(event["model"])
+            self.say(f"{event['message']}\n`{event['model']}` has failed after {event['done']:,} units")
+        elif event["event"] == "refused":
+            self.say(event["message"])
+        elif event["event"] == "obeyed":
+            self.say(f"`{event['model']}` {'joins' if event['order'] == 'add' else 'ends with the mini-batch it is in'}")
+
+    def _scheduled(self, event: Mapping[str, Any]) -> None:
+        self._of = len(event["predicted"])
+        self._lengths = {each["name"]: len(each["units"]) for each in event["times"]["jobs"]}
+        before = sum(spared >= last for spared, last in zip(event["spared"], event["last"], strict=True))
+        if before:
+            self.say(f"{before:,} of {len(event['names']):,} models are done already, in an earlier run")
+        if self._of:
+            devices = f"{event['devices']} device{'s' * (event['devices'] != 1)}"
+            self.say(f"{self._of:,} units, at least {format_seconds(event['bound'])} on {devices}")
 
     def _unit(self, event: Mapping[str, Any]) -> None:
         self._units += 1
-        if event["loss"] is not None:
-            self._losses[event["model"]] = event["loss"]
-        if event["done"] == event["of"]:
-            self._say(f"`{event['model']}` is done, loss {self._losses.get(event['model'], float('nan')):.4f}")
+        model, loss = event["model"], event["loss"]
+        if loss is not None:
+            if not isfinite(loss) and isfinite(self._losses.get(model, 0.0)):
+                self.say(f"`{model}`: the loss of mini-batch {event['placed'][1] // self._lengths[model] + 1} is {loss:g}")
+            self._losses[model] = loss
+        if event["done"] == event["of"] and model not in self._failed:
+            ended = f"has {event['ended']}" if event["ended"] else f"is done, loss {self._losses.get(model, float('nan')):.4f}"
+            self.say(f"`{model}` {ended}")
         elif self._units % max(1, self._of // 10) == 0:
-            self._say(f"unit {self._units:,} of {self._of:,}")
+            self.say(f"unit {self._units:,} of {self._of:,}{self._outlook.text}")
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -20,6 +20,7 @@ _EPILOG = f"""\
 {_TERMS}
 examples:
   workbench serve                                           open the workbench on a small GPT
+  workbench serve --fleet grid.toml                         the board of many models that share the devices
   workbench report --model gpt --mesh "data:4 model:2" --layout "batch:data; d_ff:model; heads:model"
                                                             what every device would hold, send and compute
   workbench run my.plan.json --steps 20 --check             run it here, and check the result against the unsharded step
@@ -51,13 +52,14 @@ def _serve(added: Any) -> None:
     command.add_argument("--no-open", action="store_true", help="do not open the browser")
     command.add_argument("--root", metavar="FOLDER", help="also open and save the plan files of this folder, at ?file=NAME.plan.json")
     command.add_argument("--unix-socket", metavar="PATH", help="listen at this socket instead of a port, behind a proxy")
+    command.add_argument("--fleet", metavar="FILE", help="open the board of the models of this file, in TOML or JSON, instead of a plan")
 
 
 def _report(added: Any) -> None:
     command = _command(
         added, "report", commands.report, "print what every device would hold, send and compute", "workbench report my.plan.json --json"
     )
-    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    _add_json(command)
 
 
 def _run(added: Any) -> None:
@@ -75,7 +77,7 @@ def _run(added: Any) -> None:
     command.add_argument(
         "--distributed", action="store_true", help="this is one of several processes (known by itself under Slurm and Open MPI)"
     )
-    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+    _add_json(command, "; progress goes to stderr")
 
 
 def _compile(added: Any) -> None:
@@ -86,10 +88,10 @@ def _compile(added: Any) -> None:
         "compile a plan for hardware that may be absent, and print what its compiler makes of it",
         'workbench compile my.plan.json --hardware "TPU v5e 4x4"',
     )
-    command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    _add_time_limit(command)
     command.add_argument("--hlo", metavar="FILE", help="also write the scheduled HLO text there")
     command.add_argument("--no-cache", action="store_true", help="compile anew, and keep nothing on disk")
-    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+    _add_json(command, "; progress goes to stderr")
 
 
 def _compare(added: Any) -> None:
@@ -102,23 +104,22 @@ def _compare(added: Any) -> None:
     )
     command.add_argument("--run", action="store_true", help="also run the plan on the attached devices")
     command.add_argument("--steps", type=_positive, default=20, help="steps to measure with --run (default: %(default)s)")
-    command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
-    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+    _add_time_limit(command)
+    _add_json(command, "; progress goes to stderr")
 
 
 def _diff(added: Any) -> None:
-    command = added.add_parser(
+    command = _add_parser(
+        added,
         "diff",
-        help="set two plans side by side: what was decided otherwise, and what it costs or saves",
-        description="Set two plans side by side: what was decided otherwise, and what it costs or saves.",
+        "set two plans side by side: what was decided otherwise, and what it costs or saves",
         epilog=f"{_TERMS}\nexample:\n  workbench diff mine.plan.json theirs.plan.json\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("before", metavar="A.plan.json", help="a saved plan")
     command.add_argument("after", metavar="B.plan.json", help="another one")
     command.add_argument("--hardware", metavar="NAME", help="what both are planned for (default: what each of them says)")
-    command.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
-    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    _add_hardware_file(command)
+    _add_json(command)
     command.set_defaults(command=commands.diff)
 
 
@@ -135,23 +136,23 @@ def _recipe(added: Any) -> None:
         "--axis", metavar="AXIS", action="append", default=[], help="the mesh axis to use (default: found by its name); may be repeated"
     )
     command.add_argument("-o", "--output", metavar="FILE", help="also write the plan that results")
-    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    _add_json(command)
 
 
 def _fleet(added: Any) -> None:
-    command = added.add_parser(
+    command = _add_parser(
+        added,
         "fleet",
-        help="train many models at once on the attached devices, or see beforehand what that would take",
+        "train many models at once on the attached devices, or see beforehand what that would take",
         description="Train many models at once, each cut into shards that fit a device, or simulate that from units timed here.",
         epilog="examples:\n  workbench fleet run grid.toml --devices 2\n  workbench fleet simulate grid.toml --devices 8 --policy all\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = command.add_subparsers(required=True, metavar="VERB")
     for name, function, text in (
         ("run", fleets.run, "train the models, and print the measured schedule beside the predicted one"),
         ("simulate", fleets.simulate, "time each unit on one device here, and print the schedule on any number of them"),
     ):
-        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        verb = _add_parser(verbs, name, text)
         verb.add_argument("file", metavar="FILE", help="which models to train, in TOML or JSON")
         verb.add_argument("--devices", type=_positive, metavar="N", help="so many devices (default: the file's, else all there are)")
         verb.add_argument("--memory", metavar="TEXT", help='what may be used of each device: "2 GiB"')
@@ -159,7 +160,8 @@ def _fleet(added: Any) -> None:
         verb.add_argument("--policy", metavar="NAME", help=f"which model runs next: sharded-lrtf, round-robin, ...{several}")
         if name == "run":
             verb.add_argument("--folder", metavar="DIR", help="keep checkpoints there, and go on from the one that is there")
-        verb.add_argument("--json", action="store_true", help="print one JSON object instead of tables; progress goes to stderr")
+            verb.add_argument("--follow", action="store_true", help="models added to FILE meanwhile join, those taken out of it stop")
+        _add_json(verb, "; progress goes to stderr")
         verb.set_defaults(command=function, parser=verb)
 
 
@@ -202,32 +204,26 @@ def _explain(added: Any) -> None:
 
 
 def _models(added: Any) -> None:
-    command = added.add_parser("models", help="list the models of the zoo", description="List the models of the zoo, for --model.")
+    command = _add_parser(added, "models", "list the models of the zoo", description="List the models of the zoo, for --model.")
     command.set_defaults(command=commands.models)
 
 
 def _hardware(added: Any) -> None:
-    command = added.add_parser(
+    command = _add_parser(
+        added,
         "hardware",
-        help="list the hardware catalogue, for --hardware",
+        "list the hardware catalogue, for --hardware",
         description="List the hardware catalogue, or tell all of one kind: its rates and links, and where each number is from.",
         epilog='example:\n  workbench hardware "TPU v5p"\n',
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or so many of it, "TPU v5p 8x8x16"')
-    command.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    _add_hardware_file(command)
     command.set_defaults(command=commands.hardware)
 
 
 def _command(added: Any, name: str, function: Callable[[argparse.Namespace], None], text: str, example: str) -> argparse.ArgumentParser:
     """A command about one plan: a document, or a model with a mesh and a layout."""
-    parser: argparse.ArgumentParser = added.add_parser(
-        name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
-        epilog=f"{_TERMS}\nexample:\n  {example}\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = _add_parser(added, name, text, epilog=f"{_TERMS}\nexample:\n  {example}\n")
     parser.add_argument("plan", nargs="?", metavar="PLAN.json", help="a saved plan")
     parser.add_argument("--model", metavar="NAME", help="a model of the zoo (`workbench models` lists them), or package.module:function")
     parser.add_argument(
@@ -246,10 +242,39 @@ def _command(added: Any, name: str, function: Callable[[argparse.Namespace], Non
     parser.add_argument(
         "--wiring", metavar="ROUTES", help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)'
     )
-    parser.add_argument("--pipeline", metavar="STAGES", help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"')
-    parser.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    parser.add_argument(
+        "--pipeline",
+        metavar="STAGES",
+        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; a schedule that goes round wants chunks, too: '
+        '"schedule:interleaved chunks:2"',
+    )
+    _add_hardware_file(parser)
     parser.set_defaults(command=function, parser=parser, serves=name == "serve")
     return parser
+
+
+def _add_parser(added: Any, name: str, text: str, *, description: str | None = None, epilog: str | None = None) -> argparse.ArgumentParser:
+    """A command, or a verb of one; its description is the text as a sentence, if no other is given."""
+    parser: argparse.ArgumentParser = added.add_parser(
+        name,
+        help=text,
+        description=description or f"{text[0].upper()}{text[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def _add_json(command: argparse.ArgumentParser, besides: str = "") -> None:
+    command.add_argument("--json", action="store_true", help=f"print one JSON object instead of tables{besides}")
+
+
+def _add_time_limit(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="give up after so many seconds (default: never)")
+
+
+def _add_hardware_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
 
 
 def _positive(text: str) -> int:

@@ -3,10 +3,13 @@
 import argparse
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.plan import Plan
 from workbench.program import Reference
+
+if TYPE_CHECKING:
+    from workbench.pipeline_spec import PipelineSpec
 
 DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
 
@@ -23,13 +26,14 @@ def plan_of(options: argparse.Namespace) -> Plan:
     """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
     from workbench.catalogue import parse_hardware
     from workbench.documents import load_plan, program_from_reference
-    from workbench.edits import SetHardware, SetLayout, SetMesh, SetPipeline, SetPrecision, SetRemat, SetWiring
+    from workbench.edits import SetHardware, SetLayout, SetPrecision, SetRemat, SetWiring
     from workbench.layout import Layout
     from workbench.mesh import Mesh
+    from workbench.mesh_edits import SetMesh
     from workbench.pipeline_spec import PipelineSpec
     from workbench.precision import Precision
     from workbench.remat import Remat
-    from workbench.topology import parse_wiring
+    from workbench.wiring import parse_wiring
 
     use_hardware_file(options)
     if options.plan and (options.model or options.argument):
@@ -46,10 +50,20 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = plan if options.remat is None else plan.apply(SetRemat(Remat.parse(options.remat)))
     plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
     plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
-    plan = plan if options.pipeline is None else plan.apply(SetPipeline(PipelineSpec.parse(options.pipeline)))
+    plan = plan if options.pipeline is None else _pipelined(plan, PipelineSpec.parse(options.pipeline))
     plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
     plan = plan if options.hardware is None else plan.apply(SetHardware(parse_hardware(options.hardware)))
     return plan if options.wiring is None else plan.apply(SetWiring(parse_wiring(options.wiring)))
+
+
+def _pipelined(plan: Plan, spec: "PipelineSpec") -> Plan:
+    """Raises `PipelineError` for one that the program cannot be cut by, blocks included: a command's own pipeline is refused at once."""
+    from workbench.cut_plan import verify_cut
+    from workbench.edits import SetPipeline
+
+    plan = plan.apply(SetPipeline(spec))
+    verify_cut(plan.program, spec)
+    return plan
 
 
 def use_hardware_file(options: argparse.Namespace) -> None:

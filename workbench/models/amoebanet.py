@@ -27,14 +27,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from workbench.errors import DocumentError
 from workbench.models import photographs
 from workbench.models.amoebanet_config import JOINED, PRESETS, AmoebaNetConfig
 from workbench.models.amoebanet_weights import Cell, dims, init
 from workbench.models.amoebanet_weights import cells as cells_of
-from workbench.models.losses import cross_entropy
+from workbench.models.losses import Loss, classification_loss
 from workbench.models.normalization import batch_norm
-from workbench.models.presets import chosen
+from workbench.models.presets import chosen, verify_divides
 from workbench.models.weights import Params
 from workbench.program import Program
 from workbench.tracing import checkpoint_name, layer, trace_training
@@ -45,8 +44,8 @@ LAYOUTS = (
     ("data:2 model:4", "batch:data; hidden_channels:model"),
     ("data:4 model:2", "batch:data; narrow_channels:model; channels:model"),
 )
-"""For `tiny` on eight devices: data parallel, the bottlenecks split, the states split, bottlenecks and what cells give on. XLA:CPU sends
-other bytes than the plan says in the last two."""
+"""For `tiny` on eight devices: data parallel, the bottlenecks split, the states split, bottlenecks and what cells give on. XLA:CPU gathers
+some of what the plan reduces in the last."""
 
 HALVINGS = 5
 
@@ -149,15 +148,9 @@ def apply(params: Params, images: Any, config: AmoebaNetConfig) -> Any:
         return before.mean((1, 2)) @ weights["w"] + weights["bias"]
 
 
-def make_loss(config: AmoebaNetConfig) -> Callable[[Params, dict[str, Any]], Any]:
+def make_loss(config: AmoebaNetConfig) -> Loss:
     """`loss(params, {"images", "targets"})`: the mean cross entropy of an image's class, in nats."""
-
-    def loss(params: Params, batch: dict[str, Any]) -> Any:
-        logits = apply(params, batch["images"], config)
-        with jax.named_scope("loss"):
-            return cross_entropy(logits, batch["targets"])
-
-    return loss
+    return classification_loss(partial(apply, config=config), "images")
 
 
 def build(*, preset: str = "tiny", batch: int | None = None, cells: int | None = None, size: int | None = None) -> Program:
@@ -185,11 +178,6 @@ def build(*, preset: str = "tiny", batch: int | None = None, cells: int | None =
 
 
 def verify_sizes(config: AmoebaNetConfig) -> None:
-    for name, value, parts, why in (
-        ("cells", config.cells, 3, "they stand in 3 groups of as many"),
-        ("size", config.size, 2**HALVINGS, f"the network halves it {HALVINGS} times, and {2**HALVINGS} does not divide it"),
-    ):
-        if value % parts:
-            raise DocumentError(
-                f"`{name}` is {value}; {why}.", [f"take {near}" for near in (value // parts * parts, -(-value // parts) * parts) if near]
-            )
+    verify_divides("cells", config.cells, 3, "they stand in 3 groups of as many")
+    parts = 2**HALVINGS
+    verify_divides("size", config.size, parts, f"the network halves it {HALVINGS} times, and {parts} does not divide it")

@@ -16,7 +16,6 @@ With `seq` split, the convolution needs the frames at the edges of its neighbour
 `hidden_channels` split like `d_ff` and `heads`, a layer has four all-reduces forward, one for each part of it.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -27,7 +26,7 @@ import optax
 
 from workbench.models import speech
 from workbench.models.conformer_config import PRESETS, ConformerConfig
-from workbench.models.losses import cross_entropy
+from workbench.models.losses import Loss, classification_loss
 from workbench.models.normalization import batch_norm, layer_norm
 from workbench.models.presets import chosen
 from workbench.models.weights import Params, count, draw, names, under
@@ -165,15 +164,9 @@ def apply(params: Params, frames: Any, config: ConformerConfig) -> Any:
         return logits + params["head"]["bias"]
 
 
-def make_loss(config: ConformerConfig) -> Callable[[Params, dict[str, Any]], Any]:
+def make_loss(config: ConformerConfig) -> Loss:
     """`loss(params, {"frames", "targets"})`: the mean cross entropy of a frame's class, in nats."""
-
-    def loss(params: Params, batch: dict[str, Any]) -> Any:
-        logits = apply(params, batch["frames"], config)
-        with jax.named_scope("loss"):
-            return cross_entropy(logits, batch["targets"])
-
-    return loss
+    return classification_loss(partial(apply, config=config), "frames")
 
 
 def build(

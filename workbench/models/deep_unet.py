@@ -28,7 +28,7 @@ from workbench.errors import DocumentError
 from workbench.models import photographs
 from workbench.models.deep_unet_config import PRESETS, DeepUNetConfig
 from workbench.models.normalization import instance_norm
-from workbench.models.presets import chosen
+from workbench.models.presets import chosen, verify_divides
 from workbench.models.weights import Params, count, draw, names
 from workbench.program import Program
 from workbench.tracing import checkpoint_name, layer, trace_training
@@ -181,9 +181,5 @@ def build(*, preset: str = "tiny", batch: int | None = None, convolutions: int |
 def verify_sizes(config: DeepUNetConfig) -> None:
     if config.convolutions < 2:
         raise DocumentError("A level has one convolution; it needs one to enter and one to leave.", ["take `convolutions` 2 or more"])
-    size, parts = config.size, 2**config.levels
-    if size % parts:
-        raise DocumentError(
-            f"`size` is {size}; {config.levels} levels halve it {config.levels} times, and {parts} does not divide it.",
-            [f"take {near}" for near in (size // parts * parts, -(-size // parts) * parts) if near],
-        )
+    parts = 2**config.levels
+    verify_divides("size", config.size, parts, f"{config.levels} levels halve it {config.levels} times, and {parts} does not divide it")

@@ -1,9 +1,14 @@
 """What the zoo minimises."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from workbench.models.weights import Params
+
+Loss = Callable[[Params, Mapping[str, Any]], Any]
 
 
 def cross_entropy(logits: Any, targets: Any) -> Any:
@@ -15,3 +20,14 @@ def cross_entropy(logits: Any, targets: Any) -> Any:
     wide = logits.astype(jnp.float32)
     chosen = jnp.where(targets[..., None] == jnp.arange(logits.shape[-1]), wide, 0).sum(-1)
     return (jax.nn.logsumexp(wide, axis=-1) - chosen).mean()
+
+
+def classification_loss(apply: Callable[..., Any], *inputs: str) -> Loss:
+    """`loss(params, {*inputs, "targets"})` of a network whose `apply(params, *inputs)` gives logits: their mean cross entropy, in nats."""
+
+    def loss(params: Params, batch: Mapping[str, Any]) -> Any:
+        logits = apply(params, *(batch[name] for name in inputs))
+        with jax.named_scope("loss"):
+            return cross_entropy(logits, batch["targets"])
+
+    return loss

@@ -1,4 +1,4 @@
-"""Choosing a preset of a model and changing some of its choices."""
+"""Choosing a preset of a model, and changing some of its choices to what the model can be made of."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,3 +14,10 @@ def chosen(presets: Mapping[str, Config], preset: str, **changes: Any) -> Config
     if preset not in presets:
         raise DocumentError(*unknown_name("preset", preset, presets))
     return replace(presets[preset], **{name: value for name, value in changes.items() if value is not None})  # type: ignore[type-var]
+
+
+def verify_divides(name: str, value: int, parts: int, why: str) -> None:
+    """Raises `DocumentError`, with the nearest values that do, for a choice that `parts` does not divide."""
+    if value % parts:
+        near = (value // parts * parts, -(-value // parts) * parts)
+        raise DocumentError(f"`{name}` is {value}; {why}.", [f"take {each}" for each in near if each])

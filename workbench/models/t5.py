@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.models import text
-from workbench.models.losses import cross_entropy
+from workbench.models.losses import Loss, classification_loss
 from workbench.models.normalization import rms_norm
 from workbench.models.presets import chosen
 from workbench.models.t5_config import PRESETS, T5Config
@@ -195,15 +195,9 @@ def apply(params: Params, source: Any, tokens: Any, config: T5Config) -> Any:
         return jnp.einsum("bsd,dv->bsv", x, weights, preferred_element_type=jnp.float32)
 
 
-def make_loss(config: T5Config) -> Callable[[Params, dict[str, Any]], Any]:
+def make_loss(config: T5Config) -> Loss:
     """`loss(params, {"source", "tokens", "targets"})`: the mean cross entropy of the next token written, in nats."""
-
-    def loss(params: Params, batch: dict[str, Any]) -> Any:
-        logits = apply(params, batch["source"], batch["tokens"], config)
-        with jax.named_scope("loss"):
-            return cross_entropy(logits, batch["targets"])
-
-    return loss
+    return classification_loss(partial(apply, config=config), "source", "tokens")
 
 
 def continuations(config: T5Config) -> Callable[[int], dict[str, Any]]:

@@ -15,7 +15,6 @@ convolutions), up_channels (of what comes from below), joined_channels (these an
 kernel_width, classes. All but batch and classes have a size for each level; a layout's rule splits all of these.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,11 +22,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from workbench.errors import DocumentError
 from workbench.models import scans
-from workbench.models.losses import cross_entropy
+from workbench.models.losses import Loss, classification_loss
 from workbench.models.normalization import batch_norm, instance_norm
-from workbench.models.presets import chosen
+from workbench.models.presets import chosen, verify_divides
 from workbench.models.unet_config import PRESETS, UNetConfig
 from workbench.models.weights import Params, count, draw, names
 from workbench.program import Program
@@ -155,15 +153,9 @@ def apply(params: Params, volumes: Any, config: UNetConfig) -> Any:
         return logits + params["head"]["bias"]
 
 
-def make_loss(config: UNetConfig) -> Callable[[Params, dict[str, Any]], Any]:
+def make_loss(config: UNetConfig) -> Loss:
     """`loss(params, {"volumes", "targets"})`: the mean cross entropy of a voxel's class, in nats."""
-
-    def loss(params: Params, batch: dict[str, Any]) -> Any:
-        logits = apply(params, batch["volumes"], config)
-        with jax.named_scope("loss"):
-            return cross_entropy(logits, batch["targets"])
-
-    return loss
+    return classification_loss(partial(apply, config=config), "volumes")
 
 
 def build(*, preset: str = "tiny", batch: int | None = None, size: int | None = None) -> Program:
@@ -191,10 +183,6 @@ def build(*, preset: str = "tiny", batch: int | None = None, size: int | None = 
 
 
 def verify_size(config: UNetConfig) -> None:
-    levels, size = len(config.channels), config.size
+    levels = len(config.channels)
     parts = 2 ** (levels - 1)
-    if size % parts:
-        raise DocumentError(
-            f"`size` is {size}; {levels} levels halve it {levels - 1} times, and {parts} does not divide it.",
-            [f"take {near}" for near in (size // parts * parts, -(-size // parts) * parts) if near],
-        )
+    verify_divides("size", config.size, parts, f"{levels} levels halve it {levels - 1} times, and {parts} does not divide it")

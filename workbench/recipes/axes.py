@@ -56,11 +56,11 @@ def verify_unused(plan: Plan, axis: str, dims: Iterable[str], title: str) -> Non
             )
 
 
-def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str, largest: int = 0) -> None:
+def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str) -> None:
     """Raises `RecipeError` with the arithmetic if the axes do not divide every size the dimension has."""
     if problem := left_over(plan, dim, axes):
         size, parts = problem
-        divisors = [str(n) for n in range(min(size, largest or 2 * parts), 1, -1) if size % n == 0][:2]
+        divisors = [str(n) for n in range(min(size, 2 * parts), 1, -1) if size % n == 0][:2]
         raise RecipeError(
             f"{title} would put `{dim}` ({size}) on `{'+'.join(axes)}` ({parts}), and {size} % {parts} = {size % parts}.",
             [

@@ -114,13 +114,17 @@ def _rank(dim: str, use: Use) -> int:
 
 
 def _by_use(program: Program, batch: str | None) -> Iterator[str]:
+    """Those of most weights first: of queries, keys and values all have the heads, and each its own size of a head. Where no dimension is
+    summed over more often than the others there is no width: layers follow each other, and every other one is split."""
     products = weight_products(program, batch)
     made = {dim for each in products for dim in each.weight(batch) if dim in each.dims}
-    read = Counter(dim for each in products for dim in set(each.shared) & made)
+    read = Counter(dim for each in products for dim in each.shared if dim in made)
     inputs = {dim for i in program.inputs if batch in program.arguments[i].dims for dim in program.arguments[i].dims}
-    ranked = [dim for dim, _ in read.most_common() if dim not in inputs]
-    width = ranked[:1] if len(ranked) > 1 else []
-    yield from (dim for dim in read if dim in ranked and dim not in width)
+    ranked = [(dim, count) for dim, count in read.most_common() if dim not in inputs]
+    width = ranked[0][0] if len(ranked) > 1 and ranked[0][1] > ranked[1][1] else None
+    held = Counter(dim for each in program.arguments if each.role is Role.PARAMETER for dim in set(each.dims))
+    inside = [dim for dim in read if dim not in inputs and dim != width]
+    yield from sorted(inside, key=lambda dim: -held[dim])
 
 
 @lru_cache(maxsize=16)

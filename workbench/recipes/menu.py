@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from workbench.errors import DocumentError, WorkbenchError, unknown_name
+from workbench.errors import DocumentError, RecipeError, WorkbenchError, unknown_name, wrong_type
 from workbench.plan import Plan
 from workbench.recipes.context_parallel import ContextParallel
 from workbench.recipes.data_parallel import DataParallel
@@ -47,6 +47,10 @@ class Row:
 
 def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
     """The recipe of that name, over these axes if any are given. Raises `DocumentError` for a name that is not there."""
+    if not isinstance(name, str):
+        raise RecipeError(wrong_type("name", name, "the name of a recipe"), ['write `plan.recipe("data_parallel")`'])
+    if wrong := [each for each in axes if not isinstance(each, str)]:
+        raise RecipeError(wrong_type("axes", wrong[0], "names of mesh axes"), ['write `plan.recipe("megatron", "model")`'])
     for each in ALL_RECIPES:
         if each.name == name.replace("-", "_").lower():
             return each(axes)

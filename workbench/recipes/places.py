@@ -74,13 +74,17 @@ def _weights(program: Program) -> frozenset[str]:
 
 
 def constrain(
-    plan: Plan, places: Iterable[int], lies: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int] | None = None, apart: str = ""
+    plan: Plan,
+    places: Iterable[int],
+    lies: Mapping[str, tuple[str, ...]],
+    priorities: Mapping[str, int] | None = None,
+    apart: Iterable[str] = (),
 ) -> Iterator[Constrain]:
     """The values of these operations with the dimensions on the axes that `lies` gives; the other dimensions are left to propagation.
 
-    What no pattern tells from a value that would lie otherwise is left out, and from one with the dimension that is to be kept `apart`.
+    What no pattern tells from a value that would lie otherwise is left out, and from one with a dimension that is to be kept `apart`.
     """
-    program, patterns = plan.program, dict[tuple[str, Sharding], None]()
+    program, patterns, kept_apart = plan.program, dict[tuple[str, Sharding], None](), frozenset(apart)
     for at in places:
         operation = program.operations[at]
         sharding = _by_name(operation.dims, lies, priorities or {})
@@ -88,7 +92,7 @@ def constrain(
             continue
         for pattern, found in _names(program, operation):
             alike = [dims for dims in found if len(dims) == len(operation.dims)]
-            if all(_by_name(dims, lies, priorities or {}) == sharding and apart not in dims for dims in alike):
+            if all(_by_name(dims, lies, priorities or {}) == sharding and kept_apart.isdisjoint(dims) for dims in alike):
                 patterns[pattern, sharding] = None
                 break
     yield from (Constrain(pattern, sharding) for pattern, sharding in patterns)

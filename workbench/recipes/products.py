@@ -73,3 +73,15 @@ def products_in(program: Program) -> tuple[Product, ...]:
 def weight_products(program: Program, batch: str | None) -> tuple[Product, ...]:
     """The forward products of an activation and a weight."""
     return tuple(each for each in products_in(program) if each.is_forward and each.weight(batch))
+
+
+@lru_cache(maxsize=16)
+def with_floats(program: Program) -> frozenset[int]:
+    """The ids of the operations that floating-point arguments have part in; random numbers and positions are made of whole ones alone."""
+    structure, found = structure_of(program), set[int]()
+    floats = {number for number, value in enumerate(structure.values) if value.born < 0 and "float" in value.dtype}
+    for place, op in enumerate(structure.ops):
+        if not floats.isdisjoint(op.operands):
+            found.add(place)
+            floats.update(op.results)
+    return frozenset(found)

@@ -23,7 +23,7 @@ from workbench.recipes.axes import axis_for, verify_divides
 from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
 from workbench.recipes.places import constrain
-from workbench.recipes.products import weight_products
+from workbench.recipes.products import weight_products, with_floats
 from workbench.recipes.recipe import Draft, Recipe, changing
 
 AFTER_THE_PRODUCTS = 1
@@ -46,7 +46,7 @@ class SequenceParallel(Recipe):
         for each in sequences:
             lies[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
             verify_divides(plan, each, lies[each], self.title)
-        added = constrain(plan, residual_sums(plan), lies, dict.fromkeys(sequences, AFTER_THE_PRODUCTS))
+        added = constrain(plan, residual_sums(plan), lies, dict.fromkeys(sequences, AFTER_THE_PRODUCTS), hidden_dims(plan.program))
         return Draft(changing(plan, (*split.edits, *added)), split.notes, (axis,))
 
 
@@ -67,10 +67,11 @@ def residual_sums(plan: Plan) -> tuple[int, ...]:
     program, hidden, widths = plan.program, set(hidden_dims(plan.program)), set(width_dims(plan.program))
     made = [each for each in weight_products(program, batch_dim(program)) if hidden & set(each.shared) and not each.is_convolution]
     stream = {each.dims for each in made if widths & set(each.dims)}
+    computed = with_floats(program)
     found = tuple(
         i
         for i, each in enumerate(program.operations)
-        if each.kind == "add" and each.dims in stream and not each.path.startswith(("grad/", "optimizer/"))
+        if each.kind == "add" and each.dims in stream and i in computed and not each.path.startswith(("grad/", "optimizer/"))
     )
     if not found:
         raise RecipeError(

@@ -60,7 +60,7 @@ def gradients(plan: Plan, axis: str) -> Iterator[Edit]:
         named = frozenset(each.dims) - {UNNAMED}
         if each.kind in GRADIENTS and each.path.startswith("grad/") and batch not in named and named in along:
             lies = {along[named]: (*plan.layout.rule(along[named]), axis)}
-            yield from constrain(plan, (at,), lies, {along[named]: LAST}, apart=batch or "")
+            yield from constrain(plan, (at,), lies, {along[named]: LAST}, apart=(batch,) if batch else ())
 
 
 GRADIENTS = ("dot_general", "convolution", "reduce", "scatter")

@@ -1,0 +1,44 @@
+"""What a fleet's run is now expected to take, for its lines of progress."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.multimodel import Placed, Schedule, policy_named
+from workbench.multimodel.expected import expected
+from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.measured import FleetTimes
+from workbench.units import format_seconds
+
+MOST_LEFT = 5_000  # units that are simulated for a line of progress
+
+
+class ShortOutlook:
+    """Hears what a training tells, and says where it is going."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._times: FleetTimes | None = None
+        self._predicted = Schedule(1, ())
+        self._last: dict[str, int] = {}
+        self._ran: list[Placed] = []
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "schedule":
+            self._times = FleetTimes.of_record(event["times"])
+            placed = tuple(Placed(model, unit, device, start, end, start) for model, unit, device, start, end in event["predicted"])
+            self._predicted = Schedule(event["devices"], placed)
+            self._last = {each.name: self._last.get(each.name, each.length) for each in self._times.jobs}
+        elif event["event"] == "unit":
+            model, unit, device, start, end = event["placed"]
+            self._ran.append(Placed(model, unit, device, start, end, start))
+            self._last[event["model"]] = event["of"]
+
+    @property
+    def text(self) -> str:
+        """Nothing where that would take long to know; a solver's order is not known here, and the usual one stands in for it."""
+        if self._times is None or len(self._predicted.placed) - len(self._ran) > MOST_LEFT:
+            return ""
+        policy = policy_named("sharded-lrtf" if self._fleet.policy == "exact" else self._fleet.policy)
+        last = [self._last[each.name] for each in self._times.jobs]
+        rest = expected(self._predicted, self._times.jobs, self._ran, last, policy, double_buffer=self._fleet.double_buffer)
+        return f", {format_seconds(rest.makespan)} in all as now expected"

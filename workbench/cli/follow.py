@@ -1,0 +1,63 @@
+"""A fleet file that changes while its models train: what is added to it joins the run, what is taken out of it stops."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from workbench.documents import load_fleet
+from workbench.engine.parcel import adding
+from workbench.errors import WorkbenchError
+from workbench.multimodel.fleet import Fleet
+
+EVERY = 0.5  # seconds
+
+
+class TakesOrders(Protocol):
+    def order(self, **order: Any) -> None: ...
+
+
+@dataclass
+class Follower:
+    """Looks at the file again and again. A file that cannot be read, as while it is edited, is told once and changes nothing."""
+
+    path: Path
+    fleet: Fleet
+    training: TakesOrders
+    say: Callable[[str], None]
+    _seen: float = field(init=False)
+    _names: set[str] = field(init=False)
+    _over: threading.Event = field(init=False, default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._seen = self._changed_at()
+        self._names = {each.name for each in self.fleet.models}
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def end(self) -> None:
+        self._over.set()
+
+    def _follow(self) -> None:
+        while not self._over.wait(EVERY):
+            if (now := self._changed_at()) != self._seen:
+                self._seen = now
+                try:
+                    self._apply(load_fleet(self.path))
+                except WorkbenchError as error:
+                    self.say(str(error))
+
+    def _changed_at(self) -> float:
+        try:
+            return self.path.stat().st_mtime
+        except OSError:
+            return self._seen
+
+    def _apply(self, fleet: Fleet) -> None:
+        """Other changes than of models wait for the next run."""
+        wanted = {each.name: each for each in fleet.models}
+        for name in [each for each in wanted if each not in self._names]:
+            self.training.order(**adding(wanted[name]))
+        for name in sorted(self._names - wanted.keys()):
+            self.training.order(order="stop", model=name)
+        self._names = set(wanted)

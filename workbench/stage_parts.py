@@ -1,0 +1,34 @@
+"""How the devices of one stage share a micro-batch, as the plan says where the batch lies."""
+
+from math import prod
+
+from workbench.plan import Plan
+from workbench.sharding import base_axis
+from workbench.tensor import Role
+from workbench.tracing.cutting import network_of
+from workbench.tracing.partial_sums import WHOLE, Parts
+from workbench.tracing.split_batch import batch_dim
+
+
+def parts_of(plan: Plan) -> Parts:
+    """Of a plan with a pipeline. Where all is one program its compiler decides what is added up when: then there are no parts."""
+    spec = plan.pipeline
+    assert spec is not None, "asked of plans with a pipeline"
+    axes = _batch_axes(plan)
+    if spec.engine == "spmd" or not axes:
+        return WHOLE
+    parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
+    split = [bool({base_axis(axis) for axis in plan.argument_shardings[i].axes} & set(axes)) for i in parameters]
+    pieces = network_of(plan.program, spec.micro_batches).flat.pieces
+    whole = (number for number, (uses, *_) in enumerate(pieces) if not split[uses.leaf])
+    return Parts(axes, prod(plan.mesh[axis] for axis in axes), frozenset(whole))
+
+
+def _batch_axes(plan: Plan) -> tuple[str, ...]:
+    """The mesh axes that the batch is split over, if all leaves of it are split alike and by whole axes."""
+    inputs = plan.program.inputs
+    name = batch_dim([plan.program.arguments[i] for i in inputs], plan.program.name)
+    dims = ((plan.program.arguments[i].dims, plan.argument_shardings[i].dims) for i in inputs)
+    found = {dict(zip(names, places, strict=True))[name] or () for names, places in dims if name in names}
+    axes = found.pop() if len(found) == 1 else ()
+    return axes if all(axis in plan.mesh.names for axis in axes) else ()

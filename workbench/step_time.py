@@ -1,0 +1,81 @@
+"""How much a step computes, and how long that takes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Flops:
+    """Floating-point operations of matrix products and convolutions in one step (2 for a multiply-add), loops multiplied out.
+
+    - `unique`: what the program computes, `per_device` what one device does: Mesh-TensorFlow's `einsum_unique` and `einsum` counters;
+    - `model`: `unique` without what rematerialisation computes again;
+    - `six_nd`: the convention of 6 x parameters x tokens for a training step, 2 x for a forward pass; 0 where no tokens are read.
+    """
+
+    unique: int
+    per_device: int
+    devices: int
+    model: int = 0
+    six_nd: int = 0
+
+    @property
+    def duplication(self) -> float:
+        """How often the same work is done because a mesh axis is unused; 1 is none."""
+        return self.per_device * self.devices / self.unique if self.unique else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Matrix products and convolutions that are alike: `count` executions a step.
+
+    `flops` are those of one execution over all devices, `per_device` what one device does of them; `axes` the mesh axes that share them.
+    """
+
+    path: str
+    source: str
+    count: int
+    flops: int
+    per_device: int
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Seconds of one step on `hardware`, on one device.
+
+    - `arithmetic`, `memory`: time in kernels that are bound by arithmetic, and by memory traffic (roofline);
+    - `launch`: time between kernels;
+    - `exposed`: communication during which the device computes nothing; `hidden`: communication behind computation;
+    - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each product at the peak of its own
+      type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts what is computed again and what is duplicated too;
+    - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches when it runs; counted in all of the above.
+    """
+
+    hardware: str
+    arithmetic: float
+    memory: float
+    launch: float
+    exposed: float
+    hidden: float
+    mfu: float = 0.0
+    hfu: float = 0.0
+    sustained: float = 1.0
+
+    @property
+    def compute(self) -> float:
+        """Seconds in kernels."""
+        return self.arithmetic + self.memory
+
+    @property
+    def estimate(self) -> float:
+        """Seconds in kernels and between them as the compiler would estimate them."""
+        return self.compute * self.sustained + self.launch
+
+    @property
+    def communication(self) -> float:
+        """Seconds of communication, hidden or not."""
+        return self.exposed + self.hidden
+
+    @property
+    def total(self) -> float:
+        return self.arithmetic + self.memory + self.launch + self.exposed
