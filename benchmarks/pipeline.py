@@ -53,20 +53,19 @@ def measure(micro_batches: int, turns: int, torch: Torch | None) -> dict[str, fl
     if torch:
         ways["torch"] = partial(torch.run, micro_batches)
     verify_equal({name: run(WARM)[1] for name, run in ways.items()})
-    steps = max(2, 16 // micro_batches)
+    steps = max(2, 8 // micro_batches)
     found: dict[str, list[float]] = {name: [] for name in ways}
     bubbles = []
     for turn in range(turns):
         for name in list(ways)[:: 1 if turn % 2 else -1]:
             found[name].append(ways[name](steps)[0] / steps)
-        bubbles += [watched_step(mpmd) for _ in range(4)]
+        bubbles.append(watched_steps(mpmd))
     return {name: undisturbed(each) for name, each in found.items()} | {"bubble": median(bubble for _, bubble in faster_half(bubbles))}
 
 
-def watched_step(mpmd: Mpmd) -> tuple[float, float]:
-    """Its seconds and its bubble."""
-    tasks = measure_tasks(mpmd.step, mpmd.values)
-    mpmd.step.feed(mpmd.values, 0)
+def watched_steps(mpmd: Mpmd) -> tuple[float, float]:
+    """Seconds and bubble of the median of several steps."""
+    tasks = measure_tasks(mpmd.step, mpmd.values, 15)
     return max(task.end for task in tasks), bubble_of(tasks)
 
 
@@ -126,7 +125,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="under 45 seconds")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args()
-    counts, turns = ((2, 4, 8), 10) if options.quick else ((1, 2, 4, 8, 16), 30)
+    counts, turns = ((2, 4, 8), 8) if options.quick else ((1, 2, 4, 8, 16), 30)
     measured = {}
     with Torch() if has_torch() else nullcontext() as torch:
         for count in counts:

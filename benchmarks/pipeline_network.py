@@ -7,7 +7,7 @@ NumPy alone, so that a process without JAX has the same numbers.
 
 import numpy as np
 
-STAGES, LAYERS, PRODUCTS, WIDTH, ROWS = 2, 4, 24, 64, 64  # ROWS of a micro-batch
+STAGES, LAYERS, PRODUCTS, WIDTH, ROWS = 2, 4, 48, 64, 64  # ROWS of a micro-batch
 RATE = 0.01
 
 

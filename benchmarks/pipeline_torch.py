@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 import torch.distributed as dist
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from benchmarks import pipeline_network as network
 
@@ -40,7 +40,8 @@ class Trainer:
         own = network.LAYERS // network.STAGES
         layers = Layers(torch.from_numpy(network.weights()[rank * own : (rank + 1) * own]))
         stage = PipelineStage(layers, rank, network.STAGES, torch.device("cpu"))
-        self.schedule = Schedule1F1B(stage, micro_batches, loss_fn=torch.nn.functional.mse_loss)
+        schedule = Schedule1F1B if micro_batches >= network.STAGES else ScheduleGPipe  # of so few the same, and the former refuses them
+        self.schedule = schedule(stage, micro_batches, loss_fn=torch.nn.functional.mse_loss)
         self.optimizer = torch.optim.SGD(layers.parameters(), lr=network.RATE)
         self.is_first = rank == 0
         arrays = network.batch(micro_batches)

@@ -9,8 +9,11 @@ update of each; `workbench.pipeline` puts their reports together. A row without 
 import argparse
 import json
 import math
+import multiprocessing
+import os
 import re
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,6 +21,7 @@ import workbench as wb
 from benchmarks.published_mixture import stage_plans
 from benchmarks.published_rows import GIB, TABLES, Row
 from workbench.catalogue import parse_hardware
+from workbench.collective import Collective
 from workbench.cost.communication import collective_seconds
 from workbench.cost.kept import kept_between_passes
 from workbench.hardware import Hardware
@@ -29,7 +33,7 @@ from workbench.pipeline.costs import StageCost
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import Transfer
 from workbench.program import Program
-from workbench.report import Collective, Report
+from workbench.report import Report
 from workbench.tensor import Role
 
 
@@ -216,7 +220,10 @@ def _training(config: DecoderConfig) -> Program:
 
 
 def predictions(tables: Iterable[str] = tuple(TABLES)) -> list[Prediction]:
-    return [predict(row) for table in tables for row in TABLES[table]()]
+    """Of every row: one at a time in a process for each core, since tracing dozens of layers keeps one core busy."""
+    rows = [row for table in tables for row in TABLES[table]()]
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(rows)), multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(predict, rows))
 
 
 def published_errors(found: Iterable[Prediction] | None = None) -> dict[str, float]:

@@ -5,21 +5,23 @@ With names it takes those alone: `python docs/screenshots.py graph memory`. It n
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from PIL import Image
-from playwright.sync_api import Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from tests.install_chromium import system_chromium
 from tests.ui.servers import free_port, wait_for
-from workbench.app import serve
+from workbench.app import serve, serve_fleet
 from workbench.catalogue import parse_hardware
+from workbench.documents.fleets import parse_fleet
 from workbench.models import build
 from workbench.plan import Plan
 
@@ -72,17 +74,53 @@ def place(page: Page, dim: str, steps: int) -> None:
     page.wait_for_timeout(500)
 
 
-VIEWS: dict[str, Callable[[Page], Locator]] = {
-    "workbench": whole,
-    **{name: tab(name) for name in ("tensors", "devices", "communication", "memory", "step", "timeline", "graph", "values")},
-    "history": history,  # the last: it edits the plan
+Server = Any
+GRID = """
+memory = "24 MiB"
+devices = 2
+[[models]]
+name = "gpt"
+program = "gpt"
+mini_batches = 6
+grid = { layers = [2, 4], batch = [8, 16] }
+"""
+
+
+def trained(page: Page) -> Locator:
+    """A fleet's board, once its units are timed and its models trained."""
+    page.locator(".fleet").wait_for(timeout=60_000)
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("peak memory of a device").wait_for(timeout=240_000)
+    return page.locator(".wb .card")
+
+
+def pipelined() -> Plan:
+    """GPT-2's twelve layers on four stages of four TPUs."""
+    spec = "stages:4 micro_batches:8 schedule:1f1b"
+    program = build("gpt", preset="gpt2-small", scan=True, batch=64)
+    return Plan(program, "stage:4 data:4", "batch:data", hardware=parse_hardware("TPU v5e 4x4"), pipeline=spec)
+
+
+def served_fleet(port: int) -> Server:
+    return serve_fleet(parse_fleet(GRID), port, open_browser=False, path="grid.toml", threaded=True)
+
+
+def served(make: Callable[[], Plan]) -> Callable[[int], Server]:
+    return lambda port: serve(make(), port=port, open_browser=False, threaded=True)
+
+
+TABS = ("tensors", "devices", "communication", "memory", "step", "timeline", "graph", "values", "propagation")
+PAGES: dict[Callable[[int], Server], dict[str, Callable[[Page], Locator]]] = {
+    served(plan): {"workbench": whole, **{name: tab(name) for name in TABS}, "history": history},  # the last edits the plan
+    served(pipelined): {"pipeline": tab("pipeline")},
+    served_fleet: {"fleet": trained},
 }
 
 
-def shoot(page: Page, name: str, theme: str) -> Path:
+def shoot(page: Page, name: str, view: Callable[[Page], Locator], theme: str) -> Path:
     """One view, as a file with a palette."""
-    shown = VIEWS[name](page)
-    page.locator(".wb[data-busy=false]").wait_for()
+    shown = view(page)
+    page.locator(".wb[data-busy=true]").wait_for(state="detached")
     page.mouse.move(0, 0)
     page.wait_for_timeout(300)
     taken = Image.open(BytesIO(shown.screenshot())).convert("RGB")
@@ -91,28 +129,35 @@ def shoot(page: Page, name: str, theme: str) -> Path:
     return target
 
 
-def main(names: list[str]) -> None:
-    """Light ones as `name.png`, dark ones as `name-dark.png`."""
+def take(browser: Browser, start: Callable[[int], Server], views: Mapping[str, Callable[[Page], Locator]]) -> None:
+    """Views of one page, light ones as `name.png`, dark ones as `name-dark.png`."""
     port = free_port()
-    running = serve(plan(), port=port, open_browser=False, threaded=True)
+    running = start(port)
     wait_for(f"http://127.0.0.1:{port}/liveness")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=system_chromium(), args=["--no-sandbox", "--disable-gpu"])
-        for theme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=theme, reduced_motion="reduce")
-            page.goto(f"http://127.0.0.1:{port}/")
-            page.locator(".wb .chip").first.wait_for(timeout=60_000)
-            for name in names or VIEWS:
-                target = shoot(page, name, theme)
-                size = target.stat().st_size
-                print(f"{target.relative_to(ROOT)}  {size / 1000:.0f} kB{'  more than it should be' * (size > MOST_BYTES)}")
-            page.close()
-        browser.close()
+    for theme in ("light", "dark"):
+        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=theme, reduced_motion="reduce")
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.locator(".wb .card").wait_for(timeout=60_000)
+        for name, view in views.items():
+            target = shoot(page, name, view, theme)
+            size = target.stat().st_size
+            print(f"{target.relative_to(ROOT)}  {size / 1000:.0f} kB{'  more than it should be' * (size > MOST_BYTES)}")
+        page.close()
     running.stop()
 
 
+def main(names: list[str]) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=system_chromium(), args=["--no-sandbox", "--disable-gpu"])
+        for start, views in PAGES.items():
+            if wanted := {name: view for name, view in views.items() if not names or name in names}:
+                take(browser, start, wanted)
+        browser.close()
+
+
 if __name__ == "__main__":
-    unknown = [name for name in sys.argv[1:] if name not in VIEWS]
+    known = [name for views in PAGES.values() for name in views]
+    unknown = [name for name in sys.argv[1:] if name not in known]
     if unknown:
-        sys.exit(f"There is no view {unknown[0]}; there are {', '.join(VIEWS)}.")
+        sys.exit(f"There is no view {unknown[0]}; there are {', '.join(known)}.")
     main(sys.argv[1:])
