@@ -32,7 +32,7 @@ def has_axis(block) -> dict[str, str]:
 
 def test_the_first_step_shows_what_was_put_by_hand_alone(report):
     slider, _, so_far, *_ = replay_blocks(report, PAINT, Replay())
-    assert slider["replay"]["start"] == "By hand, before the first step: 3 axes on 3 places."
+    assert slider["replay"]["start"] == "By hand, before the first step: 3 statements on 3 values."
     assert has_axis(so_far) == {"x": "by hand", "w": "by hand", "v": "by hand"}
 
 

@@ -77,10 +77,12 @@ def replay_blocks(
         return [note_block(NO_RECORD)]
     last = replay.moves[-1].step if replay.moves else 0
     step = last if chosen.step is None else min(chosen.step, last)
+    lies = replay.at(step)
+    placed = _placed(replay, lies)
     return [
-        _slider(replay, step, last, paint, _found(report, replay, aside) or ()),
+        _slider(replay, step, last, len(placed), paint, _found(report, replay, aside) or ()),
         _picture(report, step, aside, opened),
-        _so_far(replay, step, replay.at(step), paint),
+        _so_far(replay, step, lies, placed, paint),
         _conflicts(report, replay, chosen, aside),
         _fewest(report, chosen, aside),
     ]
@@ -100,10 +102,10 @@ def waiting_block(text: str) -> Block:
     return {**note_block(""), "replay": {"waiting": text}}
 
 
-def _slider(replay: Propagation, step: int, last: int, paint: Paint, conflicts: Sequence[Conflict]) -> Block:
+def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint, conflicts: Sequence[Conflict]) -> Block:
     moves = replay.steps[step - 1].moves if step else ()
-    origins = dict.fromkeys(str(origin) for origin in replay.origins.values())
-    by_hand = f"By hand, before the first step: {counted(len(replay.origins), 'axis', 'axes')} on {counted(len(origins), 'place')}"
+    statements = {origin.statement or origin.kind for origin in replay.origins.values()}
+    by_hand = f"By hand, before the first step: {counted(len(statements), 'statement')} on {counted(placed, 'value')}"
     lines = [_line(replay, move, paint) for move in moves[:MOST_LINES]]
     said = f"step {step} of {last:,}, {move_line(replay, moves[0])}" if moves else by_hand
     more = f"and {counted(len(moves) - MOST_LINES, 'place')} more at once" if len(moves) > MOST_LINES else ""
@@ -132,18 +134,23 @@ def _line(replay: Propagation, move: Move, paint: Paint) -> dict[str, Any]:
     }
 
 
-def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], paint: Paint) -> Block:
+def _placed(replay: Propagation, lies: Sequence[Sharding]) -> list[int]:
+    """What has an axis, and a name to show it by."""
+    waiting = _waiting(replay, lies)
+    return [n for n, site in enumerate(replay.sites) if lies[n].axes and (_is_shown(site) or n in waiting)]
+
+
+def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], placed: Sequence[int], paint: Paint) -> Block:
     """What has an axis, the newest first; alike places of repeated layers as one row."""
     since = _since(replay, step)
     groups: dict[object, list[int]] = {}
-    waiting = _waiting(replay, lies)
-    for number, (site, sharding) in enumerate(zip(replay.sites, lies, strict=True)):
-        if sharding.axes and (_is_shown(site) or number in waiting):
-            groups.setdefault((site.role, template(site.path), site.kind, site.shape, sharding), []).append(number)
+    for number in placed:
+        site = replay.sites[number]
+        groups.setdefault((site.role, template(site.path), site.kind, site.shape, lies[number]), []).append(number)
     ranked = sorted(groups.values(), key=lambda group: -max(since.get(number, 0) for number in group))
     rows = [_site_row(replay, group, lies, since, step, paint) for group in ranked[:MOST_ROWS]]
     shown = sum(map(_is_shown, replay.sites))
-    count = f"{sum(map(len, groups.values())):,} of {shown:,} arguments, values and results have an axis so far, the newest first."
+    count = f"{len(placed):,} of {shown:,} arguments, values and results have an axis so far, the newest first."
     return block("So far", _SO_FAR, rows, " ".join(filter(None, (count, rest_text(len(ranked), MOST_ROWS)))))
 
 
