@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workbench.engine.fleet_devices import Arrays, CompiledUnit, FleetDevice
@@ -10,10 +10,11 @@ from workbench.engine.fleet_trainee import Trainee
 from workbench.multimodel import Candidate, Policy
 
 
-@dataclass
+@dataclass(eq=False)
 class Turn:
     """One unit on one device, from the decision on."""
 
+    device: int
     trainee: int
     index: int
     unit: CompiledUnit
@@ -23,6 +24,7 @@ class Turn:
     overwrites: bool = False  # what that unit leaves behind, which must be on the host first
     after: float | None = None  # when the unit before it on the device ended, if it was chosen by then
     began: float | None = None  # to compute
+    claimed: int = 0  # bytes of the device
     following: "Turn | None" = None
 
 
@@ -32,6 +34,7 @@ class Desk:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.trainees: list[Trainee] = []
+        self.turns: list[Turn] = []  # begun, and not yet back on the host
         self.changed = threading.Condition()
         self.failure: BaseException | None = None
         self.decisions, self.deciding = 0, 0.0
@@ -44,13 +47,14 @@ class Desk:
             self.changed.notify_all()
 
     def next(self, device: FleetDevice) -> Turn | None:
-        """The device's next unit, as soon as a model is idle; `None` if nothing is left."""
+        """The device's next unit, as soon as a model is idle; `None` once all are done: until then another device may fail, and what it
+        was doing is to be done again."""
         with self.changed:
             while self.failure is None and device.there:
                 candidates = self._idle()
                 if candidates:
                     return self._taken(device, self._asked(candidates), {}, follows=False)
-                if all(each.begun >= each.last for each in self.trainees):
+                if all(each.done >= each.last for each in self.trainees):
                     return None
                 self.changed.wait()
             return None
@@ -66,8 +70,8 @@ class Desk:
             if not candidates or self.failure or not device.there:
                 return None
             chosen = self._asked(candidates)
-            if not device.fits(turn.unit.needs if chosen == turn.trainee else self._unit(chosen, device).takes):
-                return None  # it is asked again when this one is done
+            if not device.fits(self._unit(chosen, device).takes):
+                return None  # it is asked again when this one is done: to wait here for memory that this one holds would be for ever
             if chosen != turn.trainee:
                 return self._taken(device, chosen, {}, follows=False)
             stays = {key: array for key, array in turn.arrays.items() if key not in written and key[0] != "batch"}
@@ -84,6 +88,13 @@ class Desk:
         while not device.fits(count) and device.held > own and self.failure is None:
             self.changed.wait()
         device.claim(count, f"Unit {turn.index} of `{self.trainees[turn.trainee].model.name}`")
+        turn.claimed += count
+
+    def put_away(self, device: FleetDevice, turn: Turn) -> None:
+        """It is done, or will not be: its memory is free."""
+        self.turns.remove(turn)
+        device.give_back(turn.claimed)
+        self.changed.notify_all()
 
     def end(self, trainee: Trainee) -> None:
         """With the mini-batch that it is in."""
@@ -91,11 +102,12 @@ class Desk:
         trainee.last = min(trainee.last, -(-trainee.begun // length) * length)
         self.changed.notify_all()
 
-    def take_up_again(self, turns: Sequence[Turn | None]) -> None:
-        """What was begun there and is not done is anybody's."""
-        for each in turns:
-            if each is not None:
-                self.trainees[each.trainee].begun = self.trainees[each.trainee].done
+    def take_up_again(self, device: FleetDevice) -> None:
+        """What was begun there and is not done is anybody's. All of it at once, and only when nothing of it can be done there any more:
+        else two devices would do the same unit."""
+        for each in [each for each in self.turns if each.device == device.number]:
+            self.put_away(device, each)
+            self.trainees[each.trainee].begun = self.trainees[each.trainee].done
 
     def standing(self, trainee: Trainee) -> Mapping[str, int]:
         with self.changed:
@@ -126,7 +138,8 @@ class Desk:
         now = time.perf_counter()
         here = {key: near[key] for key in unit.unit.reads if key in near}
         overwrites = any(unit.unit.reads[place] in here for place in unit.unit.donated)
-        found = Turn(chosen, trainee.begun, unit, here, now, follows, overwrites)
+        found = Turn(device.number, chosen, trainee.begun, unit, here, now, follows, overwrites)
+        self.turns.append(found)
         trainee.begun += 1
         trainee.started = now - self.began
         self.claim(device, unit.takes, 0, found)

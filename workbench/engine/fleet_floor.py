@@ -230,7 +230,8 @@ class Floor:
         `False` where the user's data fail: that ends their model.
         """
         trainee = self.trainees[turn.trainee]
-        self.desk.wait_for(trainee, turn.index - turn.follows)
+        on_the_host = turn.index - 1 if turn.follows else turn.index
+        self.desk.wait_for(trainee, on_the_host)
         start = time.perf_counter()
         step = turn.index // len(trainee.job.units)
         missing = [key for key in turn.unit.unit.reads if key not in turn.arrays]
@@ -247,10 +248,9 @@ class Floor:
         """The model ends before this unit, its checkpoint as the units before left it; the others go on."""
         trainee = self.trainees[turn.trainee]
         with self.desk.changed:
-            device.give_back(turn.unit.takes)
             trainee.begun = trainee.last = turn.index
             trainee.failure, trainee.ended = error, f"failed: {error.message}"
-            self.desk.changed.notify_all()
+            self.desk.put_away(device, turn)
         self._tell({"event": "failed", "model": trainee.model.name, "done": trainee.done, "of": turn.index, "message": str(error)})
 
     def _note(self, device: FleetDevice, turn: Turn, begin: float, end: float) -> Placed:
@@ -278,12 +278,11 @@ class Floor:
             trainee.losses.append(loss)
         trainee.store.commit(trainee.position(turn.index + 1))
         with self.desk.changed:
-            device.give_back(turn.unit.needs)
             trainee.done, trainee.back = turn.index + 1, time.perf_counter()
             if loss is not None and trainee.reaches(loss) and not trainee.failure:
                 self.desk.end(trainee)
                 trainee.ended = trainee.ended or trainee.stopped_by(loss)
-            self.desk.changed.notify_all()
+            self.desk.put_away(device, turn)
         if device.handling:
             device.handling.returned.append((size, trainee.back - self.desk.began - placed.end))
         where = [placed.model, placed.unit, placed.device, placed.start, placed.end]
@@ -296,14 +295,14 @@ class Floor:
             self.desk.fail(error)
 
     def _lose(self, device: FleetDevice, turn: Turn | None, error: Exception) -> None:
-        """The device failed: what it was doing is given to the others."""
+        """The device failed: what it was doing, and what it was bringing in, is given to the others."""
         began = self.desk.began
         with self.desk.changed:
-            device.there, device.held = False, 0  # what it held is lost
+            device.there = False
             if turn is not None and turn.began is not None:
                 begin, end = turn.began - began, time.perf_counter() - began
                 self.placed.append(Placed(turn.trainee, turn.index, device.number, begin, end, turn.since - began, lost=True))
-            self.desk.take_up_again((turn, turn and turn.following))
+            self.desk.take_up_again(device)
             if not any(each.there for each in self.devices):
                 self.desk.fail(FleetError(f"The last device failed: {str(error)[:300]}", ["resume from the checkpoint"]))
             self.desk.changed.notify_all()

@@ -1,0 +1,64 @@
+"""Where it is decided what runs next: within the memory that there is, and to the end of what was begun."""
+
+import threading
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pytest
+
+from tests.engine.fleet_models import programs
+from workbench.engine.fleet_desk import Desk, Turn
+from workbench.engine.fleet_devices import CompiledUnit, FleetDevice
+from workbench.engine.fleet_floor import Floor
+from workbench.engine.fleet_store import HostStore
+from workbench.engine.fleet_trainee import Trainee
+from workbench.engine.fleet_units import UnitFunction
+from workbench.multimodel import Job, Pass, Unit, policy_named
+from workbench.multimodel.fleet import FleetModel
+
+
+def ended(do: Callable[[], object], seconds: float = 5.0) -> list:
+    """What `do` gives, if it does so in time: what waits for ever must not stop the other tests."""
+    found: list = []
+    thread = threading.Thread(target=lambda: found.append(do()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found
+
+
+def unit(takes: int, needs: int) -> CompiledUnit:
+    spec = jax.ShapeDtypeStruct((takes,), np.uint8)
+    return CompiledUnit(UnitFunction(0, Pass.FORWARD, (("piece", 0),), (spec,), (), (), lambda *_: ()), None, needs)
+
+
+def trainee(*units: CompiledUnit) -> Trainee:
+    job = Job("a", tuple(Unit(0, Pass.FORWARD, 1.0) for _ in units))
+    return Trainee(FleetModel("a", programs()["sgd"]), job, lambda _: (), HostStore(None), (units, units), last=job.length)
+
+
+def device(budget: int | None = 100, number: int = 0) -> FleetDevice:
+    return FleetDevice(number, jax.devices()[number], budget)
+
+
+def running(desk: Desk, on: FleetDevice) -> Turn:
+    """The next unit, with all the memory that it needs."""
+    turn = desk.next(on)
+    assert turn is not None
+    desk.claim(on, turn.unit.needs - turn.unit.takes, turn.unit.takes, turn)
+    return turn
+
+
+def desk_of(*trainees: Trainee) -> Desk:
+    desk = Desk(policy_named("round-robin"))
+    desk.trainees.extend(trainees)
+    return desk
+
+
+@pytest.mark.parametrize(("takes", "comes"), [(63, False), (55, True)])
+def test_a_successor_is_brought_in_beside_the_unit_before_it_only_where_both_fit(takes, comes):
+    desk, here = desk_of(trainee(unit(10, 45), unit(takes, takes))), device()
+    turn = running(desk, here)
+    (found,) = ended(lambda: desk.ahead(here, turn, {}))
+    assert (found is not None) == comes
+    assert here.held == 45 + takes * comes

@@ -1,0 +1,51 @@
+"""A device that fails loses what it was doing, whatever that was, and the others do it again; a run says when it cannot go on."""
+
+import threading
+
+import jax
+import pytest
+
+from tests.engine.test_fleet import fleet, is_as_alone
+from tests.engine.test_fleet_desk import ended
+from workbench.engine.fleet import FleetRun
+
+GONE = jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")
+
+
+@pytest.mark.parametrize("double_buffer", [False, True], ids=["for the next unit", "for the unit after this one"])
+def test_a_device_that_fails_while_state_is_brought_in_leaves_its_model_to_the_others(monkeypatch, double_buffer):
+    names = ("sgd", "adam", "momentum")  # one more than devices: what comes after a unit is another model's
+    run = FleetRun(fleet(*names, devices=2, double_buffer=double_buffer, policy="round-robin"))
+    bring, failed = run.devices[1].bring, []
+
+    def fails(*given):
+        if run.floor.placed and not failed:
+            failed.append(threading.current_thread().name)
+            raise GONE
+        return bring(*given)
+
+    monkeypatch.setattr(run.devices[1], "bring", fails)
+    (measured,) = ended(run.run, 30)
+    assert failed == ["device 1"]
+    assert measured.schedule.faults() == []
+    for name in names:
+        is_as_alone(run, name, measured.losses[name])
+
+
+def test_a_device_that_fails_in_the_last_unit_of_all_leaves_it_to_one_that_had_nothing_left_to_do(monkeypatch):
+    run = FleetRun(fleet("sgd", devices=2))
+    compute, failed = run.floor._compute, []
+
+    def fails(turn):
+        if turn.index + 1 == run.trainees[0].last and not failed:
+            mine = threading.current_thread()
+            (other,) = (each for each in run.floor._threads.values() if each is not mine)
+            failed.append(mine.name)
+            other.join(timeout=0.5)
+            raise GONE
+        return compute(turn)
+
+    monkeypatch.setattr(run.floor, "_compute", fails)
+    (measured,) = ended(run.run, 30)
+    assert len(failed) == 1
+    is_as_alone(run, "sgd", measured.losses["sgd"])
