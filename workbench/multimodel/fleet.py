@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import FleetError
+from workbench.errors import FleetError, wrong_type
 from workbench.multimodel.jobs import verify_names
 from workbench.multimodel.policies import policy_named
 from workbench.program import Program
@@ -21,6 +22,11 @@ class FleetModel:
     - `mini_batches` an epoch, `epochs` at most; `seed` of its first parameters;
     - `cuts`: paths of the blocks that begin a new shard; empty leaves it to the memory (`shards.greedy_shards`);
     - `stop_below`: it stops after a mini-batch whose loss is below this.
+
+    **Invariants**
+
+    - Files can be named after it; there is a mini-batch and an epoch.
+    - A list of cuts is kept as a tuple.
     """
 
     name: str
@@ -33,15 +39,29 @@ class FleetModel:
 
     def __post_init__(self) -> None:
         verify_model_name(self.name)
+        self._verify_types()
         for counted in ("mini_batches", "epochs"):
             whole_number(counted, getattr(self, counted), FleetError, of=f" of model `{self.name}`")
+        object.__setattr__(self, "cuts", tuple(self.cuts))
+
+    def _verify_types(self) -> None:
+        """Raises `FleetError` for what is no program, no list of paths or no loss."""
+        if not isinstance(self.program, Program):
+            raise FleetError(self._told("program", "a `Program`"), ["make it with `wb.trace_training`"])
+        if not isinstance(self.cuts, list | tuple) or not all(isinstance(each, str) for each in self.cuts):
+            raise FleetError(self._told("cuts", "a list of the paths of blocks"), [f"write cuts={_listed(self.cuts)}"])
+        if self.stop_below is not None and not _is_number(self.stop_below):
+            raise FleetError(self._told("stop_below", "a number"), ["write stop_below=0.1, say", "leave it out"])
+
+    def _told(self, field: str, expected: str) -> str:
+        return f"Model `{self.name}`: {wrong_type(field, getattr(self, field), expected)}"
 
 
 @dataclass(frozen=True)
 class Fleet:
     """Models on shared devices.
 
-    - `devices`: how many, `None` for all that are attached, at most one a model;
+    - `devices`: how many, `None` for one a model, eight at most, and no more than are attached;
     - `memory`: bytes of each that may be used, `None` for what it has;
     - `buffer`: the share of it that is left for the next unit's state; `double_buffer` brings that in while a unit runs;
     - `spill`: where what no device holds lies, `host` memory or `disk`; `folder`: where checkpoints (and spilled state) are kept.
@@ -49,6 +69,7 @@ class Fleet:
     **Invariants**
 
     - There is a model, and each has a name of its own; the policy exists; the buffer is a share below 1.
+    - A list of models is kept as a tuple, the text of a folder as a path.
     """
 
     models: tuple[FleetModel, ...]
@@ -61,8 +82,11 @@ class Fleet:
     folder: Path | None = None
 
     def __post_init__(self) -> None:
+        _verify_models(self.models)
         verify_names([each.name for each in self.models])
         verify_options(vars(self))
+        object.__setattr__(self, "models", tuple(self.models))
+        object.__setattr__(self, "folder", None if self.folder is None else Path(self.folder))
 
     @property
     def name(self) -> str:
@@ -73,8 +97,19 @@ class Fleet:
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields' own types are checked there
 
 
-def verify_model_name(name: str) -> None:
+def _verify_models(models: object) -> None:
+    """Raises `FleetError` for what is no list of models."""
+    ways_out = ['write models=[FleetModel("a", program)], say']
+    if not isinstance(models, list | tuple):
+        raise FleetError(wrong_type("models", models, "a list of models"), ways_out)
+    if wrong := [place for place, each in enumerate(models) if not isinstance(each, FleetModel)]:
+        raise FleetError(wrong_type(f"models[{wrong[0]}]", models[wrong[0]], "a `FleetModel`"), ways_out)
+
+
+def verify_model_name(name: object) -> None:
     """Raises `FleetError` for what no file can be named after."""
+    if not isinstance(name, str):
+        raise FleetError(wrong_type("name", name, "a text"), [f'write "{name}"'] if isinstance(name, int) else ['write "a", say'])
     if not name or any(letter in name for letter in '/\\\0:*?"<>|') or name.startswith("."):
         raise FleetError(f"`{name}` is no name for a model: its files are named after it.", ["use letters, figures, - and _"])
 
@@ -89,8 +124,22 @@ def verify_options(options: Mapping[str, Any]) -> None:
             raise FleetError(f"`memory` is {memory!r}; it should be a number of bytes.", ["write 2 * 2**30 for 2 GiB"])
         if memory < 1:
             raise FleetError(f"A budget of {format_bytes(memory)} holds nothing.", ['write "2 GiB", say'])
-    if not 0 <= (buffer := options.get("buffer", Fleet.buffer)) < 1:
+    if not _is_number(buffer := options.get("buffer", Fleet.buffer)):
+        raise FleetError(wrong_type("buffer", buffer, "a share of a device's memory"), ["write buffer=0.15"])
+    if not 0 <= buffer < 1:
         raise FleetError(f"A buffer of {buffer:g} is no share of a device's memory.", ["0.05 to 0.15 is usual", "0 leaves none"])
+    if (folder := options.get("folder")) is not None and not isinstance(folder, str | Path):
+        raise FleetError(wrong_type("folder", folder, "the path of a folder"), ['write folder="runs"'])
     spill = options.get("spill", Fleet.spill)
-    if spill not in SPILLS or (spill == "disk" and options.get("folder") is None):
+    if spill not in SPILLS or (spill == "disk" and folder is None):
         raise FleetError(f"State cannot be spilled to `{spill}`" + (" without a folder." if spill == "disk" else "."), SPILLS)
+
+
+def _is_number(value: object) -> bool:
+    """NumPy's numbers count, text and truth do not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _listed(cuts: object) -> str:
+    """What was meant by a text, which is read letter by letter where a list is expected."""
+    return f'["{cuts}"]' if isinstance(cuts, str) else '["layers/1"], say'
