@@ -1,11 +1,13 @@
 """Schedules of many models as pictures: one row a device, a colour a model, predicted above measured, to one scale."""
 
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from workbench.multimodel import Happening, Job, Pass, Unit, lower_bound, policy_named, simulate
 from workbench.multimodel.measured import FleetMeasurement
+from workbench.units import format_seconds
 from workbench.visualize import fleet, fleet_text
 from workbench.visualize.palette import AXES, WARNING
 
@@ -52,6 +54,15 @@ def test_a_lost_unit_is_hatched_and_the_bound_is_drawn():
     assert not any(each.hatched for each in fleet(PREDICTED, JOBS).drawing.rectangles)
     (bound,) = BOTH.drawing.lines
     assert (bound.colour, bound.dashed) == (WARNING, True)
+
+
+def test_the_bound_of_a_resumed_run_counts_only_what_was_left():
+    spared = (12, 6, 3)
+    bound = lower_bound(JOBS, 2, spared)
+    resumed = fleet(replace(MEASURED, bound=bound, spared=spared))
+    assert f"; lower bound {format_seconds(bound)}" in resumed.text
+    left = BOTH.drawing.lines[0].points[0][0] - lower_bound(JOBS, 2) * 760 / max(PREDICTED.makespan, RAN.makespan)
+    assert resumed.drawing.lines[0].points[0][0] == pytest.approx(left + bound * 760 / max(PREDICTED.makespan, RAN.makespan))
 
 
 def test_transfers_are_thin_and_end_where_the_unit_begins():

@@ -28,17 +28,18 @@ def fleet(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> Picture
     """A run's predicted schedule above its measured one, to one scale; or one schedule of these jobs.
 
     Forward units are light, backward ones strong; a thin line below says when a unit's state was brought in, before it began; a unit that
-    was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed before the run.
+    was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed before the run, those left out
+    that a checkpoint held.
     """
     parts: tuple[_Part, ...]
     if isinstance(run, FleetMeasurement):
-        jobs, parts = run.jobs, (_Part("predicted", run.predicted), _Part("measured", run.schedule))
+        jobs, parts, bound = run.jobs, (_Part("predicted", run.predicted), _Part("measured", run.schedule)), run.bound
         title = f"{_count(len(jobs))} on {run.schedule.devices} devices, {run.policy}: "
         title += f"{format_seconds(run.schedule.makespan)} measured, {format_seconds(run.predicted.makespan)} predicted"
     else:
-        parts = (_Part("", run),)
+        parts, bound = (_Part("", run),), lower_bound(jobs, run.devices)
         title = f"{_count(len(jobs))} on {run.devices} devices: {format_seconds(run.makespan)}"
-    return Picture(_drawing(title, parts, jobs), _text(title, parts, jobs))
+    return Picture(_drawing(title, parts, jobs, bound), _text(title, parts, jobs, bound))
 
 
 def fleet_text(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> str:
@@ -46,13 +47,12 @@ def fleet_text(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> st
     return fleet(run, jobs).text
 
 
-def _text(title: str, parts: Sequence[_Part], jobs: Sequence[Job]) -> str:
-    names = [each.name for each in jobs]
-    bound = format_seconds(lower_bound(jobs, parts[0].schedule.devices))
-    return f"{title}; lower bound {bound}\n\n{schedules_text({each.title or 'schedule': each.schedule for each in parts}, names)}"
+def _text(title: str, parts: Sequence[_Part], jobs: Sequence[Job], bound: float) -> str:
+    schedules = {each.title or "schedule": each.schedule for each in parts}
+    return f"{title}; lower bound {format_seconds(bound)}\n\n{schedules_text(schedules, [each.name for each in jobs])}"
 
 
-def _drawing(title: str, parts: Sequence[_Part], jobs: Sequence[Job]) -> Drawing:
+def _drawing(title: str, parts: Sequence[_Part], jobs: Sequence[Job], bound: float) -> Drawing:
     longest = max((each.schedule.makespan for each in parts), default=0.0) or 1.0
     scale = _LENGTH / longest
     left = text_width("predicted") + 6
@@ -63,8 +63,8 @@ def _drawing(title: str, parts: Sequence[_Part], jobs: Sequence[Job]) -> Drawing
     for part in parts:
         marks += _rows(part, jobs, left, top, scale)
         top += part.schedule.devices * (_HIGH + _MOVING + _GAP) + _LINE // 2
-    bound = left + lower_bound(jobs, parts[0].schedule.devices) * scale
-    marks.append(Line(((bound, first - 2), (bound, top - 4)), WARNING, 1.0, dashed=True, title="lower bound on the makespan"))
+    end = left + bound * scale
+    marks.append(Line(((end, first - 2), (end, top - 4)), WARNING, 1.0, dashed=True, title="lower bound on the makespan"))
     for at in ticks(longest):
         marks.append(Label(left + at * scale, top + 8, format_seconds(at) if at else "0", "middle"))
     return fitted(tuple(marks))
