@@ -85,7 +85,7 @@ def compiled_units(program: Program, starts: tuple[int, ...], devices: Sequence[
         return tuple(tuple(each.result() for each in units) for units in found)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _compiled_unit(program: Program, starts: tuple[int, ...], place: int, device: jax.Device) -> CompiledUnit:
     """Models that are alike, but for their seeds say, have their units compiled once."""
     unit = units_of(program, starts).functions[place]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.jobs import Job, Pass, Unit
@@ -24,15 +24,22 @@ class Work:
     seconds: float
 
 
-@lru_cache(maxsize=512)
 def layers_of(program: Program) -> tuple[Layer, ...]:
     """The network's blocks by the bytes they need: parameters, a gradient each, and the optimiser's share."""
     return tuple(each.layer for each in works_of(program))
 
 
-@lru_cache(maxsize=512)
+_KNOWN: WeakKeyDictionary[Program, tuple[Work, ...]] = WeakKeyDictionary()  # a program holds a person's arrays: they go when it goes
+
+
 def works_of(program: Program) -> tuple[Work, ...]:
     """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
+    if (found := _KNOWN.get(program)) is None:
+        found = _KNOWN[program] = _worked_out(program)
+    return found
+
+
+def _worked_out(program: Program) -> tuple[Work, ...]:
     held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
     factor = 2 + held[Role.OPTIMIZER_STATE] / max(held[Role.PARAMETER], 1)
     blocks = blocks_of(program)
