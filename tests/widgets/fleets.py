@@ -96,9 +96,9 @@ class ToldRunner:
 class Training:
     """A run as the simulator has it, told unit by unit."""
 
-    def __init__(self, handle: ToldHandle, seen: Outlook) -> None:
+    def __init__(self, handle: ToldHandle, seen: Outlook, devices: int = 0) -> None:
         self.handle, self.jobs, self.times = handle, seen.jobs, times_of(seen)
-        self.devices = devices_of(handle.fleet)
+        self.devices = devices or devices_of(handle.fleet)
         self.predicted = simulate(seen.jobs, self.devices, policy_named(handle.fleet.policy))
         self.left = list(self.predicted.placed)
         self.last = {job.name: job.length for job in seen.jobs}
@@ -121,7 +121,7 @@ class Training:
         self.handle.tell({"event": "progress", "stage": "training", "fraction": 0.0})
 
     def units(self, count: int = 1_000_000) -> None:
-        """The next units, but for those of models that are stopped; loss is 5 less the mini-batch's tenth."""
+        """The next units, but for those of models that are stopped; loss is 5 less the unit's hundredth."""
         while self.left and count:
             each = self.left.pop(0)
             job = self.jobs[each.model]

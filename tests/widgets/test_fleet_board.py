@@ -8,12 +8,13 @@ import pytest
 
 from tests.widgets.fleets import ToldRunner, Training, three_models, times_of
 from workbench.documents import load_fleet
-from workbench.errors import FleetError
+from workbench.errors import EngineError, FleetError
 from workbench.multimodel import ALL_POLICIES, lower_bound
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.outlook import outlook
 from workbench.multimodel.shards import shard_bytes
 from workbench.units import format_bytes, format_seconds
+from workbench.widgets.fleet_snapshot import fleet_html
 from workbench.widgets.fleet_view import FleetView
 
 BUDGET = 12 * 1024
@@ -194,7 +195,7 @@ def test_a_run_ends_the_timing_and_brings_its_own_times(fleet, runner):
     view.look()
     training = ran(view, runner)
     assert runner.timings[0].cancels == 1
-    assert view.times == training.times
+    assert view.times == training.times.told_of(fleet.models)
     assert figure(view, "makespan")["note"] == "from units timed alone and together"
 
 
@@ -262,8 +263,11 @@ def test_while_units_are_compiled_each_model_says_so_in_its_turn(view, runner):
         return [each["state"] for each in live(view)["models"].values()]
 
     assert states() == ["waiting", "waiting", "waiting"]
+    tell({"event": "progress", "stage": "cutting `a`", "fraction": 0.0, "model": "a"})
+    tell({"event": "progress", "stage": "cutting `b`", "fraction": 0.0, "model": "b"})
+    assert states() == ["cut", "cutting", "waiting"]  # none is compiled before all are cut
     tell({"event": "progress", "stage": "compiling 1 unit of `a` for 2 devices", "fraction": 0.0, "model": "a"})
-    assert states() == ["compiling", "waiting", "waiting"]
+    assert states() == ["compiling", "cut", "waiting"]
     assert live(view)["stage"].startswith("compiling 1 unit of a for 2 devices · ")
     assert live(view)["log"][-1]["text"] == "compiling 1 unit of a for 2 devices"
     tell({"event": "progress", "stage": "compiling 7 units of `b` for 2 devices", "fraction": 0.0, "model": "b"})
@@ -334,6 +338,50 @@ def test_a_stopped_model_ends_with_its_mini_batch(view, runner):
     assert "left" in left
 
 
+def test_a_model_that_is_stopped_before_its_first_unit_is_stopped(view, runner):
+    training = ran(view, runner)
+    training.stopped("deep")
+    state = live(view)
+    assert state["models"]["deep"]["state"] == "stopped"
+    assert not state["models"]["deep"]["can_stop"]
+    assert state["log"][-1]["text"] == "deep is stopped"
+
+
+def test_a_model_that_a_hand_has_stopped_says_that_the_next_run_goes_on_with_it(fleet, times, tmp_path, runner):
+    view = FleetView(fleet.updated(folder=tmp_path), runner, times)
+    training = ran(view, runner)
+    training.units(24)
+    training.stopped("deep")
+    training.units()
+    state = live(view)
+    assert state["models"]["deep"]["batches"].endswith(" of 10; the next Run goes on with it")
+    assert any(each["text"] == "deep is stopped; the next Run goes on with it" for each in state["log"])
+    training.done()
+    assert view.parts["live"]["models"]["a"]["batches"] == "10 of 10"
+    for each in fleet.models:
+        (tmp_path / each.name).mkdir()
+    assert ask(view, "run")["refusal"] is None
+    assert len(runner.runs) == 2
+
+
+def test_a_run_of_what_the_last_run_has_finished_says_so_at_once(fleet, times, tmp_path, runner):
+    view = FleetView(fleet.updated(folder=tmp_path), runner, times)
+    for each in fleet.models:
+        (tmp_path / each.name).mkdir()
+    training = ran(view, runner)
+    training.units()
+    training.done()
+    refusal = ask(view, "run")["refusal"]
+    assert refusal["message"] == "All models are done already."
+    assert refusal["ways_out"][1] == "give another folder to train them anew"
+    assert len(runner.runs) == 1
+    assert view.parts["live"]["phase"] == "done"
+    assert figure(view, "makespan")["tiers"][0]["label"] == "measured"
+    (tmp_path / "b").rmdir()  # to train it anew
+    assert ask(view, "run")["refusal"] is None
+    assert len(runner.runs) == 2
+
+
 def test_a_device_is_taken_away_and_given_back(view, runner):
     training = ran(view, runner)
     training.units(4)
@@ -358,6 +406,122 @@ def test_a_model_that_is_added_joins_the_run_and_is_predicted_with_it(view, runn
     assert live(view)["models"]["late"]["state"] == "waiting"
     with pytest.raises(FleetError, match="late"):
         view.add(FleetModel("late", fleet.models[0].program, 10))
+
+
+def join(training: Training, model: FleetModel) -> None:
+    """As the engine takes it in: it tells the schedule anew."""
+    seen = outlook(training.handle.fleet.updated(models=(*training.handle.fleet.models, model)))
+    told = {"devices": 2, "bound": 1.0, "predicted": [], "times": json.loads(json.dumps(times_of(seen).record()))}
+    training.handle.tell({"event": "schedule", "names": [each.name for each in seen.jobs], **told})
+
+
+def test_a_model_that_may_not_join_is_gone_and_the_next_one_has_its_place(view, runner, fleet):
+    training = ran(view, runner)
+    training.units(4)
+    view.add(FleetModel("refused", fleet.models[0].program, 10))
+    view.add(FleetModel("late", fleet.models[0].program, 10))
+    message = "Model `refused`: Layer `x` alone takes 3 MiB."
+    training.handle.tell({"event": "refused", "order": "add", "model": "refused", "message": message})
+    assert [each["name"] for each in view.parts["board"]["models"]] == ["a", "b", "deep", "late"]
+    assert list(live(view)["models"]) == ["a", "b", "deep", "late"]
+    assert live(view)["log"][-1]["text"] == message.replace("`", "")
+    join(training, FleetModel("late", fleet.models[0].program, 10))
+    unit = {"event": "unit", "model": "late", "done": 1, "of": 70, "loss": None, "placed": [3, 0, 0, 1.0, 1.1]}
+    training.handle.tell(unit)
+    ask(view, "refresh")
+    assert view.parts["table"]["timeline"]["models"][measured(view)[-1][3]]["name"] == "late"
+    view.add(FleetModel("refused", fleet.models[0].program, 5))  # mended
+    assert runner.runs[-1].orders[-1] == {"order": "add", "model": "refused"}
+
+
+def test_a_model_that_cannot_be_sent_changes_nothing(view, runner, fleet, monkeypatch):
+    ran(view, runner)
+
+    def refuse(model: FleetModel) -> dict:
+        if model.name == "open":
+            raise EngineError("model `open` cannot be sent to a worker process")
+        return {"order": "add", "model": model.name}
+
+    monkeypatch.setattr(runner, "adding", refuse)
+    with pytest.raises(EngineError):
+        view.add(*(FleetModel(name, fleet.models[0].program, 10) for name in ("fine", "open")))
+    assert view.fleet == fleet
+    assert runner.runs[-1].orders == []
+    assert "fine" not in live(view)["models"]
+
+
+def test_a_model_that_came_when_the_run_had_ended_waits_for_the_next_one(view, runner, fleet):
+    training = ran(view, runner)
+    training.units()
+    view.add(FleetModel("late", fleet.models[0].program, 10))
+    training.done()
+    state = view.parts["live"]
+    assert set(state["models"]) == {"a", "b", "deep"}
+    assert state["log"][-2]["text"] == "late comes too late: the run has ended"
+    assert state["stale"].startswith("The last run was of")
+    assert view.fleet.models[-1].name == "late"
+
+
+def test_the_file_read_again_with_another_program_of_that_name_is_predicted_anew(tmp_path, runner):
+    model = '[[models]]\nname = "fit"\nprogram = "tests.widgets.fleets:perceptron"\narguments = {{ layers = {} }}\n'
+    path = tmp_path / "grid.toml"
+    path.write_text(model.format(8))
+    fleet = load_fleet(path)
+    budget = 12 * 1024
+    times = times_of(outlook(fleet.updated(memory=budget)))
+    view = FleetView(fleet.updated(memory=budget), runner, times, path=str(path))
+    assert view.seen.source == "timed"
+    path.write_text(model.format(4))
+    board = ask(view, "reread")
+    assert board["refusal"] is None
+    assert view.seen.source == "estimated"
+    assert {each.first for each in view.seen.models[0].shards} <= {f"layer_{place}" for place in range(4)}
+    path.write_text(model.format(8) + 'cuts = ["layer_5"]\n')
+    assert ask(view, "memory", "1 MiB")["refusal"] is None
+    ask(view, "reread")
+    assert [each.first for each in view.seen.models[0].shards] == ["layer_0", "layer_5"]
+    assert view.seen.source == "scaled"
+    path.write_text(model.format(8) + "mini_batches = 3\n")
+    ask(view, "memory", "12 KiB")
+    ask(view, "reread")
+    assert view.seen.source == "timed"
+    assert view.seen.jobs[0].mini_batches == 3
+
+
+def test_times_are_of_the_fleet_that_was_timed_though_it_was_changed_meanwhile(fleet, runner, times):
+    view = FleetView(fleet, runner)
+    view.look()
+    other = replace(fleet.models[0], program=fleet.models[2].program)
+    view._take((other, *fleet.models[1:]))
+    runner.timings[0].tell({"event": "done", "times": times})
+    assert [each.source for each in view.seen.models] == ["estimated", "timed", "timed"]
+
+
+def test_a_run_on_fewer_devices_than_were_planned_for_is_predicted_and_expected_on_these(fleet, times, runner):
+    view = FleetView(fleet.updated(devices=None), runner, times, path="grid.toml")
+    assert view.parts["board"]["devices"] == "on 3 devices"
+    ask(view, "run")
+    training = Training(runner.runs[-1], view.seen, devices=1)
+    training.begin()
+    assert view.parts["board"]["devices"] == "on 1 device"
+    assert view.seen.devices == view.parts["table"]["timeline"]["devices"] == 1
+    training.units(9)
+    until(lambda: json.loads(view.parts["live"]["expected"]))
+    training.units()
+    training.done()
+    assert float(figure(view, "makespan")["tiers"][0]["note"].partition("×")[0]) == pytest.approx(1, rel=0.1)
+    assert "--devices" not in view.parts["board"]["command"]
+
+
+def test_nothing_is_expected_of_a_run_on_other_devices_than_the_prediction(view, runner):
+    ask(view, "run")
+    training = Training(runner.runs[-1], view.seen, devices=3)
+    training.begin()
+    training.units(9)
+    time.sleep(0.3)
+    ask(view, "refresh")
+    assert view.seen.devices == 2
+    assert json.loads(view.parts["live"]["expected"]) == []
 
 
 def test_the_file_read_again_brings_new_models_and_stops_those_that_are_gone(tmp_path, runner):
@@ -428,6 +592,34 @@ def test_many_units_are_simulated_aside_and_the_hand_is_answered_at_once(fleet, 
     assert view.parts["table"]["timeline"]["seconds"] == view.seen.schedule.makespan
 
 
+def test_what_is_simulated_aside_does_not_return_to_a_fleet_that_does_not_fit_any_more(fleet, times, runner, monkeypatch):
+    monkeypatch.setattr("workbench.widgets.fleet_forecast.AT_ONCE", 10)
+    monkeypatch.setattr("threading.Thread.start", lambda _: None)  # it has not come to its turn
+    view = FleetView(fleet.updated(memory=1 << 20), runner)
+    assert view.parts["board"]["waits"]
+    large = replace(times, needs=tuple((1 << 22,) for _ in times.needs), starts=tuple((0,) for _ in times.starts), memory=0)
+    view.look()
+    runner.timings[0].tell({"event": "done", "times": large})
+    assert view.parts["board"]["problem"]
+    view._forecast._simulate()
+    assert view.seen is None
+    assert not view.parts["board"]["waits"]
+
+
+def test_half_or_twice_no_budget_is_all_of_the_largest_model(view):
+    for value in ("more", "less"):
+        ask(view, "memory", "")
+        whole = max(each.bytes for each in view.seen.models)
+        ask(view, "budget", value)
+        assert view.fleet.memory == whole
+
+
+def test_the_command_can_be_pasted(fleet, runner, times):
+    view = FleetView(fleet, runner, times, path="my grids/a.toml")
+    budget = f'--memory "{format_bytes(BUDGET)}"'
+    assert view.parts["board"]["command"] == f"workbench fleet run 'my grids/a.toml' --policy sharded-lrtf --devices 2 {budget}"
+
+
 def test_while_it_runs_the_board_says_what_is_now_expected(view, runner):
     training = ran(view, runner)
     training.left = [replace(each, start=2 * each.start, end=2 * each.end) for each in training.left]  # slower than was predicted
@@ -491,6 +683,20 @@ def test_each_watcher_hears_until_it_leaves(view):
     assert len(heard) == count
 
 
+def test_the_static_picture_is_of_the_fleet_as_it_stands(view, runner):
+    training = ran(view, runner)
+    training.units()
+    training.done()
+    assert "measured, 0 to" in fleet_html(view)
+    ask(view, "policy", "shortest")
+    assert "measured, 0 to" not in fleet_html(view)
+    ask(view, "policy", "sharded-lrtf")
+    again = ran(view, runner)
+    again.units(0)
+    again.done()
+    assert "measured, 0 to" not in fleet_html(view)
+
+
 def test_the_cell_keeps_a_static_picture(fleet, times, runner):
     import workbench as wb
 
@@ -500,5 +706,5 @@ def test_the_cell_keeps_a_static_picture(fleet, times, runner):
     for words in ("deep", "Makespan", "lower bound"):
         assert words in data["text/html"]
     assert len(data["text/html"]) < 40_000
-    assert board.times is times
+    assert board.times == times.told_of(fleet.models)
     board.close()

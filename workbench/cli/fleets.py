@@ -15,6 +15,7 @@ from workbench.multimodel import simulate as simulated
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.jobs import verify_devices
 from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.outlook import devices_of
 from workbench.units import format_seconds, parse_bytes
 
 
@@ -52,7 +53,7 @@ def simulate(options: argparse.Namespace) -> None:
     verify_devices(options.devices or 1)
     fleet = _fleet(options)
     wanted = options.policy or fleet.policy
-    devices = fleet.devices or min(len(fleet.models), 8)
+    devices = devices_of(fleet)
     verify_devices(devices)
     times = measure_units(fleet, on_progress=_Progress(fleet))
     schedules = _schedules(times, devices, fleet, wanted)

@@ -247,12 +247,12 @@ def _devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
 
 
 def _attached(fleet: Fleet) -> list[jax.Device]:
-    """The devices to train on: as many as asked for, else no more than models, for a model has one unit at a time."""
+    """The devices to train on: as many as were planned for, and of a fleet that names no number those that there are of these."""
     devices = jax.local_devices()
     if fleet.devices is not None and fleet.devices > len(devices):
         attached = len(devices)
         raise FleetError(f"The fleet wants {fleet.devices} devices; {attached} are attached.", [f"give it {attached}", "attach more"])
-    return devices[: fleet.devices or len(fleet.models)]
+    return devices[: devices_of(fleet)]
 
 
 def _budget(fleet: Fleet, device: jax.Device) -> int | None:

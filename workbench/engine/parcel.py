@@ -16,6 +16,7 @@ import numpy as np
 
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.outlook import devices_of
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.tracing.platform import NO_TPU, lacks_tpu
@@ -53,10 +54,10 @@ class Job:
 
     @property
     def devices(self) -> int:
-        """Virtual CPU devices it needs where there is no accelerator: a fleet of no number has one a model, eight at most."""
+        """Virtual CPU devices it needs where there is no accelerator."""
         if isinstance(self.subject, Plan):
             return self.subject.mesh.size
-        return self.subject.devices or min(len(self.subject.models), 8)
+        return devices_of(self.subject)
 
     @property
     def here(self) -> str:

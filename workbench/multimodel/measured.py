@@ -1,20 +1,25 @@
 """What a fleet's run measured, beside what was predicted before it."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.jobs import Job, Pass, Unit
 from workbench.multimodel.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTimes:
-    """One model, cut before the blocks `starts`, with the bytes that each shard needs, compiled, and its timed units."""
+    """One model, cut before the blocks `starts`, with the bytes that each shard needs, compiled, and its timed units.
+
+    `cuts` are the model's own when it was cut, `None` where that is not known.
+    """
 
     starts: tuple[int, ...]
     needs: tuple[int, ...]
     job: Job
+    cuts: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class FleetTimes:
     """The models of a fleet, cut, with units that were timed: alone, and together where devices share cores.
 
     - `memory`: the budget that was asked for, `None` for all of a device; `budget`: the bytes that came of it;
-    - `starts`, `needs`: of each model the blocks at which its shards begin, and the bytes that each of these needs, compiled.
+    - `starts`, `needs`: of each model the blocks at which its shards begin, and the bytes that each of these needs, compiled;
+    - `programs`, `cuts`: of each model the fingerprint of its program and its own cuts, as far as that is told (`told_of`).
     """
 
     jobs: tuple[Job, ...]
@@ -33,11 +39,27 @@ class FleetTimes:
     memory: int | None = None
     starts: tuple[tuple[int, ...], ...] = ()
     needs: tuple[tuple[int, ...], ...] = ()
+    programs: tuple[str, ...] = ()
+    cuts: tuple[tuple[str, ...], ...] = ()
 
-    def of(self, name: str) -> ModelTimes | None:
-        """What is known of the model of that name."""
-        found = zip(self.starts, self.needs, self.jobs, strict=False)
-        return next((ModelTimes(*each) for each in found if each[2].name == name), None)
+    def told_of(self, models: Sequence[FleetModel]) -> "FleetTimes":
+        """With what was timed, by name: a model that is changed later keeps its name. What is told already stays."""
+        if self.programs:
+            return self
+        asked = {each.name: each for each in models}
+        timed = [asked.get(each.name) for each in self.jobs]
+        programs = tuple(each.program.fingerprint if each else "" for each in timed)
+        return replace(self, programs=programs, cuts=tuple(each.cuts if each else () for each in timed))
+
+    def of(self, model: FleetModel) -> ModelTimes | None:
+        """What is known of a model of this name and, as far as that is told, of this program."""
+        place = next((i for i, each in enumerate(self.jobs[: len(self.starts)]) if each.name == model.name), None)
+        if place is None:
+            return None
+        program = self.programs[place] if self.programs else ""
+        if program not in ("", model.program.fingerprint):
+            return None
+        return ModelTimes(self.starts[place], self.needs[place], self.jobs[place], self.cuts[place] if program else None)
 
     def record(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -47,8 +69,9 @@ class FleetTimes:
     def of_record(cls, record: Mapping[str, Any]) -> "FleetTimes":
         """The inverse of `record`."""
         jobs = tuple(_job(each) for each in record["jobs"])
-        starts, needs = (tuple(tuple(each) for each in record[name]) for name in ("starts", "needs"))
-        return cls(**{**record, "jobs": jobs, "shards": tuple(record["shards"]), "starts": starts, "needs": needs})
+        flat = {name: tuple(record[name]) for name in ("shards", "programs")}
+        nested = {name: tuple(map(tuple, record[name])) for name in ("starts", "needs", "cuts")}
+        return cls(**{**record, "jobs": jobs, **flat, **nested})
 
 
 def _job(record: Mapping[str, Any]) -> Job:
@@ -65,7 +88,8 @@ class FleetMeasurement:
     - `bound`: the lower bound on the makespan from the timed units;
     - `moved`: bytes brought in; `hidden`: the share of that time in which the device computed;
     - `decision_seconds`: of one decision of the policy; `compile_seconds` of all units on all devices;
-    - `spared`: of each model the units that a checkpoint held already; `ended`: why a model ended before its last mini-batch, in words;
+    - `spared`: of each model the units that a checkpoint held already;
+    - `ended`: in words, why a model ended of itself before its last mini-batch; one that a hand has stopped is not among these;
     - `failed`: models among these whose data raised.
     """
 

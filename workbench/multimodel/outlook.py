@@ -20,7 +20,8 @@ from workbench.multimodel.shards import Layer, Room, greedy_shards, shard_bytes,
 from workbench.multimodel.simulate import simulate
 
 SOURCES = ("timed", "scaled", "estimated")
-MOST_DEVICES = 64
+MOST_PLANNED = 64  # devices that a board plans for
+MOST_UNASKED = 8  # devices of a fleet that names no number, planned for or trained on
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +98,32 @@ class Outlook:
         return max((each.source for each in self.models), key=SOURCES.index)
 
 
-def outlook(fleet: Fleet, timed: Sequence[FleetTimes] = ()) -> Outlook:
-    """The fleet's outlook; of `timed`, the newest is first.
+def outlook(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | None = None) -> Outlook:
+    """The fleet's outlook; of `timed`, the newest is first. `attached` are the devices that there are, if that is known.
 
     Raises `FleetError` for a layer, or a given shard, that does not fit; `PipelineError` for a program that cannot be cut.
     """
-    devices = devices_of(fleet)
+    devices = devices_of(fleet, attached)
     room = _room(fleet, timed)
     return Outlook(fleet, devices, tuple(_model(fleet, each, timed, room) for each in fleet.models), room.usable if room else None)
 
 
-def devices_of(fleet: Fleet) -> int:
-    """How many it is planned for: a fleet of no number gets one a model, eight at most."""
-    return fleet.devices or min(len(fleet.models), 8)
+def devices_of(fleet: Fleet, attached: int | None = None) -> int:
+    """How many it is planned for and trained on: a fleet of no number gets one a model, eight at most, and no more than are `attached`."""
+    return fleet.devices or min(len(fleet.models), MOST_UNASKED, attached or MOST_UNASKED)
 
 
 def _model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelOutlook:
     layers = layers_of(model.program)
-    known = [found for each in timed if (found := each.of(model.name))]
-    exact = next((found for each in timed if each.memory == fleet.memory and (found := each.of(model.name))), None)
+    found = [(each.memory, times) for each in timed if (times := each.of(model)) and times.starts[-1] < len(layers)]
+    known = [times for _, times in found]
+    exact = next((times for memory, times in found if memory == fleet.memory and times.cuts in (None, model.cuts)), None)
     factor = _factor(layers, known)
     given = exact.starts if exact else _starts(model, layers, factor, room, sure=bool(known))
     same = next((each for each in known if each.starts == given), None)
     if same:
-        return ModelOutlook(model, _shards(layers, given, same.needs), same.job, "timed")
+        job = replace(same.job, mini_batches=model.mini_batches, epochs=model.epochs)
+        return ModelOutlook(model, _shards(layers, given, same.needs), job, "timed")
     sizes = [int(shard_bytes(layers, *ends) * factor) for ends in _ends(layers, given)]
     estimate = estimated_job(model, given)
     if not known:

@@ -17,7 +17,8 @@ from workbench.multimodel.standing import Standing
 class Happening:
     """Something on the way, at `time` seconds: a model (by its place in the list) comes or stops, or a device leaves or returns.
 
-    A model that stops finishes the unit that runs; a device that leaves loses the unit that runs on it, and another repeats it.
+    A model that stops finishes the unit that runs (the executor, the mini-batch that it is in); a device that leaves loses the unit that
+    runs on it, and another repeats it.
     """
 
     time: float

@@ -29,7 +29,7 @@ class Expectation:
     def follow(self, seen: Outlook, live: FleetLive) -> None:
         """Look again at a run of what was `seen`, if it is time to. Whoever calls holds the lock of `live`."""
         fleet = live.fleet
-        known = [each.name for each in seen.jobs] == list(live.models)
+        known = [each.name for each in seen.jobs] == list(live.models) and seen.devices == live.devices
         left = sum(max(0, each.of - each.done) for each in live.models.values())
         if not (live.running and live.measured and known and fleet) or self._running or time.monotonic() < self._next or left > MOST_LEFT:
             return

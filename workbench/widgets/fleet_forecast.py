@@ -34,14 +34,14 @@ class FleetForecast:
     def waits(self) -> bool:
         return self._wanted is not None
 
-    def predict(self, fleet: Fleet, timed: Sequence[FleetTimes], *, patient: bool = False) -> None:
-        """Raises `FleetError` for one that does not fit, unless with `patience` that is its `problem`."""
+    def predict(self, fleet: Fleet, timed: Sequence[FleetTimes], attached: int | None = None, *, patient: bool = False) -> None:
+        """Raises `FleetError` for one that does not fit, unless it is `patient`: then that is its `problem`."""
         try:
-            found = _feasible(outlook(fleet, timed))
+            found = _feasible(outlook(fleet, timed, attached))
         except WorkbenchError as error:
             if not patient:
                 raise
-            self.seen, self.problem, self.makespans = None, error, {}
+            self.seen, self.problem, self.makespans, self._wanted = None, error, {}, None
             return
         self.problem = None
         if found.units > AT_ONCE or fleet.policy == "exact":  # a solver takes its time

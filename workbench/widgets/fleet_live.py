@@ -1,5 +1,6 @@
 """A fleet's training as its board hears it: each event moves it on."""
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -11,6 +12,7 @@ from workbench.widgets.messages import Log, noted
 from workbench.widgets.runner import Event
 
 DONE_BEFORE = "All models are done already, in an earlier run."
+PREPARED = {"cutting": "cut", "compiling": "compiled"}  # what a model is called once it is another one's turn
 MOST_LOSSES = 20_000  # of one model; beyond that every second one is forgotten
 Row = list[Any]
 """`[model, unit, device, start, end]`, as the engine tells a unit."""
@@ -20,7 +22,8 @@ Row = list[Any]
 class ModelLive:
     """One model of a run: units `done`, `of` so many to its end, `whole` if it is not stopped; losses by mini-batch, from 0.
 
-    - `spared`: units that a checkpoint held before; `preparing`: `compiling` or `compiled`, before the run; `failed`: its data did.
+    - `spared`: units that a checkpoint held before; `failed`: its data did; `stopping`: a hand ends it before its last mini-batch;
+    - `preparing`: `cutting`, `cut`, `compiling` or `compiled`, before the run.
     """
 
     name: str
@@ -44,11 +47,21 @@ class ModelLive:
         """Mini-batches that are done."""
         return self.done // self.length
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has all its units; one that is stopped before it began has none."""
+        return bool(self.whole) and self.done >= self.of
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run from the same checkpoint would go on with it, though a hand has stopped it."""
+        return self.stopping and self.ended and self.of < self.whole and not self.failed
+
     def state(self, *, running: bool) -> str:
         """What a person calls where it stands."""
         if self.failed:
             return "failed"
-        if self.of and self.done >= self.of:
+        if self.ended:
             return "stopped" if self.of < self.whole else "finished"
         if not running:
             return "interrupted" if self.done else "waiting"
@@ -103,7 +116,7 @@ class FleetLive:
         match event.get("event"):
             case "progress":
                 self.stage = str(event["stage"])
-                self._prepare(str(event.get("model", "")))
+                self._prepare(str(event.get("model", "")), self.stage)
                 self._note(self.stage)
             case "schedule":
                 self._scheduled(event)
@@ -114,7 +127,7 @@ class FleetLive:
             case "obeyed":
                 self._obeyed(event)
             case "refused":
-                self._note(str(event["message"]), "warn")
+                self._refused(event)
             case "done":
                 self._done(event["measurement"])
             case "error":
@@ -122,13 +135,13 @@ class FleetLive:
             case "cancelled":
                 self._end("cancelled", self._kept(), "warn")
 
-    def _prepare(self, name: str) -> None:
-        """One model at a time is cut and compiled."""
+    def _prepare(self, name: str, stage: str) -> None:
+        """One model after the other is cut, and then compiled."""
         for model in self.models.values():
-            if model.preparing == "compiling" and model.name != name:
-                model.preparing = "compiled"
+            if model.name != name:
+                model.preparing = PREPARED.get(model.preparing, model.preparing)
         if name in self.models:
-            self.models[name].preparing = "compiling"
+            self.models[name].preparing = "cutting" if stage.startswith("cutting") else "compiling"
 
     def _scheduled(self, event: Event) -> None:
         self.devices, self.scheduled = int(event["devices"]), True
@@ -153,6 +166,7 @@ class FleetLive:
         if event["loss"] is not None:
             self._loss(model, float(event["loss"]), int(event["placed"][1]) // model.length)
         if model.done >= model.of and not model.failed:
+            model.stopping = model.stopping and not event.get("ended")  # what its loss has ended stays so in the next run
             self._note(f"`{model.name}` {self._ending(model, event)}", "good")
 
     def _loss(self, model: ModelLive, loss: float, at: int) -> None:
@@ -161,7 +175,11 @@ class FleetLive:
         model.hear(loss, at)
 
     def _ending(self, model: ModelLive, event: Event) -> str:
-        return f"has {event['ended']}" if event.get("ended") else f"is {model.state(running=True)}"
+        return f"has {event['ended']}" if event.get("ended") else f"is {model.state(running=True)}{self.warning(model)}"
+
+    def warning(self, model: ModelLive) -> str:
+        """What a hand that has stopped a model may not expect: its checkpoint knows nothing of it."""
+        return "; the next Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
     def _failed(self, event: Event) -> None:
         model = self.models[event["model"]]
@@ -174,14 +192,30 @@ class FleetLive:
         elif event["order"] == "stop":
             model = self.models[event["model"]]
             model.stopping, model.of = True, int(event.get("of", model.of))
-            self._note(f"`{model.name}` ends with the mini-batch it is in")
+            ends = self._ending(model, event) if model.ended else "ends with the mini-batch it is in"
+            self._note(f"`{model.name}` {ends}")
         else:
             gone = event["order"] == "leave"
             self.away = self.away | {event["device"]} if gone else self.away - {event["device"]}
             self._note(f"device {event['device']} {'takes no further unit' if gone else 'is back'}")
 
+    def _refused(self, event: Event) -> None:
+        self._note(str(event["message"]), "warn")
+        if event.get("order") == "add":
+            self._without({str(event["model"])} - {each.name for each in self.models.values() if each.whole})
+
+    def _without(self, names: AbstractSet[str]) -> None:
+        """Those did not join: the engine's next model has their place."""
+        if self.fleet and names & self.models.keys():
+            self.models = {name: each for name, each in self.models.items() if name not in names}
+            self.fleet = self.fleet.updated(models=tuple(each for each in self.fleet.models if each.name not in names))
+
     def _done(self, measured: FleetMeasurement) -> None:
         self.phase, self.measurement, self.devices = "done", measured, measured.schedule.devices
+        late = [name for name in self.models if name not in measured.names]
+        self._without(set(late))
+        for name in late:
+            self._note(f"`{name}` comes too late: the run has ended", "warn")
         self._note(f"done in {format_seconds(measured.schedule.makespan)}" if measured.schedule.placed else DONE_BEFORE, "good")
         self.measured = [[each.model, each.unit, each.device, each.start, each.end, each.lost] for each in measured.schedule.placed]
         for name, losses in measured.losses.items():

@@ -23,7 +23,7 @@ def run_state(live: FleetLive, *, can_run: bool) -> dict[str, Any]:
         "fraction": round(live.fraction, 4),
         "known": live.scheduled,
         "message": plain(live.message) or (INVITATION if live.phase == "idle" else ""),
-        "models": {each.name: model_state(each, running=live.running) for each in live.models.values()},
+        "models": {each.name: model_state(each, running=live.running, warning=live.warning(each)) for each in live.models.values()},
         "losses": losses_state(live),
         "away": sorted(live.away),
         "facts": facts_state(live.measurement) if live.measurement and live.measurement.schedule.placed else [],
@@ -32,14 +32,14 @@ def run_state(live: FleetLive, *, can_run: bool) -> dict[str, Any]:
     }
 
 
-def model_state(model: ModelLive, *, running: bool) -> dict[str, Any]:
+def model_state(model: ModelLive, *, running: bool, warning: str = "") -> dict[str, Any]:
     state = model.state(running=running)
     last = model.losses[-1][1] if model.losses else None
     first = model.losses[0][1] if model.losses else None
     return {
         "state": state,
         "share": round(model.done / model.whole, 4) if model.whole else 0.0,
-        "batches": f"{model.batches:,} of {model.mini_batches:,}" if model.whole else "",
+        "batches": f"{model.batches:,} of {model.mini_batches:,}{warning}" if model.whole else "",
         "loss": "" if last is None else _loss(last),
         "loss_title": "" if first is None or last is None else f"first {_loss(first)}, last {_loss(last)}",
         "can_stop": running and bool(model.whole) and state in ("waiting", "running"),

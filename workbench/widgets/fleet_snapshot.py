@@ -50,6 +50,6 @@ def _schedule(view: FleetView) -> str:
     """The run, else the prediction; in words where the drawing would be large."""
     if view.seen is None:
         return ""
-    picture = fleet(view.measurement) if view.measurement else fleet(view.seen.schedule, view.seen.jobs)
+    picture = fleet(view.measured) if view.measured else fleet(view.seen.schedule, view.seen.jobs)
     svg = picture.svg
     return svg if len(svg) <= MOST_SVG else f'<pre style="font-size:11px;overflow-x:auto">{escape(picture.text)}</pre>'

@@ -1,5 +1,6 @@
 """What a fleet's board shows of a prediction, as JSON: controls, figures, models with their shards, and other ways to train the same."""
 
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,11 +10,12 @@ from workbench.multimodel import MENU, list_bound
 from workbench.multimodel.estimate import RATES
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetMeasurement
-from workbench.multimodel.outlook import MOST_DEVICES, ModelOutlook, Outlook, devices_of
+from workbench.multimodel.outlook import MOST_PLANNED, ModelOutlook, Outlook
 from workbench.multimodel.shards import Room
 from workbench.units import format_bytes, format_seconds
+from workbench.visualize.palette import AXES
 
-COLOURS = 6  # of the palette; models take them in order
+COLOURS = len(AXES)  # models take them in order
 ARGUMENTS = ("learning_rate", "batch")  # shown also where all models have the same
 MOST_ARGUMENTS = 4
 
@@ -24,9 +26,8 @@ SOURCES = {
 }
 
 
-def controls_state(fleet: Fleet, asked: dict[str, str], makespans: dict[str, float]) -> dict[str, Any]:
+def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans: dict[str, float]) -> dict[str, Any]:
     """Policy, budget and devices; `asked` are the texts of those that were refused: they stay in their fields."""
-    devices = devices_of(fleet)
     return {
         "policy": fleet.policy,
         "policies": [
@@ -36,7 +37,7 @@ def controls_state(fleet: Fleet, asked: dict[str, str], makespans: dict[str, flo
         "memory": asked.get("memory", "" if fleet.memory is None else format_bytes(fleet.memory)),
         "devices": asked.get("devices", str(devices)),
         "fewer": devices > 1,
-        "more": devices < MOST_DEVICES,
+        "more": devices < MOST_PLANNED,
         "wrong": sorted(asked),
         "room": _room(fleet),
     }
@@ -210,12 +211,13 @@ def doubt_text(seen: Outlook) -> str:
 
 
 def command_text(fleet: Fleet, path: str) -> str:
-    """The same on the command line."""
+    """The same on the command line; of a fleet that names no number of devices each machine takes what it has."""
     memory = "" if fleet.memory is None else f' --memory "{format_bytes(fleet.memory)}"'
-    return f"workbench fleet run {path} --policy {fleet.policy} --devices {devices_of(fleet)}{memory}"
+    devices = "" if fleet.devices is None else f" --devices {fleet.devices}"
+    return f"workbench fleet run {shlex.quote(path)} --policy {fleet.policy}{devices}{memory}"
 
 
-def stale_text(fleet: Fleet) -> str:
+def stale_text(fleet: Fleet, devices: int) -> str:
     """Which fleet the last run was of, when it is no more the present one."""
     memory = "no budget" if fleet.memory is None else format_bytes(fleet.memory)
-    return f"The last run was of {fleet.policy} on {devices_of(fleet)} devices, {memory}."
+    return f"The last run was of {fleet.policy} on {devices} device{'s' * (devices != 1)}, {memory}."

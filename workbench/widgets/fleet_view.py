@@ -10,7 +10,7 @@ from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
-from workbench.multimodel.outlook import MOST_DEVICES, Outlook, devices_of
+from workbench.multimodel.outlook import MOST_PLANNED, Outlook, devices_of
 from workbench.units import format_seconds, parse_bytes
 from workbench.widgets.board import Part
 from workbench.widgets.fleet_expectation import Expectation
@@ -33,7 +33,14 @@ from workbench.widgets.fleet_work import FleetWork, News
 from workbench.widgets.gestures import whole_number
 
 PARTS: tuple[Part, ...] = ("board", "table", "live")
-SHOWN: dict[News, tuple[Part, ...]] = {"unit": ("live",), "timing": ("board",), "run": PARTS, "times": PARTS, "expected": ("board", "live")}
+SHOWN: dict[News, tuple[Part, ...]] = {
+    "unit": ("live",),
+    "timing": ("board",),
+    "run": PARTS,
+    "times": PARTS,
+    "fleet": PARTS,
+    "expected": ("board", "live"),
+}
 Gesture = Mapping[str, Any]
 Watcher = Callable[[Part, dict[str, Any]], None]
 
@@ -54,7 +61,7 @@ class FleetView:
         self._watchers: list[Watcher] = []
         self._lock = threading.RLock()
         self._work = FleetWork(runner, self._happened)
-        self._work.timed = (times,) if times else ()
+        self._work.timed = (times.told_of(fleet.models),) if times else ()
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._done: dict[str, int] = {}
         self._told = 0
@@ -128,9 +135,9 @@ class FleetView:
         elif verb == "budget":  # twice as much, or half
             self._change(memory=self._budget(value))
         elif verb == "devices":
-            self._change(devices=whole_number(value, "number of devices", most=MOST_DEVICES))
+            self._change(devices=whole_number(value, "number of devices", most=MOST_PLANNED))
         elif verb == "run":
-            self._work.train(self.fleet)
+            self._run()
         elif verb == "cancel":
             self._work.cancel()
         elif verb == "time":
@@ -142,7 +149,14 @@ class FleetView:
         elif verb == "reread":
             self._take(fleet_of(self._path).models)
         elif verb in ("leave", "return"):
-            self._work.order(str(verb), device=whole_number(value, "device", least=0, most=MOST_DEVICES))
+            self._work.order(str(verb), device=whole_number(value, "device", least=0, most=MOST_PLANNED))
+
+    def _run(self) -> None:
+        """Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
+        if self._mine() and self._work.done_already:
+            ways_out = ["give more mini-batches or epochs", "give another folder to train them anew"]
+            raise FleetError("All models are done already.", ways_out)
+        self._work.train(self.fleet)
 
     def _change(self, **changes: Any) -> None:
         """The fleet asked for otherwise, if it can be."""
@@ -164,9 +178,10 @@ class FleetView:
         before, wanted = {each.name for each in self.fleet.models}, {each.name for each in models}
         new = tuple(each for each in models if each.name not in before)
         running = self._work.live.running
+        orders = self._work.orders(new) if running else []  # before anything is changed: one may be refused
         self._predict(self.fleet.updated(models=(*self.fleet.models, *new) if running else models))
         if running:
-            self._work.join(self.fleet, new)
+            self._work.join(new, orders)
             for name in sorted(before - wanted):
                 self._work.order("stop", model=name)
         self._show("table", "live")
@@ -174,12 +189,13 @@ class FleetView:
     def _budget(self, value: str) -> int:
         """Half or twice the budget; without one, all of the largest model."""
         whole = max((each.bytes for each in self.seen.models), default=1) if self.seen else 1 << 20
-        memory = self.fleet.memory or 2 * whole
-        return max(1, memory * 2 if value == "more" else memory // 2)
+        if self.fleet.memory is None:
+            return whole
+        return max(1, self.fleet.memory * 2 if value == "more" else self.fleet.memory // 2)
 
     def _predict(self, fleet: Fleet, *, patient: bool = False) -> None:
-        """Predict a fleet, and take it. One that does not fit raises `FleetError`, or with `patience` is taken with its problem."""
-        self._forecast.predict(fleet, self._work.timed, patient=patient)
+        """Predict a fleet, and take it. One that does not fit raises `FleetError`, or if it is `patient` is taken with its problem."""
+        self._forecast.predict(fleet, self._work.timed, self._work.attached, patient=patient)
         self.fleet = fleet
 
     def _arrived(self, whole: bool) -> None:
@@ -195,12 +211,19 @@ class FleetView:
         with self._lock:
             if news == "times":
                 self._predict(self.fleet, patient=True)
+            elif news == "fleet":
+                self._follow(self._work.live.fleet)
             elif news == "run":
                 self._expectation.forget()
             elif news == "unit" and self.seen and self._mine():
                 with self._work.lock:
                     self._expectation.follow(self.seen, self._work.live)
             self._show(*SHOWN[news])
+
+    def _follow(self, ran: Fleet | None) -> None:
+        """The fleet as it runs, without a model that did not join; after another change it is no more that run's."""
+        if ran and self.fleet.updated(models=ran.models) == ran:
+            self._predict(ran, patient=True)
 
     def _show(self, *parts: Part) -> None:
         make = {"board": self._board, "table": self._table, "live": self._live}
@@ -213,17 +236,21 @@ class FleetView:
         """Whether the last run is of the fleet as it stands."""
         return self._work.live.fleet == self.fleet
 
+    @property
+    def measured(self) -> FleetMeasurement | None:
+        """What stands beside the prediction: the last run, if it was of this fleet, and an earlier one had not done all of it."""
+        found = self.measurement if self._mine() else None
+        return found if found and found.schedule.placed else None
+
     def _board(self) -> dict[str, Any]:
-        measured = self.measurement if self._mine() else None
-        if measured and not measured.schedule.placed:  # an earlier run has done all of it
-            measured = None
+        measured, devices = self.measured, devices_of(self.fleet, self._work.attached)
         seen, forecast, rest = self.seen, self._forecast, self._expectation.rest
         return {
             "kind": "fleet",
             "name": self._title,
             "path": self._path,
-            "devices": f"on {devices_of(self.fleet)} device{'s' * (devices_of(self.fleet) != 1)}",
-            "controls": controls_state(self.fleet, self._asked, forecast.makespans),
+            "devices": f"on {devices} device{'s' * (devices != 1)}",
+            "controls": controls_state(self.fleet, devices, self._asked, forecast.makespans),
             "locked": self._work.live.running,
             "waits": forecast.waits,
             "refusal": self._refusal,
@@ -265,7 +292,7 @@ class FleetView:
             live = self._work.live
             measured = measured_state(live) if self._mine() else {"measured": "[]", "lasted": 0.0}
             rest = expected_state(self._expectation.rest if self._mine() else None, len(live.models))
-            stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet)
+            stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or devices_of(live.fleet))
             return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._told}
 
 

@@ -2,19 +2,21 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from workbench.errors import WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.outlook import devices_of
 from workbench.widgets.fleet_live import FleetLive, ModelLive
 from workbench.widgets.fleet_runner import FleetHandle, FleetRunner
 from workbench.widgets.runner import Event, Handle
 
-News = Literal["unit", "run", "timing", "times", "expected"]
-"""Units ran; a run began or ended; a timing began, moved or failed; there are new times of units; a run is expected to take as long."""
+News = Literal["unit", "run", "timing", "times", "fleet", "expected"]
+"""Units ran; a run began or ended; a timing began, moved or failed; there are new times of units; a model that was to join a run did not;
+a run is expected to take as long."""
 
 Changed = Callable[[News], None]
 
@@ -47,6 +49,7 @@ class FleetWork:
         self.lock = threading.RLock()
         self.live, self.timing = FleetLive(), Timing()
         self.timed: tuple[FleetTimes, ...] = ()
+        self.attached: int | None = None  # devices that there are, once a run had fewer than it was planned for
         self._run: FleetHandle | None = None
         self._timer: Handle | None = None
         self._shown, self._late = 0.0, False
@@ -54,6 +57,15 @@ class FleetWork:
     @property
     def can_run(self) -> bool:
         return self._runner is not None
+
+    @property
+    def done_already(self) -> bool:
+        """Whether the last run has left nothing to do, and its checkpoints are still where it kept them."""
+        fleet, models = self.live.fleet, self.live.models.values()
+        if self.live.phase != "done" or fleet is None or fleet.folder is None:
+            return False
+        kept = all((fleet.folder / each.name).exists() for each in fleet.models)
+        return kept and all(each.ended and not each.goes_on and not each.failed for each in models)
 
     def train(self, fleet: Fleet) -> None:
         """Does nothing while a training is under way; a timing would disturb it, and it times its units itself."""
@@ -76,24 +88,29 @@ class FleetWork:
             timing = self.timing = Timing("running", "starting")
         self._changed("timing")
         try:
-            self._timer = self._runner.time(fleet, lambda event: self._timer_said(timing, event))
+            self._timer = self._runner.time(fleet, lambda event: self._timer_said(timing, fleet, event))
         except WorkbenchError as error:
-            self._timer_said(timing, {"event": "error", "message": str(error)})
+            self._timer_said(timing, fleet, {"event": "error", "message": str(error)})
 
     def order(self, what: str, **about: object) -> None:
         """Tell the training something; nothing happens where there is none."""
         if self._run is not None and self.live.running:
             self._run.order(order=what, **about)
 
-    def join(self, fleet: Fleet, models: Sequence[FleetModel]) -> None:
-        """The training's fleet has grown by these models."""
+    def orders(self, models: Sequence[FleetModel]) -> list[dict[str, Any]]:
+        """The orders to take these models in; raises `EngineError` for one that cannot be sent."""
+        return [self._runner.adding(each) for each in models] if self._runner is not None else []
+
+    def join(self, models: Sequence[FleetModel], orders: Sequence[Mapping[str, Any]]) -> None:
+        """The training's fleet grows by these models, if it is still under way."""
         with self.lock:
-            self.live.fleet = fleet
+            if not self.live.running or self.live.fleet is None or self._run is None:
+                return
+            self.live.fleet = self.live.fleet.updated(models=(*self.live.fleet.models, *models))
             for each in models:
                 self.live.models[each.name] = ModelLive(each.name, each.mini_batches * each.epochs)
-        for each in models:
-            if self._run is not None and self._runner is not None:
-                self._run.order(**self._runner.adding(each))
+        for order in orders:
+            self._run.order(**order)
 
     def cancel(self) -> None:
         if self._run is not None and self.live.running:
@@ -107,8 +124,9 @@ class FleetWork:
         with self.lock:
             if not live.running:
                 return
+            fleet = live.fleet
             live.hear(event, time.monotonic())
-            times = FleetTimes.of_record(event["times"]) if event.get("event") == "schedule" else None
+            times = self._scheduled(live, event) if event.get("event") == "schedule" else None
             self.timed = self.timed if times is None else (times, *self.timed)
             soon = live.running and event.get("event") in ("unit", "progress")
             wait = self._shown + _EVERY + _PER_UNIT * len(live.measured) - time.monotonic()
@@ -116,7 +134,18 @@ class FleetWork:
                 self._look_again(wait)
                 return
             self._shown = time.monotonic()
-        self._changed("times" if times else "unit" if soon else "run")
+        self._changed("times" if times else "unit" if soon else "run" if live.fleet is fleet or not live.running else "fleet")
+
+    def _scheduled(self, live: FleetLive, event: Event) -> FleetTimes:
+        """The times that a run brings, and whether it has all devices that it was planned for."""
+        times = FleetTimes.of_record(event["times"])
+        if live.fleet is None:
+            return times
+        if live.devices < devices_of(live.fleet):
+            self.attached = live.devices
+        elif live.devices > (self.attached or live.devices):  # more were attached since
+            self.attached = None
+        return times.told_of(live.fleet.models)
 
     def _look_again(self, wait: float) -> None:
         """The last of many events is shown too, also when none follows it for a while."""
@@ -134,7 +163,7 @@ class FleetWork:
             self._shown = time.monotonic()
         self._changed("unit")
 
-    def _timer_said(self, timing: Timing, event: Event) -> None:
+    def _timer_said(self, timing: Timing, fleet: Fleet, event: Event) -> None:
         with self.lock:
             if not timing.running:
                 return
@@ -143,7 +172,7 @@ class FleetWork:
                     timing.stage = str(event["stage"])
                 case "done":
                     timing.phase = "done"
-                    self.timed = (event["times"], *self.timed)
+                    self.timed = (event["times"].told_of(fleet.models), *self.timed)
                 case "error":
                     timing.phase, timing.message = "error", str(event["message"])
                 case "cancelled":

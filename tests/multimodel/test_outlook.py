@@ -1,0 +1,76 @@
+"""What a fleet would take: on how many devices, from which times, and what is kept of its programs."""
+
+import gc
+import json
+import weakref
+from dataclasses import replace
+
+import jax
+import pytest
+
+from tests.widgets.fleets import perceptron, three_models, times_of
+from workbench.engine.fleet import _attached
+from workbench.engine.parcel import Job
+from workbench.errors import FleetError
+from workbench.multimodel.estimate import layers_of
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.outlook import devices_of, outlook
+
+
+@pytest.fixture(scope="module")
+def program():
+    return perceptron(2)
+
+
+@pytest.mark.parametrize(("models", "asked", "attached", "devices"), [(3, None, 16, 3), (12, None, 16, 8), (3, None, 1, 1), (3, 2, 16, 2)])
+def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, monkeypatch, models, asked, attached, devices):
+    fleet = Fleet(tuple(FleetModel(f"m{i}", program) for i in range(models)), devices=asked)
+    monkeypatch.setattr(jax, "local_devices", lambda: list(range(attached)))
+    assert len(_attached(fleet)) == devices
+    assert devices_of(fleet, attached) == outlook(fleet, attached=attached).devices == devices
+    assert Job("fleet", "training", fleet, {}, "measurement").devices == devices_of(fleet)
+
+
+def test_more_devices_than_are_attached_are_refused(program, monkeypatch):
+    monkeypatch.setattr(jax, "local_devices", lambda: [0])
+    with pytest.raises(FleetError, match="The fleet wants 2 devices; 1 are attached"):
+        _attached(Fleet((FleetModel("a", program),), devices=2))
+
+
+def test_times_know_of_what_they_are_and_are_read_back():
+    fleet = three_models(memory=12 * 1024)
+    times = times_of(outlook(fleet))
+    told = times.told_of(fleet.models)
+    assert FleetTimes.of_record(json.loads(json.dumps(told.record()))) == told
+    assert told.told_of(fleet.models[:1]) == told
+    first, deep = fleet.models[0], fleet.models[2]
+    assert told.of(replace(first, seed=3, mini_batches=2)).job.name == "a"
+    assert told.of(replace(first, program=deep.program)) is None
+    assert told.of(replace(deep, cuts=("layer_5",))).cuts == ()
+    assert times.of(replace(first, program=deep.program)).cuts is None  # nothing was told
+    assert told.of(replace(first, name="new")) is None
+
+
+def test_times_of_a_longer_program_that_nothing_was_told_of_are_no_times_of_a_shorter_one():
+    fleet = three_models(memory=12 * 1024)
+    times = times_of(outlook(fleet))
+    short = fleet.updated(models=(replace(fleet.models[2], program=perceptron(2)),))
+    assert outlook(short, (times,)).source == "estimated"
+
+
+def test_layers_are_kept_no_longer_than_their_program():
+    class Given:
+        """Stands for a person's arrays."""
+
+    program = perceptron(3)
+    given = Given()
+    program = replace(program, step=replace(program.step, given=(given,)))
+    assert layers_of(program) == layers_of(program)
+    kept = weakref.ref(given)
+    from workbench.tracing.cutting import network_of
+
+    network_of.cache_clear()  # which keeps a few programs of its own
+    del program, given
+    gc.collect()
+    assert kept() is None
