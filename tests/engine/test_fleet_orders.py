@@ -1,9 +1,23 @@
 """Orders to a fleet that trains in a worker process: a device leaves and returns, and models are stopped on the way."""
 
+import threading
 from itertools import pairwise
+from queue import SimpleQueue
 
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import workbench as wb
+from tests.engine.fleet_models import batches
+from tests.engine.test_fleet import fleet
 from tests.engine.test_fleet_worker import line
+from workbench.engine import fleet as fleet_engine
 from workbench.engine import start_fleet
+from workbench.engine.fleet import FleetRun
+from workbench.engine.fleet_orders import Stage, obey
+from workbench.engine.parcel import adding
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetTimes
 
@@ -56,3 +70,83 @@ def test_a_device_leaves_and_returns_in_a_worker_and_stopped_models_end_at_a_min
     assert times.jobs == measured.jobs[:3]
     assert times.starts == ((0,),) * 3
     assert all(need > 0 for needs in times.needs for need in needs)
+
+
+class Told:
+    """A run that has not begun, and what is answered to orders."""
+
+    def __init__(self) -> None:
+        self.events: SimpleQueue[dict] = SimpleQueue()
+        self.orders: SimpleQueue[dict] = SimpleQueue()
+        stage = Stage(self.events.put)
+        self.run = FleetRun(fleet("sgd", devices=2), stage)
+        stage({"event": "progress", "stage": "training"})
+        threading.Thread(target=obey, args=(self.run, self.orders, stage), daemon=True).start()
+
+    def answer(self, **order: object) -> dict:
+        self.orders.put(order)
+        while (event := self.events.get(timeout=30))["event"] not in ("obeyed", "refused"):
+            self.stage = event.get("stage")
+        return event
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    return Told()
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ({"order": "leave", "device": "0"}, "There is no device '0' in this run.\n  Ways out: they are the numbers 0 to 1."),
+        ({"order": "return", "device": None}, "There is no device None in this run.\n  Ways out: they are the numbers 0 to 1."),
+        ({"order": "leave", "device": 2}, "There is no device 2 in this run.\n  Ways out: they are the numbers 0 to 1."),
+        ({"order": "leave"}, "There is no device None in this run.\n  Ways out: they are the numbers 0 to 1."),
+        ({"order": "sleep"}, "There is no order `sleep`; there are `add`, `stop`, `leave`, `return`.\n  Ways out: use one of these names."),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused_and_the_next_one_is_obeyed(told, order, message):
+    assert told.answer(**order) == {"event": "refused", **order, "message": message}
+    assert told.answer(order="return", device=1) == {"event": "obeyed", "order": "return", "device": 1}
+
+
+def test_a_model_that_cannot_be_added_is_refused_with_the_users_line_and_the_next_order_is_obeyed(told, tmp_path):
+    broken = tmp_path / "broken"
+
+    def init(key):
+        if broken.exists():
+            raise ValueError("no weights")
+        return {"w": jax.random.normal(key, (4, 4))}
+
+    def loss(params, batch):
+        return jnp.square(batch["x"] @ params["w"] - batch["y"]).mean()
+
+    data = batches(4, 0)
+    program = wb.trace_training(loss, init(jax.random.key(0)), data(0), optimizer=optax.sgd(0.1), init=init, data=data, name="square")
+    broken.touch()
+    answer = told.answer(**adding(FleetModel("new", program, 2)))
+    assert (answer["event"], answer["model"]) == ("refused", "new")
+    assert "training of model `new` stopped while " in answer["message"]
+    assert "in `init` (test_fleet_orders.py:" in answer["message"]
+    assert "ValueError: no weights" in answer["message"]
+    assert told.stage == "training"
+    assert told.answer(order="stop", model="sgd") == {"event": "obeyed", "order": "stop", "model": "sgd", "done": 0, "of": 0}
+
+
+def test_what_the_compiler_raises_for_a_model_that_is_added_refuses_it(told, monkeypatch):
+    def fails(*_):
+        raise jax.errors.JaxRuntimeError("INTERNAL: no such instruction")
+
+    monkeypatch.setattr(fleet_engine, "compiled_units", fails)
+    answer = told.answer(**adding(FleetModel("new", line(), 2)))
+    assert answer["event"] == "refused"
+    assert "while compiling 1 unit of `new` for 2 devices" in answer["message"]
+    assert "INTERNAL: no such instruction" in answer["message"]
+    assert told.answer(order="leave", device=0)["event"] == "obeyed"
+
+
+def test_an_order_that_meets_with_a_fault_of_our_own_is_refused_too(told, monkeypatch):
+    monkeypatch.setattr(told.run.floor, "stop", lambda name: {}[name])
+    answer = told.answer(order="stop", model="sgd")
+    assert answer["event"] == "refused"
+    assert answer["message"].startswith("The order {'order': 'stop', 'model': 'sgd'} could not be carried out: KeyError: 'sgd'")

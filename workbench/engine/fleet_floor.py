@@ -60,7 +60,12 @@ class Floor:
         for device in self.devices:
             if device.there:
                 self._start(device)
-        self._follow()
+        try:
+            self._follow()
+        except BaseException as error:  # an interrupt: the devices end with what they are at, and write no more
+            self.desk.fail(error)
+            self._follow()
+            raise
         if self.desk.failure:
             raise self.desk.failure
         if (failed := [each.failure for each in self.trainees if each.failure]) and len(failed) == len(self.trainees):
@@ -95,8 +100,7 @@ class Floor:
     def add(self, trainee: Trainee) -> None:
         """One more model; raises `FleetError` once all others are done."""
         with self.desk.changed:
-            if self._ended:
-                raise FleetError(f"Model `{trainee.model.name}` comes too late: the run has ended.", ["train it in a run of its own"])
+            self.verify_goes_on(trainee.model.name)
             self.trainees.append(trainee)
             if self.desk.began:
                 trainee.came = time.perf_counter() - self.desk.began
@@ -104,6 +108,11 @@ class Floor:
                     if device.there:  # it may just have found that nothing was left
                         self._start(device)
             self.desk.changed.notify_all()
+
+    def verify_goes_on(self, newcomer: str) -> None:
+        """Raises `FleetError` for a model that comes once all others are done."""
+        if self._ended:
+            raise FleetError(f"Model `{newcomer}` comes too late: the run has ended.", ["train it in a run of its own"])
 
     def stop(self, name: str) -> None:
         """The model ends with the mini-batch it is in, and the rest go on faster."""
@@ -149,13 +158,14 @@ class Floor:
         if what == "stop":
             self.stop(str(order.get("model")))
         elif what in ("leave", "return"):
-            (self.leave if what == "leave" else self.come_back)(order.get("device", -1))
+            (self.leave if what == "leave" else self.come_back)(order.get("device"))
         else:
             raise FleetError(*unknown_name("order", str(what), ("add", "stop", "leave", "return")))
 
-    def _device(self, number: int) -> FleetDevice:
-        if not 0 <= number < len(self.devices):
-            raise FleetError(f"There is no device {number} in this run.", [f"they are 0 to {len(self.devices) - 1}"])
+    def _device(self, number: Any) -> FleetDevice:
+        """By what a person or another program calls it."""
+        if type(number) is not int or not 0 <= number < len(self.devices):
+            raise FleetError(f"There is no device {number!r} in this run.", [f"they are the numbers 0 to {len(self.devices) - 1}"])
         return self.devices[number]
 
     def _start(self, device: FleetDevice) -> None:

@@ -1,11 +1,14 @@
 """What a training fleet is told meanwhile, and what it tells."""
 
+from collections.abc import Mapping
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from workbench.engine.failures import in_user_terms
 from workbench.engine.fleet_floor import Listener
 from workbench.engine.parcel import unpack_model
-from workbench.errors import WorkbenchError
+from workbench.errors import EngineError, WorkbenchError
+from workbench.multimodel.fleet import Fleet, FleetModel
 
 if TYPE_CHECKING:
     from workbench.engine.fleet import FleetRun
@@ -24,17 +27,39 @@ class Stage:
         self.tell(event)
 
 
-def obey(run: "FleetRun", orders: Orders, tell: Listener) -> None:
-    """Each order as it comes, to the end of the process."""
+def obey(run: "FleetRun", orders: Orders, stage: Stage) -> None:
+    """Each order as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
     while True:
         order = orders.get()
         told = {key: value for key, value in order.items() if key != "parcel"}
         try:
-            if order.get("order") == "add":
-                run.add(unpack_model(order["parcel"]))
-            else:
-                run.floor.obey(order)
-        except WorkbenchError as error:
-            tell({"event": "refused", **told, "message": str(error)})
-        else:
-            tell({"event": "obeyed", **told, **(run.floor.standing(order["model"]) if order["order"] in ("add", "stop") else {})})
+            answer = {"event": "obeyed", **told, **_obeyed(run, order, stage)}
+        except Exception as error:  # whatever a user's function or XLA raises
+            answer = {"event": "refused", **told, "message": str(_refusal(error, told))}
+        stage(answer)
+
+
+def _obeyed(run: "FleetRun", order: dict[str, Any], stage: Stage) -> Mapping[str, int]:
+    """What is told of it besides: how far the model is that it was about."""
+    if order.get("order") == "add":
+        model = unpack_model(order.get("parcel", ""))
+        _add(run, model, stage)
+        return run.floor.standing(model.name)
+    run.floor.obey(order)
+    return run.floor.standing(order["model"]) if order["order"] == "stop" else {}
+
+
+def _add(run: "FleetRun", model: FleetModel, stage: Stage) -> None:
+    before = stage.name
+    try:
+        run.add(model)
+    except Exception as error:
+        refusal = in_user_terms(error, Fleet((model,)), stage.name)
+        stage({"event": "progress", "stage": before, "fraction": 0.0, "model": ""})  # the others are there still
+        raise refusal from error
+
+
+def _refusal(error: Exception, order: Mapping[str, Any]) -> WorkbenchError:
+    if isinstance(error, WorkbenchError):
+        return error
+    return EngineError(f"The order {dict(order)} could not be carried out: {type(error).__name__}: {error}", ["write it otherwise"])
