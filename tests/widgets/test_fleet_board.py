@@ -354,8 +354,8 @@ def test_a_model_that_a_hand_has_stopped_says_that_the_next_run_goes_on_with_it(
     training.stopped("deep")
     training.units()
     state = live(view)
-    assert state["models"]["deep"]["batches"].endswith(" of 10; the next Run goes on with it")
-    assert any(each["text"] == "deep is stopped; the next Run goes on with it" for each in state["log"])
+    assert state["models"]["deep"]["batches"].endswith(" of 10; Run goes on with it")
+    assert any(each["text"] == "deep is stopped; Run goes on with it" for each in state["log"])
     training.done()
     assert view.parts["live"]["models"]["a"]["batches"] == "10 of 10"
     for each in fleet.models:

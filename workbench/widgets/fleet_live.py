@@ -179,7 +179,7 @@ class FleetLive:
 
     def warning(self, model: ModelLive) -> str:
         """What a hand that has stopped a model may not expect: its checkpoint knows nothing of it."""
-        return "; the next Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
+        return "; Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
     def _failed(self, event: Event) -> None:
         model = self.models[event["model"]]

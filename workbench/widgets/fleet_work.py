@@ -124,8 +124,9 @@ class FleetWork:
         with self.lock:
             if not live.running:
                 return
-            fleet = live.fleet
+            before = live.fleet
             live.hear(event, time.monotonic())
+            other: News = "fleet" if live.running and live.fleet is not before else "run"
             times = self._scheduled(live, event) if event.get("event") == "schedule" else None
             self.timed = self.timed if times is None else (times, *self.timed)
             soon = live.running and event.get("event") in ("unit", "progress")
@@ -134,7 +135,7 @@ class FleetWork:
                 self._look_again(wait)
                 return
             self._shown = time.monotonic()
-        self._changed("times" if times else "unit" if soon else "run" if live.fleet is fleet or not live.running else "fleet")
+        self._changed("times" if times else "unit" if soon else other)
 
     def _scheduled(self, live: FleetLive, event: Event) -> FleetTimes:
         """The times that a run brings, and whether it has all devices that it was planned for."""
