@@ -3,9 +3,10 @@
 `latest.json` is written with every commit, in one step. What a process has written outlives it, however it ends, so a killed run goes on
 from there; but until the disk has it a machine that loses power loses it, and disks are slower than units. So now and then all is brought
 to the disk, and `position.json` says what is safe there: another start of the machine begins with that. All arrays of a commit are one
-file under a new name; what neither of the two names is removed.
+file under a new name; what neither of the two names is removed by the training that has the folder (`fleet_lock`).
 """
 
+import errno
 import json
 import math
 import os
@@ -24,6 +25,7 @@ from workbench.errors import FleetError
 
 POSITION, LATEST = "position.json", "latest.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: tells one start of the machine from another
+_NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # what file systems say that bring no folder to the disk on request
 Place = tuple[str, int]
 """The file that an array is in, and the byte at which it begins."""
 
@@ -54,7 +56,7 @@ class Checkpoint:
         self._state = self._safe = _State()
         self._held: set[str] = set()  # files that are safe, or being made so
         self._lock, self._securing = threading.Lock(), threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
 
     def read(self, key: Key) -> np.ndarray[Any, Any]:
         """Types that NumPy has no name for (bfloat16, float8) are kept as bytes beside their name."""
@@ -88,7 +90,9 @@ class Checkpoint:
             for name in state.files - before.files:
                 with (self.folder / name).open("rb") as stream:
                     os.fsync(stream.fileno())
+            _sync(self.folder)  # the names of the new files, before a position counts on them
             self._put(POSITION, state.text, through=True)
+            _sync(self.folder)  # the new position, before what only the old one names goes
             with self._lock:
                 self._safe, self._held = state, state.files
                 self._remove(before.files - state.files - self._state.files)
@@ -121,7 +125,7 @@ class Checkpoint:
             (self.folder / name).unlink(missing_ok=True)
 
     def resume(self) -> tuple[dict[str, Any], tuple[Key, ...]] | None:
-        """The position of the last commit that counts, and the names of its arrays; `None` if there is none.
+        """The position of the last commit that counts, and the names of its arrays; `None` if there is none. Nothing is written or removed.
 
         Raises `FleetError` if it is damaged.
         """
@@ -134,8 +138,12 @@ class Checkpoint:
         self._safe = safe or _State()
         self._state = max((self._safe, latest or self._safe), key=lambda each: each.version)
         self._held = self._safe.files
-        self._remove({each.name for each in self.folder.glob("*.arrays")} - self._state.files - self._held)
         return dict(self._state.position), tuple(self._state.places)
+
+    def tidy(self) -> None:
+        """Remove the files that neither position names, which a process was writing when it ended."""
+        with self._lock:
+            self._remove({each.name for each in self.folder.glob("*.arrays")} - self._state.files - self._held)
 
     def look_over(self) -> dict[str, Any] | None:
         """The position of `resume`, its arrays not read: only whether each is whole. Raises `FleetError` if it is damaged."""
@@ -158,6 +166,27 @@ class Checkpoint:
             return None
         places = {tuple(json.loads(key)): (file, begin) for key, (file, begin) in found.pop("files").items()}
         return _State(found.pop("version"), places, found)
+
+
+def _sync(folder: Path) -> None:
+    """Which names a folder has is on the disk, where the file system does that on request: Windows opens no folder."""
+    try:
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+def _make(folder: Path) -> None:
+    """With those above it, so that they survive the machine."""
+    if not folder.exists():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
 
 
 def _verify_whole(path: Path, begin: int) -> None:

@@ -56,11 +56,6 @@ class HostStore:
             self._keys.discard(key)
             self._changed.discard(key)
 
-    @property
-    def bytes(self) -> int:
-        """Of the host's memory."""
-        return sum(each.nbytes for each in self._arrays.values())
-
     def commit(self, position: Mapping[str, Any]) -> None:
         """Make everything so far survive this process, together with where the model stands."""
         if self.checkpoint is None:
@@ -77,7 +72,11 @@ class HostStore:
             self.checkpoint.secure()
 
     def resume(self) -> dict[str, Any] | None:
-        """The position of the last commit, with its arrays; `None` if there is none. Raises `FleetError` for a folder that is damaged."""
+        """The position of the last commit, with its arrays, to go on from; `None` if there is none.
+
+        Only who has the folder may (`fleet_lock.holding`): what belongs to no commit is removed. Raises `FleetError` for a folder that is
+        damaged.
+        """
         if self.checkpoint is None or (found := self.checkpoint.resume()) is None:
             return None
         position, keys = found
@@ -87,4 +86,5 @@ class HostStore:
                 self._arrays = self._kept({key: self.checkpoint.read(key) for key in keys})
             except (OSError, EOFError, ValueError, TypeError) as error:
                 raise damaged(self.checkpoint.folder, error) from error
+        self.checkpoint.tidy()
         return position

@@ -44,7 +44,7 @@ class Trainee:
     def resume(self, position: Mapping[str, Any]) -> None:
         """Stand where the checkpoint says. What its loss has stopped stays stopped; what may last longer by now goes on."""
         self.done = self.begun = self.spared = position["done"]
-        self.losses = position["losses"]
+        self.losses = list(position["losses"])
         reached = next((each for each in self.losses if self.reaches(each)), None)
         if reached is not None:
             length = len(self.job.units)
@@ -64,8 +64,8 @@ class Trainee:
         return replace(job, mini_batches=self.halted // len(job.units), epochs=1) if self.halted else job
 
     def position(self, done: int) -> Mapping[str, Any]:
-        """What a checkpoint says of where it stands after so many units."""
-        return {"done": done, "losses": self.losses, **self.about}
+        """What a checkpoint says of where it stands after so many units; it does not change when the model goes on."""
+        return {"done": done, "losses": list(self.losses), **self.about}
 
     def leaf(self, step: int, number: int) -> Any:
         """A leaf of mini-batch `step`; raises `FleetError` where the data run out, `EngineError` for what else a user's function raises."""
