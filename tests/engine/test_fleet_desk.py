@@ -10,7 +10,6 @@ import pytest
 from tests.engine.fleet_models import programs
 from workbench.engine.fleet_desk import Desk, Turn
 from workbench.engine.fleet_devices import CompiledUnit, FleetDevice
-from workbench.engine.fleet_floor import Floor
 from workbench.engine.fleet_store import HostStore
 from workbench.engine.fleet_trainee import Trainee
 from workbench.engine.fleet_units import UnitFunction

@@ -10,6 +10,7 @@ from tests.engine.fleet_models import programs
 from tests.engine.test_fleet import CUTS, fleet
 from workbench.engine import fleet_rehearsal
 from workbench.engine.fleet import FleetRun, time_fleet
+from workbench.engine.fleet_lock import LOCK
 from workbench.errors import FleetError
 from workbench.multimodel import Placed
 from workbench.multimodel.fleet import Fleet, FleetModel
@@ -22,9 +23,9 @@ def test_every_unit_has_its_seconds_and_nothing_is_left_in_the_folder(tmp_path):
         for unit in job.units:
             assert min(unit.seconds, unit.load, unit.store) > 0
             assert min(unit.slowed, unit.pause) >= 0
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["momentum", "sgd"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [LOCK, "momentum", "sgd"]
     assert all(each.done == 0 for each in run.trainees)
-    again = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path))
+    again = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path / "another"))
     assert again.jobs == run.jobs  # known, and not timed once more
 
 

@@ -6,6 +6,7 @@ The house rule holds here too: what is predicted (the simulator's schedule of un
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from workbench.engine.fleet_checkpoint import Checkpoint
 from workbench.engine.fleet_cut import CutModel, compiled_units, shard_starts
 from workbench.engine.fleet_devices import FleetDevice, pinned_place
 from workbench.engine.fleet_floor import Floor, Listener
+from workbench.engine.fleet_lock import holding
 from workbench.engine.fleet_orders import Orders, Stage, obey
 from workbench.engine.fleet_rehearsal import rehearse
 from workbench.engine.fleet_store import HostStore
@@ -39,9 +41,9 @@ def train_fleet(fleet: Fleet, on_event: Listener | None = None, orders: Orders |
     """Train all models of the fleet on the attached devices, and measure.
 
     With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`Floor.obey`, and
-    `parcel.adding`): each is followed by
-    an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices, a budget smaller than one layer, data that run
-    out; `PipelineError` for a program that cannot be cut; `EngineError` for what a user's function raises.
+    `parcel.adding`): each is followed by an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices, a budget
+    smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that cannot be
+    cut; `EngineError` for what a user's function raises.
     """
     stage = Stage(on_event or (lambda _: None))
     try:
@@ -67,12 +69,22 @@ def time_fleet(fleet: Fleet, on_event: Listener | None = None) -> FleetTimes:
 class FleetRun:
     """A fleet made ready, then run; `floor` takes what happens on the way (a model that stops, a device that leaves).
 
-    `jobs` are its models as the simulator sees them, their units rehearsed; with `train=False` there is no more.
+    `jobs` are its models as the simulator sees them, their units rehearsed; with `train=False` there is no more. Its folder is its own
+    until it has run, or is thrown away.
     """
 
     def __init__(self, fleet: Fleet, on_event: Listener | None = None, *, train: bool = True) -> None:
         self.fleet = fleet
         self._tell = on_event or (lambda _: None)
+        self._entering = threading.Lock()  # held while a model that is added writes into the folder, and while that is let go
+        with ExitStack() as held:
+            if train and fleet.folder is not None:
+                held.enter_context(holding(fleet.folder))
+            self._prepare(train=train)
+            self._held = held.pop_all()
+
+    def _prepare(self, *, train: bool) -> None:
+        fleet = self.fleet
         self.devices = _devices(fleet, train=train)
         self.floor = Floor(self.devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer, tell=self._tell)
         self.compile_seconds = 0.0
@@ -111,11 +123,15 @@ class FleetRun:
         Raises `FleetError` for a name that is there already, for a layer that does not fit, and once the run has ended.
         """
         verify_names([*(each.model.name for each in self.trainees), model.name])
+        self.floor.verify_goes_on(model.name)
         (cut,) = self._cut([model])
+        self._say(f"timing the units of `{model.name}`", model.name)
         alone = self.fleet.updated(folder=None, spill="host", double_buffer=False)
         with self.floor.room(0, max(each.needs for each in cut.compiled[0])):
             job = rehearse([cut], alone, self.devices[:1]).job(cut)
-        self.floor.add(self._trainee(cut, job))
+        with self._entering:
+            self.floor.verify_goes_on(model.name)
+            self.floor.add(self._trainee(cut, job))
         self.jobs.append(job)
         self.cuts.append(cut)
         self._foresee()
@@ -136,6 +152,14 @@ class FleetRun:
         return predicted, bound
 
     def run(self) -> FleetMeasurement:
+        """Predicted, trained and measured; then the folder may be another's."""
+        try:
+            return self._run()
+        finally:
+            with self._entering:
+                self._held.close()
+
+    def _run(self) -> FleetMeasurement:
         predicted, bound = self._foresee()
         self._say("training")
         schedule = self.floor.run()

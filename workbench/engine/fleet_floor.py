@@ -138,14 +138,14 @@ class Floor:
                 device.give_back(count)
                 self.desk.changed.notify_all()
 
-    def leave(self, number: int) -> None:
+    def leave(self, number: Any) -> None:
         """The device takes no further unit."""
         device = self._device(number)
         with self.desk.changed:
             device.there = False
             self.desk.changed.notify_all()
 
-    def come_back(self, number: int) -> None:
+    def come_back(self, number: Any) -> None:
         device = self._device(number)
         with self.desk.changed:
             if not device.there:

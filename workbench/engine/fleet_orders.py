@@ -34,7 +34,7 @@ def obey(run: "FleetRun", orders: Orders, stage: Stage) -> None:
         told = {key: value for key, value in order.items() if key != "parcel"}
         try:
             answer = {"event": "obeyed", **told, **_obeyed(run, order, stage)}
-        except Exception as error:  # whatever a user's function or XLA raises
+        except Exception as error:  # noqa: BLE001 - whatever a user's function or XLA raises is told, in the answer
             answer = {"event": "refused", **told, "message": str(_refusal(error, told))}
         stage(answer)
 
