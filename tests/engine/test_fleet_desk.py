@@ -1,6 +1,7 @@
 """Where it is decided what runs next: within the memory that there is, and to the end of what was begun."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import jax
@@ -10,6 +11,7 @@ import pytest
 from tests.engine.fleet_models import programs
 from workbench.engine.fleet_desk import Desk, Turn
 from workbench.engine.fleet_devices import CompiledUnit, FleetDevice
+from workbench.engine.fleet_floor import Floor
 from workbench.engine.fleet_store import HostStore
 from workbench.engine.fleet_trainee import Trainee
 from workbench.engine.fleet_units import UnitFunction
@@ -61,3 +63,32 @@ def test_a_successor_is_brought_in_beside_the_unit_before_it_only_where_both_fit
     (found,) = ended(lambda: desk.ahead(here, turn, {}))
     assert (found is not None) == comes
     assert here.held == 45 + takes * comes
+
+
+def test_a_model_that_is_added_has_its_room_before_the_device_goes_on():
+    here = device()
+    floor = Floor([here], policy_named("round-robin"), double_buffer=True)
+    desk = floor.desk
+    desk.trainees.append(trainee(unit(10, 45), unit(10, 45)))
+    turn = running(desk, here)
+    entered, leave = threading.Event(), threading.Event()
+
+    def timed():
+        with floor.room(0, 85):
+            entered.set()
+            leave.wait(5)
+
+    thread = threading.Thread(target=timed)
+    thread.start()
+    while not here.wanted:
+        time.sleep(0.001)
+    assert ended(lambda: desk.ahead(here, turn, {})) == [None]  # though it would fit: units without end would leave no room for ever
+    with desk.changed:
+        desk.trainees[0].done = 1
+        desk.put_away(here, turn)
+    assert entered.wait(5)
+    assert here.held == 85
+    leave.set()
+    thread.join()
+    assert here.held == 0
+    assert desk.next(here).index == 1

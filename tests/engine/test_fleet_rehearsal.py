@@ -1,5 +1,6 @@
 """Units are timed by the executor before a run: alone, and together on devices that share cores; nothing is left of it."""
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -76,6 +77,25 @@ def test_transfers_take_a_while_each_and_a_while_for_each_byte(samples, line):
 def test_of_many_measurements_the_longest_does_not_count():
     assert fleet_rehearsal._usual([1.0, 2.0, 9.0]) == 4.0
     assert fleet_rehearsal._usual([1.0, 2.0, 3.0, 90.0]) == 2.0
+
+
+def test_units_run_first_one_at_a_time_on_each_device_that_takes_part():
+    running, most, ran = [0, 0, 0], [0, 0, 0], [0, 0, 0]
+
+    def unit(place: int) -> SimpleNamespace:
+        def compiled(_):
+            running[place] += 1
+            ran[place] += 1
+            most[place] = max(most[place], running[place])
+            time.sleep(0.01)
+            running[place] -= 1
+
+        compiled.input_shardings = (([jax.sharding.SingleDeviceSharding(jax.devices()[place])],), {})
+        return SimpleNamespace(unit=SimpleNamespace(specs=[jax.ShapeDtypeStruct((2,), "float32")]), compiled=compiled)
+
+    cuts = [SimpleNamespace(compiled=tuple((unit(place), unit(place)) for place in range(3))) for _ in range(4)]
+    fleet_rehearsal._warm(cuts, 2)
+    assert (most, ran) == ([1, 1, 0], [8, 8, 0])
 
 
 def test_a_unit_that_reads_a_typed_random_key_runs_first_upon_an_empty_one():

@@ -51,7 +51,7 @@ class Desk:
         was doing is to be done again."""
         with self.changed:
             while self.failure is None and device.there:
-                candidates = self._idle()
+                candidates = [] if device.wanted else self._idle()
                 if candidates:
                     return self._taken(device, self._asked(candidates), {}, follows=False)
                 if all(each.done >= each.last for each in self.trainees):
@@ -67,7 +67,7 @@ class Desk:
         with self.changed:
             follows = turn.index + 1 < self.trainees[turn.trainee].last
             candidates = [*([self._candidate(turn.trainee, here=True)] if follows else []), *self._idle()]
-            if not candidates or self.failure or not device.there:
+            if not candidates or self.failure or not device.there or device.wanted:
                 return None
             chosen = self._asked(candidates)
             if not device.fits(self._unit(chosen, device).takes):

@@ -76,6 +76,7 @@ class FleetDevice:
     moving: float = 0.0  # seconds that transfers take by that
     waited: float = 0.0  # seconds in which nothing was computed because they did
     there: bool = True
+    wanted: int = 0  # by so many, for something else than units, as soon as there is room: until then it takes no further unit
     handling: Handling | None = None
     place: Any = field(init=False)
 

@@ -125,11 +125,16 @@ class Floor:
 
     @contextmanager
     def room(self, number: int, count: int) -> Iterator[None]:
-        """So many bytes of a device for something else than its units, as soon as they are free."""
+        """So many bytes of a device for something else than its units, before its next unit: as soon as they are free."""
         device = self._device(number)
         with self.desk.changed:
-            while not device.fits(count) and device.held and self.desk.failure is None:
-                self.desk.changed.wait()
+            device.wanted += 1
+            try:
+                while not device.fits(count) and device.held and self.desk.failure is None:
+                    self.desk.changed.wait()
+            finally:
+                device.wanted -= 1
+                self.desk.changed.notify_all()
             device.claim(count, "What is timed")
         try:
             yield

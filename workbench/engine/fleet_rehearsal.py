@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workbench.engine.fleet_cut import CutModel
-from workbench.engine.fleet_devices import CompiledUnit, FleetDevice, Handling, pinned_place
+from workbench.engine.fleet_devices import FleetDevice, Handling, pinned_place
 from workbench.engine.fleet_floor import Floor
 from workbench.engine.fleet_store import HostStore
 from workbench.engine.fleet_trainee import Trainee, not_read, ran_out
@@ -95,7 +95,7 @@ class _Occasion:
 def _rehearsed(given: _Occasion) -> Rehearsal:
     cast, fleet, devices = given.cast, given.fleet, given.devices
     found = Rehearsal()
-    _warm(cast[: given.different])
+    _warm(cast[: given.different], len(devices))
     for each in cast[: given.different]:
         floor, handling = _played([each], fleet, devices[:1])
         found.alone[each.alike] = _seconds(floor, 0, 1)
@@ -108,16 +108,21 @@ def _rehearsed(given: _Occasion) -> Rehearsal:
     return found
 
 
-def _warm(cuts: Sequence[CutModel]) -> None:
-    """Each unit runs once on each of its devices: what runs for the first time takes longer."""
+def _warm(cuts: Sequence[CutModel], devices: int) -> None:
+    """Each unit runs once on each of the first so many devices: what runs for the first time takes longer.
 
-    def once(units: Sequence[CompiledUnit]) -> None:
-        for each in units:
-            zeros = [_zeros(spec) for spec in each.unit.specs]
-            jax.block_until_ready(each.compiled(*jax.device_put(zeros, each.compiled.input_shardings[0][0])))
+    The devices do so side by side, each with one unit at a time: the units of two models may be more than its memory holds.
+    """
 
+    def once(device: int) -> None:
+        for cut in cuts:
+            for each in cut.compiled[device]:
+                zeros = [_zeros(spec) for spec in each.unit.specs]
+                jax.block_until_ready(each.compiled(*jax.device_put(zeros, each.compiled.input_shardings[0][0])))
+
+    compiled_for = min(len(cut.compiled) for cut in cuts)
     with ThreadPoolExecutor() as pool:
-        for running in [pool.submit(once, units) for cut in cuts for units in cut.compiled]:
+        for running in [pool.submit(once, device) for device in range(min(devices, compiled_for))]:
             running.result()
 
 
@@ -194,14 +199,15 @@ class _First:
 
 
 def _seconds(floor: Floor, number: int, devices: int) -> list[float]:
-    """What each unit of a mini-batch took while as many computed; the first mini-batch does not count where others are left."""
+    """What each unit of a mini-batch took while so many devices computed; the first mini-batch does not count where others are left."""
     length = len(floor.trainees[number].job.units)
     mine = [each for each in floor.placed if each.model == number]
+    crowded = (devices - 1) - 0.5  # the other devices, of which one may have paused for half of the time
     found = []
     for place in range(length):
         turns = [each for each in mine if each.unit % length == place]
         late = [each for each in turns if each.unit >= length] or turns[-1:]
-        full = [each for each in late if _beside(each, floor.placed) > devices - 1.5] or late
+        full = [each for each in late if _beside(each, floor.placed) > crowded] or late
         found.append(_usual([each.end - each.start for each in full]))
     return found
 
