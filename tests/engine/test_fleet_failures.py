@@ -49,3 +49,49 @@ def test_a_device_that_fails_in_the_last_unit_of_all_leaves_it_to_one_that_had_n
     (measured,) = ended(run.run, 30)
     assert len(failed) == 1
     is_as_alone(run, "sgd", measured.losses["sgd"])
+
+
+@pytest.mark.parametrize("double_buffer", [False, True])
+@pytest.mark.parametrize("key", ["piece", "value"])
+def test_a_device_that_fails_while_results_are_taken_back_leaves_their_unit_to_the_others(monkeypatch, double_buffer, key):
+    run = FleetRun(fleet("sgd", "momentum", devices=2, double_buffer=double_buffer))
+    failed = []
+
+    def failing(put):
+        def fails(arrays):
+            if any(each[0] == key for each in arrays) and len(run.floor.placed) > 3 and not failed:
+                failed.append(True)
+                raise GONE
+            put(arrays)
+
+        return fails
+
+    for each in run.trainees:
+        monkeypatch.setattr(each.store, "put", failing(each.store.put))
+    (measured,) = ended(run.run, 30)
+    assert failed
+    assert sum(each.there for each in run.devices) == 1
+    assert measured.schedule.faults() == []
+    assert any(each.lost for each in measured.schedule.placed)
+    for name in ("sgd", "momentum"):
+        is_as_alone(run, name, measured.losses[name])
+
+
+def test_a_device_that_leaves_and_fails_while_its_last_results_are_taken_back_leaves_their_unit_to_the_others(monkeypatch):
+    run = FleetRun(fleet("momentum", devices=2))
+    store = run.trainees[0].store
+    put, failed = store.put, []
+
+    def fails(arrays):
+        if len(run.floor.placed) > 3 and not failed:
+            number = run.floor.placed[-1].device
+            failed.append(number)
+            run.floor.leave(number)
+            run.floor._threads[number].join(timeout=0.3)
+            raise GONE
+        put(arrays)
+
+    monkeypatch.setattr(store, "put", fails)
+    (measured,) = ended(run.run, 30)
+    assert {each.device for each in measured.schedule.placed if each.unit > 5} == {0, 1} - {*failed}
+    is_as_alone(run, "momentum", measured.losses["momentum"])

@@ -48,9 +48,9 @@ class Desk:
 
     def next(self, device: FleetDevice) -> Turn | None:
         """The device's next unit, as soon as a model is idle; `None` once all are done: until then another device may fail, and what it
-        was doing is to be done again."""
+        was doing is to be done again. Raises what the device failed with."""
         with self.changed:
-            while self.failure is None and device.there:
+            while self._goes_on(device) and device.there:
                 candidates = [] if device.wanted else self._idle()
                 if candidates:
                     return self._taken(device, self._asked(candidates), {}, follows=False)
@@ -77,15 +77,16 @@ class Desk:
             stays = {key: array for key, array in turn.arrays.items() if key not in written and key[0] != "batch"}
             return self._taken(device, chosen, stays | written, follows=True)
 
-    def wait_for(self, trainee: Trainee, done: int) -> None:
-        """Until so many units of a model are on the host."""
+    def wait_for(self, device: FleetDevice, trainee: Trainee, done: int) -> None:
+        """Until so many units of a model are on the host. Raises what the device failed with."""
         with self.changed:
-            while trainee.done < done and self.failure is None:
+            while trainee.done < done and self._goes_on(device):
                 self.changed.wait()
 
     def claim(self, device: FleetDevice, count: int, own: int, turn: Turn) -> None:
-        """Speak for memory, once what goes back to the host has left it; the device refuses what can never fit."""
-        while not device.fits(count) and device.held > own and self.failure is None:
+        """Speak for memory, once what goes back to the host has left it; the device refuses what can never fit. Raises what it failed
+        with."""
+        while self._goes_on(device) and not device.fits(count) and device.held > own:
             self.changed.wait()
         device.claim(count, f"Unit {turn.index} of `{self.trainees[turn.trainee].model.name}`")
         turn.claimed += count
@@ -112,6 +113,11 @@ class Desk:
     def standing(self, trainee: Trainee) -> Mapping[str, int]:
         with self.changed:
             return {"done": trainee.done, "of": trainee.last}
+
+    def _goes_on(self, device: FleetDevice) -> bool:
+        """`False` once the run has failed; raises what the device failed with."""
+        device.verify_sound()
+        return self.failure is None
 
     def _idle(self) -> list[Candidate]:
         return [self._candidate(i) for i, each in enumerate(self.trainees) if each.idle]

@@ -76,12 +76,18 @@ class FleetDevice:
     moving: float = 0.0  # seconds that transfers take by that
     waited: float = 0.0  # seconds in which nothing was computed because they did
     there: bool = True
+    failure: Exception | None = None  # met with while results were taken back: nothing after them is good
     wanted: int = 0  # by so many, for something else than units, as soon as there is room: until then it takes no further unit
     handling: Handling | None = None
     place: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self.place = jax.sharding.SingleDeviceSharding(self.device)
+
+    def verify_sound(self) -> None:
+        """Raises what it has failed with."""
+        if self.failure is not None:
+            raise self.failure
 
     def fits(self, count: int) -> bool:
         return self.budget is None or self.held + count <= self.budget

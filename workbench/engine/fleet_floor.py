@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -188,6 +189,8 @@ class Floor:
             try:
                 while self.desk.failure is None and (turn := turn or self._next(device)):
                     turn = self._run(device, turn, back)
+                back.shutdown(wait=True)
+                device.verify_sound()
             except jax.errors.JaxRuntimeError as error:
                 back.shutdown(wait=True)
                 self._lose(device, turn, error)
@@ -217,7 +220,7 @@ class Floor:
         device.waited += there - start
         trainee = self.trainees[turn.trainee]
         if turn.overwrites:
-            self.desk.wait_for(trainee, turn.index)
+            self.desk.wait_for(device, trainee, turn.index)
             there = max(there, trainee.back)
         with self.desk.changed:
             self.desk.claim(device, turn.unit.needs - turn.unit.takes, turn.unit.takes, turn)
@@ -246,7 +249,7 @@ class Floor:
         """
         trainee = self.trainees[turn.trainee]
         on_the_host = turn.index - 1 if turn.follows else turn.index
-        self.desk.wait_for(trainee, on_the_host)
+        self.desk.wait_for(device, trainee, on_the_host)
         start = time.perf_counter()
         step = turn.index // len(trainee.job.units)
         missing = [key for key in turn.unit.unit.reads if key not in turn.arrays]
@@ -280,12 +283,20 @@ class Floor:
         return placed
 
     def _take_back(self, device: FleetDevice, turn: Turn, written: Arrays, placed: Placed) -> None:
-        """What the unit wrote goes to the host, and the model may go on."""
+        """What the unit wrote goes to the host, and the model may go on; where the device fails meanwhile, its thread is told."""
+        if device.failure is not None:  # the unit before this one is lost, and so is this
+            return
         trainee = self.trainees[turn.trainee]
         size = sum(each.nbytes for each in written.values())
-        result = written.pop(LOSS, None)
-        trainee.store.put(written)
-        loss = None if result is None else float(result)
+        try:
+            result = written.pop(LOSS, None)
+            loss = None if result is None else float(result)
+            trainee.store.put(written)  # all or nothing, and last: the unit is done again from what is there now
+        except jax.errors.JaxRuntimeError as error:
+            with self.desk.changed:
+                device.failure = error
+                self.desk.changed.notify_all()
+            return
         trainee.store.drop(turn.unit.unit.frees)
         written.clear()
         turn.arrays.clear()
@@ -313,7 +324,8 @@ class Floor:
         """The device failed: what it was doing, and what it was bringing in, is given to the others."""
         began = self.desk.began
         with self.desk.changed:
-            device.there = False
+            device.there, device.failure = False, None
+            self._not_back(device)
             if turn is not None and turn.began is not None:
                 begin, end = turn.began - began, time.perf_counter() - began
                 self.placed.append(Placed(turn.trainee, turn.index, device.number, begin, end, turn.since - began, lost=True))
@@ -321,3 +333,8 @@ class Floor:
             if not any(each.there for each in self.devices):
                 self.desk.fail(FleetError(f"The last device failed: {str(error)[:300]}", ["resume from the checkpoint"]))
             self.desk.changed.notify_all()
+
+    def _not_back(self, device: FleetDevice) -> None:
+        """What has run there, and whose results did not come back, is lost."""
+        begun = {(each.device, each.trainee, each.index) for each in self.desk.turns if each.device == device.number}
+        self.placed = [replace(each, lost=True) if (each.device, each.model, each.unit) in begun else each for each in self.placed]
