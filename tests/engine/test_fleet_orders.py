@@ -102,7 +102,7 @@ def told() -> Told:
         ({"order": "return", "device": None}, "There is no device None in this run.\n  Ways out: they are the numbers 0 to 1."),
         ({"order": "leave", "device": 2}, "There is no device 2 in this run.\n  Ways out: they are the numbers 0 to 1."),
         ({"order": "leave"}, "There is no device None in this run.\n  Ways out: they are the numbers 0 to 1."),
-        ({"order": "sleep"}, "There is no order `sleep`; there are `add`, `stop`, `leave`, `return`.\n  Ways out: use one of these names."),
+        ({"order": "x"}, "There is no order `x`; there are `add`, `stop`, `leave`, `return`.\n  Ways out: use one of these names."),
     ],
 )
 def test_an_order_that_cannot_be_is_refused_and_the_next_one_is_obeyed(told, order, message):
