@@ -39,7 +39,7 @@ def test_a_constrained_function_computes_the_same(fn):
     layout = Layout("@tower/layer/dot_general=[data, model]; @tower/layer/tanh=[data, ?]; @head/mul=[model, -]")
     constrained = constrain(lambda *args: tuple(jax.tree.leaves(fn(*args))), layout.constraints, jax_mesh())
     for ours, plain in zip(jax.jit(constrained)(x, w), jax.tree.leaves(jax.jit(fn)(x, w)), strict=True):
-        np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-4)  # 1 - tanh² is round-off where tanh is nearly 1
 
 
 def test_the_constraint_stands_in_the_lowered_loop():
