@@ -150,3 +150,47 @@ def test_of_too_many_chunks_the_most_that_fit_are_offered():
 def test_a_boundary_of_another_program_is_refused():
     with pytest.raises(PipelineError, match="no longer exists"):
         stage_costs(Plan(pipelines.chain(), "stage:2", pipeline="stages:2 micro_batches:2 boundaries:blocks/7"))
+
+
+def nested(**key: str) -> Program:
+    """Parameters whose paths end alike: `w` and `head/w`."""
+    name = key.get("name", "w")
+
+    def loss(params, batch):
+        with jax.named_scope("first"):
+            x = jnp.tanh(batch["x"] @ params[name])
+        with jax.named_scope("head"):
+            return jnp.mean((x @ params["head"][name] - batch["y"]) ** 2)
+
+    params = {name: jnp.ones((4, 4)), "head": {name: jnp.ones((4, 32))}}
+    batch = {"x": jnp.ones((8, 4)), "y": jnp.ones((8, 32))}
+    return trace_training(loss, params, batch, optimizer=optax.adam(1e-2), dims={"batch/*": "batch ..."}, name="nested")
+
+
+def test_the_optimisers_state_goes_with_its_own_parameter_where_another_path_ends_alike():
+    first, head = stage_costs(Plan(nested(), "stage:2", pipeline="stages:2 micro_batches:2"))
+    assert first.held == 4 * 4 * (4 + 4 + 8)  # float32: itself, the sum of its gradients, two moments
+    assert head.held == 4 * 32 * (4 + 4 + 8)
+
+
+def test_a_parameter_may_have_any_name():
+    program = nested(name="w[0]")
+    assert [each.held for each in stage_costs(Plan(program, "stage:2", pipeline="stages:2 micro_batches:2"))] == [256, 2048]
+
+
+def test_what_splits_the_batch_may_be_an_override_as_well_as_a_rule():
+    """The plans are one: so are the pieces."""
+    rule = Plan(pipelines.skips(), "stage:2 data:2", "batch:data", pipeline="stages:2 micro_batches:2")
+    override = rule.updated(layout="batch/x=[data, -]; batch/y=[data, -]")
+    assert override.argument_shardings == rule.argument_shardings
+    assert stage_costs(override) == stage_costs(rule)
+    assert stage_costs(rule.updated(layout=""))[0].sends[0][1] == 2 * stage_costs(rule)[0].sends[0][1]
+
+
+def test_of_constraints_one_that_does_not_divide_a_micro_batch_takes_no_other_with_it():
+    """Micro-batches of two rows: the first constraint is of whole batches only."""
+    program = pipelines.chain()
+    plain = Plan(program, "stage:1 data:2 model:4", pipeline="stages:1 micro_batches:4", hardware="TPU v5e 2x4")
+    lies = "@layers/1/tanh=[-, model]"
+    one, both = (block_costs(plain.updated(layout=layout)) for layout in (lies, f"@layers/0/tanh=[model, ?]; {lies}"))
+    assert both[1] == one[1] != block_costs(plain)[1]

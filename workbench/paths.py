@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 _NUMBERS = re.compile(r"\[\d+(?:\.\.\d+)?(?:,\d+(?:\.\.\d+)?)*\]")
 
@@ -47,6 +47,15 @@ def template(path: str) -> str:
     ('params/layers/*/mlp/w1', 'params/blocks_*/attn')
     """
     return "/".join(re.sub(r"(?<![A-Za-z])\d+$|(?<=[_.])\d+$", "*", word) for word in path.split("/"))
+
+
+def parameter_of(path: str, parameters: Iterable[str]) -> str | None:
+    """Which parameter a leaf of the optimiser's state is for: the longest of these paths, without their root, that its own path ends with.
+
+    >>> parameter_of("opt_state/0/mu/head/w", ["w", "head/w"]), parameter_of("opt_state/0/count", ["w"])
+    ('head/w', None)
+    """
+    return max((each for each in parameters if path.endswith(f"/{each}")), key=len, default=None)
 
 
 def unfolded(pattern: str, paths: Collection[str]) -> str:

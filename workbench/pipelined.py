@@ -18,7 +18,7 @@ from workbench.stage_memory import with_close_memory
 def pipeline_report(plan: Plan) -> PipelineReport:
     """Of a plan with a pipeline. Raises `PipelineError` where its program cannot be cut so.
 
-    Without hardware seconds are nominal (`stage_costs.NOMINAL`) and transfers take none: pieces compare, and no more than that.
+    Without hardware seconds are nominal (`stage_pricing.NOMINAL`) and transfers take none: pieces compare, and no more than that.
     """
     return _cut_at(plan, plan_starts(plan))
 

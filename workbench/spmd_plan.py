@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.errors import PipelineError
 from workbench.layout import Layout
+from workbench.paths import parameter_of
 from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.sharding import Sharding
@@ -38,10 +39,10 @@ def _at_rest(plan: Plan, spec: PipelineSpec) -> Layout:
     if spec.chunks > 1:  # a stage's layers are not one slice: they are brought together in the step
         return layout
     parameters = [tensor for tensor in plan.program.arguments if tensor.role is Role.PARAMETER]
-    stacked = {parameters[leaf].path.partition("/")[2] for leaf in stacked_leaves(plan.program, spec)}
+    names = [each.path.partition("/")[2] for each in parameters]
+    stacked = {names[leaf] for leaf in stacked_leaves(plan.program, spec)}
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
-        tail = next((path for path in stacked if tensor.path.endswith(f"/{path}")), None)
-        like = tail is not None and tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) and tensor.shape
-        if like and not sharding.dims[0]:
+        is_like = tensor.shape and tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) and parameter_of(tensor.path, names) in stacked
+        if is_like and not sharding.dims[0]:
             layout = layout.with_override(f"/{tensor.path}", Sharding(((spec.axis,), *(dim or () for dim in sharding.dims[1:]))))
     return layout

@@ -9,25 +9,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from math import prod
 from typing import NamedTuple
 
 from workbench.cost.communication import collective_seconds
 from workbench.cost.tiles import laid_out_bytes
 from workbench.cut_plan import starts_of
 from workbench.partition import no_collection
+from workbench.paths import parameter_of
 from workbench.pipeline.costs import AtWork, Halves, Payload, StageCost, added
 from workbench.plan import Plan
 from workbench.sharding import Sharding
 from workbench.stage_memory import with_close_memory
+from workbench.stage_parts import spread
 from workbench.stage_pricing import OnStage, Price, TaskBytes, on_stage, price
-from workbench.tensor import Role, itemsize
+from workbench.tensor import Role, Tensor
 from workbench.tracing.block_programs import BlockTasks, block_tasks
 from workbench.tracing.cut import Cut
 from workbench.tracing.cutting import network_of
 from workbench.tracing.network import Network
 from workbench.tracing.partial_sums import Parts
-from workbench.tracing.split_batch import batch_dim
+from workbench.tracing.stage_update import accumulator_type
 from workbench.tracing.work import size_of
 
 
@@ -65,7 +66,7 @@ def _block_costs(stage: OnStage, micro_batches: int) -> tuple[BlockCost, ...]:
             alike = id(block.exemplar)
             if alike not in known:
                 known[alike] = price(block.exemplar, stage)
-            found.append(BlockCost(block.stage.segment.blocks[0], *known[alike]))
+            found.append(BlockCost(block.stage.segment.blocks[0], **known[alike]._asdict()))
     return tuple(found)
 
 
@@ -96,7 +97,8 @@ def costs_of_cut(plan: Plan, starts: Sequence[int]) -> tuple[StageCost, ...]:
     bounds = (0, *starts, len(costs))
     stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
     alike = on_stage(plan)
-    ledger = _Ledger(plan, network, tasks, stage_of, alike.parts, _weights(alike, network))
+    pieces = tuple(frozenset(piece for task in tasks[a:b] for piece in task.stage.segment.pieces) for a, b in pairwise(bounds))
+    ledger = _Ledger(plan, network, tasks, stage_of, pieces, alike.parts, _weights(alike, network), spread(plan))
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
         own, summed = costs[a:b], ledger.summed(a, b)
@@ -126,22 +128,22 @@ def _tasks(network: Network) -> tuple[BlockTasks, ...]:
     return block_tasks(network)
 
 
-def _spread(plan: Plan) -> int:
-    """Over how many devices of a stage a micro-batch is spread."""
-    inputs = [plan.program.arguments[i] for i in plan.program.inputs]
-    return prod(plan.mesh[axis] for axis in plan.layout.rule(batch_dim(inputs, plan.program.name)))
-
-
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """Bytes of stages, on one device; `stage_of` says where each block is, `weights` of each piece what it takes."""
+    """Bytes of stages, on one device.
+
+    - `stage_of` says where each block is, `pieces` which pieces of the parameters each stage uses, `weights` what each of them takes;
+    - `spread`: over how many devices of a stage a micro-batch is spread.
+    """
 
     plan: Plan
     network: Network
     tasks: tuple[BlockTasks, ...]
     stage_of: dict[int, int]
+    pieces: tuple[frozenset[int], ...]
     parts: Parts
     weights: "tuple[_Weight, ...]"
+    spread: int
 
     @property
     def cut(self) -> Cut:
@@ -150,18 +152,17 @@ class _Ledger:
 
     def held(self, stage: int) -> int:
         """Parameters, the sums of their gradients, and of those that no earlier stage has the optimiser's state."""
-        used = self._pieces(stage)
-        earlier = {piece for other in range(stage) for piece in self._pieces(other)}
-        return sum(self.weights[i].held + (0 if i in earlier else self.weights[i].state) for i in used)
+        states = sum(self.weights[piece].state for piece in self._owned(stage))
+        return states + sum(self.weights[piece].held for piece in self.pieces[stage])
 
-    def _pieces(self, stage: int) -> list[int]:
-        return sorted({i for block, each in self.stage_of.items() if each == stage for i in self.cut.segments[block].pieces})
+    def _owned(self, stage: int) -> frozenset[int]:
+        """What the stage updates: what it is the first to use."""
+        return self.pieces[stage].difference(*self.pieces[:stage])
 
     def lent(self, stage: int) -> int:
         """Sums of gradients of what the stage updates and later ones use too."""
-        owned = {piece for piece in self._pieces(stage) if not any(piece in self._pieces(other) for other in range(stage))}
-        later = range(stage + 1, max(self.stage_of.values()) + 1)
-        return sum(self.weights[piece].sums for other in later for piece in self._pieces(other) if piece in owned)
+        owned = self._owned(stage)
+        return sum(self.weights[piece].sums for later in self.pieces[stage + 1 :] for piece in later & owned)
 
     def summed(self, a: int, b: int) -> int:
         """Bytes of gradients that the devices of these blocks add up among each other."""
@@ -176,7 +177,7 @@ class _Ledger:
     def kept(self, a: int, b: int) -> int:
         values = {value for task in self.tasks[a:b] for value in task.kept.values}
         inside = sum(task.kept.inside for task in self.tasks[a:b])
-        return (inside + sum(self.cut.values[value].bytes for value in values)) // _spread(self.plan)
+        return (inside + sum(self.cut.values[value].bytes for value in values)) // self.spread
 
     @staticmethod
     def at_work(cost: StageCost, own: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
@@ -200,8 +201,8 @@ class _Ledger:
             (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
             return Halves(first, first, keeping), Halves(second, second, recomputing)
         between = [task.between for task in self.tasks[a:b]]
-        made = sum(each.made for each in between) // _spread(self.plan)
-        waiting = min(sum(each.kept for each in between) // _spread(self.plan), cost.kept) + made
+        made = sum(each.made for each in between) // self.spread
+        waiting = min(sum(each.kept for each in between) // self.spread, cost.kept) + made
         kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
         second = waiting + kept - cost.kept
         return Halves(kept + made, waiting, second), Halves(max(again, waiting), waiting, second)
@@ -212,19 +213,19 @@ class _Ledger:
 
     def entering(self, stage: int) -> int:
         values = {v for v in self._read(stage) if self.stage_of[self.cut.values[v].maker] != stage}
-        return sum(self.cut.values[v].bytes for v in values) // _spread(self.plan)
+        return sum(self.cut.values[v].bytes for v in values) // self.spread
 
     def fed(self, stage: int) -> int:
         """Batch data of a micro-batch that the stage reads."""
         leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.cut.segments[block].batch}
-        return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // _spread(self.plan)
+        return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.spread
 
     def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
         found: dict[int, int] = {}
         for value in self.cut.values:
             if self.stage_of[value.maker] == stage:
                 for reader in {self.stage_of[each] for each in value.readers} - {stage}:
-                    found[reader] = found.get(reader, 0) + value.bytes // _spread(self.plan)
+                    found[reader] = found.get(reader, 0) + value.bytes // self.spread
         return tuple(sorted(found.items()))
 
     def update(self, stage: int, sent: Payload) -> float:
@@ -255,28 +256,27 @@ def _weights(stage: OnStage, network: Network) -> tuple[_Weight, ...]:
     plan = stage.plan
     arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
+    states = _states(plan, [path.partition("/")[2] for path in network.parameter_paths])
     found: dict[tuple[int, bool], _Weight] = {}  # layers of a stack are alike
-    for uses in network.flat.pieces:
-        leaf, layer = uses[0]
+    for (leaf, layer), _ in network.flat.pieces:
         if (leaf, layer is None) not in found:
             tensor, sharding = leaves[leaf]
-            sums = tensor.dtype if itemsize(tensor.dtype) >= _SUMS else "float32"
-            own, added_up = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in (tensor.dtype, sums))
-            found[leaf, layer is None] = _Weight(own, added_up, _state(plan, network.parameter_paths[leaf], layer))
-    return tuple(found[uses[0][0], uses[0][1] is None] for uses in network.flat.pieces)
+            types = tensor.dtype, str(accumulator_type(tensor.dtype))
+            own, added_up = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
+            state = sum(_local_bytes(each.shape, each.dtype, layer, lies, plan) for each, lies in states[leaf])
+            found[leaf, layer is None] = _Weight(own, added_up, state)
+    return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.pieces)
 
 
-def _state(plan: Plan, parameter: str, layer: int | None) -> int:
-    """Bytes that the optimiser keeps for a parameter; of a stacked one for one layer."""
-    path = parameter.partition("/")[2]
-    total = 0
+def _states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:
+    """What the optimiser keeps for each parameter, and where."""
+    number = {path: place for place, path in enumerate(parameters)}
+    found: list[list[tuple[Tensor, Sharding]]] = [[] for _ in parameters]
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
-        if tensor.role is Role.OPTIMIZER_STATE and tensor.path.endswith(f"/{path}"):
-            total += _local_bytes(tensor.shape, tensor.dtype, layer, sharding, plan)
-    return total
-
-
-_SUMS = 4  # bytes of an element that gradients are summed in, at least
+        owner = parameter_of(tensor.path, number) if tensor.role is Role.OPTIMIZER_STATE else None
+        if owner is not None:
+            found[number[owner]].append((tensor, sharding))
+    return found
 
 
 def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding: Sharding, plan: Plan) -> int:

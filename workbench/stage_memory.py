@@ -1,4 +1,4 @@
-"""Memory of each piece of a pipeline, task by task, from the whole piece as one program: within a few percent of what is compiled.
+"""Memory of each piece of a pipeline, task by task, from the whole piece as one program: within a tenth of what is compiled.
 
 It is slower to come by than a sum over blocks (`stage_costs`), about half a second for each piece unlike the others, and kept: a piece is
 priced for the tasks that its schedule has, and pieces that are alike are priced once.

@@ -5,6 +5,8 @@ of the plan: `OnStage` says what that is, so that another schedule, another boun
 stage finds what is known.
 """
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
@@ -22,11 +24,12 @@ from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Report
 from workbench.sharding import Sharding, axis_size, overlap
-from workbench.stage_parts import parts_of
+from workbench.stage_parts import parts_of, split_over
 from workbench.tensor import Role, Tensor
 from workbench.topology import Stretch
 from workbench.tracing.block_programs import TOTAL, BlockTasks
 from workbench.tracing.partial_sums import Parts
+from workbench.tracing.split_batch import batch_dim
 
 NOMINAL = 1e12  # operations a second where no hardware is chosen
 
@@ -109,7 +112,7 @@ class Price(NamedTuple):
 def price(block: BlockTasks, stage: OnStage) -> Price:
     """The backward pass is what forward and backward take together beyond the forward pass alone."""
     forward, both = (analyze(_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
-    one, two = _seconds(forward), _seconds(both)
+    one, two = _seconds(forward, both)
     backward = max(two - one, 0.0)
     weight = backward * block.weight_share
     sent_forward, sent_both = (tuple(each.by_axis_and_kind.items()) for each in (forward, both))
@@ -135,17 +138,20 @@ def _bytes_in(report: Report) -> TaskBytes:
     return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
 
 
-def _seconds(report: Report) -> float:
-    if report.step_time is not None:
-        return report.step_time.total
-    return report.flops.per_device / NOMINAL or report.traffic / NOMINAL
+def _seconds(*reports: Report) -> tuple[float, ...]:
+    """Without hardware one for each `NOMINAL` operations; of what has none at all, bytes."""
+    if all(each.step_time is not None for each in reports):
+        return tuple(each.step_time.total for each in reports if each.step_time is not None)
+    counts = [each.flops.per_device for each in reports]
+    return tuple(count / NOMINAL for count in (counts if any(counts) else [each.traffic for each in reports]))
 
 
 def _alone(program: Program, stage: OnStage) -> Plan:
-    """A block's program over the plan's devices: its weights where the plan puts them, what it reads by the rules of the layout."""
+    """A block's program over the plan's devices: its weights and its part of the batch where the plan puts them, what else it reads by the
+    rules of the layout."""
     plan, layout = stage.plan, stage.layout
     by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
-    overrides = []
+    overrides, rules = [], _rules(plan)
     for tensor in program.arguments:
         if tensor.role in (Role.PARAMETER, Role.GRADIENT):
             path = tensor.path.removeprefix(f"{TOTAL}/")
@@ -154,23 +160,34 @@ def _alone(program: Program, stage: OnStage) -> Plan:
             dims = [dim or () for dim in sharding.dims]
             own = dims if whole.shape == tensor.shape[len(first) :] else ((), *dims[1:])
             overrides.append((f"/{tensor.path}", Sharding((*first, *own))))
-        elif (sharding := _by_rules(tensor, plan)).axes:
-            overrides.append((f"/{tensor.path}", sharding))
-    constraints = tuple(
-        (pattern, each) for pattern, each in layout.constraints if any(matches(pattern, operation.path) for operation in program.operations)
-    )
-    try:
-        return Plan(program, plan.mesh, Layout((), tuple(overrides), constraints), hardware=plan.hardware, wiring=plan.wiring)
-    except WorkbenchError:  # a constraint that does not divide what a micro-batch has of a dimension
-        return Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, wiring=plan.wiring)
+        else:
+            at_rest = by_path[tensor.path][1].dims if tensor.path in by_path else [rules.get(dim, ()) for dim in tensor.dims]
+            if (sharding := _divided(tensor, at_rest, plan)).axes:
+                overrides.append((f"/{tensor.path}", sharding))
+    alone = Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, wiring=plan.wiring)
+    return _constrained(alone, layout.constraints)
 
 
-def _by_rules(tensor: Tensor, plan: Plan) -> Sharding:
-    """Where the rules put a value on its way through the network, the first dimension first; an axis that does not divide what a
-    micro-batch has of a dimension, or that splits an earlier one, it goes without."""
+def _constrained(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
+    """With those constraints that are of its values, and that divide what a micro-batch has of a dimension."""
+    for pattern, sharding in constraints:
+        if any(matches(pattern, operation.path) for operation in plan.program.operations):
+            with suppress(WorkbenchError):
+                plan = plan.updated(layout=plan.layout.updated(constraints=(*plan.layout.constraints, (pattern, sharding))))
+    return plan
+
+
+def _rules(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+    """What splits a dimension by its name; the batch is split as its own leaves are, whatever says so."""
+    inputs = [plan.program.arguments[i] for i in plan.program.inputs]
+    return {**dict(plan.layout.rules), batch_dim(inputs, plan.program.name): split_over(plan)}
+
+
+def _divided(tensor: Tensor, at_rest: Sequence[tuple[str, ...] | None], plan: Plan) -> Sharding:
+    """A value on its way through the network, the first dimension first; an axis that does not divide what a micro-batch has of a
+    dimension, or that splits an earlier one, it goes without."""
     found: list[tuple[str, ...]] = []
-    for dim, size in zip(tensor.dims, tensor.shape, strict=True):
-        axes = plan.layout.rule(dim)
+    for axes, size in zip((each or () for each in at_rest), tensor.shape, strict=True):
         taken = any(overlap(axis, other) for axis in axes for each in found for other in each)
         found.append(() if taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
     return Sharding(tuple(found))

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 import jax
+from jax.extend import core as jex_core
 
 from workbench.program import Program, Step
 from workbench.tensor import Role
@@ -76,8 +77,8 @@ class BlockTasks:
         first = len(self.stage.pieces) + len(self.stage.batch)
         outvars = linear.closed.jaxpr.outvars
         results = len(self.stage.segment.leaving)
-        leaving = {var: place for place, var in enumerate(outvars[:results]) if not hasattr(var, "val")}
-        residuals = {var for var in outvars[results:] if not hasattr(var, "val")}
+        leaving = {var: place for place, var in enumerate(outvars[:results]) if not isinstance(var, jex_core.Literal)}
+        residuals = {*variables(outvars[results:])}
         entering = [place for place, var in enumerate(inputs[first:]) if var in residuals]
         made = [leaving[var] for var in linear.kept if var in leaving]
         return entering, made, sum(size_of(var.aval) for var in linear.kept if var not in leaving)
@@ -185,8 +186,9 @@ class BlockTasks:
 
     def _path(self, group: str, place: int) -> str:
         if group == "pieces":
-            piece = self.stage.segment.pieces[place]
-            return self.stage.cut.path(piece).replace("[", "/").rstrip("]")
+            network = self.stage.cut.network
+            (leaf, layer), _ = network.flat.pieces[self.stage.segment.pieces[place]]
+            return network.parameter_paths[leaf] + ("" if layer is None else f"/{layer}")
         if group == "batch":
             return self.stage.cut.network.batch_paths[self.stage.segment.batch[place]]
         return f"{group}/{place}"

@@ -15,12 +15,14 @@ import optax
 from jax.extend import core as jax_core
 
 from workbench.errors import PipelineError
+from workbench.paths import parameter_of
 from workbench.program import Program, Training
 from workbench.tensor import Role
 from workbench.tracing.cast import cast
 from workbench.tracing.cut import Cut
 from workbench.tracing.equations import closed_jaxpr, needed
 from workbench.tracing.inlining import inline
+from workbench.tracing.leaves import named_leaves
 from workbench.tracing.shared_sums import SharedSums, verify_common
 
 
@@ -134,8 +136,6 @@ def _tree(training: Training, cut: Cut, owned: Sequence[int], values: Sequence[A
 
 def _state_places(program: Program, cut: Cut, owned: Sequence[int], state: Any) -> tuple[tuple[int, int | None], ...]:
     """Where in the program's arguments each leaf of a stage's optimiser state is; a slice's path has its place in the tuple behind it."""
-    from workbench.tracing.leaves import named_leaves
-
     known = {tensor.path: i for i, tensor in enumerate(program.arguments) if tensor.role is Role.OPTIMIZER_STATE}
     layers: dict[str, list[int]] = {}
     for piece in owned:
@@ -148,7 +148,8 @@ def _state_places(program: Program, cut: Cut, owned: Sequence[int], state: Any) 
         if path in known:
             places.append((known[path], None))
         else:
-            leaf_path = max((each for each in layers if stacked.endswith(f"/{each}")), key=len)
+            leaf_path = parameter_of(stacked, layers)
+            assert leaf_path is not None, "a slice is of a parameter that is here"
             places.append((known[stacked], layers[leaf_path][int(number)]))
     return tuple(places)
 
@@ -186,4 +187,12 @@ def common_sums(program: Program) -> SharedSums:
 
 def accumulator(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     """What gradients of a parameter are summed in: at least float32."""
-    return jax.ShapeDtypeStruct(spec.shape, jnp.promote_types(spec.dtype, jnp.float32))
+    return jax.ShapeDtypeStruct(spec.shape, accumulator_type(spec.dtype))
+
+
+def accumulator_type(dtype: Any) -> Any:
+    """
+    >>> str(accumulator_type("bfloat16")), str(accumulator_type("float64"))
+    ('float32', 'float64')
+    """
+    return jnp.promote_types(dtype, jnp.float32)
