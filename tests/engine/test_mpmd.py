@@ -206,6 +206,27 @@ def test_an_optimiser_that_mixes_parameters_in_any_other_way_is_refused(optimize
     assert "clip by the global norm (`optax.clip_by_global_norm`), or each element" in error.value.ways_out
 
 
+def telling(gradients, state, _=None):
+    """Prints, and asks a table of learning rates: neither reads an element of a parameter."""
+    jax.debug.print("one step")
+    rate = jnp.sum(jnp.arange(4.0) * jnp.array([0.1, 0.2, 0.3, 0.4]))
+    return jax.tree.map(lambda each: each * rate, gradients), state
+
+
+def test_what_an_optimiser_does_beside_the_parameters_is_its_own_matter():
+    assert not common_sums(pipelines.chain(optax.GradientTransformation(lambda _: (), telling))).sums
+
+
+def test_elements_that_are_numbered_are_refused():
+    """A stage that has some layers of a stacked parameter would number them otherwise."""
+
+    def update(gradients, state, _=None):
+        return jax.tree.map(lambda each: each * jnp.arange(each.size, dtype=each.dtype).reshape(each.shape), gradients), state
+
+    with pytest.raises(PipelineError, match="does not treat each element for itself"):
+        common_sums(pipelines.chain(optax.GradientTransformation(lambda _: (), update)))
+
+
 def test_a_mean_over_all_parameters_which_a_stage_would_count_for_itself_is_refused():
     def update(gradients, state, _=None):
         count = sum(each.size for each in jax.tree.leaves(gradients))

@@ -17,13 +17,15 @@ from workbench.tracing.equations import variables
 _MIXING = (
     *("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "rev", "transpose", "dot_general", "scan", "while", "fft", "gather"),
     *("scatter", "scatter-add", "random_bits", "random_split", "random_fold_in", "random_wrap", "cholesky", "eigh", "qr", "svd"),
+    *("triangular_solve", "dynamic_update_slice", "cond"),
 )
-"""Primitives that keep a shape and yet mix elements, or number the leaves of a tree."""
+"""Primitives that keep a shape and yet mix elements, or may, or number the leaves of a tree."""
 _ADDING = ("add", "add_any")
 _SAME = ("convert_element_type", "reshape", "squeeze", "copy")
 
 Leaves = frozenset[int]
 _NONE: Leaves = frozenset()
+_NUMBERS: Leaves = frozenset((-1,))  # no leaf: elements numbered, which a stage that has some of them would number otherwise
 
 
 @dataclass
@@ -50,6 +52,8 @@ class SharedSums:
         return self
 
     def _equation(self, eqn: Any) -> None:
+        if not eqn.outvars:  # it prints, or checks
+            return
         (out, *more), ins = eqn.outvars, variables(eqn.invars)
         if not more and self._sums_up(eqn):
             if any(var in self._told for var in ins):
@@ -57,13 +61,14 @@ class SharedSums:
             self._adding[out] = self._leaves(ins)
         elif not more and self._adds(eqn):
             self._adding[out] = self._leaves(ins)
-        elif eqn.primitive.name in _MIXING or _mixes(eqn):
-            raise self._refusal(eqn)
         else:
             self._complete(ins)
-            leaves = self._leaves(ins)
-            if len(leaves) > 1:
+            is_mixed, leaves = _mixes(eqn), self._leaves(ins)
+            reads = bool(leaves - _NUMBERS) or any(var in self.sums or var in self._told for var in ins)
+            if (is_mixed and reads) or len(leaves) > 1:
                 raise self._refusal(eqn)
+            if is_mixed or all(var.aval.size == 1 for var in eqn.outvars):
+                leaves = _NUMBERS if any(var.aval.size > 1 for var in eqn.outvars) else leaves - _NUMBERS
             for var in eqn.outvars:
                 self.of[var] = leaves
             if any(var in self.sums or var in self._told for var in ins):
@@ -76,9 +81,11 @@ class SharedSums:
 
     def _sums_up(self, eqn: Any) -> bool:
         """A sum of all elements of one leaf."""
-        (first, *others) = eqn.invars
-        whole = eqn.primitive.name == "reduce_sum" and len(eqn.params["axes"]) == len(first.aval.shape)
-        return whole and not others and not isinstance(first, jex_core.Literal) and bool(self.of.get(first))
+        if eqn.primitive.name != "reduce_sum":
+            return False
+        first = eqn.invars[0]
+        whole = len(eqn.params["axes"]) == len(first.aval.shape)
+        return whole and not isinstance(first, jex_core.Literal) and bool(self.of.get(first, _NONE) - _NUMBERS)
 
     def _adds(self, eqn: Any) -> bool:
         """Sums added up, with one another or with nothing; a leaf of a single element is its own sum."""
@@ -101,14 +108,17 @@ class SharedSums:
                 self.sums[var] = self._adding.pop(var)
 
     def _refusal(self, eqn: Any, when: str = "") -> PipelineError:
+        first = (*eqn.invars, *eqn.outvars)[0].aval.str_short()
         return PipelineError(
-            f"The optimiser of {self.name} does not treat each element for itself: it takes {eqn.primitive.name} of "
-            f"{eqn.invars[0].aval.str_short()}{when}. Stages, which each hold a part of the parameters, cannot do that alone.",
+            f"The optimiser of {self.name} does not treat each element for itself: it takes {eqn.primitive.name} of {first}{when}. "
+            "Stages, which each hold a part of the parameters, cannot do that alone.",
             ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
         )
 
 
 def _mixes(eqn: Any) -> bool:
+    if eqn.primitive.name in (*_MIXING, "iota"):
+        return True
     large = [atom.aval.shape for atom in variables(eqn.invars) if atom.aval.size > 1]
     return bool(large) and any(out.aval.shape not in large for out in eqn.outvars)
 
