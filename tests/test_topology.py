@@ -190,7 +190,7 @@ def test_a_wiring_that_does_not_fit_is_told_with_its_arithmetic(hardware, mesh, 
         device_order(Mesh(mesh), parse_hardware(hardware), parse_wiring(wiring) if wiring else None)
 
 
-@pytest.mark.parametrize("text", ["data", "data:", ":x", "data:x+", "data:x(a)", "data:x; data:y", "data:x y"])
+@pytest.mark.parametrize("text", ["data", "data:", ":x", "data:x+", "data:x(a)", "data:x(0)", "data:x; data:y", "data:x y"])
 def test_a_text_that_is_no_wiring_is_refused(text):
     with pytest.raises(HardwareError):
         parse_wiring(text)

@@ -31,7 +31,7 @@ class Wiring:
 
     **Invariants**
 
-    - A mesh axis is named once, and takes at least one route.
+    - A mesh axis is named once, and takes at least one route; a route with a size has at least one device.
     """
 
     routes: tuple[tuple[str, tuple[Route, ...]], ...] = ()
@@ -43,6 +43,12 @@ class Wiring:
                 raise HardwareError(f"The wiring names `{name}` twice.", ["write each mesh axis once, `data:x+y`"])
             if not routes:
                 raise HardwareError(f"The wiring names no physical axis for `{name}`.", [f"leave `{name}` away", f"write `{name}:x`"])
+            for route in routes:
+                if route.size is not None and route.size < 1:
+                    raise HardwareError(
+                        f"The wiring puts `{name}` on {route.size} devices of `{route.axis}`; a route has 1 at least.",
+                        [f"leave the number away: `{name}:{route.axis}`", f"write `{name}:{route.axis}(2)`"],
+                    )
 
     def renamed(self, axis: str, name: str) -> "Wiring":
         """The same wiring of a mesh whose axis has another name."""

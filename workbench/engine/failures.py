@@ -7,6 +7,7 @@ import traceback
 from workbench.engine.parcel import Job
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet
+from workbench.partition.location import is_library
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.units import format_bytes, format_seconds
@@ -159,7 +160,7 @@ def too_slow(job: Job, stage: str, time_limit: float) -> EngineError:
 def _user_line(error: BaseException) -> str:
     """` in `feed` (data.py:12)`: the innermost line that is neither ours nor a library's; empty if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(part in frame.filename for part in ("site-packages", "/workbench/engine/", "/lib/python", "<frozen")):
+        if not is_library(frame.filename):
             return f" in `{frame.name}` ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
     return ""
 

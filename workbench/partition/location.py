@@ -20,6 +20,8 @@ _WORKBENCH = Path(__file__).resolve().parent.parent
 _LIBRARIES = tuple(
     str(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(jax.__file__).parent, _WORKBENCH)
 )
+_INSTALLED = ("/site-packages/", "/dist-packages/")  # of this Python, the user's own, or the system's
+_TYPED = ("<stdin>", "<python-input", "<ipython-input")
 _ZOO = str(_WORKBENCH / "models")  # the zoo's models are user code
 
 
@@ -101,4 +103,8 @@ def _frames(location: ir.Location) -> Iterator[tuple[str, int]]:
 
 @functools.cache
 def is_library(filename: str) -> bool:
-    return filename.startswith((*_LIBRARIES, "<frozen")) and not filename.startswith(_ZOO)
+    """Whether a file is no code of the user's: installed, the workbench's own, or made while it ran (`<string>`, not `<stdin>`)."""
+    if filename.startswith("<"):
+        return not filename.startswith(_TYPED)
+    is_installed = filename.startswith(_LIBRARIES) or any(part in filename for part in _INSTALLED)
+    return is_installed and not filename.startswith(_ZOO)

@@ -1,16 +1,12 @@
 """What a user's function raised while it was traced, as an error with the user's own line and a way to see more."""
 
-import sysconfig
 import traceback
 from pathlib import Path
 
 import jax
 
 from workbench.errors import TraceError
-
-_HOUSE = Path(__file__).parents[1]
-_MODELS = _HOUSE / "models"  # written as users write theirs
-_INSTALLED = tuple(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib"))
+from workbench.partition.location import is_library
 
 
 def untraceable(error: Exception, name: str) -> TraceError:
@@ -41,11 +37,5 @@ def _ways_out(error: Exception, name: str) -> list[str]:
 
 def _own_line(error: Exception) -> str:
     """The last line of the traceback that is in no installed library, `mine.py:42`; empty if there is none."""
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_own(Path(each.filename))]
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not is_library(each.filename)]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-
-
-def _is_own(file: Path) -> bool:
-    if file.is_relative_to(_MODELS):
-        return True
-    return not file.name.startswith("<") and not any(file.is_relative_to(folder) for folder in (_HOUSE, *_INSTALLED))
