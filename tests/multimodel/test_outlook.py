@@ -23,7 +23,7 @@ def program():
     return perceptron(2)
 
 
-@pytest.mark.parametrize(("models", "asked", "attached", "devices"), [(3, None, 16, 3), (12, None, 16, 8), (3, None, 1, 1), (3, 2, 16, 2)])
+@pytest.mark.parametrize(("models", "asked", "attached", "devices"), [(3, None, 16, 3), (12, None, 16, 12), (3, None, 1, 1), (3, 2, 16, 2)])
 def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, monkeypatch, models, asked, attached, devices):
     fleet = Fleet(tuple(FleetModel(f"m{i}", program) for i in range(models)), devices=asked)
     monkeypatch.setattr(jax, "local_devices", lambda: list(range(attached)))

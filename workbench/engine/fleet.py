@@ -271,12 +271,12 @@ def _devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
 
 
 def _attached(fleet: Fleet) -> list[jax.Device]:
-    """The devices to train on: as many as were planned for, and of a fleet that names no number those that there are of these."""
+    """The devices to train on: as many as the fleet names, else one a model as far as there are."""
     devices = jax.local_devices()
     if fleet.devices is not None and fleet.devices > len(devices):
         attached = len(devices)
         raise FleetError(f"The fleet wants {fleet.devices} devices; {attached} are attached.", [f"give it {attached}", "attach more"])
-    return devices[: devices_of(fleet)]
+    return devices[: devices_of(fleet, len(devices))]
 
 
 def _budget(fleet: Fleet, device: jax.Device) -> int | None:

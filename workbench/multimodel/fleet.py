@@ -61,7 +61,7 @@ class FleetModel:
 class Fleet:
     """Models on shared devices.
 
-    - `devices`: how many, `None` for one a model, eight at most, and no more than are attached;
+    - `devices`: how many, `None` for one a model, as far as they are attached;
     - `memory`: bytes of each that may be used, `None` for what it has;
     - `buffer`: the share of it that is left for the next unit's state; `double_buffer` brings that in while a unit runs;
     - `spill`: where what no device holds lies, `host` memory or `disk`; `folder`: where checkpoints (and spilled state) are kept.

@@ -21,7 +21,7 @@ from workbench.multimodel.simulate import simulate
 
 SOURCES = ("timed", "scaled", "estimated")
 MOST_PLANNED = 64  # devices that a board plans for
-MOST_UNASKED = 8  # devices of a fleet that names no number, planned for or trained on
+MOST_UNASKED = 8  # devices that a fleet of no number is planned for, where it is not known how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,9 @@ def outlook(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | None
 
 
 def devices_of(fleet: Fleet, attached: int | None = None) -> int:
-    """How many it is planned for and trained on: a fleet of no number gets one a model, eight at most, and no more than are `attached`."""
-    return fleet.devices or min(len(fleet.models), MOST_UNASKED, attached or MOST_UNASKED)
+    """How many it is planned for and trained on: a fleet of no number gets one a model, as far as they are `attached`; eight at most where
+    that is not known."""
+    return fleet.devices or min(len(fleet.models), attached or MOST_UNASKED)
 
 
 def _model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelOutlook:

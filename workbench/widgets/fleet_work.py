@@ -49,7 +49,7 @@ class FleetWork:
         self.lock = threading.RLock()
         self.live, self.timing = FleetLive(), Timing()
         self.timed: tuple[FleetTimes, ...] = ()
-        self.attached: int | None = None  # devices that there are, once a run had fewer than it was planned for
+        self.attached: int | None = None  # devices that there are, once a run had another number than it was planned for
         self._run: FleetHandle | None = None
         self._timer: Handle | None = None
         self._shown, self._late = 0.0, False
@@ -138,14 +138,11 @@ class FleetWork:
         self._changed("times" if times else "unit" if soon else other)
 
     def _scheduled(self, live: FleetLive, event: Event) -> FleetTimes:
-        """The times that a run brings, and whether it has all devices that it was planned for."""
+        """The times that a run brings, and how many devices it has, where it was planned for another number."""
         times = FleetTimes.of_record(event["times"])
         if live.fleet is None:
             return times
-        if live.devices < devices_of(live.fleet):
-            self.attached = live.devices
-        elif live.devices > (self.attached or live.devices):  # more were attached since
-            self.attached = None
+        self.attached = live.devices if live.devices != devices_of(live.fleet) else None
         return times.told_of(live.fleet.models)
 
     def _look_again(self, wait: float) -> None:
