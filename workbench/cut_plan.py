@@ -45,8 +45,8 @@ def program_blocks(program: Program, micro_batches: int) -> tuple[str, ...]:
     return network_of(program, micro_batches).paths
 
 
-def network_blocks(program: Program, micro_batches: int) -> tuple[Block, ...]:
-    """The blocks themselves, as cost of one micro-batch."""
+def network_blocks(program: Program, micro_batches: int = 1) -> tuple[Block, ...]:
+    """The blocks that a cut may fall between, each with its cost for one micro-batch."""
     return network_of(program, micro_batches).blocks
 
 

@@ -11,7 +11,7 @@ from workbench.models import gpt
 from workbench.paths import template
 from workbench.tracing import trace
 from workbench.tracing.cut import cut_network, starts_at
-from workbench.tracing.cutting import blocks_of, cut_loss, network_of
+from workbench.tracing.cutting import cut_loss, network_of
 from workbench.tracing.losses import scanned_loss, sequential_loss
 from workbench.tracing.micro_batch import micro_batch_weight
 from workbench.tracing.network import block_path
@@ -51,7 +51,7 @@ def test_segments_in_turn_are_the_loss_wherever_it_is_cut(name):
 
 
 def test_scanned_and_listed_layers_give_the_same_blocks():
-    scanned, listed = (blocks_of(gpt.build(scan=scan), 2) for scan in (True, False))
+    scanned, listed = (network_of(gpt.build(scan=scan), 2).blocks for scan in (True, False))
     assert [block.path for block in scanned] == ["embedding", *(f"layers/{i}" for i in range(4)), "norm", "head", "loss"]
     assert [(block.path, block.flops, block.parameter_bytes, block.crossing) for block in scanned] == [
         (block.path, block.flops, block.parameter_bytes, block.crossing) for block in listed

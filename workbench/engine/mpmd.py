@@ -28,7 +28,7 @@ Watch = Callable[[Any, Any], None]
 class MpmdStep:
     """A pipelined plan made ready to run.
 
-    `instructions` over `registers`; `feeds` says for each leaf of the batch and each micro-batch which registers hold it.
+    `instructions` over `registers`, which hold each leaf of the batch by micro-batch, too.
     """
 
     plan: Plan

@@ -13,6 +13,7 @@ from workbench.engine.hlo_report import READER, read_compiled
 from workbench.engine.mpmd import MpmdStep, compile_mpmd
 from workbench.engine.mpmd_memory import at_rest, compiled_peaks
 from workbench.engine.mpmd_stages import Sample
+from workbench.engine.registers import place_of
 from workbench.engine.targets import Target
 from workbench.plan import Plan
 
@@ -34,16 +35,17 @@ def compile_pipeline(
     seconds = time.perf_counter() - start
     tell("reading", 0.95)
     read = {id(each): read_compiled(each.as_text(), plan.mesh, each.memory_analysis(), clock=target.clock) for each in known.values()}
-    stages = tuple(_stage(step, place, read, target, seconds) for place in range(step.stages.spec.stages))
+    held_and_peak = zip(at_rest(step), compiled_peaks(step), strict=True)
+    stages = tuple(_stage(step, place, *sizes, read, target, seconds) for place, sizes in enumerate(held_and_peak))
     fullest = max(stages, key=lambda each: each.memory.peak)
     return replace(fullest, stages=stages), "\n\n".join(each.as_text() for each in known.values())
 
 
-def _stage(step: MpmdStep, place: int, read: Mapping[int, Compiled], target: Target, seconds: float) -> Compiled:
-    """One device of a stage over a step: its tasks as often as they are done."""
-    own = (each for each in step.instructions if each.label is not None and each.label[1] % step.stages.spec.stages == place)
+def _stage(step: MpmdStep, place: int, held: int, peak: int, read: Mapping[int, Compiled], target: Target, seconds: float) -> Compiled:
+    """One device of a stage over a step: its tasks as often as they are done; bytes that it holds at rest, and at its worst moment."""
+    devices = step.stages.spec.stages
+    own = (each for each in step.instructions if each.label is not None and place_of(each.label, devices) == place)
     times = Counter(id(each.call) for each in own)
-    held, peak = at_rest(step)[place], compiled_peaks(step)[place]
     collectives = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].collectives)
     kernels = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].kernels)
     memory = CompiledMemory(arguments=held, outputs=held, aliased=held, temporary=peak - held)

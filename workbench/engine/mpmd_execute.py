@@ -16,7 +16,7 @@ from workbench.engine.mpmd_memory import compiled_peaks
 from workbench.engine.mpmd_timeline import measure_tasks
 from workbench.engine.placement import real_shard_shape
 from workbench.engine.readback import read_collectives
-from workbench.engine.registers import run
+from workbench.engine.registers import place_of, run
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.measurement import Measurement, ShardCheck
@@ -29,7 +29,7 @@ Enter = Callable[[str, float], None]
 Tell = Callable[[Mapping[str, Any]], None]
 
 
-WATCHED = 5  # steps of less than a second
+WATCHED = 5  # steps of less than a second whose tasks are timed; of longer ones, one
 
 
 def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bool, warmup: int, watch: bool) -> Measurement:
@@ -148,13 +148,13 @@ def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
     for each in step.instructions:
         if each.label is None or (id(each.call) in known and not known[id(each.call)]):
             continue
-        stage = each.label[1]
-        mesh = step.stages.devices(stage).mesh
+        place = place_of(each.label, devices)
+        mesh = step.stages.devices(each.label[1]).mesh
         if id(each.call) not in known:
             own = Mesh(dict(zip(mesh.axis_names, mesh.devices.shape, strict=True)))
             text = each.call.as_text() if own.size > 1 else ""  # type: ignore[attr-defined]
             known[id(each.call)] = payload_by_axis_and_kind(read_collectives(text, own)) if text else {}
-        totals[stage % devices].update(known[id(each.call)])
+        totals[place].update(known[id(each.call)])
     heaviest: Mapping[tuple[tuple[str, ...], str], int] = max(totals, key=lambda each: sum(each.values()))
     return dict(heaviest)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from workbench.engine.mpmd_stages import Stages
+from workbench.engine.mpmd_stages import Stages, piece_sharding
 from workbench.engine.registers import Instruction, Name, Registers, in_order, with_drops
 from workbench.pipeline.tasks import Kind, Task
 from workbench.plan import Plan
@@ -161,8 +161,6 @@ class _Building:
         ]
 
     def _place(self, stage: int, piece: int) -> Any:
-        from workbench.engine.mpmd_stages import piece_sharding
-
         return piece_sharding(self.stages, self.stages.devices(stage), piece)
 
     def _sums(self, *, weighs: bool) -> list[Instruction]:

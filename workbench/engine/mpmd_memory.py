@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from workbench.engine.mpmd import MpmdStep
-from workbench.pipeline.tasks import Task
+from workbench.engine.registers import place_of
 
 _AT_THE_START = ("piece", "state", "total", "batch")
 
@@ -23,7 +23,7 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
             if number in sizes:
                 alive[home[number]][number] = sizes[number]
         if each.label is not None:
-            device = _device(each.label, devices)
+            device = place_of(each.label, devices)
             memory = each.call.memory_analysis()  # type: ignore[attr-defined]
             peaks[device] = max(peaks[device], sum(alive[device].values()) + int(memory.temp_size_in_bytes))
         for device in range(devices):
@@ -47,11 +47,6 @@ def _at_the_start(step: MpmdStep) -> list[dict[int, int]]:
         if isinstance(name, tuple) and name[0] in _AT_THE_START:
             alive[home[number]][number] = sizes.get(number, 0)
     return alive
-
-
-def _device(label: Any, devices: int) -> int:
-    stage: int = label.stage if isinstance(label, Task) else label[1]
-    return stage % devices
 
 
 def _homes(step: MpmdStep) -> Mapping[int, int]:
@@ -85,8 +80,7 @@ def _sizes(step: MpmdStep) -> dict[int, int]:
     for each in step.instructions:
         if each.label is None:
             continue
-        arguments = each.call.in_avals if hasattr(each.call, "in_avals") else None
-        shapes, formats = _arguments(each.call) if arguments is not None else ((), ())
+        shapes, formats = _arguments(each.call)
         for number, aval, format_ in zip(each.reads, shapes, formats, strict=False):
             found[number] = _bytes(aval, format_)
         for number, aval, format_ in zip(each.writes, _results(each.call), each.call.output_formats, strict=True):  # type: ignore[attr-defined]

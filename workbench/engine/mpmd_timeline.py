@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from workbench.engine.mpmd import MpmdStep, watched
-from workbench.engine.registers import Instruction
+from workbench.engine.registers import Instruction, place_of
 from workbench.measurement import TaskTime
 from workbench.pipeline.tasks import Task
 
@@ -54,16 +54,11 @@ def _ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
         thread.start()
     jax.block_until_ready([value for value in values if value is not None])
     begin = time.perf_counter()
-    watched(step, values, lambda label, token: watchers[_device(label, devices)].tasks.put((label, token)))
+    watched(step, values, lambda label, token: watchers[place_of(label, devices)].tasks.put((label, token)))
     for watcher, thread in zip(watchers, threads, strict=True):
         watcher.tasks.put(None)
         thread.join()
     return {label: end - begin for watcher in watchers for label, end in watcher.ends.items()}
-
-
-def _device(label: Any, devices: int) -> int:
-    stage: int = label.stage if isinstance(label, Task) else label[1]
-    return stage % devices
 
 
 def _times(instructions: Sequence[Instruction], ends: dict[Any, float], devices: int) -> list[TaskTime]:
@@ -75,7 +70,7 @@ def _times(instructions: Sequence[Instruction], ends: dict[Any, float], devices:
         if each.label is None:
             ready.update(dict.fromkeys(each.writes, came))
             continue
-        device, end = _device(each.label, devices), ends[each.label]
+        device, end = place_of(each.label, devices), ends[each.label]
         start = min(max(free[device], came), end)
         ready.update(dict.fromkeys(each.writes, end))
         free[device] = end

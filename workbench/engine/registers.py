@@ -22,6 +22,12 @@ class Instruction(NamedTuple):
     label: Any = None
 
 
+def place_of(label: Any, devices: int) -> int:
+    """The place along the pipeline, of so many, where a labelled instruction runs: a label's second entry is its stage, as a task's is."""
+    stage: int = label[1]
+    return stage % devices
+
+
 @dataclass(slots=True)
 class Registers:
     """Names to numbers."""

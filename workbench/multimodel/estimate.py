@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
+from workbench.cut_plan import network_blocks
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.jobs import Job, Pass, Unit
 from workbench.multimodel.shards import Layer
 from workbench.program import STATE, Program
 from workbench.tensor import Role, itemsize
-from workbench.tracing.cutting import blocks_of
 
 RATES = "20 GFLOP/s, 10 GB/s"
 _FLOPS, _BYTES, _LAUNCH = 2e10, 1e10, 2e-5  # a second, a second, seconds of a unit: of no device in particular
@@ -42,7 +42,7 @@ def works_of(program: Program) -> tuple[Work, ...]:
 def _worked_out(program: Program) -> tuple[Work, ...]:
     held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
     factor = 2 + held[Role.OPTIMIZER_STATE] / max(held[Role.PARAMETER], 1)
-    blocks = blocks_of(program)
+    blocks = network_blocks(program)
     entering = [0, *(each.crossing for each in blocks)]
     return tuple(
         Work(

@@ -1,7 +1,7 @@
 """Products that XLA takes apart in another way than Shardy would: told by what either sends.
 
 Shardy brings operands and result to one sharding of their shared dimensions, and so does XLA for the most part. Where devices beside an
-axis hold the same, or dimensions lie alike only in part, XLA groups devices first (`xla_product`), and sends something else.
+axis hold the same, or dimensions lie alike only in part, XLA groups devices first (`xla_products`), and sends something else.
 """
 
 import functools

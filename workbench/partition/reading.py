@@ -149,7 +149,7 @@ class _Reader:
 
 
 def _heights(structure: Structure) -> list[int]:
-    """A use inside a loop is a use by the loop."""
+    """Of each operation the longest chain of uses behind it; a use inside a loop is one by the loop."""
     heights = [0] * len(structure.ops)
     made_by = {result: index for index, op in enumerate(structure.ops) for result in op.results}
     for index in range(len(structure.ops) - 1, -1, -1):

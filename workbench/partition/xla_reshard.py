@@ -8,7 +8,6 @@ Shardy's own way between the same shardings is often another and cheaper one, bu
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -88,12 +87,6 @@ def steps_within(shape: tuple[int, ...], source: Devices, target: Devices, mesh:
     walk = _Walk(mesh, devices)
     walk.reshard(_State(shape, source), target, may_replicate=True)
     return tuple(walk.steps)
-
-
-def by_way_of(shape: tuple[int, ...], places: Sequence[Dims], mesh: Mesh) -> Way:
-    """The ways from each of these shardings to the next, one after the other."""
-    ways = [way(shape, source, target, mesh) for source, target in itertools.pairwise(places)]
-    return Way(tuple(step for each in ways for step in each.steps), any(each.rematerialises for each in ways))
 
 
 def _begin_with(fewer: Dims, more: Dims) -> bool:

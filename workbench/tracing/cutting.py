@@ -15,7 +15,7 @@ from workbench.tracing.cut import Cut, cut_network, starts_at
 from workbench.tracing.flatten import flatten
 from workbench.tracing.function import guarded
 from workbench.tracing.leaves import named_leaves, spec_of
-from workbench.tracing.network import Block, Network
+from workbench.tracing.network import Network
 from workbench.tracing.split_batch import batch_dim, micro_batch_spec, splits_of
 
 _KNOWN: WeakValueDictionary[tuple[Program, int], Network] = WeakValueDictionary()
@@ -48,11 +48,6 @@ def _traced(program: Program, micro_batches: int) -> Network:
     trees = jax.tree.unflatten(training.params, specs), jax.tree.unflatten(training.batch, batch)
     network = _network(training.loss, trees, [each.path for each in params], [each.path for each in inputs], micro_batches, program.name)
     return replace(network, batch_dim=batch_dim(inputs, program.name), dims={each.path: each.dims for each in (*params, *inputs)})
-
-
-def blocks_of(program: Program, micro_batches: int = 1) -> tuple[Block, ...]:
-    """The blocks that a cut of the program may fall between, each with its cost for one micro-batch."""
-    return network_of(program, micro_batches).blocks
 
 
 def cut_loss(loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequence[str] = (), *, shared: str = "replicate") -> Cut:

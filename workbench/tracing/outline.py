@@ -11,6 +11,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.partition.marks import without_marks
+from workbench.tracing.equations import variables
 
 
 def stands_in(scope: str, path: str) -> bool:
@@ -44,9 +45,9 @@ def outline(jaxpr: Any, scopes: Iterable[str], *, prevent_cse: bool) -> Any:
     part_of = {index: number for number, part in enumerate(parts) for index in part}
     readers: dict[Any, set[int]] = {}
     for index, eqn in enumerate(jaxpr.eqns):
-        for atom in _variables(eqn.invars):
+        for atom in variables(eqn.invars):
             readers.setdefault(atom, set()).add(index)
-    for atom in _variables(jaxpr.outvars):
+    for atom in variables(jaxpr.outvars):
         readers.setdefault(atom, set()).add(-1)
     eqns: list[Any] = []
     waiting: list[Any] = []  # equations between those of a part: those that read from it
@@ -54,7 +55,7 @@ def outline(jaxpr: Any, scopes: Iterable[str], *, prevent_cse: bool) -> Any:
     for index, eqn in enumerate(jaxpr.eqns):
         number = part_of.get(index)
         if number is None:
-            depends = any(atom in made for atom in _variables(eqn.invars))
+            depends = any(atom in made for atom in variables(eqn.invars))
             made.update(eqn.outvars if depends else ())
             (waiting if depends else eqns).append(eqn)
             continue
@@ -63,10 +64,6 @@ def outline(jaxpr: Any, scopes: Iterable[str], *, prevent_cse: bool) -> Any:
             eqns += [_checkpointed(jaxpr, parts[number], readers, prevent_cse=prevent_cse), *waiting]
             waiting, made = [], set()
     return jaxpr.replace(eqns=eqns)
-
-
-def _variables(atoms: Iterable[Any]) -> list[Any]:
-    return [atom for atom in atoms if not isinstance(atom, jex_core.Literal)]
 
 
 def _prefix(eqn: Any, scopes: Sequence[str]) -> str | None:
@@ -83,7 +80,7 @@ def _parts(eqns: Sequence[Any], scopes: Sequence[str]) -> list[list[int]]:
     inside: set[Any] = set()
     after: set[Any] = set()
     for index, eqn in enumerate(eqns):
-        prefix, reads = _prefix(eqn, scopes), _variables(eqn.invars)
+        prefix, reads = _prefix(eqn, scopes), variables(eqn.invars)
         if prefix is None:
             after.update(eqn.outvars if any(atom in inside or atom in after for atom in reads) else ())
             continue
@@ -98,7 +95,7 @@ def _parts(eqns: Sequence[Any], scopes: Sequence[str]) -> list[list[int]]:
 def _checkpointed(jaxpr: Any, part: Sequence[int], readers: dict[Any, set[int]], *, prevent_cse: bool) -> Any:
     eqns = [jaxpr.eqns[index] for index in part]
     made = {var: None for eqn in eqns for var in eqn.outvars}
-    read = dict.fromkeys(atom for eqn in eqns for atom in _variables(eqn.invars) if atom not in made)
+    read = dict.fromkeys(atom for eqn in eqns for atom in variables(eqn.invars) if atom not in made)
     kept = [var for var in made if readers.get(var, set()) - set(part)]
     effects = set().union(*(eqn.effects for eqn in eqns))
     inner = jaxpr.replace(constvars=(), invars=list(read), outvars=kept, eqns=eqns, effects=effects)
