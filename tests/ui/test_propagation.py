@@ -99,7 +99,7 @@ def test_the_replay_is_walked_by_keys_and_shows_only_what_has_an_axis_so_far(spr
     expect(tables.locator(".did")).to_contain_text(re.compile(r"forward\s*data from hidden of w to hidden of first/dot_general"))
     expect(rows).to_have_count(4)
     expect(rows.first).to_have_class(re.compile("fresh"))
-    expect(tables.locator(".image svg")).to_have_attribute("aria-label", re.compile("4 of 8 kernels and inputs have an axis"))
+    expect(tables.locator(".image svg")).to_have_attribute("aria-label", re.compile("4 of 8 kernels, inputs and parameters have an axis"))
     expect(slider(spreading)).to_have_attribute("aria-valuetext", re.compile("step 1 of 11, forward: data from hidden of w"))
     spreading.keyboard.press("End")
     expect(tables.locator(".count")).to_have_text("step 11 of 11")

@@ -84,7 +84,8 @@ def test_it_begins_with_what_was_put_by_hand_and_ends_as_the_plan_lies(report):
     assert "→" not in first.text
     assert "params/layers/mlp/w1" in first.text
     shown = [sharding for sharding in (node.sharding for node in report.graph.nodes) if sharding.axes]
-    assert f"{len(shown)} of {len(laid.sites)} kernels" in last.text
+    split = sum(map(len, laid.parameters))
+    assert f"{len(shown) + split} of {len(laid.sites) + split} kernels, inputs and parameters" in last.text
 
 
 def test_a_constraint_is_seen_on_its_value_before_the_first_step(report):

@@ -225,8 +225,10 @@ def _arrow(points: Sequence[tuple[float, float]], colour: str, width: float, alp
 
 
 def _split(laid: Laid, now: _Step) -> str:
-    split = sum(bool(_axes(_lying(laid, node, now))) for node in range(len(laid.sites)))
-    return f"{split:,} of {len(laid.sites):,} kernels and inputs have an axis"
+    nodes = sum(bool(_axes(_lying(laid, node, now))) for node in range(len(laid.sites)))
+    parameters = [number for alike in laid.parameters for number in alike]
+    split = nodes + sum(bool(now.lies[number].axes) for number in parameters)
+    return f"{split:,} of {len(laid.sites) + len(parameters):,} kernels, inputs and parameters have an axis"
 
 
 def _text(report: Report, replay: Propagation, laid: Laid, now: _Step) -> str:
