@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from workbench.errors import DimensionError, TraceError, unknown_name
@@ -198,11 +199,17 @@ class Program:
             return NotImplemented
         if self is other:
             return True
-        mine, theirs = (
-            (each.fingerprint, each.arguments, each.results, each.carried, each.remat, each.precision) for each in (self, other)
-        )
-        # Paths count, for constraints name them; source lines do not, for they depend on who traced.
-        return mine == theirs and [each.path for each in self.operations] == [each.path for each in other.operations]
+        mine, theirs = ((each.fingerprint, each.remat, each.precision) for each in (self, other))
+        return mine == theirs and self._names == other._names
+
+    @cached_property
+    def _names(self) -> bytes:
+        """Tensors and paths in brief: programs are keys of caches, and one that was built again is compared with those often.
+
+        Paths count, for constraints name them; source lines do not, for they depend on who traced.
+        """
+        paths = "\n".join(each.path for each in self.operations)
+        return blake2b(f"{self.arguments}{self.results}{self.carried}{paths}".encode(errors="surrogatepass")).digest()
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
