@@ -133,7 +133,8 @@ def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
     while len(using := users.get(value, [])) == 1:
         op = structure.ops[using[0]]
         if op.kind == "stablehlo.add" and using[0] not in structure.updates:
-            other = structure.values[op.operands[op.operands[0] == value]]
+            left, right = op.operands
+            other = structure.values[right if left == value else left]
             return other.born < 0 and other.region == 0
         if op.kind not in ("stablehlo.transpose", "stablehlo.convert", "stablehlo.reshape"):
             return False

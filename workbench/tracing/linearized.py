@@ -1,6 +1,6 @@
 """A stage's forward pass with its derivative: what the backward pass reads of it, and the backward pass that reads that."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +33,31 @@ class Linear:
 
 def linearized(stage: "StageTasks") -> Linear:
     """The derivative of a stage's segment, by its trained pieces and by what flows back."""
+    closed, structure, results = _traced(stage)
+    residuals = closed.jaxpr.outvars[len(results) :]
+    inputs = {var: i for i, var in enumerate(closed.jaxpr.invars)}
+    constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    made = list(dict.fromkeys(var for var in variables(residuals) if var not in inputs and var not in constants))
+    part = _parts(stage, closed)
+    kept = tuple(var for var in made if part[var] == BOTH)
+    again = [var for var in made if part[var] != BOTH]
+    make_again = yielding(closed, again)
+
+    def pull(values: Arrays, kept_values: Arrays, arriving: Arrays) -> tuple[Any, ...]:
+        known = constants | dict(zip(again, make_again(*values), strict=True)) | dict(zip(kept, kept_values, strict=True))
+        known |= {var: values[i] for var, i in inputs.items()}
+        transpose = jax.tree.unflatten(structure, [_read(known, atom) for atom in residuals])
+        gradients, departing = transpose(_cotangents(stage, results, arriving))
+        return (*gradients, *departing)
+
+    return Linear(closed, kept, yielding(closed, kept), pull)
+
+
+def _traced(stage: "StageTasks") -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
+    """The forward pass with its residuals, how they stand in the pullback (a pytree), and what the results are."""
     call, segment = stage.segment.call, stage.segment
     pieces, batch = len(segment.pieces), len(segment.batch)
-    tree: list[Any] = []
-    results: list[Any] = []
+    told: list[tuple[Any, list[jax.ShapeDtypeStruct]]] = []  # by the trace, as it goes
 
     def run(*values: Any) -> Any:
         entering = values[pieces + batch :]
@@ -51,40 +72,24 @@ def linearized(stage: "StageTasks") -> Linear:
 
         found, pull = jax.vjp(of_floats, [values[i] for i in stage.trained], [entering[i] for i in stage.departing])
         leaves, structure = jax.tree.flatten(pull)
-        tree.append(structure)
-        results.append([jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found])
+        told.append((structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found]))
         return (*found, *leaves)
 
     closed = jax.make_jaxpr(run)(*stage.pieces, *stage.batch, *stage.entering)
-    count = len(results[0])
-    residuals = closed.jaxpr.outvars[count:]
-    inputs = {var: i for i, var in enumerate(closed.jaxpr.invars)}
-    constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    part = {var: PARAMETERS if i < pieces else BATCH if i < pieces + batch else BOTH for var, i in inputs.items()}
+    return closed, *told[0]
+
+
+def _parts(stage: "StageTasks", closed: Any) -> dict[Any, int]:
+    """Whether a variable follows from parameters, from the batch, or from both."""
+    pieces, batch = len(stage.segment.pieces), len(stage.segment.batch)
+    kinds = [PARAMETERS] * pieces + [BATCH] * batch
+    part = {var: kinds[i] if i < len(kinds) else BOTH for i, var in enumerate(closed.jaxpr.invars)}
     parts_in(closed.jaxpr.eqns, part)
-    made = list(dict.fromkeys(var for var in variables(residuals) if var not in inputs and var not in constants))
-    kept = tuple(var for var in made if part[var] == BOTH)
-    again = [var for var in made if part[var] != BOTH]
-    place = {var: i for i, var in enumerate(kept)}
-    keep, make_again = yielding(closed, kept), yielding(closed, again)
+    return part
 
-    def pull(values: Arrays, kept_values: Arrays, arriving: Arrays) -> tuple[Any, ...]:
-        remade = dict(zip(again, make_again(*values), strict=True))
 
-        def read(atom: Any) -> Any:
-            if isinstance(atom, jex_core.Literal):
-                return jnp.asarray(atom.val, atom.aval.dtype)
-            if atom in constants:
-                return constants[atom]
-            if atom in remade:
-                return remade[atom]
-            return values[inputs[atom]] if atom in inputs else kept_values[place[atom]]
-
-        transpose = jax.tree.unflatten(tree[0], [read(atom) for atom in residuals])
-        gradients, departing = transpose(_cotangents(stage, results[0], arriving))
-        return (*gradients, *departing)
-
-    return Linear(closed, kept, keep, pull)
+def _read(known: Mapping[Any, Any], atom: Any) -> Any:
+    return jnp.asarray(atom.val, atom.aval.dtype) if isinstance(atom, jex_core.Literal) else known[atom]
 
 
 def yielding(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[Any]]:
