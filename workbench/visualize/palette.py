@@ -13,8 +13,9 @@ TEXT = "#737C86"
 """About 4.2:1 on white and 4.5:1 on #0D1117: readable where a picture cannot know its background."""
 
 
-ROLES = ("#3B5A8C", "#6F8BB8", "#A3B4CE", "#B8901C", "#D3B24A", "#E0CC8A")
-"""Taken by the roles of tensors in order: what stays from step to step in blue, what comes and goes in gold, lighter and lighter."""
+ROLES = ("#3B5A8C", "#6F8BB8", "#A3B4CE", "#B8901C", "#5E9F8A", "#B5D8CB")
+"""Taken by the roles of tensors in order: what stays from step to step in blue, what comes and goes in gold, what is fed in and handed
+out in green."""
 
 HEAT = ("#8B949E", "#C9A227", "#E08A1E", "#D9572B", "#B3203A")
 """Cost, from little to much: from grey over gold to crimson, darker and darker; always with the number beside it."""
