@@ -83,7 +83,7 @@ def test_every_device_holds_the_shards_the_plan_says(case):
 def test_the_sharded_step_is_the_unsharded_one(case):
     """Loss, updated parameters and moments; the first moment of Adam is the gradient."""
     built, whole = program(*case[:2]), unsharded(*case[:2])
-    compared, of_moments = decided(built.results, whole), moment_slack(built)
+    compared, of_moments = decided(built, whole), moment_slack(built)
     for tensor, ours, expected in zip(built.results, ran(*case).results, whole, strict=True):
         slack = (5e-3 if tensor.role == "parameter" else of_moments) * max(np.abs(expected).max(initial=0), 1e-6)
         there = compared.get(tensor.path, ...)

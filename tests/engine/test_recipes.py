@@ -85,7 +85,7 @@ def sharded(plan, values):
 def wrong(reference, results):
     """The results that are not the unsharded ones. Adam's first moment, held closely, is the gradient, and its first update the gradient's
     sign times the rate; SGD's update is the gradient times the rate."""
-    program, carried, compared = reference.program, dict(reference.program.carried), decided(reference.program.results, reference.results)
+    program, carried, compared = reference.program, dict(reference.program.carried), decided(reference.program, reference.results)
     keeps_moments = any(tensor.role is Role.OPTIMIZER_STATE for tensor in program.results)
     found, of_moments = [], moment_slack(program)
     for number, (tensor, ours, other) in enumerate(zip(program.results, results, reference.results, strict=True)):
