@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from workbench.app.opening import Served, file_asked_for
 from workbench.app.plan_file import PlanFile, file_under
-from workbench.app.serve import Served, _file
 from workbench.documents import load_plan
 from workbench.errors import DocumentError
 from workbench.models import build
@@ -97,9 +97,9 @@ def test_plan_files_of_the_folder_and_below_are_reached(tmp_path):
 
 
 def test_a_file_that_the_address_asks_for_is_not_passed_over_where_no_folder_is_served(path):
-    served = Served(lambda: BEFORE, None, path)
-    assert _file(served, {}) == _file(served, {"file": "a.plan.json"}) == path
+    served = Served(lambda: BEFORE, path)
+    assert file_asked_for(served, {}) == file_asked_for(served, {"file": "a.plan.json"}) == path
     with pytest.raises(DocumentError, match=r"asks for the file `nope\.plan\.json`, and this server opens no folder") as caught:
-        _file(served, {"file": "nope.plan.json"})
+        file_asked_for(served, {"file": "nope.plan.json"})
     assert "start it with `--root FOLDER`" in caught.value.ways_out
-    assert _file(Served(lambda: BEFORE, None, None, path.parent), {"file": "a.plan.json"}) == path
+    assert file_asked_for(Served(lambda: BEFORE, None, path.parent), {"file": "a.plan.json"}) == path

@@ -33,6 +33,32 @@ function render({ model, el }) {
   // The bar stands in the page, not in this component's shadow, where the page's style does not reach.
   (document.getElementById("notices") ?? el).append(bar);
 
+  const work = Object.assign(document.createElement("div"), { className: "notice bar", hidden: true });
+  work.setAttribute("role", "status");
+  const showBusy = () => {
+    const seconds = model.get("busy");
+    work.hidden = !seconds;
+    if (!seconds) return work.replaceChildren();
+    const said = Object.assign(document.createElement("span"), { textContent: `The board is working on it, for ${seconds} s now. ` });
+    if (work.firstChild) return work.firstChild.replaceWith(said);
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Stop" });
+    button.addEventListener("click", () => tell("stop"));
+    work.append(said, button);
+  };
+  (document.getElementById("notices") ?? el).append(work);
+
+  const showFailure = () => {
+    const { text, by_link } = model.get("failure"), box = document.getElementById("failure");
+    if (!box) return;
+    box.hidden = !text;
+    box.querySelector("b").textContent = by_link ? "This link could not be opened" : "This page could not be opened";
+    box.querySelector("span").textContent = text ?? "";
+    box.querySelector("a").hidden = !by_link;
+  };
+  const hideOpening = () => { const box = document.getElementById("opening"); if (box && model.get("shown") > 0) box.hidden = true; };
+  const product = document.title;
+  const showTitle = () => { document.title = model.get("title") ? `${model.get("title")} · ${product}` : product; };
+
   const dress = (theme) => { if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme; };
   listen(window, "message", (event) => {
     if (!framed || event.source !== window.parent || event.origin !== location.origin || event.data?.from !== NAME) return;
@@ -57,17 +83,21 @@ function render({ model, el }) {
   listen(window, "beforeunload", (event) => { if (!framed && model.get("unsaved")) event.preventDefault(); });
 
   const listeners = {
-    "change:shown": () => post("shown"),
+    "change:shown": () => { hideOpening(); post("shown"); },
     "change:text": () => post("text", { text: model.get("text"), created: model.get("created") }),
     "change:saves": () => post("save"),
     "change:notice": showNotice,
+    "change:busy": showBusy,
+    "change:failure": showFailure,
+    "change:title": showTitle,
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
-  showNotice();
+  for (const show of [showNotice, showFailure, showTitle, hideOpening]) show();
   post("ready");
   return () => {
     stop.abort();
     bar.remove();
+    work.remove();
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
   };
 }

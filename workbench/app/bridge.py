@@ -14,6 +14,9 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
     - `shown`: how often a board or a failure was put on the page;
     - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is heard as its kind;
     - `unsaved`: leaving the page asks first;
+    - `busy`: for how many seconds the board has been at something, once that is long; empty if it is not. It can be stopped;
+    - `title`: what the browser's tab says first;
+    - `failure`: `{"text", "by_link"}` in the board's place: what could not be opened, `by_link` if a link led there;
     - `heard`: `{"kind", "seq", ...}`: `open` (`text`, `name`, `theme`), `theme`, `save`, or the kind of a choice.
     """
 
@@ -26,6 +29,9 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
     saves = param.Integer(default=0)
     notice = param.Dict(default={})
     unsaved = param.Boolean(default=False)
+    busy = param.String(default="")
+    title = param.String(default="")
+    failure = param.Dict(default={})
     heard = param.Dict(default={})
 
     @classmethod

@@ -9,7 +9,7 @@ import param
 from bokeh.document import Document
 from panel.custom import AnyWidgetComponent
 
-from workbench.app.component import on_document
+from workbench.app.screen import on_document
 from workbench.app.serve import LOOPBACK, TITLE, listen, template_of
 from workbench.app.visit import failure_text
 from workbench.documents import fleet_of

@@ -1,20 +1,23 @@
 """Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
 
+import functools
 import socket
+import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import panel as pn
 
-from workbench.app.plan_file import PlanFile, file_under
-from workbench.app.visit import WATCHED, FileVisit, LabVisit, Visit, address_of, failure_text
-from workbench.documents import parse_link
-from workbench.errors import DocumentError, WorkbenchError
+from workbench.app.opening import Served, open_visit
+from workbench.app.processes.boards import Boards
+from workbench.app.screen import Screen, on_document
+from workbench.app.visit import WATCHED
+from workbench.app.window import Window
+from workbench.errors import WorkbenchError
 from workbench.plan import Plan
-from workbench.widgets.host import Host
-from workbench.widgets.runner import Runner, WorkerRunner
+from workbench.widgets.board import at_once
+from workbench.widgets.runner import Runner
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65_535
@@ -24,15 +27,8 @@ BEHIND_PROXY = "/board"  # not at the root, which a proxy asks for just to see w
 _PAGE = Path(__file__).parent / "page.html"
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`."""
-
-    make: Callable[[], Plan]
-    runner: Runner | None
-    file: Path | None = None
-    root: Path | None = None
-    tour: bool = False
+Opening = Callable[[Mapping[str, str], Screen], Callable[[], None]]
+"""Opens the board that an address asks for on a screen, and returns what to call when its page is gone."""
 
 
 def serve(
@@ -56,11 +52,26 @@ def serve(
     Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
     With a `tour` whoever comes for the first time is shown around.
     A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
+    Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here.
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
-    make = (lambda: plan) if isinstance(plan, Plan) else plan
-    served = Served(make, runner or WorkerRunner(), Path(file) if file else None, Path(root) if root else None, tour)
-    return listen(lambda: page(served), port, open_browser, address, origins, unix_socket, threaded=threaded)
+    make = functools.partial(_itself, plan) if isinstance(plan, Plan) else plan
+    served = Served(make, Path(file) if file else None, Path(root) if root else None, tour)
+    if runner:
+        opening = _open_here(served, runner)
+        return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)
+    boards = Boards(served)
+    try:
+        running = listen(lambda: page(_open_apart(boards)), port, open_browser, address, origins, unix_socket, threaded=threaded)
+    finally:
+        if not threaded:
+            boards.close()
+    weakref.finalize(running, boards.close)
+    return running
+
+
+def _itself(plan: Plan) -> Plan:
+    return plan
 
 
 def listen(
@@ -109,64 +120,52 @@ def _free_port(address: str) -> int:
         return port
 
 
-def page(served: Served) -> pn.Template:
-    """The page of one visitor. Whatever fails becomes its text: a page that raises would show a spinner for ever."""
-    failure, visit = "", None
-    try:
-        visit = _visit(served, _arguments())
-    except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
-        failure = failure_text(error)
-    if visit and pn.state.curdoc:
-        pn.state.on_session_destroyed(lambda _: visit.close())
-    title = f"{visit.title} · {TITLE}" if visit and visit.title else TITLE
-    return template_of(title, visit.root if visit else None, failure, by_link=bool(failure) and "plan" in _arguments())
+def page(open_board: Opening) -> pn.Template:
+    """The page of one visitor."""
+    document = pn.state.curdoc
+    screen = Screen(document)
+    leave = open_board(_arguments(), screen)
+    if document:
+        pn.state.on_session_destroyed(lambda _: _leave(screen, leave))
+    return template_of(TITLE, screen.root)
 
 
-def template_of(title: str, shown: Any, failure: str = "", *, by_link: bool = False) -> pn.Template:
-    """The page around a board, or around a failure; `by_link` if a link led there."""
+def _leave(screen: Screen, leave: Callable[[], None]) -> None:
+    screen.leave()
+    leave()
+
+
+def template_of(title: str, shown: Any, failure: str = "") -> pn.Template:
+    """The page around a board, or around a failure."""
     template = pn.Template(_PAGE.read_text(encoding="utf-8"))
     template.add_variable("page_title", title)
     template.add_variable("failure", failure)
-    template.add_variable("by_link", by_link)
     template.add_panel("board", pn.pane.Str("") if shown is None else shown)
     return template
 
 
-def _visit(served: Served, asked: Mapping[str, str]) -> Visit:
-    """The page that the address asks for."""
-    document = pn.state.curdoc
-    if asked.get("host") == "jupyterlab":
-        return LabVisit(served.make, served.runner, document)
-    file = _file(served, asked)
-    if file and "plan" not in asked:
-        opened = FileVisit(PlanFile(file), served.runner, document)
+def _open_here(served: Served, runner: Runner) -> Opening:
+    """Boards in this process."""
+
+    def open_board(asked: Mapping[str, str], screen: Screen) -> Callable[[], None]:
+        document = pn.state.curdoc
+        visit = open_visit(served, asked, Window(screen.show), runner, on_document(document) if document else at_once)
+        screen.hear = visit.hear
         if document:
-            pn.state.add_periodic_callback(opened.look, period=WATCHED)
-        return opened
-    visit = Visit(served.runner, document)
-    visit.show(_linked(served, asked), Host(link=address_of))
-    if visit.board and served.tour and "plan" not in asked:
-        visit.board.tour = True
-    return visit
+            pn.state.add_periodic_callback(visit.look, period=WATCHED)
+        return visit.close
+
+    return open_board
 
 
-def _file(served: Served, asked: Mapping[str, str]) -> Path | None:
-    """The plan file that the address asks for, else the one that is served. Raises `DocumentError` where files are not served."""
-    if "file" not in asked:
-        return served.file
-    if served.root:
-        return file_under(served.root, asked["file"])
-    if served.file and served.file.name == asked["file"]:
-        return served.file
-    raise DocumentError(
-        f"The address asks for the file `{asked['file'][:200]}`, and this server opens no folder of plan files.",
-        ["start it with `--root FOLDER`", "leave `?file=` out of the address"],
-    )
+def _open_apart(boards: Boards) -> Opening:
+    """Boards in processes of their own."""
 
+    def open_board(asked: Mapping[str, str], screen: Screen) -> Callable[[], None]:
+        board = boards.open(asked, screen)
+        return (lambda: board.leave(screen)) if board else (lambda: None)
 
-def _linked(served: Served, asked: Mapping[str, str]) -> Plan:
-    """The plan to begin with, or the one that the address holds."""
-    return parse_link(asked["plan"], known=served.make()) if "plan" in asked else served.make()
+    return open_board
 
 
 def _arguments() -> dict[str, str]:

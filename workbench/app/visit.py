@@ -1,130 +1,154 @@
-"""One visitor's page: which plan it shows, and where that is saved. On a page of its own, or in a document tab of JupyterLab."""
+"""One visitor's board: which plan it shows, and where that is saved. On a page of its own, or in a document tab of JupyterLab."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import panel as pn
-from bokeh.document import Document
-
-from workbench.app.bridge import Bridge
-from workbench.app.component import BoardComponent
 from workbench.app.plan_file import PlanFile
+from workbench.app.window import Window
 from workbench.documents import dump_plan, parse_plan
 from workbench.edits import OpenPlan
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.session import Session
+from workbench.widgets.board import Board
 from workbench.widgets.host import Host
+from workbench.widgets.jobs import Defer
 from workbench.widgets.runner import Runner
 
 WATCHED = 1500  # milliseconds between two looks at a file
 
 _log = logging.getLogger(__name__)
 
+Message = Mapping[str, Any]
+"""What a page says: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` of the window around it."""
+
 
 class Visit:
-    """The board of one visitor, and the wire to the window around it. `root` is what the page shows."""
+    """The board of one visitor, and what the window around it is told."""
 
-    def __init__(self, runner: Runner | None, document: Document | None) -> None:
-        self._runner, self._document, self._theme = runner, document, "auto"
-        self.bridge = Bridge(width=0, height=0, margin=0)
-        self.bridge.param.watch(lambda event: self._hear(event.new), "heard")
-        self.board: BoardComponent | None = None
-        self._place = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.root = pn.Column(self.bridge, self._place, sizing_mode="stretch_width", margin=0)
+    def __init__(self, window: Window, runner: Runner | None, defer: Defer) -> None:
+        self.window, self._runner, self._defer = window, runner, defer
+        self.board: Board | None = None
+        self._first: dict[str, Any] | None = None  # the parts of a board that is being made: they are shown together
 
-    @property
-    def title(self) -> str:
-        """What the browser's tab says first."""
-        return self.board.answering.session.plan.name if self.board else ""
-
-    def show(self, plan: Plan, host: Host) -> None:
+    def show(self, plan: Plan, host: Host, *, tour: bool = False) -> None:
         """A board over a plan, in place of whatever was shown."""
         self.close()
-        board = BoardComponent(
-            Session(plan), runner=self._runner, document=self._document, host=host, theme=self._theme, sizing_mode="stretch_width"
-        )
-        self.board, self._place.objects = board, [board]
-        self.bridge.param.update(notice={}, shown=self.bridge.shown + 1)
+        self._first = {}
+        self.board = Board(Session(plan), self._publish, runner=self._runner, defer=self._defer, host=host)
+        first, self._first = self._first, None
+        self.window.show_board(new=True, tour=tour, **first)
+        self.window.tell(notice={}, failure={}, title=plan.name)
+        self.window.count("shown")
 
-    def show_failure(self, error: Exception) -> None:
-        """The error where the board would be."""
+    def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
+        """The error where the board would be; `by_link` if a link led there."""
         self.close()
-        self._place.objects = []
-        notice = {"title": "This plan could not be opened", "text": failure_text(error), "choices": []}
-        self.bridge.param.update(notice=notice, shown=self.bridge.shown + 1)
+        self.window.show_board(closed=True)
+        self.window.tell(failure={"text": failure_text(error), "by_link": by_link})
+        self.window.count("shown")
 
     def close(self) -> None:
         """Nobody watches any more."""
         if self.board:
-            self.board.answering.close()
+            self.board.close()
             self.board = None
 
-    def _hear(self, message: dict[str, Any]) -> None:
-        if message.get("theme") in ("light", "dark"):
-            self._theme = message["theme"]
-            if self.board:
-                self.board.theme = self._theme
+    def hear(self, message: Message) -> None:
+        """What the page says."""
+        if "heard" in message:
+            self._hear(message["heard"])
+        elif self.board and "gesture" in message:
+            self.board.answer(message["gesture"])
+
+    def look(self) -> None:
+        """Called every `WATCHED` milliseconds."""
+
+    def show_again(self) -> None:
+        """All of it, to a page that has just come."""
+        if self.board:
+            self._first = {}
+            self.board.answer({"verb": "refresh"})
+            first, self._first = self._first, None
+            self.window.show_board(new=True, tour=False, **first)
+        self.window.tell_again()
+
+    def _publish(self, part: str, state: dict[str, Any]) -> None:
+        if self._first is not None:
+            self._first[part] = state
+        else:
+            self.window.show_board(**{part: state})
+
+    def _hear(self, message: Message) -> None:
         if message.get("kind") == "save" and self.board:
-            self.board.answering.answer({"verb": "save"})
+            self.board.answer({"verb": "save"})
 
 
 class FileVisit(Visit):
     """A page opened with a file: it saves there, and notices when somebody else did."""
 
-    def __init__(self, file: PlanFile, runner: Runner | None, document: Document | None) -> None:
-        super().__init__(runner, document)
+    def __init__(self, file: PlanFile, window: Window, runner: Runner | None, defer: Defer, link: Callable[[str], str]) -> None:
+        super().__init__(window, runner, defer)
         self._file = file
-        host = Host(save=self._save, path=file.name, link=address_of, changed=self._moved)
-        self.show(file.read(), host)
+        self.show(file.read(), Host(save=self._save, path=file.name, link=link, changed=self._moved))
 
     def look(self) -> None:
         """If the file was changed by others: shown at once where nothing unsaved would be lost, else asked."""
         if self.board is None or not self._file.changed_by_others():
             return
-        if not self.bridge.unsaved:
+        if not self.window.bridge["unsaved"]:
             self._reread()
         else:
-            self.bridge.notice = {
-                "title": f"{self._file.name} was changed by somebody else",
-                "text": "Your plan has changes that are not saved.",
-                "choices": [["theirs", "Show theirs (yours stays in the history)"], ["mine", "Keep mine"]],
-            }
+            self.window.tell(
+                notice={
+                    "title": f"{self._file.name} was changed by somebody else",
+                    "text": "Your plan has changes that are not saved.",
+                    "choices": [["theirs", "Show theirs (yours stays in the history)"], ["mine", "Keep mine"]],
+                }
+            )
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _hear(self, message: Message) -> None:
         super()._hear(message)
         if message.get("kind") in ("theirs", "mine"):
-            self.bridge.notice = {}
+            self.window.tell(notice={})
             if message["kind"] == "theirs":
                 self._reread()
 
     def _reread(self) -> None:
         assert self.board is not None
         try:
-            self.board.answering.session.apply(OpenPlan(self._file.read(), self._file.name))
+            self.board.session.apply(OpenPlan(self._file.read(), self._file.name))
         except WorkbenchError as error:
-            self.bridge.notice = {"title": f"{self._file.name} was changed, and cannot be shown", "text": str(error), "choices": []}
+            self.window.tell(notice={"title": f"{self._file.name} was changed, and cannot be shown", "text": str(error), "choices": []})
         else:
-            self.bridge.unsaved = False
+            self.window.tell(unsaved=False)
 
     def _save(self, plan: Plan) -> str:
         place = self._file.save(plan)
-        self.bridge.param.update(unsaved=False, notice={})
+        self.window.tell(unsaved=False, notice={})
         return place
 
     def _moved(self, plan: Plan) -> None:
-        self.bridge.unsaved = not self._file.holds(plan)
+        self.window.tell(unsaved=not self._file.holds(plan))
 
 
 class LabVisit(Visit):
     """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and tells each change of it."""
 
-    def __init__(self, make: Callable[[], Plan], runner: Runner | None, document: Document | None) -> None:
-        super().__init__(runner, document)
+    def __init__(self, make: Callable[[], Plan], window: Window, runner: Runner | None, defer: Defer) -> None:
+        super().__init__(window, runner, defer)
         self._make, self._name, self._opening = make, "", False
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
+        """A notice above the document, which stays as it is."""
+        del by_link
+        self.close()
+        self.window.show_board(closed=True)
+        self.window.tell(notice={"title": "This plan could not be opened", "text": failure_text(error), "choices": []})
+        self.window.count("shown")
+
+    def _hear(self, message: Message) -> None:
         super()._hear(message)
         if message.get("kind") == "open":
             self._name = str(message.get("name", ""))[:300]
@@ -136,35 +160,30 @@ class LabVisit(Visit):
 
     def _open(self, text: str) -> None:
         """Show the plan of a text. An empty one is a new document, and gets a plan to begin with."""
-        if self.board and text == dump_plan(self.board.answering.session.plan):
+        if self.board and text == dump_plan(self.board.session.plan):
             return
         plan = parse_plan(text, f"`{self._name}`") if text.strip() else self._make()
         self._opening = True
         if self.board:
-            self.board.answering.session.apply(OpenPlan(plan, self._name))
+            self.board.session.apply(OpenPlan(plan, self._name))
         else:
             self.show(plan, Host(save=self._save, path=self._name, changed=self._tell))
         self._opening = False
         if text.strip():
-            self.bridge.text = text  # as it stands: what a hand wrote is not changed by looking at it
+            self.window.tell(text=text)  # as it stands: what a hand wrote is not changed by looking at it
         else:
-            self.bridge.created = True
+            self.window.tell(created=True)
             self._tell(plan)
-            self.bridge.created = False
+            self.window.tell(created=False)
 
     def _tell(self, plan: Plan) -> None:
         if not self._opening:
-            self.bridge.text = dump_plan(plan)
+            self.window.tell(text=dump_plan(plan))
 
     def _save(self, plan: Plan) -> str:
         self._tell(plan)
-        self.bridge.saves += 1
+        self.window.count("saves")
         return self._name
-
-
-def address_of(link: str) -> str:
-    """The address of this page with the text of a link; the browser completes it."""
-    return f"?plan={link}"
 
 
 def failure_text(error: Exception) -> str:

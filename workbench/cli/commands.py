@@ -34,7 +34,7 @@ def serve(options: argparse.Namespace) -> None:
         return
     if options.root and not Path(options.root).is_dir():
         raise WorkbenchError(f"`{options.root}` is no folder.", ["give a folder that holds plan files"])
-    make = functools.cache(lambda: plan_on_the_cpu(options))
+    make = functools.partial(plan_on_the_cpu, options)
     changed = any(getattr(options, name) is not None for name in CHANGES)
     file = options.plan if options.plan and not changed else None
     if not options.unix_socket:  # behind a proxy nobody reads this terminal: there an error is shown on the page

@@ -67,12 +67,17 @@ class Job:
 
 def pack(job: Job) -> bytes:
     """A pickle of plain values around a cloudpickle of plan or fleet and options; raises `EngineError` if a function cannot be sent."""
-    config = {name: getattr(jax.config, name) for name in _CONFIG}
-    body = _sendable((_on_host(job.subject), dict(job.options)), job.subject.name, f"call `{job.here}` in this process")
-    return pickle.dumps({"kind": job.kind, "jax_config": config, "body": body})
+    body = sendable((_on_host(job.subject), dict(job.options)), job.subject.name, f"call `{job.here}` in this process")
+    return pickle.dumps({"kind": job.kind, "jax_config": jax_settings(), "body": body})
 
 
-def _sendable(content: Any, name: str, other_way: str) -> bytes:
+def jax_settings() -> dict[str, Any]:
+    """JAX's settings that another process must share, to mean the same by a program."""
+    return {name: getattr(jax.config, name) for name in _CONFIG}
+
+
+def sendable(content: Any, name: str, other_way: str) -> bytes:
+    """A pickle, functions by value; raises `EngineError` if there is something in `content` that cannot leave this process."""
     try:
         return cloudpickle.dumps(content)
     except Exception as error:  # cloudpickle raises whatever the object does
@@ -85,7 +90,7 @@ def _sendable(content: Any, name: str, other_way: str) -> bytes:
 def adding(model: FleetModel) -> dict[str, str]:
     """The order to a training fleet to take in one more model; raises `EngineError` if its functions cannot be sent."""
     sent = replace(model, program=_given_on_host(model.program))
-    parcel = _sendable(sent, f"model `{model.name}`", "call `FleetRun.add` in this process")
+    parcel = sendable(sent, f"model `{model.name}`", "call `FleetRun.add` in this process")
     return {"order": "add", "model": model.name, "parcel": base64.b64encode(parcel).decode()}
 
 

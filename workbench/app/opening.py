@@ -1,0 +1,66 @@
+"""Which plan a page shows: what is served, what its address asks for, and the visit that comes of both."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.app.plan_file import PlanFile, file_under
+from workbench.app.visit import FileVisit, LabVisit, Visit
+from workbench.app.window import Window
+from workbench.documents import parse_link
+from workbench.errors import DocumentError
+from workbench.plan import Plan
+from workbench.widgets.host import Host
+from workbench.widgets.jobs import Defer
+from workbench.widgets.runner import Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`."""
+
+    make: Callable[[], Plan]
+    file: Path | None = None
+    root: Path | None = None
+    tour: bool = False
+
+
+def open_visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer) -> Visit:
+    """The visit that an address asks for. Whatever fails becomes a text on the page: one that raises would show a spinner for ever."""
+    try:
+        return _visit(served, asked, window, runner, defer)
+    except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
+        failed = Visit(window, runner, defer)
+        failed.show_failure(error, by_link="plan" in asked)
+        return failed
+
+
+def _visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer) -> Visit:
+    if asked.get("host") == "jupyterlab":
+        return LabVisit(served.make, window, runner, defer)
+    file = file_asked_for(served, asked)
+    if file and "plan" not in asked:
+        return FileVisit(PlanFile(file), window, runner, defer, address_of)
+    visit = Visit(window, runner, defer)
+    plan = parse_link(asked["plan"], known=served.make()) if "plan" in asked else served.make()
+    visit.show(plan, Host(link=address_of), tour=served.tour and "plan" not in asked)
+    return visit
+
+
+def file_asked_for(served: Served, asked: Mapping[str, str]) -> Path | None:
+    """The plan file that the address asks for, else the one that is served. Raises `DocumentError` where files are not served."""
+    if "file" not in asked:
+        return served.file
+    if served.root:
+        return file_under(served.root, asked["file"])
+    if served.file and served.file.name == asked["file"]:
+        return served.file
+    raise DocumentError(
+        f"The address asks for the file `{asked['file'][:200]}`, and this server opens no folder of plan files.",
+        ["start it with `--root FOLDER`", "leave `?file=` out of the address"],
+    )
+
+
+def address_of(link: str) -> str:
+    """The address of this page with the text of a link; the browser completes it."""
+    return f"?plan={link}"

@@ -1,0 +1,109 @@
+"""All board processes of a server: one waits ready for the next visitor, those that nobody watches end after a while."""
+
+import base64
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Mapping
+
+from workbench.app.opening import Served
+from workbench.app.processes.forking import ForkServer
+from workbench.app.processes.remote_board import RemoteBoard
+from workbench.app.processes.served_board import ServedBoard
+from workbench.app.screen import Screen
+from workbench.engine.parcel import jax_settings, sendable
+
+MOST = 200
+"""Boards at once. Each takes some 150 MiB of its own."""
+LINGERING, MOST_LINGERING = 60.0, 4
+"""Seconds that a board waits for a page that was cut off, and how many do so at once; one that has ended is in its journal."""
+_LOOK = 1.0  # seconds between two looks at all boards
+
+
+class Boards:
+    """The boards of one server. Raises `EngineError` if what is served cannot be sent to another process."""
+
+    def __init__(self, served: Served) -> None:
+        parcel = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
+        self._prepare = {"prepare": {"served": base64.b64encode(parcel).decode(), "jax_config": jax_settings()}}
+        self._forking = ForkServer()
+        self._lock = threading.RLock()
+        self._boards: dict[str, ServedBoard] = {}
+        self._spare: RemoteBoard | None = None
+        self._is_closed = threading.Event()
+        threading.Thread(target=self._refill, daemon=True, name="spare board").start()
+        threading.Thread(target=self._watch, daemon=True, name="boards").start()
+
+    def open(self, asked: Mapping[str, str], screen: Screen) -> ServedBoard | None:
+        """The board that an address asks for, shown on a page: the one that is live under its name, or another; `None` if there are too
+        many."""
+        with self._lock:
+            board = self._boards.get(asked.get("board", ""))
+            if board and not board.is_closed and board.screen is None:
+                board.attach(screen)
+                return board
+            if len(self._boards) >= MOST:
+                return None
+            board = ServedBoard(secrets.token_urlsafe(16), asked, screen, self._start, self._reason_of)
+            self._boards[board.name] = board
+            return board
+
+    def close(self) -> None:
+        """End all of them, and what they run."""
+        self._is_closed.set()
+        with self._lock:
+            for board in self._boards.values():
+                board.close()
+            if self._spare:
+                self._spare.close()
+        self._forking.close()
+
+    def _start(self) -> RemoteBoard:
+        """A process for a board: the one that waits ready, or a new one."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None and not spare.is_closed:
+            threading.Thread(target=self._refill, daemon=True, name="spare board").start()
+            return spare
+        return self._prepared()
+
+    def _prepared(self) -> RemoteBoard:
+        remote = RemoteBoard(self._forking.connect())
+        remote.send(self._prepare)
+        return remote
+
+    def _refill(self) -> None:
+        remote = self._prepared()
+        with self._lock:
+            if self._spare is None and not self._is_closed.is_set():
+                self._spare = remote
+                return
+        remote.close()
+
+    def _watch(self) -> None:
+        while not self._is_closed.wait(_LOOK):
+            with self._lock:
+                boards = list(self._boards.values())
+            for board in boards:
+                board.look()
+            self._close_left(boards)
+
+    def _close_left(self, boards: list[ServedBoard]) -> None:
+        """Of the boards that nobody watches, the last few wait a while for a page that was cut off."""
+        left = sorted((board for board in boards if board.left_at is not None), key=lambda board: -(board.left_at or 0.0))
+        for place, board in enumerate(left):
+            if place >= MOST_LINGERING or time.monotonic() - (board.left_at or 0.0) > LINGERING:
+                board.close()
+        with self._lock:
+            self._boards = {name: board for name, board in self._boards.items() if not board.is_closed}
+
+    def _reason_of(self, remote: RemoteBoard) -> str:
+        """How a process ended, in words."""
+        status = None if remote.pid is None else self._forking.status_of(remote.pid)
+        if status is None or status >= 0:
+            return "The process of this board ended"
+        if -status == signal.SIGKILL:
+            return "Something killed the process of this board (SIGKILL), as Linux does when memory runs out"
+        name = signal.Signals(-status).name
+        return f"The process of this board ended by {name}: the compiler that plans for it failed, or memory ran out"

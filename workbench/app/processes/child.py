@@ -1,0 +1,105 @@
+"""The process of one board: it hears its page over a connection, one JSON object a message, and tells what is to be shown.
+
+In come `{"prepare": {...}}` with a pickle of what is served, `{"open": {"asked", "name"}}` when a visitor is there, then
+`{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`; out go `{"ready": pid}`, `{"show": target, "parameters": {...}}` and, when a message was dealt
+with, `{"done": its number}`. It ends when the connection does.
+"""
+
+import base64
+import functools
+import json
+import os
+import pickle
+import queue
+import resource
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+from workbench.app.opening import Served, open_visit
+from workbench.app.visit import WATCHED, Visit
+from workbench.app.window import Window
+from workbench.tracing.platform import leave_accelerators_alone
+from workbench.widgets.runner import WorkerRunner
+
+MEMORY = 8 << 30  # bytes of data a board may take; the kernel refuses more, and the process ends
+
+
+def serve_board(descriptor: int) -> None:
+    """One board, from its opening to the end of the connection."""
+    leave_accelerators_alone()
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    with Connection(descriptor) as connection:
+        BoardProcess(connection).serve()
+
+
+class BoardProcess:
+    """The loop of a board process. All work on the board happens on the main thread; another one listens to the connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._sending = connection, threading.Lock()
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._served: Served | None = None
+        self._visit: Visit | None = None
+
+    def serve(self) -> None:
+        """Until the connection ends."""
+        self._send({"ready": os.getpid()})
+        threading.Thread(target=self._listen, daemon=True).start()
+        while True:
+            try:
+                work = self._inbox.get(timeout=WATCHED / 1000)
+            except queue.Empty:
+                if self._visit:
+                    self._visit.look()
+                continue
+            if work is None:
+                break
+            work()
+        if self._visit:
+            self._visit.close()
+
+    def _listen(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                message = json.loads(self._connection.recv_bytes())
+                self._inbox.put(lambda message=message: self._deal_with(message))  # type: ignore[misc]
+        self._inbox.put(None)
+
+    def _deal_with(self, message: Mapping[str, Any]) -> None:
+        try:
+            if "prepare" in message:
+                self._prepare(message["prepare"])
+            elif "open" in message:
+                self._open(message["open"])
+            elif self._visit and message.get("again"):
+                self._visit.show_again()
+            elif self._visit:
+                self._visit.hear(message)
+        finally:
+            self._send({"done": message.get("number", 0)})
+
+    def _prepare(self, settings: Mapping[str, Any]) -> None:
+        """Be ready for a visitor: the plan to begin with is traced before anybody comes. What fails is said to the visitor, not here."""
+        import jax
+
+        for name, value in settings["jax_config"].items():
+            jax.config.update(name, value)
+        served: Served = pickle.loads(base64.b64decode(settings["served"]))  # noqa: S301 - our own starter wrote it
+        self._served = replace(served, make=functools.cache(served.make))
+        with suppress(Exception):
+            self._served.make().report()
+
+    def _open(self, opening: Mapping[str, Any]) -> None:
+        assert self._served is not None, "prepared first"
+        window = Window(lambda target, parameters: self._send({"show": target, "parameters": parameters}))
+        self._visit = open_visit(self._served, opening["asked"], window, WorkerRunner(), self._inbox.put)
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        content = json.dumps(message).encode()
+        with self._sending, suppress(OSError):  # nobody is there any more: the listener ends the loop
+            self._connection.send_bytes(content)

@@ -1,0 +1,87 @@
+"""The process that makes board processes: `python -m workbench.app.processes.fork_server FD`.
+
+It imports everything a board needs, once, and then forks a child for every connection it is sent: a fork shares those pages, and is there
+in milliseconds. It starts no thread and touches no device, so that its children may. It ends when its starter does.
+
+This is `multiprocessing.forkserver` without the part that imports the starter's main module again, which would run a notebook's or a
+script's own lines a second time.
+"""
+
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from types import FrameType
+
+PRELOADED = ("workbench.models", "workbench.widgets.board", "workbench.app.opening", "workbench.engine", "workbench.app.processes.child")
+
+
+def main(descriptor: int) -> None:
+    """Fork for every connection sent on this socket, and tell how each child ended: `{"pid", "status"}`, one JSON object a line."""
+    control = socket.socket(fileno=descriptor)
+    _preload()
+
+    def reap(_signal: int, _frame: FrameType | None) -> None:
+        while (ended := _ended_child()) is not None:
+            _tell(control, {"pid": ended[0], "status": os.waitstatus_to_exitcode(ended[1])})
+
+    signal.signal(signal.SIGCHLD, reap)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: our starter hears it too, and ends us
+    _tell(control, {"ready": True})
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not descriptors:
+            return
+        if os.fork() == 0:
+            control.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _become_board(descriptors[0])
+        os.close(descriptors[0])
+
+
+def _preload() -> None:
+    """Import what boards need; a library's threads would not survive the fork."""
+    threads = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy starts a pool when it is imported
+    for name in PRELOADED:
+        importlib.import_module(name)
+    os.environ.pop("OPENBLAS_NUM_THREADS")
+    if threads is not None:
+        os.environ["OPENBLAS_NUM_THREADS"] = threads
+    gc.collect()
+    gc.freeze()  # a collection in a child would write to, and so copy, every page it looks at
+
+
+def _become_board(descriptor: int) -> None:
+    """In the child: never returns."""
+    from workbench.app.processes.child import serve_board
+
+    status = 1
+    try:
+        serve_board(descriptor)
+        status = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(status)  # without the fork server's own endings
+
+
+def _ended_child() -> tuple[int, int] | None:
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, status) if pid else None
+
+
+def _tell(control: socket.socket, message: dict[str, object]) -> None:
+    try:
+        control.sendall(json.dumps(message).encode() + b"\n")
+    except OSError:  # our starter is gone
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

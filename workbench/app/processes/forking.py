@@ -1,0 +1,69 @@
+"""The fork server as its starter knows it: connections to new board processes, and how those ended."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import Connection
+
+from workbench.errors import EngineError
+
+START_LIMIT = 120.0  # seconds until the fork server must have imported what boards need
+
+
+class ForkServer:
+    """Started at once; `connect` waits until it is ready. Raises `EngineError` where it cannot start. Closed, it takes nobody along."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+            [sys.executable, "-m", "workbench.app.processes.fork_server", str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+        )
+        theirs.close()
+        self._sending = threading.Lock()
+        self._news = threading.Condition()
+        self._is_ready, self._is_gone = False, False
+        self._statuses: dict[int, int] = {}  # of processes that ended, until they are asked for
+        threading.Thread(target=self._listen, daemon=True, name="fork server").start()
+
+    def connect(self) -> Connection:
+        """A connection to a new process."""
+        with self._news:
+            if not self._news.wait_for(lambda: self._is_ready or self._is_gone, START_LIMIT) or self._is_gone:
+                raise EngineError("The process that starts boards ended.", ["start the server again", "look at what it printed"])
+        ours, theirs = socket.socketpair()
+        with theirs, self._sending:
+            socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+        return Connection(ours.detach())
+
+    def status_of(self, pid: int, patience: float = 2.0) -> int | None:
+        """The exit code of a process that ended, negative for a signal; `None` if it is not known within so many seconds."""
+        with self._news:
+            self._news.wait_for(lambda: pid in self._statuses or self._is_gone, patience)
+            return self._statuses.pop(pid, None)
+
+    def close(self) -> None:
+        """End it. Its children go on until their own connections end."""
+        self._control.close()
+        self._process.terminate()
+        self._process.wait()
+
+    def _listen(self) -> None:
+        with self._control.dup().makefile("rb") as lines:
+            for line in lines:
+                self._note(json.loads(line))
+        with self._news:
+            self._is_gone = True
+            self._news.notify_all()
+
+    def _note(self, message: dict[str, int]) -> None:
+        with self._news:
+            self._is_ready |= "ready" in message
+            if "pid" in message:
+                self._statuses[message["pid"]] = message["status"]
+            self._news.notify_all()

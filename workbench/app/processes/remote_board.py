@@ -1,0 +1,98 @@
+"""A board in a process of its own, as the server knows it: messages to and fro, and how long it has been at the last one."""
+
+import json
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from workbench.app.window import Show
+
+ENDING = 5.0  # seconds that a board has to end by itself
+
+Message = Mapping[str, Any]
+
+
+class RemoteBoard:
+    """Sends what a page says, and hands on to `show` what the board tells.
+
+    `ended(board)` is called once, from a thread, when the process is gone without having been closed; `pid` is then whose it was.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.show: Show = _to_nobody
+        self.ended: Callable[[RemoteBoard], None] = _nobody_asks
+        self.pid: int | None = None
+        self.is_closed = False
+        self._connection = connection
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._under_way: dict[int, float] = {}  # when messages were sent that are not dealt with
+        self._number = 0
+        for work in (self._listen, self._write):
+            threading.Thread(target=work, daemon=True, name="board").start()
+
+    def send(self, message: Message) -> None:
+        """Never waits: a busy process reads late."""
+        self._number += 1
+        self._under_way[self._number] = time.monotonic()
+        self._outbox.put(json.dumps({**message, "number": self._number}).encode())
+
+    def busy_for(self) -> float:
+        """Seconds since the oldest message was sent that is not dealt with; 0 if there is none."""
+        with suppress(ValueError, RuntimeError):
+            return time.monotonic() - min(self._under_way.values())
+        return 0.0
+
+    def close(self) -> None:
+        """End the process: at its own pace, and after `ENDING` seconds by force."""
+        self.is_closed = True
+        self._outbox.put(None)
+        timer = threading.Timer(ENDING, self.kill)
+        timer.daemon = True
+        timer.start()
+
+    def kill(self) -> None:
+        """End the process now."""
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _write(self) -> None:
+        with suppress(OSError):  # it died: the listener tells
+            while (content := self._outbox.get()) is not None:
+                self._connection.send_bytes(content)
+        if self.is_closed:
+            with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as ours:
+                ours.shutdown(socket.SHUT_WR)  # nothing more comes; what it still tells is read to its end
+
+    def _listen(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                self._take(json.loads(self._connection.recv_bytes()))
+        self._connection.close()
+        self._outbox.put(None)
+        if not self.is_closed:
+            self.is_closed = True
+            self.ended(self)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "ready" in message:
+            self.pid = message["ready"]
+        elif "done" in message:
+            self._under_way.pop(message["done"], None)
+        else:
+            self.show(message["show"], message["parameters"])
+
+
+def _to_nobody(_target: str, _parameters: Mapping[str, Any]) -> None:
+    """Nobody watches: a page that comes is told everything anew."""
+
+
+def _nobody_asks(_board: RemoteBoard) -> None:
+    """It was never given to a visitor."""

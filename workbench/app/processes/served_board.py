@@ -1,0 +1,142 @@
+"""One visitor's board for as long as anybody wants it: its page may be cut off and come back, its process may die and be made anew."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.app.processes.remote_board import Message, RemoteBoard
+from workbench.app.screen import Screen
+from workbench.errors import EngineError
+
+PATIENCE, LIMIT = 3.0, 120.0
+"""Seconds until a visitor is told that the board is busy, and until what it is at is stopped."""
+MOST_DEATHS, WITHIN = 3, 60.0
+"""A board that dies so often within so many seconds is not started again."""
+
+_STOPPED = "You stopped what it was at"
+_TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
+
+
+class ServedBoard:
+    """A board by its `name`, which nobody can guess: whoever has it may take the board up again.
+
+    `start()` gives a process to open it in, which may take a moment; `reason_of(remote)` says how one ended.
+    """
+
+    def __init__(
+        self, name: str, asked: Mapping[str, str], screen: Screen, start: Callable[[], RemoteBoard], reason_of: Callable[[RemoteBoard], str]
+    ) -> None:
+        self.name = name
+        self.screen: Screen | None = None
+        self.left_at: float | None = None
+        self.is_closed = False
+        self._asked, self._start, self._reason_of = dict(asked), start, reason_of
+        self._lock = threading.RLock()
+        self._remote: RemoteBoard | None = None
+        self._waiting: list[Message] = []  # until there is a process
+        self._deaths: list[float] = []
+        self._stopped = ""
+        self._show_on(screen)
+        self._begin({})
+
+    def attach(self, screen: Screen) -> None:
+        """This page shows the board from now on; another one that did is told nothing more."""
+        with self._lock:
+            self._show_on(screen)
+            self._send({"again": True})
+
+    def leave(self, screen: Screen) -> None:
+        """A page is gone."""
+        with self._lock:
+            if self.screen is screen:
+                self.screen, self.left_at = None, time.monotonic()
+
+    def hear(self, message: Message) -> None:
+        """What the page says."""
+        if message.get("heard", {}).get("kind") == "stop":
+            self._stop(_STOPPED)
+        else:
+            self._send(message)
+
+    def look(self) -> None:
+        """Tell the visitor when the board has been at something for long, and stop it at the limit."""
+        seconds = self._remote.busy_for() if self._remote else 0.0
+        if seconds > LIMIT:
+            self._stop(_TOO_SLOW)
+        elif self.screen:
+            self.screen.show_busy(seconds if seconds > PATIENCE else 0.0)
+
+    def close(self) -> None:
+        """Nobody wants it any more."""
+        with self._lock:
+            self.is_closed, self.screen = True, None
+            if self._remote:
+                self._remote.close()
+
+    def _show_on(self, screen: Screen) -> None:
+        if self.screen:
+            self.screen.hear = _to_nobody
+        self.screen, self.left_at = screen, None
+        screen.hear = self.hear
+        if self._remote:
+            self._remote.show = screen.show
+
+    def _send(self, message: Message) -> None:
+        with self._lock:
+            if self._remote:
+                self._remote.send(message)
+            else:
+                self._waiting.append(message)
+
+    def _stop(self, reason: str) -> None:
+        self._stopped = reason
+        if self._remote:
+            self._remote.kill()
+
+    def _begin(self, after: Mapping[str, Any]) -> None:
+        """Open the board in a process, in a thread: the first process of a server takes a moment. `after` is what it says at once."""
+        threading.Thread(target=self._open, args=(after,), daemon=True, name="opening").start()
+
+    def _open(self, after: Mapping[str, Any]) -> None:
+        try:
+            remote = self._start()
+        except (EngineError, OSError) as error:
+            self._fail(f"The board could not be started. {error}")
+            return
+        with self._lock:
+            if self.is_closed:
+                remote.close()
+                return
+            self._remote, waiting, self._waiting = remote, self._waiting, []
+            remote.ended = self._ended
+            remote.show = self.screen.show if self.screen else remote.show
+            remote.send({"open": {"asked": self._asked, "name": self.name, **after}})
+            for message in waiting:
+                remote.send(message)
+
+    def _ended(self, remote: RemoteBoard) -> None:
+        """The process died: another one takes up what is in the journal, and says what happened."""
+        reason = self._stopped or self._reason_of(remote)
+        with self._lock:
+            now, self._remote, self._stopped = time.monotonic(), None, ""
+            self._deaths = [*(each for each in self._deaths if now - each < WITHIN), now]
+            if self.screen:
+                self.screen.show_busy(0.0)
+            if self.is_closed or self.screen is None:
+                self.is_closed = True
+            elif len(self._deaths) >= MOST_DEATHS:
+                self._fail(f"{reason}, and so it did {MOST_DEATHS} times within {WITHIN:.0f} s. Reload the page to try once more.")
+            else:
+                self._begin({"died": reason})
+
+    def _fail(self, text: str) -> None:
+        with self._lock:
+            self.is_closed = True
+            if self.screen:
+                self.screen.show("board", {"closed": True})
+                self.screen.show("bridge", {"failure": {"text": text, "by_link": False}})
+
+
+def _to_nobody(_message: Message) -> None:
+    """Another page shows the board now."""

@@ -1,0 +1,87 @@
+"""What one visitor's browser shows, as Panel components: the board, and the wire to the window around it."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import panel as pn
+from bokeh.document import Document
+
+from workbench.app.bridge import Bridge
+from workbench.app.component import BoardComponent
+from workbench.app.window import Target
+
+
+class Screen:
+    """Shows what the visitor's board tells, and hands on what the visitor does. `root` is what the page holds.
+
+    `hear(message)` is given `{"gesture": {...}}` and `{"heard": {...}}`. `show` may be called from any thread.
+    """
+
+    def __init__(self, document: Document | None) -> None:
+        self.hear: Callable[[dict[str, Any]], None] = lambda _message: None
+        self._document, self._theme = document, "auto"
+        self._bridge = Bridge(width=0, height=0, margin=0)
+        self._bridge.param.watch(lambda event: self._heard(event.new), "heard")
+        self._board: BoardComponent | None = None
+        self._place = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.root = pn.Column(self._bridge, self._place, sizing_mode="stretch_width", margin=0)
+        self._owed: deque[tuple[Target, dict[str, Any]]] = deque()
+        self._showing = threading.Lock()
+        self._busy, self._is_gone = "", False
+
+    def show(self, target: Target, parameters: Mapping[str, Any]) -> None:
+        """On the document's own loop, in the order of the calls: a busy document may call back late and out of order."""
+        if self._is_gone:
+            return
+        self._owed.append((target, dict(parameters)))
+        if self._document:
+            self._document.add_next_tick_callback(self._drain)
+        else:
+            self._drain()
+
+    def show_busy(self, seconds: float) -> None:
+        """That the board has been at something for so long; 0 if it is not."""
+        if (text := f"{seconds:.0f}" if seconds else "") != self._busy:
+            self._busy = text
+            self.show("bridge", {"busy": text})
+
+    def leave(self) -> None:
+        """The page is gone: nothing is shown any more."""
+        self._is_gone = True
+
+    def _drain(self) -> None:
+        with self._showing:
+            while self._owed:
+                target, parameters = self._owed.popleft()
+                if target == "bridge":
+                    self._bridge.param.update(**parameters)
+                else:
+                    self._update_board(parameters)
+
+    def _update_board(self, parameters: dict[str, Any]) -> None:
+        if parameters.pop("closed", False):
+            self._board, self._place.objects = None, []
+        elif parameters.pop("new", False):
+            board = BoardComponent(**parameters, theme=self._theme, sizing_mode="stretch_width")
+            board.param.watch(lambda event: self.hear({"gesture": event.new}), "gesture")
+            self._board, self._place.objects = board, [board]
+        elif self._board:
+            self._board.param.update(**parameters)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if message.get("theme") in ("light", "dark"):
+            self._theme = message["theme"]
+            if self._board:
+                self._board.theme = self._theme
+        self.hear({"heard": message})
+
+
+def on_document(document: Document) -> Callable[[Callable[[], None]], None]:
+    """Work from a runner's thread goes onto the document's own loop."""
+
+    def defer(work: Callable[[], None]) -> None:
+        document.add_next_tick_callback(work)
+
+    return defer
