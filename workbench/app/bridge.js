@@ -45,7 +45,7 @@ function render({ model, el }) {
     button.addEventListener("click", () => tell("stop"));
     work.append(said, button);
   };
-  (document.getElementById("notices") ?? el).append(work);
+  (document.getElementById("working") ?? el).append(work);
 
   const showFailure = () => {
     const { text, by_link } = model.get("failure"), box = document.getElementById("failure");

@@ -83,6 +83,8 @@ class Visit:
     def _hear(self, message: Message) -> None:
         if message.get("kind") == "save" and self.board:
             self.board.answer({"verb": "save"})
+        elif message.get("kind") == "dismiss":
+            self.window.tell(notice={})
 
 
 class FileVisit(Visit):

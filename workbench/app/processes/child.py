@@ -1,8 +1,8 @@
 """The process of one board: it hears its page over a connection, one JSON object a message, and tells what is to be shown.
 
 In come `{"prepare": {...}}` with a pickle of what is served, `{"open": {"asked", "name"}}` when a visitor is there, then
-`{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`; out go `{"ready": pid}`, `{"show": target, "parameters": {...}}` and, when a message was dealt
-with, `{"done": its number}`. It ends when the connection does.
+`{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Out go `{"ready": pid}`, `{"show": target, "parameters": {...}}`
+and, when a message was dealt with, `{"done": its number}`. It ends when the connection does.
 """
 
 import base64
@@ -98,8 +98,16 @@ class BoardProcess:
         assert self._served is not None, "prepared first"
         window = Window(lambda target, parameters: self._send({"show": target, "parameters": parameters}))
         self._visit = open_visit(self._served, opening["asked"], window, WorkerRunner(), self._inbox.put)
+        if reason := opening.get("died"):
+            window.tell(notice=died_notice(reason))
 
     def _send(self, message: Mapping[str, Any]) -> None:
         content = json.dumps(message).encode()
         with self._sending, suppress(OSError):  # nobody is there any more: the listener ends the loop
             self._connection.send_bytes(content)
+
+
+def died_notice(reason: str) -> dict[str, Any]:
+    """What a visitor is told whose board had to be started again."""
+    text = f"{reason}, so what you did last was not done. Everything before it is here, undo included."
+    return {"title": "The board was started again", "text": text, "choices": [["dismiss", "All right"]]}

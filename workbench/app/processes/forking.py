@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from workbench.errors import EngineError
@@ -54,7 +55,7 @@ class ForkServer:
         self._process.wait()
 
     def _listen(self) -> None:
-        with self._control.dup().makefile("rb") as lines:
+        with suppress(OSError), self._control.dup() as control, control.makefile("rb") as lines:
             for line in lines:
                 self._note(json.loads(line))
         with self._news:

@@ -1,0 +1,160 @@
+"""Boards in processes of their own: what one does, or breaks, is felt by no other, and a visitor is told what happened."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from workbench.app.opening import Served
+from workbench.app.processes.boards import Boards
+from workbench.errors import EngineError
+from workbench.models import build
+from workbench.plan import Plan
+
+PATIENCE = 60.0  # seconds, on a machine that does much else
+
+
+class Page:
+    """A screen that remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.hear = lambda _message: None
+        self.board, self.bridge, self._news = {}, {}, threading.Condition()
+
+    def show(self, target, parameters):
+        with self._news:
+            (self.board if target == "board" else self.bridge).update(parameters)
+            self._news.notify_all()
+
+    def show_busy(self, seconds):
+        self.show("bridge", {"busy": seconds})
+
+    def until(self, is_so):
+        with self._news:
+            assert self._news.wait_for(lambda: is_so(self), PATIENCE), (self.board.keys(), self.bridge)
+        return self
+
+    def place(self, dim, axis, seq):
+        self.hear({"gesture": {"verb": "drop", "dim": dim, "source": "", "target": axis, "add": False, "view": "v", "seq": seq}})
+        return self.until(lambda page: page.board["board"]["answer"]["seq"] == seq)
+
+
+def two_layer():
+    return Plan(build("two_layer", batch=16, io=64, hidden=32), "data:4 model:2", "batch:data")
+
+
+@pytest.fixture(scope="module")
+def boards():
+    boards = Boards(Served(two_layer))
+    yield boards
+    boards.close()
+
+
+def opened(boards, **asked):
+    page = Page()
+    board = boards.open(asked, page)
+    page.until(lambda page: page.bridge.get("shown"))
+    return board, page
+
+
+def pid_of(board):
+    return board._remote.pid
+
+
+def is_there(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def gone(pid):
+    deadline = time.monotonic() + PATIENCE
+    while is_there(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not is_there(pid)
+
+
+def test_each_visitor_has_a_process_of_its_own_that_ends_when_nobody_wants_it(boards):
+    (one, here), (two, there) = opened(boards), opened(boards)
+    assert len({pid_of(one), pid_of(two), os.getpid()}) == 3
+    here.place("hidden", "model", 1)
+    assert "hidden:model" in here.board["board"]["layout"]
+    assert "hidden:model" not in there.board["board"]["layout"]
+    assert here.bridge["title"] == "two-layer"
+    pid = pid_of(one)
+    one.close()
+    assert gone(pid)
+    two.close()
+
+
+def test_a_page_that_comes_back_finds_its_board_as_it_left_it(boards):
+    board, page = opened(boards)
+    page.place("hidden", "model", 1)
+    board.leave(page)
+    again = Page()
+    assert boards.open({"board": board.name}, again) is board
+    again.until(lambda page: "hidden:model" in page.board.get("board", {}).get("layout", ""))
+    assert again.board["new"]
+    assert again.board["board"]["undo"]
+    board.close()
+
+
+def test_whoever_asks_for_a_board_that_somebody_watches_gets_another_one(boards):
+    board, _ = opened(boards)
+    other, _ = opened(boards, board=board.name)
+    assert other is not board
+    assert pid_of(other) != pid_of(board)
+    board.close()
+    other.close()
+
+
+def test_what_a_board_is_at_can_be_stopped_and_the_visitor_is_told(boards):
+    board, page = opened(boards)
+    first = pid_of(board)
+    os.kill(first, signal.SIGSTOP)  # it hears nothing, as one in a long computation
+    page.hear({"gesture": {"verb": "undo", "view": "v", "seq": 1}})
+    page.hear({"heard": {"kind": "stop"}})
+    page.until(lambda page: "You stopped what it was at" in page.bridge.get("notice", {}).get("text", ""))
+    assert gone(first)
+    page.place("hidden", "model", 2)
+    board.close()
+
+
+def test_a_board_whose_process_dies_is_started_again_and_says_how_it_ended(boards):
+    board, page = opened(boards)
+    os.kill(pid_of(board), signal.SIGSEGV)
+    page.until(lambda page: "SIGSEGV" in page.bridge.get("notice", {}).get("text", ""))
+    page.place("hidden", "model", 1)
+    board.close()
+
+
+def test_a_board_that_dies_again_and_again_is_left_with_a_word(boards):
+    board, page = opened(boards)
+    for death in range(3):
+        page.until(lambda _page: board._remote is not None and pid_of(board) is not None)
+        os.kill(pid_of(board), signal.SIGABRT)
+        page.until(lambda _page, death=death: len(board._deaths) > death)
+        page.until(lambda page: page.bridge.get("failure") or board._remote is not None)
+    page.until(lambda page: "3 times within 60 s" in page.bridge.get("failure", {}).get("text", ""))
+    assert page.board["closed"]
+
+
+def test_what_keeps_the_plan_from_being_made_is_said_on_the_page():
+    def broken():
+        raise RuntimeError("the program is broken")
+
+    boards = Boards(Served(broken))
+    board, page = opened(boards)
+    assert page.bridge["failure"] == {"text": "RuntimeError: the program is broken", "by_link": False}
+    board.close()
+    boards.close()
+
+
+def test_what_cannot_leave_this_process_is_refused_before_anything_is_served():
+    lock = threading.Lock()
+    with pytest.raises(EngineError, match="cannot be sent to a worker process"):
+        Boards(Served(lambda: lock))
