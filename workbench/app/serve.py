@@ -14,7 +14,9 @@ from workbench.documents import parse_link
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan import Plan
 from workbench.widgets.host import Host
-from workbench.widgets.runner import Runner, WorkerRunner
+from workbench.widgets.job_queue import JobQueue
+from workbench.widgets.queued_runner import QueuedRunner
+from workbench.widgets.runner import RUN_LIMIT, Runner, WorkerRunner
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65_535
@@ -46,6 +48,8 @@ def serve(
     file: str | Path | None = None,
     root: str | Path | None = None,
     runner: Runner | None = None,
+    jobs: int | None = None,
+    time_limit: float | None = None,
     tour: bool = False,
     threaded: bool = False,
 ) -> Any:
@@ -54,13 +58,21 @@ def serve(
     `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
     With a `file` the page opens and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it.
     Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
+    What all boards run and compile goes through one queue: one run at a time and a few compilations, or so many `jobs` of each, and each for
+    `time_limit` seconds at most (half an hour, if none is given). A `runner` of your own takes what comes, as it comes.
     With a `tour` whoever comes for the first time is shown around.
     A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = (lambda: plan) if isinstance(plan, Plan) else plan
-    served = Served(make, runner or WorkerRunner(), Path(file) if file else None, Path(root) if root else None, tour)
+    served = Served(make, runner or _queued(jobs, time_limit), Path(file) if file else None, Path(root) if root else None, tour)
     return listen(lambda: page(served), port, open_browser, address, origins, unix_socket, threaded=threaded)
+
+
+def _queued(jobs: int | None, time_limit: float | None) -> Runner:
+    """Worker processes for all boards of a server."""
+    limit = RUN_LIMIT if time_limit is None else time_limit
+    return QueuedRunner(WorkerRunner(limit, limit), JobQueue() if jobs is None else JobQueue(jobs, jobs))
 
 
 def listen(
