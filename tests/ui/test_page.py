@@ -232,7 +232,7 @@ def test_a_run_is_cancelled(board, stage):
 
 
 def test_two_visitors_press_run_and_the_second_waits_for_its_turn(board, server, stage, context):
-    scripted = ScriptedRunner(pause=0.1)
+    scripted = ScriptedRunner(pause=0.5)
     stage.runner = QueuedRunner(scripted, JobQueue(runs=1))
     other = context.new_page()
     other.goto(server[0])
@@ -244,7 +244,7 @@ def test_two_visitors_press_run_and_the_second_waits_for_its_turn(board, server,
     expect(other.locator(".run .progress")).to_be_hidden()
     expect(other.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
     board.get_by_role("button", name="Cancel", exact=True).click()
-    expect(other.locator(".run .stage")).to_contain_text("step 3 of 20")
+    expect(other.locator(".run .stage")).to_contain_text(re.compile(r"step \d+ of 20"))
     expect(other.locator(".run .progress")).to_be_visible()
     assert len(scripted.started) == 2
 
