@@ -12,6 +12,7 @@ from workbench.app.processes.boards import Boards
 from workbench.errors import EngineError
 from workbench.models import build
 from workbench.plan import Plan
+from workbench.widgets.job_queue import JobQueue
 
 PATIENCE = 60.0  # seconds, on a machine that does much else
 
@@ -47,7 +48,7 @@ def two_layer():
 
 @pytest.fixture(scope="module")
 def boards():
-    boards = Boards(Served(two_layer))
+    boards = Boards(Served(two_layer), JobQueue())
     yield boards
     boards.close()
 
@@ -143,11 +144,23 @@ def test_a_board_that_dies_again_and_again_is_left_with_a_word(boards):
     assert page.board["closed"]
 
 
+def test_the_runs_of_all_boards_go_through_one_queue_and_a_board_that_dies_gives_its_place_back(boards):
+    (one, here), (two, there) = opened(boards), opened(boards)
+    for page in (here, there):
+        page.hear({"gesture": {"verb": "run", "steps": "10000", "view": "v", "seq": 1}})
+        page.until(lambda page: page.board.get("live", {}).get("phase") == "running")
+    there.until(lambda page: page.board["live"]["stage"] == "waiting: 1 job ahead")
+    os.kill(pid_of(one), signal.SIGKILL)
+    there.until(lambda page: not page.board["live"]["waits"])
+    one.close()
+    two.close()
+
+
 def test_what_keeps_the_plan_from_being_made_is_said_on_the_page():
     def broken():
         raise RuntimeError("the program is broken")
 
-    boards = Boards(Served(broken))
+    boards = Boards(Served(broken), JobQueue())
     board, page = opened(boards)
     assert page.bridge["failure"] == {"text": "RuntimeError: the program is broken", "by_link": False}
     board.close()
@@ -157,4 +170,4 @@ def test_what_keeps_the_plan_from_being_made_is_said_on_the_page():
 def test_what_cannot_leave_this_process_is_refused_before_anything_is_served():
     lock = threading.Lock()
     with pytest.raises(EngineError, match="cannot be sent to a worker process"):
-        Boards(Served(lambda: lock))
+        Boards(Served(lambda: lock), JobQueue())

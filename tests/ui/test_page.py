@@ -10,6 +10,8 @@ from tests.widgets.scripted import ScriptedRunner
 from workbench.app import serve
 from workbench.errors import LayoutError
 from workbench.plan import Plan
+from workbench.widgets.job_queue import JobQueue
+from workbench.widgets.queued_runner import QueuedRunner
 
 pytestmark = pytest.mark.ui
 
@@ -227,6 +229,24 @@ def test_a_run_is_cancelled(board, stage):
     board.get_by_role("button", name="Cancel", exact=True).click()
     expect(board.locator(".run .message")).to_have_text("Cancelled.")
     expect(board.get_by_role("button", name="Run", exact=True)).to_be_enabled()
+
+
+def test_two_visitors_press_run_and_the_second_waits_for_its_turn(board, server, stage, context):
+    scripted = ScriptedRunner(pause=0.5)
+    stage.runner = QueuedRunner(scripted, JobQueue(runs=1))
+    other = context.new_page()
+    other.goto(server[0])
+    other.locator(".wb .chip").first.wait_for()
+    board.get_by_role("button", name="Run", exact=True).click()
+    board.locator(".run[data-phase=running]").wait_for()
+    other.get_by_role("button", name="Run", exact=True).click()
+    expect(other.locator(".run .stage")).to_have_text("waiting: 1 job ahead")
+    expect(other.locator(".run .progress")).to_be_hidden()
+    expect(other.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
+    board.get_by_role("button", name="Cancel", exact=True).click()
+    expect(other.locator(".run .stage")).to_contain_text(re.compile(r"step \d+ of 20"))
+    expect(other.locator(".run .progress")).to_be_visible()
+    assert len(scripted.started) == 2
 
 
 def test_a_run_that_fails_says_why(board, stage):

@@ -12,17 +12,21 @@ from workbench.errors import DocumentError
 from workbench.plan import Plan
 from workbench.widgets.host import Host
 from workbench.widgets.jobs import Defer
-from workbench.widgets.runner import Runner
+from workbench.widgets.runner import RUN_LIMIT, Runner
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`."""
+    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`.
+
+    A board's run or compilation may take `time_limit` seconds.
+    """
 
     make: Callable[[], Plan]
     file: Path | None = None
     root: Path | None = None
     tour: bool = False
+    time_limit: float = RUN_LIMIT
 
 
 def open_visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer) -> Visit:

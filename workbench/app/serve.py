@@ -17,7 +17,8 @@ from workbench.app.window import Window
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.widgets.board import at_once
-from workbench.widgets.runner import Runner
+from workbench.widgets.job_queue import JobQueue
+from workbench.widgets.runner import RUN_LIMIT, Runner
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65_535
@@ -42,6 +43,8 @@ def serve(
     file: str | Path | None = None,
     root: str | Path | None = None,
     runner: Runner | None = None,
+    jobs: int | None = None,
+    time_limit: float | None = None,
     tour: bool = False,
     threaded: bool = False,
 ) -> Any:
@@ -50,17 +53,19 @@ def serve(
     `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
     With a `file` the page opens and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it.
     Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
+    What all boards run and compile goes through one queue: one run at a time and a few compilations, or so many `jobs` of each, for
+    `time_limit` seconds at most each (half an hour, if none is given). A `runner` of your own takes what comes, as it comes.
     With a `tour` whoever comes for the first time is shown around.
     A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
     Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here.
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = functools.partial(_itself, plan) if isinstance(plan, Plan) else plan
-    served = Served(make, Path(file) if file else None, Path(root) if root else None, tour)
+    served = Served(make, Path(file) if file else None, Path(root) if root else None, tour, RUN_LIMIT if time_limit is None else time_limit)
     if runner:
         opening = _open_here(served, runner)
         return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)
-    boards = Boards(served)
+    boards = Boards(served, JobQueue() if jobs is None else JobQueue(jobs, jobs))
     try:
         running = listen(lambda: page(_open_apart(boards)), port, open_browser, address, origins, unix_socket, threaded=threaded)
     finally:

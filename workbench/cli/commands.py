@@ -42,7 +42,7 @@ def serve(options: argparse.Namespace) -> None:
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
     opened["tour"] = not options.plan and not options.model  # on the example, not on a plan of one's own
     with listening(options):
-        serve(make, port=options.port, **opened)
+        serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened)
 
 
 @contextmanager

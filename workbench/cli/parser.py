@@ -52,6 +52,16 @@ def _serve(added: Any) -> None:
     command.add_argument("--no-open", action="store_true", help="do not open the browser")
     command.add_argument("--root", metavar="FOLDER", help="also open and save the plan files of this folder, at ?file=NAME.plan.json")
     command.add_argument("--unix-socket", metavar="PATH", help="listen at this socket instead of a port, behind a proxy")
+    command.add_argument(
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="run and compile so many plans of all boards at once, the others wait (default: one run, as two would slow each other's steps, "
+        "and a compilation for every two processors, 4 at most)",
+    )
+    command.add_argument(
+        "--time-limit", type=_seconds, metavar="SECONDS", help="end a run or a compilation of a board after so many seconds (default: 1800)"
+    )
     command.add_argument("--fleet", metavar="FILE", help="open the board of the models of this file, in TOML or JSON, instead of a plan")
 
 

@@ -8,7 +8,7 @@ from workbench.plan import Plan
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.compiling import Compiling
 from workbench.widgets.evidence import Evidence
-from workbench.widgets.messages import log_state
+from workbench.widgets.messages import log_state, stage_text
 
 INVITATION = (
     "XLA compiles this plan for {target}, in a process of its own; its collectives, kernels and memory then stand beside the prediction."
@@ -25,7 +25,8 @@ def compile_state(compiling: Compiling, evidence: Evidence | None, plan: Plan) -
     return {
         "phase": compiling.phase if mine or strayed else "done" if comparison else "idle",
         "target": f"for {_target(plan)}",
-        "stage": f"{compiling.stage} · {compiling.now - compiling.started:.0f} s" if compiling.running else "",
+        "stage": stage_text(compiling.stage, compiling.now - compiling.turn, waits=compiling.waits) if compiling.running else "",
+        "waits": compiling.waits and compiling.running,
         "fraction": round(min(max(compiling.fraction, 0.0), 1.0), 4),
         "message": _message(compiling, plan, stale=stale, mine=mine or strayed),
         "stale": stale,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from workbench.compiled import Compiled
 from workbench.plan import Plan
 from workbench.report import Report
-from workbench.widgets.messages import Log, noted
+from workbench.widgets.messages import Log, noted, waiting_text
 from workbench.widgets.runner import Event
 
 MOST_KEPT = 8
@@ -23,8 +23,9 @@ class Found(NamedTuple):
 class Compiling:
     """Where a compilation stands.
 
-    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `report` the prediction of the plan that is compiled; `started` and `now` are
-    seconds of one clock; `log` is what the worker told; `found` are the last finished ones, the newest first.
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `waits` while others come first; `report` the prediction of the plan that is
+    compiled; `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` is what the
+    worker told; `found` are the last finished ones, the newest first.
     """
 
     phase: str = "idle"
@@ -32,7 +33,9 @@ class Compiling:
     stage: str = ""
     fraction: float = 0.0
     started: float = 0.0
+    turn: float = 0.0
     now: float = 0.0
+    waits: bool = False
     message: str = ""
     log: Log = ()
     found: tuple[Found, ...] = ()
@@ -44,11 +47,14 @@ class Compiling:
     def begun(self, report: Report, now: float) -> "Compiling":
         """A new compilation; what was found before stays."""
         log = noted((), 0.0, f"{report.plan} for {report.plan.hardware or 'the attached devices'}")
-        return Compiling("running", report, "starting", started=now, now=now, log=log, found=self.found)
+        return Compiling("running", report, "starting", started=now, turn=now, now=now, log=log, found=self.found)
 
     def after(self, event: Event, now: float) -> "Compiling":
         """The compilation after one event."""
-        kind, told = event.get("event"), replace(self, now=now)
+        kind, told = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+        if kind == "waiting":
+            stage = waiting_text(int(event["ahead"]))
+            return replace(told.noting(stage), stage=stage, waits=True)
         if kind == "progress":
             return replace(told.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
         if kind == "done" and self.report:

@@ -86,11 +86,11 @@ class Jobs:
         self._heard.popleft()()
 
     def _run_said(self, event: Event) -> None:
-        """Steps come faster than eyes: they are shown ten times a second, endings at once."""
+        """Steps come faster than eyes: they are shown ten times a second, all else at once."""
         if not self.live.running:
             return
         self.live = self.live.after(event, time.monotonic())
-        if self.live.running and time.monotonic() - self._shown < _EVERY_SECONDS:
+        if event.get("event") == "step" and time.monotonic() - self._shown < _EVERY_SECONDS:
             return
         self._show_run(self.live)
 

@@ -6,7 +6,7 @@ from workbench.measurement import Measurement
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.units import format_seconds
-from workbench.widgets.messages import Log, noted
+from workbench.widgets.messages import Log, noted, waiting_text
 from workbench.widgets.runner import Event
 
 MOST_STEPS = 10_000
@@ -17,8 +17,9 @@ MOST_KEPT = 8
 class Live:
     """Where a run stands.
 
-    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `report` the prediction of the plan that runs; `started` and `now` are seconds
-    of one clock; `log` is what the worker told; `ran` are the last finished runs, one a plan, the newest first.
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `waits` while others come first; `report` the prediction of the plan that runs;
+    `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` is what the worker told;
+    `ran` are the last finished runs, one a plan, the newest first.
     """
 
     phase: str = "idle"
@@ -32,7 +33,9 @@ class Live:
     report: Report | None = None
     colours: tuple[tuple[str, int], ...] = ()
     started: float = 0.0
+    turn: float = 0.0
     now: float = 0.0
+    waits: bool = False
     log: Log = ()
     ran: tuple["Live", ...] = ()
 
@@ -48,7 +51,16 @@ class Live:
         """A new run; those before are kept."""
         log = noted((), 0.0, f"{steps} steps of {report.plan}")
         return Live(
-            "running", steps, "starting", report=report, colours=tuple(colours.items()), started=now, now=now, log=log, ran=self.ran
+            "running",
+            steps,
+            "starting",
+            report=report,
+            colours=tuple(colours.items()),
+            started=now,
+            turn=now,
+            now=now,
+            log=log,
+            ran=self.ran,
         )
 
     def refused(self, report: Report, message: str) -> "Live":
@@ -57,7 +69,10 @@ class Live:
 
     def after(self, event: Event, now: float = 0.0) -> "Live":
         """The run after one event."""
-        kind, told = event.get("event"), replace(self, now=now)
+        kind, told = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+        if kind == "waiting":
+            stage = waiting_text(int(event["ahead"]))
+            return replace(told.noting(stage), stage=stage, waits=True)
         if kind == "progress":
             return replace(told.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
         if kind == "step":

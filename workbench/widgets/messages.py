@@ -23,6 +23,16 @@ def noted(log: Log, seconds: float, text: str, tone: str = "") -> Log:
     return (*log, Message(max(seconds, 0.0), text, tone))[-MOST_MESSAGES:]
 
 
+def waiting_text(ahead: int) -> str:
+    """What stands where the stage will be, while others come first."""
+    return f"waiting: {ahead} {'job' if ahead == 1 else 'jobs'} ahead"
+
+
+def stage_text(stage: str, seconds: float, *, waits: bool) -> str:
+    """A stage and for how long it works by now; nobody tells each second of waiting."""
+    return stage if waits else f"{stage} · {max(seconds, 0.0):.0f} s"
+
+
 def log_state(log: Log) -> list[dict[str, Any]]:
     """JSON."""
     return [

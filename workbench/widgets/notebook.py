@@ -9,8 +9,12 @@ from workbench.session import Session
 from workbench.widgets.board import Board
 from workbench.widgets.cell import BoardCell
 from workbench.widgets.host import notebook_host
+from workbench.widgets.job_queue import JobQueue
+from workbench.widgets.queued_runner import QueuedRunner
 from workbench.widgets.runner import Runner, WorkerRunner
 from workbench.widgets.snapshot import snapshot_html
+
+_QUEUE = JobQueue()  # of all boards of this kernel
 
 
 class Workbench(BoardCell):
@@ -22,14 +26,14 @@ class Workbench(BoardCell):
         bench.measurement    # of the last run
         bench.compiled       # of the last compilation
 
-    `runner` runs and compiles plans; by default the engine does, in a worker process. Where no kernel is, a static picture stays.
-    `theme` is `auto`, `light` or `dark`; `tour` shows a first visitor around.
+    `runner` runs and compiles plans; by default the engine does, in worker processes: one run at a time of all this kernel's boards.
+    Where no kernel is, a static picture stays. `theme` is `auto`, `light` or `dark`; `tour` shows a first visitor around.
     """
 
     def __init__(self, plan: Plan | Session, runner: Runner | None = None, theme: str = "auto", tour: bool = False) -> None:
         super().__init__(theme, tour=tour)
         self.session = plan if isinstance(plan, Session) else Session(plan)
-        self._board = Board(self.session, self._show, runner=runner or WorkerRunner(), host=notebook_host())
+        self._board = Board(self.session, self._show, runner=runner or QueuedRunner(WorkerRunner(), _QUEUE), host=notebook_host())
         live_plans.boards.add(self)
         self.observe(lambda change: self._board.answer(change["new"]), "gesture")
 

@@ -12,7 +12,7 @@ from workbench.widgets.blocks import Column, Paint, block, row
 from workbench.widgets.communication import collectives_block
 from workbench.widgets.curves import curve
 from workbench.widgets.live import Live, same_step
-from workbench.widgets.messages import log_state
+from workbench.widgets.messages import log_state, stage_text
 from workbench.widgets.stage_figures import predicted_peak
 
 MOST_DISAGREEMENTS = 100
@@ -35,7 +35,8 @@ def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]
         "phase": told.phase,
         "can_run": can_run,
         "steps": str(live.steps),
-        "stage": f"{live.stage} · {max(live.now - live.started, 0.0):.0f} s" if live.running else "",
+        "stage": stage_text(live.stage, live.now - live.turn, waits=live.waits) if live.running else "",
+        "waits": live.waits and live.running,
         "fraction": round(min(max(live.fraction, 0.0), 1.0), 4),
         "message": told.message or (STALE if stale else INVITATION if told.phase == "idle" else ""),
         "stale": stale,

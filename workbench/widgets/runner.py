@@ -1,6 +1,7 @@
 """Who runs and compiles a plan for the board. The board knows this protocol only; the engine is imported when a person asks for it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from workbench.plan import Plan
@@ -8,6 +9,7 @@ from workbench.plan import Plan
 Event = Mapping[str, Any]
 """What a run or a compilation tells of itself, as a plain dict:
 
+- `{"event": "waiting", "ahead": int}`: so many others come first (`queued_runner`)
 - `{"event": "progress", "stage": str, "fraction": float}`
 - `{"event": "step", "step": int, "of": int, "seconds": float, "loss": float | None}`
 - `{"event": "done", "measurement": Measurement}`, or `"compiled": Compiled`
@@ -17,7 +19,7 @@ Event = Mapping[str, Any]
 The last three end it.
 """
 
-COMPILE_LIMIT = 1800.0  # seconds
+RUN_LIMIT = COMPILE_LIMIT = 1800.0  # seconds, from the start of the worker process on
 
 
 class Handle(Protocol):
@@ -40,17 +42,21 @@ class Runner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class WorkerRunner:
-    """Runs and compiles in worker processes, through the engine."""
+    """Runs and compiles in worker processes, through the engine, each for so many seconds at most."""
+
+    run_limit: float = RUN_LIMIT
+    compile_limit: float = COMPILE_LIMIT
 
     def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
         from workbench.engine import start_run
 
-        handle: Handle = start_run(plan, steps, on_event)
+        handle: Handle = start_run(plan, steps, on_event, time_limit=self.run_limit)
         return handle
 
     def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> Handle:
         from workbench.engine import start_compile
 
-        handle: Handle = start_compile(plan, plan.hardware, on_event, COMPILE_LIMIT)
+        handle: Handle = start_compile(plan, plan.hardware, on_event, self.compile_limit)
         return handle

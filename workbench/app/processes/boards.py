@@ -13,6 +13,7 @@ from workbench.app.processes.remote_board import RemoteBoard
 from workbench.app.processes.served_board import ServedBoard
 from workbench.app.screen import Screen
 from workbench.engine.parcel import jax_settings, sendable
+from workbench.widgets.job_queue import JobQueue
 
 MOST = 200
 """Boards at once. Each takes some 150 MiB of its own."""
@@ -24,10 +25,10 @@ _LOOK = 1.0  # seconds between two looks at all boards
 class Boards:
     """The boards of one server. Raises `EngineError` if what is served cannot be sent to another process."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, queue: JobQueue) -> None:
         parcel = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
         self._prepare = {"prepare": {"served": base64.b64encode(parcel).decode(), "jax_config": jax_settings()}}
-        self._forking = ForkServer()
+        self._forking, self._queue = ForkServer(), queue
         self._lock = threading.RLock()
         self._boards: dict[str, ServedBoard] = {}
         self._spare: RemoteBoard | None = None
@@ -69,7 +70,7 @@ class Boards:
         return self._prepared()
 
     def _prepared(self) -> RemoteBoard:
-        remote = RemoteBoard(self._forking.connect())
+        remote = RemoteBoard(self._forking.connect(), self._queue)
         remote.send(self._prepare)
         return remote
 

@@ -1,8 +1,9 @@
 """The process of one board: it hears its page over a connection, one JSON object a message, and tells what is to be shown.
 
 In come `{"prepare": {...}}` with a pickle of what is served, `{"open": {"asked", "name"}}` when a visitor is there, then
-`{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Out go `{"ready": pid}`, `{"show": target, "parameters": {...}}`
-and, when a message was dealt with, `{"done": its number}`. It ends when the connection does.
+`{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Out go `{"ready": pid}`, `{"show": target, "parameters": {...}}` and, when a
+message was dealt with, `{"done": its number}`. Its runs wait in the server's queue: `{"enter": kind, "ticket": n}` and `{"leave": n}` go
+out, and `{"ticket": n, "ahead": jobs}` comes in. It ends when the connection does.
 """
 
 import base64
@@ -20,9 +21,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.app.opening import Served, open_visit
+from workbench.app.processes.slots import RemoteSlots
 from workbench.app.visit import WATCHED, Visit
 from workbench.app.window import Window
 from workbench.tracing.platform import leave_accelerators_alone
+from workbench.widgets.queued_runner import QueuedRunner
 from workbench.widgets.runner import WorkerRunner
 
 MEMORY = 8 << 30  # bytes of data a board may take; the kernel refuses more, and the process ends
@@ -45,6 +48,7 @@ class BoardProcess:
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._served: Served | None = None
         self._visit: Visit | None = None
+        self._slots = RemoteSlots(self._send)
 
     def serve(self) -> None:
         """Until the connection ends."""
@@ -67,6 +71,10 @@ class BoardProcess:
         with suppress(EOFError, OSError):
             while True:
                 message = json.loads(self._connection.recv_bytes())
+                if "ticket" in message:
+                    self._slots.tell(message["ticket"], message["ahead"])
+                    self._send({"done": message["number"]})
+                    continue
                 self._inbox.put(lambda message=message: self._deal_with(message))  # type: ignore[misc]
         self._inbox.put(None)
 
@@ -97,7 +105,9 @@ class BoardProcess:
     def _open(self, opening: Mapping[str, Any]) -> None:
         assert self._served is not None, "prepared first"
         window = Window(lambda target, parameters: self._send({"show": target, "parameters": parameters}))
-        self._visit = open_visit(self._served, opening["asked"], window, WorkerRunner(), self._inbox.put)
+        limit = self._served.time_limit
+        runner = QueuedRunner(WorkerRunner(limit, limit), self._slots)
+        self._visit = open_visit(self._served, opening["asked"], window, runner, self._inbox.put)
         if reason := opening.get("died"):
             window.tell(notice=died_notice(reason))
 

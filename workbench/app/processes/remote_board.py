@@ -2,7 +2,6 @@
 
 import json
 import os
-import queue
 import signal
 import socket
 import threading
@@ -10,9 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
 from typing import Any
 
+from workbench.app.processes.slots import Places
 from workbench.app.window import Show
+from workbench.widgets.job_queue import JobQueue
 
 ENDING = 5.0  # seconds that a board has to end by itself
 
@@ -25,13 +27,13 @@ class RemoteBoard:
     `ended(board)` is called once, from a thread, when the process is gone without having been closed; `pid` is then whose it was.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, queue: JobQueue) -> None:
         self.show: Show = _to_nobody
         self.ended: Callable[[RemoteBoard], None] = _nobody_asks
         self.pid: int | None = None
         self.is_closed = False
-        self._connection = connection
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._connection, self._places = connection, Places(queue, self.send)
+        self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._under_way: dict[int, float] = {}  # when messages were sent that are not dealt with
         self._number = 0
         for work in (self._listen, self._write):
@@ -77,6 +79,7 @@ class RemoteBoard:
                 self._take(json.loads(self._connection.recv_bytes()))
         self._connection.close()
         self._outbox.put(None)
+        self._places.leave_all()
         if not self.is_closed:
             self.is_closed = True
             self.ended(self)
@@ -86,6 +89,8 @@ class RemoteBoard:
             self.pid = message["ready"]
         elif "done" in message:
             self._under_way.pop(message["done"], None)
+        elif "enter" in message or "leave" in message:
+            self._places.take(message)
         else:
             self.show(message["show"], message["parameters"])
 

@@ -6,7 +6,8 @@ function progressOf(label) {
   const bar = h("div", { class: "progress", role: "progressbar", ariaLabel: label, ariaValueMin: "0", ariaValueMax: "100" }, level);
   const stage = h("div", { class: "stage" });
   const paint = (state) => {
-    bar.hidden = stage.hidden = state.phase !== "running";
+    stage.hidden = state.phase !== "running";
+    bar.hidden = stage.hidden || state.waits;
     const known = !state.stage.startsWith("compiling"); // a compiler does not say how far it is
     bar.classList.toggle("unknown", !known);
     level.style.width = known ? `${state.fraction * 100}%` : "";
