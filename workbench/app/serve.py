@@ -1,7 +1,7 @@
 """Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import panel as pn
 
 from workbench.app.plan_file import PlanFile, file_under
 from workbench.app.visit import WATCHED, FileVisit, LabVisit, Visit, address_of, failure_text
-from workbench.documents import parse_link
+from workbench.documents import parse_link, read_allowed
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan import Plan
 from workbench.widgets.host import Host
@@ -26,13 +26,17 @@ _PAGE = Path(__file__).parent / "page.html"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`."""
+    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`.
+
+    `allow` are modules whose programs the plan files may name; links may not.
+    """
 
     make: Callable[[], Plan]
     runner: Runner | None
     file: Path | None = None
     root: Path | None = None
     tour: bool = False
+    allow: tuple[str, ...] = ()
 
 
 def serve(
@@ -47,6 +51,7 @@ def serve(
     root: str | Path | None = None,
     runner: Runner | None = None,
     tour: bool = False,
+    allow: str | Iterable[str] = (),
     threaded: bool = False,
 ) -> Any:
     """Serve the board over `plan` at `http://address:port/`, until interrupted.
@@ -54,12 +59,14 @@ def serve(
     `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
     With a `file` the page opens and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it.
     Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
+    Plan files that visitors open may name models of the zoo, what was built in this process, and programs of the modules that `allow` names
+    (`"mine"`), which are imported then.
     With a `tour` whoever comes for the first time is shown around.
     A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = (lambda: plan) if isinstance(plan, Plan) else plan
-    served = Served(make, runner or WorkerRunner(), Path(file) if file else None, Path(root) if root else None, tour)
+    served = Served(make, runner or WorkerRunner(), Path(file) if file else None, Path(root) if root else None, tour, read_allowed(allow))
     return listen(lambda: page(served), port, open_browser, address, origins, unix_socket, threaded=threaded)
 
 
@@ -136,15 +143,15 @@ def _visit(served: Served, asked: Mapping[str, str]) -> Visit:
     """The page that the address asks for."""
     document = pn.state.curdoc
     if asked.get("host") == "jupyterlab":
-        return LabVisit(served.make, served.runner, document)
+        return LabVisit(served.make, served.runner, document, served.allow)
     file = _file(served, asked)
     if file and "plan" not in asked:
-        opened = FileVisit(PlanFile(file), served.runner, document)
+        opened = FileVisit(PlanFile(file, served.allow), served.runner, document, served.allow)
         if document:
             pn.state.add_periodic_callback(opened.look, period=WATCHED)
         return opened
     visit = Visit(served.runner, document)
-    visit.show(_linked(served, asked), Host(link=address_of))
+    visit.show(_linked(served, asked), Host(link=address_of, allow=served.allow))
     if visit.board and served.tour and "plan" not in asked:
         visit.board.tour = True
     return visit

@@ -73,10 +73,10 @@ class Visit:
 class FileVisit(Visit):
     """A page opened with a file: it saves there, and notices when somebody else did."""
 
-    def __init__(self, file: PlanFile, runner: Runner | None, document: Document | None) -> None:
+    def __init__(self, file: PlanFile, runner: Runner | None, document: Document | None, allow: tuple[str, ...] = ()) -> None:
         super().__init__(runner, document)
         self._file = file
-        host = Host(save=self._save, path=file.name, link=address_of, changed=self._moved)
+        host = Host(save=self._save, path=file.name, link=address_of, changed=self._moved, allow=allow)
         self.show(file.read(), host)
 
     def look(self) -> None:
@@ -120,9 +120,9 @@ class FileVisit(Visit):
 class LabVisit(Visit):
     """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and tells each change of it."""
 
-    def __init__(self, make: Callable[[], Plan], runner: Runner | None, document: Document | None) -> None:
+    def __init__(self, make: Callable[[], Plan], runner: Runner | None, document: Document | None, allow: tuple[str, ...] = ()) -> None:
         super().__init__(runner, document)
-        self._make, self._name, self._opening = make, "", False
+        self._make, self._name, self._opening, self._allow = make, "", False, allow
 
     def _hear(self, message: dict[str, Any]) -> None:
         super()._hear(message)
@@ -138,12 +138,12 @@ class LabVisit(Visit):
         """Show the plan of a text. An empty one is a new document, and gets a plan to begin with."""
         if self.board and text == dump_plan(self.board.answering.session.plan):
             return
-        plan = parse_plan(text, f"`{self._name}`") if text.strip() else self._make()
+        plan = parse_plan(text, f"`{self._name}`", self._allow) if text.strip() else self._make()
         self._opening = True
         if self.board:
             self.board.answering.session.apply(OpenPlan(plan, self._name))
         else:
-            self.show(plan, Host(save=self._save, path=self._name, changed=self._tell))
+            self.show(plan, Host(save=self._save, path=self._name, changed=self._tell, allow=self._allow))
         self._opening = False
         if text.strip():
             self.bridge.text = text  # as it stands: what a hand wrote is not changed by looking at it
