@@ -18,6 +18,7 @@ HOUSE = ROOT / "workbench"
 # its like, call rooms above: those imports stand in the function and are made when it is called.)
 NOUNS = (
     *(
+        "module_path",
         "errors",
         "units",
         "paths",

@@ -11,6 +11,9 @@
 Importing this package imports no user interface; `Workbench` and `FleetBoard` are fetched when they are asked for.
 """
 
+from workbench import module_path as module_path  # before anything that could be found beside a downloaded plan
+
+# isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -191,6 +191,10 @@ class Program:
         renamed = {traced: now for traced, now in self.renamed.items() if traced != now}
         return found.rename(renamed) if renamed else found
 
+    def __post_init__(self) -> None:
+        if self.reference is not None:
+            _built_here.add(self.reference.target)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "retrace": None, "list_removed": tuple}
 
@@ -216,6 +220,15 @@ class Program:
 
     def __repr__(self) -> str:
         return f"Program({self.name!r}: {len(self.arguments)} arguments, {len(self.operations)} operations)"
+
+
+_built_here: set[str] = set()
+
+
+def is_built_here(target: str) -> bool:
+    """Whether a program of this reference was built or traced in this process: a document may name it too. One that was unpickled does not
+    count."""
+    return target in _built_here
 
 
 def verify_unique_dims(arguments: tuple[Tensor, ...]) -> None:

@@ -1,6 +1,7 @@
 """The page of a fleet. All its visitors look at one board: a run goes on when they leave, and is there when they come back."""
 
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from panel.custom import AnyWidgetComponent
 from workbench.app.screen import on_document
 from workbench.app.serve import LOOPBACK, TITLE, listen, template_of
 from workbench.app.visit import failure_text
-from workbench.documents import fleet_of
+from workbench.documents import fleet_of, read_allowed
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
 from workbench.widgets.board import Part, at_once
@@ -73,14 +74,21 @@ def serve_fleet(
     runner: FleetRunner | None = None,
     times: FleetTimes | None = None,
     path: str = "",
+    allow: str | Iterable[str] = (),
     threaded: bool = False,
 ) -> Any:
     """Serve the board of a fleet, or of a fleet file, at `http://address:port/`, until interrupted; then its run ends too.
 
     Its units are timed in a worker process when the first visitor comes, unless their `times` are given; `path` is the fleet's file, for
-    people. Where it listens, and what comes back, is as with `serve`.
+    people; `allow` as of `documents.load_fleet`. Where it listens, and what comes back, is as with `serve`.
     """
-    view = FleetView(fleet_of(fleet), runner or WorkerFleetRunner(), times, path=path if isinstance(fleet, Fleet) else str(fleet))
+    view = FleetView(
+        fleet_of(fleet, allow),
+        runner or WorkerFleetRunner(),
+        times,
+        path=path if isinstance(fleet, Fleet) else str(fleet),
+        allow=read_allowed(allow),
+    )
     try:
         return listen(lambda: fleet_page(view), port, open_browser, address, origins, unix_socket, threaded=threaded)
     finally:

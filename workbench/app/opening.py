@@ -19,7 +19,7 @@ from workbench.widgets.runner import RUN_LIMIT, Runner
 class Served:
     """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`.
 
-    A board's run or compilation may take `time_limit` seconds.
+    A board's run or compilation may take `time_limit` seconds. `allow` are modules whose programs the plan files may name; links may not.
     """
 
     make: Callable[[], Plan]
@@ -27,6 +27,7 @@ class Served:
     root: Path | None = None
     tour: bool = False
     time_limit: float = RUN_LIMIT
+    allow: tuple[str, ...] = ()
 
 
 def open_visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer) -> Visit:
@@ -41,13 +42,13 @@ def open_visit(served: Served, asked: Mapping[str, str], window: Window, runner:
 
 def _visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer) -> Visit:
     if asked.get("host") == "jupyterlab":
-        return LabVisit(served.make, window, runner, defer)
+        return LabVisit(served.make, window, runner, defer, served.allow)
     file = file_asked_for(served, asked)
     if file and "plan" not in asked:
-        return FileVisit(PlanFile(file), window, runner, defer, address_of)
+        return FileVisit(PlanFile(file, served.allow), window, runner, defer, address_of, served.allow)
     visit = Visit(window, runner, defer)
     plan = parse_link(asked["plan"], known=served.make()) if "plan" in asked else served.make()
-    visit.show(plan, Host(link=address_of), tour=served.tour and "plan" not in asked)
+    visit.show(plan, Host(link=address_of, allow=served.allow), tour=served.tour and "plan" not in asked)
     return visit
 
 

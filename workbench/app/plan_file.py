@@ -12,10 +12,12 @@ class PlanFile:
     """One file, and the text in it that this visitor has seen.
 
     Two visitors, or a visitor and an editor, may have the same file open: what the other wrote since is never overwritten unasked.
+    `allow` as of `documents.load_plan`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, allow: tuple[str, ...] = ()) -> None:
         self.path = path
+        self._allow = allow
         self._seen: bytes | None = None
         self._plan: Plan | None = None  # that of `_seen`, where this visitor read or wrote it
         self._stamp: tuple[int, int] | None = None
@@ -27,7 +29,7 @@ class PlanFile:
     def read(self) -> Plan:
         """The plan that is in the file now; errors are those of `documents.load_plan`."""
         self._remember()
-        self._plan = load_plan(self.path)
+        self._plan = load_plan(self.path, self._allow)
         return self._plan
 
     def save(self, plan: Plan) -> str:

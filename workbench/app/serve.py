@@ -3,7 +3,7 @@
 import functools
 import socket
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from workbench.app.processes.boards import Boards
 from workbench.app.screen import Screen, on_document
 from workbench.app.visit import WATCHED
 from workbench.app.window import Window
+from workbench.documents import read_allowed
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.widgets.board import at_once
@@ -46,6 +47,7 @@ def serve(
     jobs: int | None = None,
     time_limit: float | None = None,
     tour: bool = False,
+    allow: str | Iterable[str] = (),
     threaded: bool = False,
 ) -> Any:
     """Serve the board over `plan` at `http://address:port/`, until interrupted.
@@ -55,13 +57,16 @@ def serve(
     Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
     What all boards run and compile goes through one queue: one run at a time and a few compilations, or so many `jobs` of each, for
     `time_limit` seconds at most each (half an hour, if none is given). A `runner` of your own takes what comes, as it comes.
+    Plan files that visitors open may name models of the zoo, what was built in this process, and programs of the modules that `allow` names
+    (`"mine"`), which are imported then.
     With a `tour` whoever comes for the first time is shown around.
     A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
     Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here.
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = functools.partial(_itself, plan) if isinstance(plan, Plan) else plan
-    served = Served(make, Path(file) if file else None, Path(root) if root else None, tour, RUN_LIMIT if time_limit is None else time_limit)
+    limit = RUN_LIMIT if time_limit is None else time_limit
+    served = Served(make, Path(file) if file else None, Path(root) if root else None, tour, limit, read_allowed(allow))
     if runner:
         opening = _open_here(served, runner)
         return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)

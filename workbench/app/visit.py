@@ -90,10 +90,18 @@ class Visit:
 class FileVisit(Visit):
     """A page opened with a file: it saves there, and notices when somebody else did."""
 
-    def __init__(self, file: PlanFile, window: Window, runner: Runner | None, defer: Defer, link: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        file: PlanFile,
+        window: Window,
+        runner: Runner | None,
+        defer: Defer,
+        link: Callable[[str], str],
+        allow: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(window, runner, defer)
         self._file = file
-        self.show(file.read(), Host(save=self._save, path=file.name, link=link, changed=self._moved))
+        self.show(file.read(), Host(save=self._save, path=file.name, link=link, changed=self._moved, allow=allow))
 
     def look(self) -> None:
         """If the file was changed by others: shown at once where nothing unsaved would be lost, else asked."""
@@ -138,9 +146,11 @@ class FileVisit(Visit):
 class LabVisit(Visit):
     """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and tells each change of it."""
 
-    def __init__(self, make: Callable[[], Plan], window: Window, runner: Runner | None, defer: Defer) -> None:
+    def __init__(
+        self, make: Callable[[], Plan], window: Window, runner: Runner | None, defer: Defer, allow: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(window, runner, defer)
-        self._make, self._name, self._opening = make, "", False
+        self._make, self._name, self._opening, self._allow = make, "", False, allow
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
         """A notice above the document, which stays as it is."""
@@ -164,12 +174,12 @@ class LabVisit(Visit):
         """Show the plan of a text. An empty one is a new document, and gets a plan to begin with."""
         if self.board and text == dump_plan(self.board.session.plan):
             return
-        plan = parse_plan(text, f"`{self._name}`") if text.strip() else self._make()
+        plan = parse_plan(text, f"`{self._name}`", self._allow) if text.strip() else self._make()
         self._opening = True
         if self.board:
             self.board.session.apply(OpenPlan(plan, self._name))
         else:
-            self.show(plan, Host(save=self._save, path=self._name, changed=self._tell))
+            self.show(plan, Host(save=self._save, path=self._name, changed=self._tell, allow=self._allow))
         self._opening = False
         if text.strip():
             self.window.tell(text=text)  # as it stands: what a hand wrote is not changed by looking at it

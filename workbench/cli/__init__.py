@@ -7,10 +7,10 @@ Exit codes: 0 done, 1 something a person can mend (said on stderr, with the ways
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from workbench.cli.parser import make_parser
 from workbench.errors import WorkbenchError
+from workbench.module_path import use_current_folder_last
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,8 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show `·` shows `?`
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)  # plans name functions of the folder they are used in
+    use_current_folder_last()  # plans name functions of the folder they are used in
     options = make_parser().parse_args(arguments)
     try:
         options.command(options)

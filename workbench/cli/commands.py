@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli import fleets
-from workbench.cli.plans import plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.cli.plans import allowed, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.measurement import Measurement
 from workbench.plan import Plan
@@ -40,6 +40,7 @@ def serve(options: argparse.Namespace) -> None:
     if not options.unix_socket:  # behind a proxy nobody reads this terminal: there an error is shown on the page
         make()
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
+    opened["allow"] = (*allowed(options), *([options.model] if options.model and ":" in options.model else []))
     opened["tour"] = not options.plan and not options.model  # on the example, not on a plan of one's own
     with listening(options):
         serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened)
@@ -155,7 +156,7 @@ def diff(options: argparse.Namespace) -> None:
 
     leave_accelerators_alone()
     use_hardware_file(options)
-    plans = [load_plan(path) for path in (options.before, options.after)]
+    plans = [load_plan(path, allowed(options)) for path in (options.before, options.after)]
     if options.hardware is not None:
         plans = [plan.apply(SetHardware(parse_hardware(options.hardware))) for plan in plans]
     found = PlanDiff(*(plan.report() for plan in plans))

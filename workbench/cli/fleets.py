@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli.expecting import ShortOutlook
+from workbench.cli.plans import allowed
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, Schedule, policy_named
 from workbench.multimodel import simulate as simulated
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
     fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
     progress = _Progress(fleet)
     training = start_fleet(fleet, progress)
-    follower = Follower(Path(options.file), fleet, training, progress.say) if options.follow else None
+    follower = Follower(Path(options.file), fleet, training, progress.say, allowed(options)) if options.follow else None
     try:
         measured = training.wait()
     finally:
@@ -71,8 +72,8 @@ def serve(options: argparse.Namespace) -> None:
     if options.plan or options.model:
         raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
     leave_accelerators_alone()
-    fleet = load_fleet(options.fleet)
-    serve_fleet(fleet, options.port, open_browser=not options.no_open, unix_socket=options.unix_socket, path=options.fleet)
+    fleet, allow = load_fleet(options.fleet, allowed(options)), allowed(options)
+    serve_fleet(fleet, options.port, open_browser=not options.no_open, unix_socket=options.unix_socket, path=options.fleet, allow=allow)
 
 
 def _schedules(times: FleetTimes, devices: int, fleet: Fleet, wanted: str) -> dict[str, Schedule]:
@@ -100,7 +101,7 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
             raise FleetError(f'"{options.memory}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes'])
     if getattr(options, "folder", None):
         changes["folder"] = Path(options.folder).absolute()
-    return load_fleet(options.file, **changes)
+    return load_fleet(options.file, allowed(options), **changes)
 
 
 class _Progress:

@@ -26,6 +26,7 @@ class Follower:
     fleet: Fleet
     training: TakesOrders
     say: Callable[[str], None]
+    allow: tuple[str, ...] = ()
     _seen: float = field(init=False)
     _names: set[str] = field(init=False)
     _over: threading.Event = field(init=False, default_factory=threading.Event)
@@ -43,7 +44,7 @@ class Follower:
             if (now := self._changed_at()) != self._seen:
                 self._seen = now
                 try:
-                    self._apply(load_fleet(self.path))
+                    self._apply(load_fleet(self.path, self.allow))
                 except WorkbenchError as error:
                     self.say(str(error))
 

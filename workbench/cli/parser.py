@@ -129,6 +129,7 @@ def _diff(added: Any) -> None:
     command.add_argument("after", metavar="B.plan.json", help="another one")
     command.add_argument("--hardware", metavar="NAME", help="what both are planned for (default: what each of them says)")
     _add_hardware_file(command)
+    _add_allow(command)
     _add_json(command)
     command.set_defaults(command=commands.diff)
 
@@ -171,6 +172,7 @@ def _fleet(added: Any) -> None:
         if name == "run":
             verb.add_argument("--folder", metavar="DIR", help="keep checkpoints there, and go on from the one that is there")
             verb.add_argument("--follow", action="store_true", help="models added to FILE meanwhile join, those taken out of it stop")
+        _add_allow(verb)
         _add_json(verb, "; progress goes to stderr")
         verb.set_defaults(command=function, parser=verb)
 
@@ -259,6 +261,7 @@ def _command(added: Any, name: str, function: Callable[[argparse.Namespace], Non
         '"schedule:interleaved chunks:2"',
     )
     _add_hardware_file(parser)
+    _add_allow(parser)
     parser.set_defaults(command=function, parser=parser, serves=name == "serve")
     return parser
 
@@ -285,6 +288,16 @@ def _add_time_limit(command: argparse.ArgumentParser) -> None:
 
 def _add_hardware_file(command: argparse.ArgumentParser) -> None:
     command.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+
+
+def _add_allow(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--allow",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="let files name programs of this module, which is imported then; may be repeated (WORKBENCH_ALLOW=mine,other does the same)",
+    )
 
 
 def _positive(text: str) -> int:

@@ -41,7 +41,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     if not options.plan and not options.model and not options.serves:
         options.parser.error("give a PLAN.json, or a model with --model NAME")
     if options.plan:
-        plan = load_plan(options.plan)
+        plan = load_plan(options.plan, allowed(options))
         mesh, layout = options.mesh, options.layout
     else:
         reference = Reference(options.model or DEFAULT_MODEL, dict(_argument(text, options.parser) for text in options.argument))
@@ -64,6 +64,13 @@ def _pipelined(plan: Plan, spec: "PipelineSpec") -> Plan:
     plan = plan.apply(SetPipeline(spec))
     verify_cut(plan.program, spec)
     return plan
+
+
+def allowed(options: argparse.Namespace) -> tuple[str, ...]:
+    """The modules whose programs files may name: those of the command line, and those of the environment."""
+    from workbench.documents import allowed_here, read_allowed
+
+    return (*read_allowed(options.allow), *allowed_here())
 
 
 def use_hardware_file(options: argparse.Namespace) -> None:

@@ -5,6 +5,8 @@ plan = load_plan("gpt.plan.json")
 print(export_script(plan))
 """
 
+from workbench.documents.allowed import allowed_here as allowed_here
+from workbench.documents.allowed import read_allowed as read_allowed
 from workbench.documents.comparison_record import comparison_record as comparison_record
 from workbench.documents.compiled_record import compiled_record as compiled_record
 from workbench.documents.explanation_record import conflict_record as conflict_record

@@ -13,16 +13,18 @@ grid = { learning_rate = [0.1, 0.01], batch = [50, 100] }
 """
 
 import json
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from workbench.documents.programs import program_from_reference, verify_reference
+from workbench.documents.allowed import verify_allowed
+from workbench.documents.programs import function_of, program_from_reference, verify_arguments, verify_reference
+from workbench.documents.reading import UnreadableError, parse_json, parse_toml, read_text, verify_length
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
 from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
 from workbench.multimodel.jobs import verify_names
@@ -30,36 +32,38 @@ from workbench.program import Reference
 from workbench.units import parse_bytes
 
 VERSION = 1
+MOST_MODELS = 1_000
+"""Models of a fleet file, grids multiplied out: each is traced when the file is opened."""
 _SCHEMA = Path(__file__).with_name("fleet.schema.json")
 _TRACED = "end it with `return wb.trace_training(...)`"
 _FORMS = ("write it as README.md shows", "name it *.toml or *.json")
 
 
-def load_fleet(path: str | Path, **changes: Any) -> Fleet:
+def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
     """Read a fleet file, JSON if its name ends so, else TOML. A relative `folder` lies beside it; `changes` are fields of the fleet that go
-    before the file's. What can be judged without tracing a model is judged first.
+    before the file's; `allow` as of `load_plan`. What can be judged without importing or tracing a model is judged first.
 
-    Raises `DocumentError` for a file that cannot be read, has a field that is not there or of the wrong kind, or names a program that
-    cannot be built; `FleetError` for models that cannot be trained together.
+    Raises `DocumentError` for a file that cannot be read, has a field that is not there or of the wrong kind, or names a program that is
+    not allowed or cannot be built; `FleetError` for models that cannot be trained together.
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
         raise DocumentError(f"`{path}` is no fleet file: it is not text in UTF-8.", _FORMS) from None
-    fleet = parse_fleet(text, f"`{path}`", is_json=path.suffix == ".json", **changes)
+    fleet = parse_fleet(text, f"`{path}`", is_json=path.suffix == ".json", allow=allow, **changes)
     return fleet if fleet.folder is None else fleet.updated(folder=path.parent / fleet.folder)
 
 
-def fleet_of(fleet: Fleet | str | Path) -> Fleet:
+def fleet_of(fleet: Fleet | str | Path, allow: str | Iterable[str] = ()) -> Fleet:
     """The fleet, or that of a fleet file; raises what `load_fleet` does."""
-    return fleet if isinstance(fleet, Fleet) else load_fleet(fleet)
+    return fleet if isinstance(fleet, Fleet) else load_fleet(fleet, allow)
 
 
-def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, **changes: Any) -> Fleet:
-    """The fleet of a text; `name` is what errors call it. `changes`, and what is raised, as of `load_fleet`."""
+def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
+    """The fleet of a text; `name` is what errors call it. `allow`, `changes`, and what is raised, as of `load_fleet`."""
     document = _parsed(text, name, is_json=is_json)
     _verify_fields(document, name)
     if problem := _schema_problem(document):
@@ -67,9 +71,12 @@ def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, **c
     _verify_names(document["models"], name)
     options = {**_options(document, name), **changes}
     verify_options(options)
+    _verify_count(document["models"], name)
     drafts = [draft for entry in document["models"] for draft in _drafts(entry, name)]
     for draft in drafts:
-        draft.verify()
+        draft.verify(allow)
+    for draft in drafts:
+        draft.verify_function()
     return Fleet(tuple(draft.model() for draft in drafts), **options)
 
 
@@ -84,9 +91,10 @@ def _options(document: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _parsed(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
+    verify_length(text, name, "fleet file")
     try:
-        document = json.loads(text) if is_json else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text) if is_json else parse_toml(text)
+    except UnreadableError as error:
         raise DocumentError(f"{name} is not {'JSON' if is_json else 'TOML'}: {error}.", _FORMS) from None
     if not isinstance(document, dict):
         raise DocumentError(f"{name} is no fleet file: it holds no fields.", _FORMS)
@@ -137,10 +145,24 @@ def _verify_names(entries: list[dict[str, Any]], name: str) -> None:
         raise FleetError(f"{name}: {error.message}", [*error.ways_out, "give one model a `grid` instead"]) from None
 
 
-def _memory(value: str | int, name: str) -> int:
-    found = value if isinstance(value, int) else parse_bytes(value)
+def _verify_count(entries: list[dict[str, Any]], name: str) -> None:
+    """That the grids make no more models than a fleet can have; they are multiplied before any is made."""
+    counts = [prod(len(values) for values in entry.get("grid", {}).values()) for entry in entries]
+    if sum(counts) > MOST_MODELS:
+        entry, count = max(zip(entries, counts, strict=True), key=lambda each: each[1])
+        sizes = " x ".join(str(len(values)) for values in entry.get("grid", {}).values())
+        of_one = f" (`{entry['name']}` alone {sizes} = {count:,})" if count > 1 else ""
+        raise FleetError(
+            f"{name} makes {sum(counts):,} models{of_one}; a fleet has at most {MOST_MODELS:,}.", ["leave values out of a grid"]
+        )
+
+
+def _memory(value: str | float, name: str) -> int:
+    """Bytes; the schema takes 1.0 for a whole number, which is hardly meant as one byte."""
+    found = value if isinstance(value, int) else parse_bytes(value) if isinstance(value, str) else None
     if found is None:
-        raise DocumentError(f'{name}: "{value}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes'])
+        told = f'"{value[:80]}"' if isinstance(value, str) else f"{value:g} without a unit"
+        raise DocumentError(f"{name}: {told} is no amount of memory.", ['write "2 GiB", "512 MiB" or a whole number of bytes'])
     return found
 
 
@@ -153,11 +175,18 @@ class _Draft:
     options: Mapping[str, Any]
     whose: str
 
-    def verify(self) -> None:
-        """As far as can be told untraced."""
+    def verify(self, allow: str | Iterable[str]) -> None:
+        """As far as can be told without importing anything."""
         verify_model_name(self.name)
+        verify_allowed(self.reference, self.whose, allow)
         with self._named():
             verify_reference(self.reference)
+
+    def verify_function(self) -> None:
+        """As far as can be told untraced, its module imported."""
+        if ":" in self.reference.target:
+            with self._named():
+                verify_arguments(self.reference, function_of(self.reference))
 
     def model(self) -> FleetModel:
         with self._named():

@@ -47,13 +47,13 @@ def parse_link(text: str, known: Plan | None = None) -> Plan:
     """
     document = _unpacked(text)
     target = _target(document)
-    mine = known.program.reference.target if known is not None and known.program.reference is not None else None
+    mine = known.program.reference.target if known is not None and known.program.reference is not None else ""
     if ":" in target and target != mine:
         raise DocumentError(
             f"The link is to a plan of `{target}`, and a link may only name models of the zoo or the program that is open here.",
             ["ask for the plan as a file, and open it", f"start the workbench on {target}, and open the link there"],
         )
-    return parse_plan(document, "The link")
+    return parse_plan(document, "The link", mine if ":" in mine else ())
 
 
 def _unpacked(text: str) -> str:

@@ -1,7 +1,7 @@
 """Plan documents: JSON with a version and a schema, one statement a line so that two plans diff well. `parse_plan(dump_plan(p)) == p`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -9,12 +9,15 @@ from secrets import token_hex
 from typing import Any
 
 from workbench.catalogue import OWN_FILE, parse_hardware
+from workbench.documents.allowed import read_allowed, verify_allowed
 from workbench.documents.programs import program_from_reference, verify_reference
+from workbench.documents.reading import UnreadableError, parse_json, read_text, verify_length
 from workbench.errors import DocumentError, HardwareError, wrong_type
 from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.layout_text import axes_text
 from workbench.mesh import Mesh
+from workbench.pipeline_spec import read_pipeline
 from workbench.plan import Plan
 from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Reference
@@ -53,25 +56,23 @@ def dump_plan(plan: Plan) -> str:
     return _pretty(document) + "\n"
 
 
-def parse_plan(text: str, name: str = "The text") -> Plan:
-    """The plan of a document; `name` is what errors call it.
+def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = ()) -> Plan:
+    """The plan of a document; `name` is what errors call it. `allow` are modules whose programs it may name besides those of the zoo and
+    those that were built in this process (`read_allowed`). All that can be judged without the program is judged before it is imported.
 
-    Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that cannot be built,
+    Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that is not allowed or cannot be built,
     `RematError` or `PrecisionError` if it does not fit its remat or precision, and `MeshError` or `LayoutError` if the plan is illegal.
     """
     document = _verified(text, name)
-    program = program_from_reference(Reference(document["program"]["target"], document["program"].get("arguments", {})))
-    program = program.variant(remat=Remat.parse(document.get("remat", "")), precision=Precision.parse(document.get("precision", "")))
+    mesh, layout = Mesh(tuple((axis, size) for axis, size in document["mesh"])), parse_layout(document["layout"])
+    placed, pipeline = _placed(document, name), read_pipeline(document.get("pipeline"))
+    remat, precision = Remat.parse(document.get("remat", "")), Precision.parse(document.get("precision", ""))
+    reference = Reference(document["program"]["target"], document["program"].get("arguments", {}))
+    verify_allowed(reference, name, allow)
+    program = program_from_reference(reference).variant(remat=remat, precision=precision)
     if renamed := document.get("dims"):
         program = program.rename(renamed)
-    return Plan(
-        program,
-        Mesh(tuple((axis, size) for axis, size in document["mesh"])),
-        parse_layout(document["layout"]),
-        document["name"],
-        *_placed(document, name),
-        document.get("pipeline"),
-    )
+    return Plan(program, mesh, layout, document["name"], *placed, pipeline)
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
@@ -86,15 +87,19 @@ def save_plan(plan: Plan, path: str | Path) -> None:
         raise DocumentError(f"`{path}` cannot be written: {error.strerror or error}.", ["choose another folder"]) from None
 
 
-def load_plan(path: str | Path) -> Plan:
-    """Read a plan document; errors are those of `parse_plan`, and `DocumentError` if the file cannot be read."""
+def load_plan(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
+    """Read a plan document; `allow="mine"` lets it name programs of the module `mine`, which is imported then.
+
+    Errors are those of `parse_plan`, and `DocumentError` if the file cannot be read.
+    """
+    allow = read_allowed(allow)
     try:
-        text = _verified_path(path).read_text(encoding="utf-8")
+        text = read_text(_verified_path(path))
     except OSError as error:
         raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
         raise _not_json(f"`{path}`", "it is not text in UTF-8") from None
-    return parse_plan(text, f"`{path}`")
+    return parse_plan(text, f"`{path}`", allow)
 
 
 def _verified_path(path: Any) -> Path:
@@ -179,9 +184,10 @@ def _shardings(entries: Mapping[str, str]) -> tuple[tuple[str, Sharding], ...]:
 
 def _verified(text: str, name: str) -> dict[str, Any]:
     """The document as plain values, judged from the outside in: JSON, ours, of a version we know, as the schema says."""
+    verify_length(text, name, "plan document")
     try:
-        document = json.loads(text, object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except UnreadableError as error:
         raise _not_json(name, str(error)) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DocumentError(
@@ -219,16 +225,6 @@ def _validator() -> Any:
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(json.loads(_SCHEMA.read_text(encoding="utf-8")))
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; Python would silently keep the last of two entries with one name."""
-    known: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in known:
-            raise ValueError(f'"{key[:80]}" stands twice in one object')
-        known[key] = value
-    return known
 
 
 def _not_json(name: str, reason: str) -> DocumentError:

@@ -1,7 +1,9 @@
 """From a reference to a program: a model of the zoo, or a function that is imported and called."""
 
 import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
@@ -16,13 +18,14 @@ _PROGRAM_ANNOTATIONS = (Program, "Program", "wb.Program", "workbench.Program")
 
 
 def program_from_reference(reference: Reference) -> Program:
-    """Build the program a plan document names: `gpt` is of the zoo, `package.module:function` is imported and called.
+    """Build the program of a reference: `gpt` is of the zoo, `package.module:function` is imported and called.
+
+    Whoever calls this vouches for the module; the reference of a document goes through `allowed.verify_allowed` first.
 
     Raises `DocumentError` if the function cannot be imported, is not declared `-> wb.Program`, raises, or returns something else.
     """
-    module_name, colon, attribute = reference.target.partition(":")
-    if colon:
-        program = _call(reference, _function(_module(module_name, reference), attribute, reference))
+    if ":" in reference.target:
+        program = _call(reference, function_of(reference))
     else:
         from workbench.models import build
 
@@ -31,7 +34,7 @@ def program_from_reference(reference: Reference) -> Program:
 
 
 def verify_reference(reference: Reference) -> None:
-    """That a document which names this program could be read again, as far as can be told without building it.
+    """That a document which names this program could be read again, as far as can be told without building or importing anything.
 
     Raises `DocumentError` for a function that is not there, that lives in this notebook or script alone, or that takes other arguments.
     """
@@ -40,13 +43,25 @@ def verify_reference(reference: Reference) -> None:
         from workbench.models.registry import verify_model
 
         verify_model(reference.target, reference.arguments)
-        return
-    if module_name == "__main__":
+    elif module_name == "__main__":
         raise DocumentError(
             f"The program is `{reference.target}`, a function of this notebook or script: where the document is opened, it is not there.",
             ["move the function into a file, my_module.py", 'trace with `reference=wb.Reference("my_module:build")`'],
         )
-    function = _function(_module(module_name, reference), attribute, reference)
+    elif module_name in sys.modules:
+        verify_arguments(reference, _function(sys.modules[module_name], attribute, reference))
+    elif not _is_found(module_name):
+        raise _no_module(module_name, reference)
+
+
+def function_of(reference: Reference) -> Callable[..., Any]:
+    """The function that a reference names; its module is imported. Raises `DocumentError` where it is not there, or is no such function."""
+    module_name, _, attribute = reference.target.partition(":")
+    return _function(_module(module_name, reference), attribute, reference)
+
+
+def verify_arguments(reference: Reference, function: Callable[..., Any]) -> None:
+    """Raises `DocumentError` for arguments that the function has not."""
     try:
         inspect.signature(function).bind(**reference.arguments)
     except TypeError as error:
@@ -56,15 +71,20 @@ def verify_reference(reference: Reference) -> None:
         ) from None
 
 
+def _is_found(module: str) -> bool:
+    """Whether a package of this name could be imported; what lies in it is known only once that has run."""
+    try:
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
+
+
 def _module(name: str, reference: Reference) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise DocumentError(
-                f"The program is `{reference.target}`, and there is no module `{error.name}` here.",
-                [f"start in the folder that holds {name.partition('.')[0]}", "put that folder on PYTHONPATH", "install its package"],
-            ) from None
+            raise _no_module(error.name, reference) from None
         raise _import_failed(name, reference, error) from error
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported, the person who opened a plan gets a sentence
         raise _import_failed(name, reference, error) from error
@@ -100,6 +120,14 @@ def _call(reference: Reference, function: Callable[..., Any]) -> Program:
             ["end the function with `return wb.trace(...)` or `return wb.trace_training(...)`"],
         )
     return program
+
+
+def _no_module(name: str, reference: Reference) -> DocumentError:
+    top = reference.target.partition(":")[0].partition(".")[0]
+    return DocumentError(
+        f"The program is `{reference.target}`, and there is no module `{name}` here.",
+        [f"start in the folder that holds {top}", "put that folder on PYTHONPATH", "install its package"],
+    )
 
 
 def _import_failed(name: str, reference: Reference, error: BaseException) -> DocumentError:

@@ -43,7 +43,7 @@ class Handle(Generic[Result]):
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - the listening thread closes it
         read_end, write_end = os.pipe()
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
-            [sys.executable, "-m", "workbench.engine.worker", str(write_end)],
+            [sys.executable, "-P", "-m", "workbench.engine.worker", str(write_end)],  # the folder it works in stands where it does here
             stdin=subprocess.PIPE,
             stderr=self._stderr,
             pass_fds=(write_end,),

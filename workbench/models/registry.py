@@ -73,7 +73,7 @@ ALL_MODELS = (
 )
 
 
-def build(name: str, **arguments: Any) -> Program:
+def build(name: str, /, **arguments: Any) -> Program:
     """The program of model `name`, with the reference that a plan document keeps of it.
 
     Raises `DocumentError` for a model or argument that is not there, or a value of the wrong kind.

@@ -74,7 +74,7 @@ class Files:
             raise DocumentError(
                 f"`{name}` is too large for a plan document.", [f"choose a *{ENDING} that `workbench` or `plan.save` wrote"]
             )
-        plan = parse_plan(text, f"`{name}`")
+        plan = parse_plan(text, f"`{name}`", self._host.allow)
         self._session.apply(OpenPlan(plan, name))
         self._word = f"Opened {name}; undo brings back the plan before."
 

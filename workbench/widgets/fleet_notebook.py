@@ -1,8 +1,9 @@
 """The board of a fleet in a notebook cell."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from workbench.documents import fleet_of
+from workbench.documents import fleet_of, read_allowed
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.widgets.cell import BoardCell
@@ -21,14 +22,25 @@ class FleetBoard(BoardCell):
         board.add(model)     # one more `FleetModel`, also while the others train
 
     `times` are units that `engine.measure_units` timed; without them they are timed in a worker process once the board is shown. `runner`
-    trains and times, by default the engine in worker processes. `theme` is `auto`, `light` or `dark`. Where no kernel is, a static picture
-    stays.
+    trains and times, by default the engine in worker processes. `theme` is `auto`, `light` or `dark`. `allow` are modules whose programs a
+    fleet file may name besides the zoo's (`documents.load_fleet`). Where no kernel is, a static picture stays.
     """
 
     def __init__(
-        self, fleet: Fleet | str | Path, times: FleetTimes | None = None, runner: FleetRunner | None = None, theme: str = "auto"
+        self,
+        fleet: Fleet | str | Path,
+        times: FleetTimes | None = None,
+        runner: FleetRunner | None = None,
+        theme: str = "auto",
+        allow: str | Iterable[str] = (),
     ) -> None:
-        view = FleetView(fleet_of(fleet), runner or WorkerFleetRunner(), times, path="" if isinstance(fleet, Fleet) else str(fleet))
+        view = FleetView(
+            fleet_of(fleet, allow),
+            runner or WorkerFleetRunner(),
+            times,
+            path="" if isinstance(fleet, Fleet) else str(fleet),
+            allow=read_allowed(allow),
+        )
         super().__init__(theme, when_shown=view.look)
         self._view = view
         for part, state in view.parts.items():

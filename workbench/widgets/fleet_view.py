@@ -51,13 +51,19 @@ class FleetView:
     """What any number of viewers see of one fleet; a run goes on when they leave.
 
     A gesture is answered with a new `board` state that names it. What is refused is part of that state and changes nothing else. `title`
-    is what the board is called, `path` the fleet's file, for people.
+    is what the board is called, `path` the fleet's file, for people; `allow` are modules whose programs it may name when it is read again.
     """
 
     def __init__(
-        self, fleet: Fleet, runner: FleetRunner | None = None, times: FleetTimes | None = None, title: str = "", path: str = ""
+        self,
+        fleet: Fleet,
+        runner: FleetRunner | None = None,
+        times: FleetTimes | None = None,
+        title: str = "",
+        path: str = "",
+        allow: tuple[str, ...] = (),
     ) -> None:
-        self.fleet, self._title, self._path = fleet, title or fleet.name, path
+        self.fleet, self._title, self._path, self._allow = fleet, title or fleet.name, path, allow
         self._watchers: list[Watcher] = []
         self._lock = threading.RLock()
         self._work = FleetWork(runner, self._happened)
@@ -147,7 +153,7 @@ class FleetView:
         elif verb == "stop":
             self._work.order("stop", model=value)
         elif verb == "reread":
-            self._take(fleet_of(self._path).models)
+            self._take(fleet_of(self._path, self._allow).models)
         elif verb in ("leave", "return"):
             self._work.order(str(verb), device=whole_number(value, "device", least=0, most=MOST_PLANNED))
 

@@ -1,0 +1,68 @@
+"""Which programs a document may name: models of the zoo, what the person at the keyboard allows, what was built in this process already.
+
+A document comes from anyone, and importing a module runs it. So the name of a program is judged before anything is imported.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+
+from workbench.errors import DocumentError, wrong_type
+from workbench.program import Reference, is_built_here
+
+ALLOWED = "WORKBENCH_ALLOW"
+"""The environment variable that allows modules where there is no command line to write: in front of Jupyter's server, say."""
+
+_WAY_OUT = 'name modules, "mine" or "mine,other.models", or one function of a module, "mine:build"'
+
+
+def read_allowed(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Modules and functions that documents may name, from texts with `,` between them.
+
+    >>> read_allowed("mine, other.models:build")
+    ('mine', 'other.models:build')
+
+    Raises `DocumentError` for what is no name.
+    """
+    texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, str) for each in texts):
+        raise DocumentError(wrong_type("allow", given, "names of modules"), [_WAY_OUT])
+    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    for name in names:
+        module, colon, function = name.partition(":")
+        if not all(part.isidentifier() for part in (*module.split("."), *([function] if colon else []))):
+            raise DocumentError(f"`{name[:80]}` names no module, so nothing of it can be allowed.", [_WAY_OUT])
+    return tuple(dict.fromkeys(names))
+
+
+def allowed_here() -> tuple[str, ...]:
+    """What the environment allows. Raises `DocumentError` for what is no name."""
+    return read_allowed(os.environ.get(ALLOWED, ""))
+
+
+def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] = ()) -> None:
+    """That the document `name` may name this program. Nothing is imported.
+
+    Raises `DocumentError` for a function of a module that is neither allowed nor the origin of a program that was built here.
+    """
+    target = reference.target
+    module, colon, _ = target.partition(":")
+    if not colon or any(_covers(each, target, module) for each in read_allowed(allow)):
+        return
+    if is_built_here(target) and module in sys.modules:
+        return
+    top = module.partition(".")[0][:80] or "mine"
+    raise DocumentError(
+        f"{name} names the program `{target[:160]}`, which is not of the zoo and was not allowed here: it is not "
+        "opened, and nothing was imported.",
+        [
+            f"if you trust the code of `{top}`, add `--allow {top}` to the command",
+            f'or load it with `allow="{top}"`',
+            f"or set {ALLOWED}={top} where JupyterLab is started",
+        ],
+    )
+
+
+def _covers(allowed: str, target: str, module: str) -> bool:
+    """`mine` covers `mine:build` and `mine.sub:build`; `mine:build` itself alone."""
+    return allowed in (target, module) or module.startswith(f"{allowed}.")

@@ -1,0 +1,127 @@
+"""Texts from anyone, read with bounds: how long, how deep, how many values, and which kinds of them.
+
+What is within these bounds is parsed and judged in well under a second; each is far above what a person or a program writes.
+"""
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import DocumentError
+
+MOST_TEXT = 1 << 20
+"""Characters of a document. A plan with a thousand statements has some 60,000; a fleet of a thousand models, listed one by one, 80,000."""
+MOST_DEEP = 16
+"""Levels of lists and tables within each other. A plan has four."""
+MOST_VALUES = 100_000
+"""Entries of all lists and tables together; the schema is tried on every one of them."""
+MOST_DIGITS = 40
+"""Digits of a whole number: sizes beyond 64 bits are refused in words where they are used, and Python refuses to print 4,300."""
+
+_DOTTED = re.compile(rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_DEEP},}}""")
+
+
+class UnreadableError(ValueError):
+    """What is wrong with a text, as the end of a sentence: `line 3 ends too soon`."""
+
+
+def read_text(path: Path) -> str:
+    """A file's text, as far as a document goes and one character more; raises `OSError` and `UnicodeDecodeError`."""
+    with path.open(encoding="utf-8") as stream:
+        return stream.read(MOST_TEXT + 1)
+
+
+def verify_length(text: str, name: str, kind: str) -> None:
+    """Raises `DocumentError` for a text that is too long to be a document."""
+    if len(text) > MOST_TEXT:
+        raise DocumentError(
+            f"{name} is no {kind}: it has more than {MOST_TEXT:,} characters.", ["choose another file", "leave out what it need not say"]
+        )
+
+
+def parse_json(text: str) -> Any:
+    """The values of a JSON text. Raises `UnreadableError`; an entry that stands twice in one object is refused as well."""
+    return _plain(lambda: json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number, parse_int=_whole))
+
+
+def parse_toml(text: str) -> Any:
+    """The values of a TOML text. Raises `UnreadableError`."""
+    if found := _DOTTED.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise UnreadableError(f"line {line} joins more than {MOST_DEEP} names with dots")
+    return _plain(lambda: tomllib.loads(text))
+
+
+def _plain(parse: Callable[[], Any]) -> Any:
+    try:
+        values = parse()
+    except RecursionError:
+        raise UnreadableError(_TOO_DEEP) from None
+    except ValueError as error:
+        raise UnreadableError(str(error)) from None
+    _verify_values(values)
+    return values
+
+
+_TOO_DEEP = f"its lists and tables lie more than {MOST_DEEP} deep in each other"
+
+
+def _verify_values(root: Any) -> None:
+    """Numbers, texts, truth values, nothing, and lists and tables of them; as deep and as many as the bounds say."""
+    level, count = [root], 0
+    for _ in range(MOST_DEEP + 1):
+        count += len(level)
+        if count > MOST_VALUES:
+            raise UnreadableError(f"it has more than {MOST_VALUES:,} entries")
+        level = [inner for each in level for inner in _inner(each)]
+        if not level:
+            return
+    raise UnreadableError(_TOO_DEEP)
+
+
+def _inner(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    if isinstance(value, list):
+        return value
+    if isinstance(value, str):
+        _verify_text(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise UnreadableError(f"{value} is no number to plan with")
+    elif isinstance(value, int):
+        _whole(value)
+    elif value is not None and not isinstance(value, float):
+        raise UnreadableError(f"{str(value)[:80]} is of type {type(value).__name__}; write it as text")
+    return []
+
+
+def _verify_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UnreadableError(f"{text[:80]!a} holds half of a character") from None
+
+
+def _whole(given: str | int) -> int:
+    """Python itself refuses to read or to print numbers of thousands of digits."""
+    if len(given) > MOST_DIGITS if isinstance(given, str) else abs(given) >= 10**MOST_DIGITS:
+        raise UnreadableError(f"a whole number has more than {MOST_DIGITS} digits")
+    return int(given)
+
+
+def _no_number(text: str) -> Any:
+    raise UnreadableError(f"{text} is no number to plan with")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; Python would silently keep the last of two entries with one name."""
+    known: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in known:
+            raise UnreadableError(f'"{key[:80]}" stands twice in one object')
+        known[key] = value
+    return known

@@ -1,0 +1,31 @@
+"""Where the command line finds modules: the folder it is used in comes last.
+
+A plan that was downloaded lies beside whatever else was downloaded, and a `panel.py` or `json.py` there must not run in place of the
+real one. `--model mine:build` finds `mine.py` there all the same. This is imported before anything else of the workbench, and imports
+nothing that Python has not loaded already: with `python -m`, or an empty entry in PYTHONPATH, Python puts that folder first.
+"""
+
+import os
+import sys
+
+
+def use_current_folder_last() -> None:
+    """Move the current folder to the end of the module path. Where this package itself lies in it, a checkout, it stays in its place."""
+    try:
+        here = os.path.realpath(os.getcwd())  # noqa: PTH109 - pathlib is not loaded yet
+    except OSError:
+        return  # the folder was removed
+    folders = [os.path.realpath(each or here) for each in sys.path]
+    if here == os.path.dirname(os.path.dirname(os.path.realpath(__file__))) and here in folders:  # noqa: PTH120
+        return
+    sys.path[:] = [*(each for each, folder in zip(sys.path, folders, strict=True) if folder != here), here]
+
+
+def is_command_line() -> bool:
+    """Whether this process was started as `workbench`, or with `python -m workbench.cli`."""
+    module = sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] if "-m" in sys.orig_argv else []
+    return module == ["workbench.cli"] or os.path.basename((sys.argv or [""])[0]) == "workbench"  # noqa: PTH119
+
+
+if is_command_line():
+    use_current_folder_last()
