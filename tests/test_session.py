@@ -8,7 +8,7 @@ from workbench.errors import LayoutError, MeshError, WorkbenchError
 from workbench.mesh_edits import AddAxis, ResizeAxis
 from workbench.models import build
 from workbench.plan import Plan
-from workbench.session import KEPT_REPORTS, MOST_NAME, Session
+from workbench.session import KEPT_REPORTS, MOST_NAME, Node, Session
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 
@@ -132,3 +132,34 @@ def test_a_renamed_dimension_keeps_its_rule(session):
     assert str(session.plan.layout) == "examples:rows"
     session.undo()
     assert "batch" in session.plan.program.dims
+
+
+def test_a_session_restored_is_as_it_was(session):
+    for edit in (PlaceDim("hidden", ("cols",)), PlaceDim("batch", ())):
+        session.apply(edit)
+    session.name(1, "mine")
+    session.undo()
+    again = Session.restored(session.nodes, session.node.number, session.later, session.glances)
+    assert (again.nodes, again.node, again.glances) == (session.nodes, session.node, session.glances)
+    assert again.report.memory == session.report.memory
+    assert again.redo().plan is session.redo().plan
+    assert len(session.nodes) == len(again.nodes) == 3
+
+
+@pytest.mark.parametrize(
+    ("numbers", "parents", "now", "later"),
+    [
+        ((), (), 0, {}),
+        ((0, 2), (None, 0), 0, {}),
+        ((0, 1), (None, None), 0, {}),
+        ((0, 1), (None, 1), 0, {}),
+        ((0, 1), (None, -1), 0, {}),
+        ((0, 1), (None, 0), 2, {}),
+        ((0, 1), (None, 0), 0, {1: 0}),
+        ((0, 1), (None, 0), 0, {0: 5}),
+    ],
+)
+def test_what_is_no_history_is_refused(session, numbers, parents, now, later):
+    nodes = [Node(number, session.plan, parent) for number, parent in zip(numbers, parents, strict=True)]
+    with pytest.raises(WorkbenchError, match="These plans are no history"):
+        Session.restored(nodes, now, later, {})

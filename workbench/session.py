@@ -1,6 +1,6 @@
 """The history of a plan, a tree, and whoever listens to it. It knows no user interface."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -47,13 +47,33 @@ class Session:
     """
 
     def __init__(self, plan: Plan, hardware: Hardware | None = None) -> None:
+        self._begin([Node(0, plan)], 0, {}, {}, hardware)
+
+    @classmethod
+    def restored(
+        cls,
+        nodes: Sequence[Node],
+        now: int,
+        later: Mapping[int, int],
+        glances: Mapping[int, Glance],
+        hardware: Hardware | None = None,
+    ) -> "Session":
+        """A session whose `nodes`, number of the present `node`, `later` and `glances` another one had; only its present plan is analysed.
+
+        Raises `WorkbenchError` for what is no history: numbers out of order, a parent that comes later, a `later` that is no child.
+        """
+        _verify_history(nodes, now, later)
+        session = cls.__new__(cls)
+        cls._begin(session, list(nodes), now, dict(later), dict(glances), hardware)
+        return session
+
+    def _begin(self, nodes: list[Node], now: int, later: dict[int, int], glances: dict[int, Glance], hardware: Hardware | None) -> None:
         self._hardware = hardware
-        self._nodes = [Node(0, plan)]
-        self._later: dict[int, int] = {}  # to which of its children a node was left last
-        self._now = 0
+        self._nodes, self._now = nodes, now
+        self._later = later
         self._reports: dict[int, Report] = {}  # least recently used first
-        self._glances: dict[int, Glance] = {}
-        self._report = self.report_of(0)
+        self._glances = glances
+        self._report = self.report_of(now)
         self._listeners: list[Listener] = []
 
     @property
@@ -78,6 +98,11 @@ class Session:
     def glances(self) -> Mapping[int, Glance]:
         """The key figures of the plans of the history that were analysed for the present hardware, by number."""
         return self._glances
+
+    @property
+    def later(self) -> Mapping[int, int]:
+        """To which of its children a plan was left last, by number: the way of `redo`."""
+        return self._later
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -182,3 +207,12 @@ class Session:
 
     def _analyze(self, plan: Plan) -> Report:
         return analyze(plan, plan.hardware or self._hardware)
+
+
+def _verify_history(nodes: Sequence[Node], now: int, later: Mapping[int, int]) -> None:
+    roots = [node.parent is None for node in nodes]
+    numbered = [node.number for node in nodes] == list(range(len(nodes)))
+    older = all(node.parent is None or 0 <= node.parent < node.number for node in nodes)
+    ways = all(0 < child < len(nodes) and nodes[child].parent == number for number, child in later.items())
+    if not (numbered and older and ways and roots.count(True) == 1 and 0 <= now < len(nodes)):
+        raise WorkbenchError("These plans are no history: each but the first is made of one before it.", ["begin with one plan"])

@@ -19,6 +19,17 @@ from workbench.documents.fleets import fleet_of as fleet_of
 from workbench.documents.fleets import load_fleet as load_fleet
 from workbench.documents.fleets import parse_fleet as parse_fleet
 from workbench.documents.hardware_entry import hardware_entry as hardware_entry
+from workbench.documents.journal import Journal as Journal
+from workbench.documents.journal import Restored as Restored
+from workbench.documents.journal import Resumed as Resumed
+from workbench.documents.journal import restore as restore
+from workbench.documents.journal_folder import JournalEntry as JournalEntry
+from workbench.documents.journal_folder import find_journal as find_journal
+from workbench.documents.journal_folder import is_board_id as is_board_id
+from workbench.documents.journal_folder import journal_folder as journal_folder
+from workbench.documents.journal_folder import list_journals as list_journals
+from workbench.documents.journal_folder import new_board_id as new_board_id
+from workbench.documents.journal_folder import prune as prune
 from workbench.documents.link import link_text as link_text
 from workbench.documents.link import parse_link as parse_link
 from workbench.documents.plan_diff_record import plan_diff_record as plan_diff_record
