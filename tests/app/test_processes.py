@@ -46,8 +46,17 @@ def two_layer():
     return Plan(build("two_layer", batch=16, io=64, hidden=32), "data:4 model:2", "batch:data")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    """Where histories are kept."""
+    with pytest.MonkeyPatch.context() as patched:
+        folder = tmp_path_factory.mktemp("boards")
+        patched.setenv("WORKBENCH_STATE", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="module")
-def boards():
+def boards(folder):
     boards = Boards(Served(two_layer), JobQueue())
     yield boards
     boards.close()
@@ -104,13 +113,37 @@ def test_a_page_that_comes_back_finds_its_board_as_it_left_it(boards):
     board.close()
 
 
-def test_whoever_asks_for_a_board_that_somebody_watches_gets_another_one(boards):
-    board, _ = opened(boards)
-    other, _ = opened(boards, board=board.name)
-    assert other is not board
+def test_whoever_asks_for_a_board_that_somebody_watches_gets_a_copy_of_it(boards):
+    board, page = opened(boards)
+    page.place("hidden", "model", 1)
+    other, copy = opened(boards, board=board.name)
     assert pid_of(other) != pid_of(board)
+    assert other.name != board.name
+    assert copy.board["board"]["undo"]
+    copy.place("io", "model", 1)
+    assert "io:model" not in page.board["board"]["layout"]
     board.close()
     other.close()
+
+
+def test_a_board_whose_process_has_ended_is_taken_up_from_its_journal(boards):
+    board, page = opened(boards)
+    page.place("hidden", "model", 1)
+    pid = pid_of(board)
+    board.close()
+    assert gone(pid)
+    again, later = opened(boards, board=board.name)
+    assert again.name == board.name
+    assert "hidden:model" in later.board["board"]["layout"]
+    assert later.board["board"]["undo"]
+    again.close()
+
+
+def test_a_board_on_which_nothing_was_done_begins_anew(boards):
+    board, page = opened(boards, board="nobody-has-this-one")
+    assert board.name == page.bridge["board"]
+    assert not page.board["board"]["undo"]
+    board.close()
 
 
 def test_what_a_board_is_at_can_be_stopped_and_the_visitor_is_told(boards):
@@ -127,9 +160,11 @@ def test_what_a_board_is_at_can_be_stopped_and_the_visitor_is_told(boards):
 
 def test_a_board_whose_process_dies_is_started_again_and_says_how_it_ended(boards):
     board, page = opened(boards)
+    page.place("hidden", "model", 1)
     os.kill(pid_of(board), signal.SIGSEGV)
     page.until(lambda page: "SIGSEGV" in page.bridge.get("notice", {}).get("text", ""))
-    page.place("hidden", "model", 1)
+    assert "hidden:model" in page.board["board"]["layout"]
+    page.place("hidden", "data", 2)
     board.close()
 
 

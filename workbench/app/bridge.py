@@ -14,6 +14,7 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
     - `shown`: how often a board or a failure was put on the page;
     - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is heard as its kind;
     - `unsaved`: leaving the page asks first;
+    - `board`: the id under which the board's history is kept; the address names it from then on;
     - `busy`: for how many seconds the board has been at something, once that is long; empty if it is not. It can be stopped;
     - `title`: what the browser's tab says first;
     - `failure`: `{"text", "by_link"}` in the board's place: what could not be opened, `by_link` if a link led there;
@@ -29,6 +30,7 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
     saves = param.Integer(default=0)
     notice = param.Dict(default={})
     unsaved = param.Boolean(default=False)
+    board = param.String(default="")
     busy = param.String(default="")
     title = param.String(default="")
     failure = param.Dict(default={})

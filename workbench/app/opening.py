@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.app.keeping import Keeping
 from workbench.app.plan_file import PlanFile, file_under
 from workbench.app.visit import FileVisit, LabVisit, Visit
 from workbench.app.window import Window
@@ -30,26 +31,36 @@ class Served:
     allow: tuple[str, ...] = ()
 
 
-def open_visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer) -> Visit:
-    """The visit that an address asks for. Whatever fails becomes a text on the page: one that raises would show a spinner for ever."""
+def open_visit(
+    served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer, keeping: Keeping | None = None
+) -> Visit:
+    """The visit that an address asks for, its history kept as `keeping` says.
+
+    Whatever fails becomes a text on the page: one that raises would show a spinner for ever.
+    """
     try:
-        return _visit(served, asked, window, runner, defer)
+        return _visit(served, asked, window, runner, defer, keeping)
     except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
         failed = Visit(window, runner, defer)
         failed.show_failure(error, by_link="plan" in asked)
         return failed
 
 
-def _visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer) -> Visit:
+def _visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer, keeping: Keeping | None) -> Visit:
     if asked.get("host") == "jupyterlab":
         return LabVisit(served.make, window, runner, defer, served.allow)
     file = file_asked_for(served, asked)
     if file and "plan" not in asked:
-        return FileVisit(PlanFile(file, served.allow), window, runner, defer, address_of, served.allow)
-    visit = Visit(window, runner, defer)
-    plan = parse_link(asked["plan"], known=served.make()) if "plan" in asked else served.make()
-    visit.show(plan, Host(link=address_of, allow=served.allow), tour=served.tour and "plan" not in asked)
+        return FileVisit(PlanFile(file, served.allow), window, runner, defer, Host(link=address_of, allow=served.allow), keeping)
+    visit = Visit(window, runner, defer, keeping)
+    tour = served.tour and not {"plan", "board"} & asked.keys()
+    visit.show(lambda: _first_plan(served, asked), Host(link=address_of, allow=served.allow), tour=tour)
     return visit
+
+
+def _first_plan(served: Served, asked: Mapping[str, str]) -> Plan:
+    """The plan to begin with, or the one that the address holds."""
+    return parse_link(asked["plan"], known=served.make()) if "plan" in asked else served.make()
 
 
 def file_asked_for(served: Served, asked: Mapping[str, str]) -> Path | None:

@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from workbench.app.keeping import Keeping
 from workbench.app.plan_file import PlanFile
 from workbench.app.window import Window
-from workbench.documents import dump_plan, parse_plan
+from workbench.documents import Journal, dump_plan, parse_plan
 from workbench.edits import OpenPlan
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
@@ -27,20 +29,31 @@ Message = Mapping[str, Any]
 class Visit:
     """The board of one visitor, and what the window around it is told."""
 
-    def __init__(self, window: Window, runner: Runner | None, defer: Defer) -> None:
-        self.window, self._runner, self._defer = window, runner, defer
+    def __init__(self, window: Window, runner: Runner | None, defer: Defer, keeping: Keeping | None = None) -> None:
+        self.window, self._runner, self._defer, self._keeping = window, runner, defer, keeping
         self.board: Board | None = None
+        self._journal: Journal | None = None
         self._first: dict[str, Any] | None = None  # the parts of a board that is being made: they are shown together
 
-    def show(self, plan: Plan, host: Host, *, tour: bool = False) -> None:
-        """A board over a plan, in place of whatever was shown."""
+    def show(self, make: Callable[[], Plan], host: Host, *, tour: bool = False) -> None:
+        """A board over the plan that `make` returns, or over the history that is kept, in place of whatever was shown."""
         self.close()
+        session, problem = self._begin(make)
         self._first = {}
-        self.board = Board(Session(plan), self._publish, runner=self._runner, defer=self._defer, host=host)
+        self.board = Board(session, self._publish, runner=self._runner, defer=self._defer, host=host)
         first, self._first = self._first, None
         self.window.show_board(new=True, tour=tour, **first)
-        self.window.tell(notice={}, failure={}, title=plan.name)
+        notice = {"title": "Not all of this board could be taken up again", "text": problem, "choices": [["dismiss", "All right"]]}
+        self.window.tell(notice=notice if problem else {}, failure={}, title=session.plan.name)
         self.window.count("shown")
+
+    def _begin(self, make: Callable[[], Plan]) -> tuple[Session, str]:
+        """The session, and what of it could not be taken up again. Its journal stands before the board among those who listen."""
+        if self._keeping is None:
+            return Session(make()), ""
+        session, self._journal, problem = self._keeping.begin(make)
+        self.window.tell(board=self._journal.board_id)
+        return session, problem
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
         """The error where the board would be; `by_link` if a link led there."""
@@ -54,6 +67,9 @@ class Visit:
         if self.board:
             self.board.close()
             self.board = None
+        if self._journal:
+            self._journal.close()
+            self._journal = None
 
     def hear(self, message: Message) -> None:
         """What the page says."""
@@ -91,17 +107,14 @@ class FileVisit(Visit):
     """A page opened with a file: it saves there, and notices when somebody else did."""
 
     def __init__(
-        self,
-        file: PlanFile,
-        window: Window,
-        runner: Runner | None,
-        defer: Defer,
-        link: Callable[[str], str],
-        allow: tuple[str, ...] = (),
+        self, file: PlanFile, window: Window, runner: Runner | None, defer: Defer, host: Host, keeping: Keeping | None = None
     ) -> None:
-        super().__init__(window, runner, defer)
+        super().__init__(window, runner, defer, keeping)
         self._file = file
-        self.show(file.read(), Host(save=self._save, path=file.name, link=link, changed=self._moved, allow=allow))
+        on_disk = file.read()
+        self.show(lambda: on_disk, replace(host, save=self._save, path=file.name, changed=self._moved))
+        if self.board:
+            self._moved(self.board.session.plan)  # what is kept may be further than the file
 
     def look(self) -> None:
         """If the file was changed by others: shown at once where nothing unsaved would be lost, else asked."""
@@ -146,9 +159,7 @@ class FileVisit(Visit):
 class LabVisit(Visit):
     """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and tells each change of it."""
 
-    def __init__(
-        self, make: Callable[[], Plan], window: Window, runner: Runner | None, defer: Defer, allow: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, make: Callable[[], Plan], window: Window, runner: Runner | None, defer: Defer, allow: tuple[str, ...] = ()) -> None:
         super().__init__(window, runner, defer)
         self._make, self._name, self._opening, self._allow = make, "", False, allow
 
@@ -179,7 +190,7 @@ class LabVisit(Visit):
         if self.board:
             self.board.session.apply(OpenPlan(plan, self._name))
         else:
-            self.show(plan, Host(save=self._save, path=self._name, changed=self._tell, allow=self._allow))
+            self.show(lambda: plan, Host(save=self._save, path=self._name, changed=self._tell, allow=self._allow))
         self._opening = False
         if text.strip():
             self.window.tell(text=text)  # as it stands: what a hand wrote is not changed by looking at it

@@ -1,7 +1,6 @@
 """All board processes of a server: one waits ready for the next visitor, those that nobody watches end after a while."""
 
 import base64
-import secrets
 import signal
 import threading
 import time
@@ -12,6 +11,7 @@ from workbench.app.processes.forking import ForkServer
 from workbench.app.processes.remote_board import RemoteBoard
 from workbench.app.processes.served_board import ServedBoard
 from workbench.app.screen import Screen
+from workbench.documents import is_board_id, new_board_id
 from workbench.engine.parcel import jax_settings, sendable
 from workbench.widgets.job_queue import JobQueue
 
@@ -30,7 +30,7 @@ class Boards:
         self._prepare = {"prepare": {"served": base64.b64encode(parcel).decode(), "jax_config": jax_settings()}}
         self._forking, self._queue = ForkServer(), queue
         self._lock = threading.RLock()
-        self._boards: dict[str, ServedBoard] = {}
+        self._boards: list[ServedBoard] = []
         self._spare: RemoteBoard | None = None
         self._is_closed = threading.Event()
         threading.Thread(target=self._refill, daemon=True, name="spare board").start()
@@ -39,22 +39,24 @@ class Boards:
     def open(self, asked: Mapping[str, str], screen: Screen) -> ServedBoard | None:
         """The board that an address asks for, shown on a page: the one that is live under its name, or another; `None` if there are too
         many."""
+        name = asked.get("board", "")
         with self._lock:
-            board = self._boards.get(asked.get("board", ""))
-            if board and not board.is_closed and board.screen is None:
-                board.attach(screen)
-                return board
+            live = next((board for board in self._boards if board.name == name and not board.is_closed), None)
+            if live and live.screen is None:
+                live.attach(screen)
+                return live
             if len(self._boards) >= MOST:
                 return None
-            board = ServedBoard(secrets.token_urlsafe(16), asked, screen, self._start, self._reason_of)
-            self._boards[board.name] = board
+            takes_up = live is None and is_board_id(name)
+            board = ServedBoard(name if takes_up else new_board_id(), asked, screen, self._start, self._reason_of)
+            self._boards.append(board)
             return board
 
     def close(self) -> None:
         """End all of them, and what they run."""
         self._is_closed.set()
         with self._lock:
-            for board in self._boards.values():
+            for board in self._boards:
                 board.close()
             if self._spare:
                 self._spare.close()
@@ -85,7 +87,7 @@ class Boards:
     def _watch(self) -> None:
         while not self._is_closed.wait(_LOOK):
             with self._lock:
-                boards = list(self._boards.values())
+                boards = list(self._boards)
             for board in boards:
                 board.look()
             self._close_left(boards)
@@ -97,7 +99,7 @@ class Boards:
             if place >= MOST_LINGERING or time.monotonic() - (board.left_at or 0.0) > LINGERING:
                 board.close()
         with self._lock:
-            self._boards = {name: board for name, board in self._boards.items() if not board.is_closed}
+            self._boards = [board for board in self._boards if not board.is_closed]
 
     def _reason_of(self, remote: RemoteBoard) -> str:
         """How a process ended, in words."""

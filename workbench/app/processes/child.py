@@ -20,10 +20,12 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from workbench.app.keeping import Keeping
 from workbench.app.opening import Served, open_visit
 from workbench.app.processes.slots import RemoteSlots
 from workbench.app.visit import WATCHED, Visit
 from workbench.app.window import Window
+from workbench.documents import journal_folder
 from workbench.tracing.platform import leave_accelerators_alone
 from workbench.widgets.queued_runner import QueuedRunner
 from workbench.widgets.runner import WorkerRunner
@@ -105,9 +107,12 @@ class BoardProcess:
     def _open(self, opening: Mapping[str, Any]) -> None:
         assert self._served is not None, "prepared first"
         window = Window(lambda target, parameters: self._send({"show": target, "parameters": parameters}))
-        limit = self._served.time_limit
+        served, name, asked = self._served, opening["name"], opening["asked"]
+        source = name if opening.get("died") else asked.get("board", "")
+        keeping = Keeping(journal_folder(), name, source, (*served.allow, *_own_program(served)))
+        limit = served.time_limit
         runner = QueuedRunner(WorkerRunner(limit, limit), self._slots)
-        self._visit = open_visit(self._served, opening["asked"], window, runner, self._inbox.put)
+        self._visit = open_visit(served, asked, window, runner, self._inbox.put, keeping)
         if reason := opening.get("died"):
             window.tell(notice=died_notice(reason))
 
@@ -115,6 +120,15 @@ class BoardProcess:
         content = json.dumps(message).encode()
         with self._sending, suppress(OSError):  # nobody is there any more: the listener ends the loop
             self._connection.send_bytes(content)
+
+
+def _own_program(served: Served) -> tuple[str, ...]:
+    """What is served was built by the person who serves it: its history may name it too."""
+    with suppress(Exception):
+        reference = served.make().program.reference
+        if reference is not None and ":" in reference.target:
+            return (reference.target,)
+    return ()
 
 
 def died_notice(reason: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.app.processes.remote_board import Message, RemoteBoard
 from workbench.app.screen import Screen
+from workbench.app.window import Target
 from workbench.errors import EngineError
 
 PATIENCE, LIMIT = 3.0, 120.0
@@ -79,8 +80,12 @@ class ServedBoard:
             self.screen.hear = _to_nobody
         self.screen, self.left_at = screen, None
         screen.hear = self.hear
-        if self._remote:
-            self._remote.show = screen.show
+
+    def _show(self, target: Target, parameters: Mapping[str, Any]) -> None:
+        """What the board tells; where another process has its journal, it goes on under another name."""
+        self.name = parameters.get("board", self.name) if target == "bridge" else self.name
+        if self.screen:
+            self.screen.show(target, parameters)
 
     def _send(self, message: Message) -> None:
         with self._lock:
@@ -110,7 +115,7 @@ class ServedBoard:
                 return
             self._remote, waiting, self._waiting = remote, self._waiting, []
             remote.ended = self._ended
-            remote.show = self.screen.show if self.screen else remote.show
+            remote.show = self._show
             remote.send({"open": {"asked": self._asked, "name": self.name, **after}})
             for message in waiting:
                 remote.send(message)
