@@ -186,17 +186,21 @@ class LabVisit(Visit):
         if self.board and text == dump_plan(self.board.session.plan):
             return
         plan = parse_plan(text, f"`{self._name}`", self._allow) if text.strip() else self._make()
+        self._tell_text(text, plan)  # before the board is seen: whoever sees it may save
         self._opening = True
         if self.board:
             self.board.session.apply(OpenPlan(plan, self._name))
         else:
             self.show(lambda: plan, Host(save=self._save, path=self._name, changed=self._tell, allow=self._allow))
         self._opening = False
+
+    def _tell_text(self, text: str, plan: Plan) -> None:
+        """What a hand wrote is not changed by looking at it; a new document gets a text, and is saved at once."""
         if text.strip():
-            self.window.tell(text=text)  # as it stands: what a hand wrote is not changed by looking at it
+            self.window.tell(text=text)
         else:
             self.window.tell(created=True)
-            self._tell(plan)
+            self.window.tell(text=dump_plan(plan))
             self.window.tell(created=False)
 
     def _tell(self, plan: Plan) -> None:
