@@ -69,7 +69,8 @@ class Inserted(NamedTuple):
 class Recorded:
     """What Shardy did, by the numbers of the program's structure; what the plan inserted and the results of main are numbered on.
 
-    `records` are by operation: its number in the structure, or `("inserted", its result)`, `("result", place)` for what main returns.
+    `records` are by operation: its number in the structure, or `("inserted", its result)`, `("result", 0)` for what main returns if that is
+    one tensor.
     """
 
     structure: Structure
@@ -121,7 +122,8 @@ class _Reader:
         self._found.results = tuple(self._number() for _ in self._structure.returned)
         for place, (value, (sharding, edges)) in enumerate(zip(self._found.results, self._recording.results, strict=True)):
             self._lay((value,), sharding)
-            self._note(("result", place), edges)
+            if len(self._found.results) == 1:  # of several Shardy notes all on the first, whichever it was
+                self._note(("result", place), edges)
         return self._found
 
     def _number(self) -> int:
