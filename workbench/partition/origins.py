@@ -27,7 +27,7 @@ from workbench.plan import Plan
 
 _RECORDED = ("sdy-apply-sharding-constraints", "sdy-user-priority-propagate")
 _DEBUG = "debug-propagation-edge-sharding=true"
-_ERASING = "canonicalize{enable-patterns=none}"  # folds and erases as the driver of Shardy's patterns does, and rewrites nothing
+ERASING = "canonicalize{enable-patterns=none}"  # folds and erases as the driver of Shardy's patterns does, and rewrites nothing
 _KEEPS_RULES = "keep-sharding-rules=true"  # which are read of the program
 _STEP = re.compile(r"\{step-(\d+) = \[((?:\{[^{}]*\}(?:, )?)*)\]\}")
 _EDGE = re.compile(r'\{"([^"]+)"(:\(\d+\)\d+)? = (operand|result)-(\d+) -> \[([^\]]*)\]\}')
@@ -96,7 +96,7 @@ def _with_records(passes: tuple[str, ...]) -> Iterator[str]:
         name, _, options = each.partition("{")
         words = [word for word in options.rstrip("}").split() if word != _KEEPS_RULES]
         if name == _RECORDED[-1]:
-            yield _ERASING
+            yield ERASING
         yield f"{name}{{{' '.join((*words, _DEBUG))}}}" if name in _RECORDED else each
 
 

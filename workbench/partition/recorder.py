@@ -35,6 +35,7 @@ class Recorder:
 
     def __init__(self, command: tuple[str, ...], seconds: float = SECONDS) -> None:
         self._command, self._seconds = command, seconds
+        self.starts = 0  # of the process, so far
         self._forget()
         os.register_at_fork(after_in_child=self._leave_to_parent)
         atexit.register(self.close)
@@ -94,6 +95,7 @@ class Recorder:
             self.close()
             self._stderr.seek(0)
             self._stderr.truncate()
+            self.starts += 1
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=_environment()
             )
