@@ -1,8 +1,11 @@
-"""Eight virtual CPU devices for every test, golden files, and a browser for the tests that drive one."""
+"""Eight virtual CPU devices for every test, a fresh seed for the property tests of every run, golden files, and a browser for the tests
+that drive one."""
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # also for the processes that tests start
 
@@ -22,6 +25,32 @@ NO_BROWSER = "There is no Chromium to drive the page with: run `python tests/ins
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing with them")
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its option
+def pytest_configure(config: pytest.Config) -> None:
+    """New examples in every run, the same in all its processes: a worker of xdist has its seed from who started it."""
+    if config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed", secrets.randbelow(1 << 32))
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["hypothesis_seed"] = node.config.getoption("--hypothesis-seed")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return _seed_line(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The seed once more where something failed: `-q` leaves out the header."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(_seed_line(config))
+
+
+def _seed_line(config: pytest.Config) -> str:
+    return f"property tests: examples of --hypothesis-seed={config.getoption('--hypothesis-seed')}, which gives the same ones again"
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
-from workbench.propagation import PropagationError
 from workbench.report import Report
 from workbench.sharding import Sharding
 from workbench.units import format_bytes
@@ -63,7 +62,7 @@ def lies(value: str, sharding: str) -> Goal:
     def goal(report: Report) -> str:
         try:
             found = report.propagation.sites[report.propagation.find(value)[0]].sharding
-        except PropagationError as error:
+        except WorkbenchError as error:
             return str(error)
         return "" if found == wanted else f'`{value}` lies as {found}, not {wanted}: `explain("{value}")` tells why.'
 

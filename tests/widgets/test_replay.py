@@ -6,8 +6,9 @@ import time
 import pytest
 
 from tests.programs import mlp_report
-from workbench.errors import WorkbenchError
+from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
+from workbench.partition import origins
 from workbench.plan import Plan
 from workbench.session import Session
 from workbench.widgets.aside import Aside
@@ -165,6 +166,27 @@ def test_what_goes_wrong_aside_is_told_to_who_asked(report):
 
     with pytest.raises(WorkbenchError, match="It cannot be"):
         Aside(lambda work: work(), lambda: None).ask(report, "broken", broken, patience=10.0)
+
+
+def test_what_cannot_be_recorded_is_told_in_the_tab_and_in_every_answer(report, monkeypatch):
+    asked = []
+
+    class Ended:
+        def ask(self, *_):
+            asked.append(1)
+            raise PartitionError("Shardy itself ended.", ["change the constraint"])
+
+    monkeypatch.setattr(origins, "recorder", Ended)
+    again = report.plan.report()
+    told = "Shardy itself ended.\n  Ways out: change the constraint."
+    aside = Aside(lambda work: work(), lambda: None)
+    with pytest.raises(PartitionError):
+        aside.ask(again, "propagation", lambda: again.propagation, patience=60.0)
+    for _ in range(3):
+        assert [block["note"] for block in replay_blocks(again, PAINT, Replay(), aside)] == [told]
+    assert len(asked) == 1
+    for of in ("axis value 1 data first/dot_general", "tensor w", "value first/dot_general"):
+        assert told in [block["note"] for block in why(of, again, PAINT)["blocks"]], of
 
 
 def test_conflicts_are_counted_beside_the_slider(report):

@@ -18,7 +18,7 @@ def parse_module(module: bytes) -> ir.Module:
     return ir.Module.parse(module, context())
 
 
-def module_bytes(module: ir.Module) -> bytes:
+def module_bytes(module: ir.Module | ir.Operation) -> bytes:
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
     return buffer.getvalue()

@@ -1,8 +1,10 @@
 """Shardy's own records of how it propagated (Y21): at which step which axis was handed on over which operation, and where all lies then.
 
-The passes are those of a plan, up to the propagation, with `debug-propagation-edge-sharding` switched on; the verifier is off (a `while`
-with such records does not pass it). Whose an axis is follows from the edges. `debug-sharding-origins`, which would tell, stays off: it
-names another one where origins conflict, and it aborts the process where a constrained value has no other user.
+The passes are those of a plan, up to the propagation, with `debug-propagation-edge-sharding` switched on, in a process of their own
+(`recorder`). Shardy keeps the records by the operations' addresses and erases what nobody reads as it goes, so that it would write some of
+them where an operation was: what it would erase is erased before, in the same way, which changes no sharding. Whose an axis is follows from
+the edges. `debug-sharding-origins`, which would tell, stays off: it names another one where origins conflict, and it aborts the process
+where a constrained value has no other user.
 """
 
 import functools
@@ -15,16 +17,18 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import sdy
 
 from workbench.partition.attributes import Dims, axis_names, read_shardings
-from workbench.partition.context import main_function, producer
-from workbench.partition.operations import CONTROL_FLOW
-from workbench.partition.prepare import ID
+from workbench.partition.context import context, module_bytes
 from workbench.partition.program import prepared
-from workbench.partition.propagate import propagate
+from workbench.partition.propagate import annotated_module, propagating_passes, refused
+from workbench.partition.recorder import RefusedError, recorder
+from workbench.partition.recording import INSERTED, NONE, Noted, Recording, read_recording
 from workbench.partition.structure import Structure
 from workbench.plan import Plan
 
 _RECORDED = ("sdy-apply-sharding-constraints", "sdy-user-priority-propagate")
 _DEBUG = "debug-propagation-edge-sharding=true"
+ERASING = "canonicalize{enable-patterns=none}"  # folds and erases as the driver of Shardy's patterns does, and rewrites nothing
+_KEEPS_RULES = "keep-sharding-rules=true"  # which are read of the program
 _STEP = re.compile(r"\{step-(\d+) = \[((?:\{[^{}]*\}(?:, )?)*)\]\}")
 _EDGE = re.compile(r'\{"([^"]+)"(:\(\d+\)\d+)? = (operand|result)-(\d+) -> \[([^\]]*)\]\}')
 
@@ -65,7 +69,8 @@ class Inserted(NamedTuple):
 class Recorded:
     """What Shardy did, by the numbers of the program's structure; what the plan inserted and the results of main are numbered on.
 
-    `records` are by operation: its number in the structure, or `("inserted", its result)`, `("result", place)` for what main returns.
+    `records` are by operation: its number in the structure, or `("inserted", its result)`, `("result", 0)` for what main returns if that is
+    one tensor.
     """
 
     structure: Structure
@@ -77,103 +82,84 @@ class Recorded:
 
 
 def record(plan: Plan) -> Recorded:
-    """Propagate a plan with all records. Raises `PartitionError` with Shardy's words."""
-    module = propagate(plan, _with_records)
-    return _Reader(prepared(plan.program).structure).read(module)
+    """Propagate a plan with all records, in the process for that. Raises `PartitionError` with Shardy's words, or if it ends there."""
+    module = annotated_module(plan)
+    try:
+        answer = recorder().ask(",".join(_with_records(propagating_passes(plan))), module_bytes(module))
+    except RefusedError as error:
+        raise refused(str(error)) from None
+    return _Reader(prepared(plan.program).structure, read_recording(answer)).read()
 
 
 def _with_records(passes: tuple[str, ...]) -> Iterator[str]:
     for each in passes:
         name, _, options = each.partition("{")
-        yield f"{name}{{{' '.join(word for word in (options.rstrip('}'), _DEBUG) if word)}}}" if name in _RECORDED else each
+        words = [word for word in options.rstrip("}").split() if word != _KEEPS_RULES]
         if name == _RECORDED[-1]:
-            return
+            yield ERASING
+        yield f"{name}{{{' '.join((*words, _DEBUG))}}}" if name in _RECORDED else each
 
 
 class _Reader:
-    def __init__(self, structure: Structure) -> None:
-        self._structure = structure
+    def __init__(self, structure: Structure, recording: Recording) -> None:
+        self._structure, self._recording = structure, recording
         self._found = Recorded(structure)
         self._next = len(structure.values)
-        self._numbers: dict[ir.Operation, int] = {}  # of what was inserted
-        self._known: dict[ir.Attribute, tuple[Lying, ...]] = {}
+        self._inserted: list[int] = []  # the values of what was inserted
 
-    def read(self, module: ir.Operation) -> Recorded:
-        main = main_function(module)
-        for value, each in zip(self._structure.arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True):
-            self._lay((value,), ir.DictAttr(each), "sdy.sharding")
-        self._block(main.regions[0].blocks[0])
+    def read(self) -> Recorded:
+        for value, sharding in zip(self._structure.arguments, self._recording.arguments, strict=True):
+            self._lay((value,), sharding)
+        for noted in self._recording.operations:
+            if noted.number == INSERTED:
+                self._insert(noted)
+                continue
+            record = self._structure.ops[noted.number]
+            if noted.group != NONE:
+                self._found.groups.setdefault(noted.group, []).append(record.operands[0])
+            self._lay(record.results, noted.sharding)
+            self._note(noted.number, noted.edges)
         self._found.results = tuple(self._number() for _ in self._structure.returned)
-        for place, (value, each) in enumerate(zip(self._found.results, ir.ArrayAttr(main.attributes["res_attrs"]), strict=True)):
-            entries = ir.DictAttr(each)
-            self._lay((value,), entries, "sdy.sharding")
-            self._note(("result", place), entries, "sdy.propagation_edges")
+        for place, (value, (sharding, edges)) in enumerate(zip(self._found.results, self._recording.results, strict=True)):
+            self._lay((value,), sharding)
+            if len(self._found.results) == 1:  # of several Shardy notes all on the first, whichever it was
+                self._note(("result", place), edges)
         return self._found
 
     def _number(self) -> int:
         self._next += 1
         return self._next - 1
 
-    def _block(self, block: ir.Block) -> None:
-        for each in block.operations:
-            op = each.operation
-            attributes = op.attributes
-            try:
-                index = attributes[ID].value
-            except KeyError:
-                self._insert(op)
-                continue
-            record = self._structure.ops[index]
-            if op.name == "sdy.sharding_group":
-                self._found.groups.setdefault(ir.IntegerAttr(attributes["group_id"]).value, []).append(record.operands[0])
-            if not self._lay(record.results, attributes, "sdy.sharding"):
-                self._lay(record.results, attributes, "sharding")  # of a constraint, of a data flow edge
-            self._note(index, attributes, "sdy.propagation_edges")
-            if op.name in CONTROL_FLOW:
-                for region in op.regions:
-                    for inner in region.blocks:
-                        self._block(inner)
-
-    def _insert(self, op: ir.Operation) -> None:
-        operand = self._operand(op)
-        if op.name == "sdy.sharding_group":
-            self._found.groups.setdefault(ir.IntegerAttr(op.attributes["group_id"]).value, []).append(operand)
+    def _insert(self, noted: Noted) -> None:
+        operand = self._operand(*noted.operand)
+        if noted.group != NONE:
+            self._found.groups.setdefault(noted.group, []).append(operand)
             return
-        number = self._numbers[op] = self._number()
-        self._found.inserted.append(Inserted(op.name, operand, number))
-        self._lay((number,), op.attributes, "sharding" if "sharding" in op.attributes else "sdy.sharding")
-        self._note(("inserted", number), op.attributes, "sdy.propagation_edges")
+        number = self._number()
+        self._inserted.append(number)
+        self._found.inserted.append(Inserted(noted.kind, operand, number))
+        self._lay((number,), noted.sharding)
+        self._note(("inserted", number), noted.edges)
 
-    def _operand(self, op: ir.Operation) -> int:
+    def _operand(self, maker: int, place: int) -> int:
         """The number of the value that an inserted operation reads."""
-        maker = producer(op.operands[0])
-        if maker is None:
-            return self._structure.arguments[ir.BlockArgument(op.operands[0]).arg_number]
-        if ID not in maker.attributes:
-            return self._numbers[maker]
-        return self._structure.ops[maker.attributes[ID].value].results[ir.OpResult(op.operands[0]).result_number]
+        if maker == -1:
+            return self._structure.arguments[place]
+        return self._inserted[place] if maker == -2 else self._structure.ops[maker].results[place]
 
-    def _lay(self, values: tuple[int, ...], attributes: Any, name: str) -> bool:
-        """Note where values lie, if it is said; an attribute is looked up once, which is what takes the time here."""
-        try:
-            attribute = attributes[name]
-        except KeyError:
-            return False
-        if attribute not in self._known:
-            self._known[attribute] = _lying(attribute)
-        self._found.lying.update(zip(values, self._known[attribute], strict=False))
-        return True
+    def _lay(self, values: tuple[int, ...], sharding: int) -> None:
+        """Note where values lie, if it is said."""
+        if sharding != NONE:
+            self._found.lying.update(zip(values, _lying(self._recording.texts[sharding]), strict=False))
 
-    def _note(self, key: Any, attributes: Any, name: str) -> None:
-        try:
-            text = str(attributes[name])
-        except KeyError:
-            return
-        if records := _records(text):
+    def _note(self, key: Any, edges: int) -> None:
+        if edges != NONE and (records := _records(self._recording.texts[edges])):
             self._found.records[key] = records
 
 
-def _lying(attribute: ir.Attribute) -> tuple[Lying, ...]:
+@functools.lru_cache(maxsize=4096)
+def _lying(text: str) -> tuple[Lying, ...]:
+    attribute = ir.Attribute.parse(text, context())
     each_value = (
         sdy.TensorShardingPerValueAttr(attribute).shardings if sdy.TensorShardingPerValueAttr.isinstance(attribute) else [attribute]
     )

@@ -6,7 +6,6 @@ among them; local shapes follow from the shardings.
 """
 
 import itertools
-from collections.abc import Callable, Iterable
 
 from jax.extend.mlir import ir
 
@@ -23,10 +22,11 @@ from workbench.partition.structure import Structure
 from workbench.places import operations_at
 from workbench.plan import Plan
 
+_PROPAGATING = "sdy-user-priority-propagate{keep-sharding-rules=true}"
 _PASSES = (
     "sdy-apply-sharding-constraints",
     "sdy-sharding-group-import",
-    "sdy-user-priority-propagate{keep-sharding-rules=true}",
+    _PROPAGATING,
     "sdy-propagate-to-func-results",
     "func.func(sdy-sink-data-flow-edges)",
     "sdy-remove-sharding-groups",
@@ -42,15 +42,12 @@ _INSERTING = "func.func(sdy-insert-explicit-reshards{enable-full-version=true})"
 _LOWERING = "func.func(sdy-reshard-to-collectives)"
 
 
-def propagate(plan: Plan, choose: Callable[[tuple[str, ...]], Iterable[str]] = tuple) -> ir.Operation:
-    """The plan's module with a sharding on every value and explicit collectives, or after the passes that `choose` makes of all of them.
-
-    Raises `PartitionError` with Shardy's words.
-    """
+def propagate(plan: Plan) -> ir.Operation:
+    """The plan's module with a sharding on every value and explicit collectives. Raises `PartitionError` with Shardy's words."""
     source, structure = prepared(plan.program)
     with source.context, ir.Location.unknown():
         verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
-        passes = [*choose(_passes(plan, structure))]
+        passes = list(_passes(plan, structure))
         try:
             if (module := _propagate_layers(plan, passes)) is not None:
                 run_passes(module, ",".join(passes[passes.index(_INSERTING) :]))
@@ -59,11 +56,36 @@ def propagate(plan: Plan, choose: Callable[[tuple[str, ...]], Iterable[str]] = t
             insert_constraints(main_function(module), plan)
             _run(module, passes, plan, structure)
         except ir.MLIRError as error:
-            first = next((line for line in str(error).splitlines() if "error" in line), str(error)[:200])
-            raise PartitionError(
-                f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"]
-            ) from error
+            raise refused(str(error)) from error
     return module
+
+
+def annotated_module(plan: Plan) -> ir.Operation:
+    """The plan's module as it stands before propagation: its mesh, shardings, constraints, groups and barriers, and no more.
+
+    Raises `PartitionError` with Shardy's words.
+    """
+    source, structure = prepared(plan.program)
+    with source.context, ir.Location.unknown():
+        verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
+        try:
+            module = _annotated(source.operation, plan)
+            insert_constraints(main_function(module), plan)
+        except ir.MLIRError as error:
+            raise refused(str(error)) from error
+    return module
+
+
+def propagating_passes(plan: Plan) -> tuple[str, ...]:
+    """The passes that lead a plan's module to where every value has its sharding."""
+    passes = _passes(plan, prepared(plan.program).structure)
+    return passes[: passes.index(_PROPAGATING) + 1]
+
+
+def refused(words: str) -> PartitionError:
+    """Shardy's own complaint, without the IR it prints below it."""
+    first = next((line for line in words.splitlines() if "error" in line), words[:200])
+    return PartitionError(f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"])
 
 
 def _annotated(source: ir.Operation, plan: Plan) -> ir.Operation:

@@ -113,8 +113,8 @@ def _inserted(plan: Plan, recorded: Recorded, added: Inserted, lies: Callable[[i
 class _Moves:
     """All moves in the order of their steps, which count from 1, each with the tensor it really came from.
 
-    Shardy writes no record of what it hands on within a sharding group, and of what it returns but for one result: those follow at once
-    when an axis arrives.
+    Shardy writes no record of what it hands on within a sharding group, and mixes up those of several results: these follow at once when
+    an axis arrives.
     """
 
     def __init__(self, plan: Plan, recorded: Recorded, links: Links, starts: Starts) -> None:

@@ -5,12 +5,13 @@ from typing import Any
 
 from workbench.deciding import deciding_edits
 from workbench.edits import Edit
+from workbench.errors import WorkbenchError
 from workbench.propagation import Conflict, Explanation, Move, Origin, Propagation, PropagationError, Site, Wish
 from workbench.propagation_text import counted, move_text, wish_text
 from workbench.report import Report
 from workbench.sharding import base_axis
 from workbench.widgets.aside import Aside, asked
-from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, row
+from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
 from workbench.widgets.folding import is_named
 
 MOST_MOVES = 24
@@ -29,14 +30,22 @@ def replay_of(report: Report, aside: Aside | None) -> Propagation | None:
     return asked(aside, report, "propagation", lambda: report.propagation)
 
 
+def replay_or_failure(report: Report, aside: Aside | None) -> tuple[Propagation | None, list[Block]]:
+    """How the shardings spread; `None` while that is worked out, and with a note of why where it cannot be told."""
+    try:
+        return replay_of(report, aside), []
+    except WorkbenchError as error:
+        return None, [note_block(str(error))]
+
+
 def axis_answer(name: str, report: Report, paint: Paint, aside: Aside | None) -> Answer | None:
     """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`), a `result` or a `value`."""
     kind, place, axis, subject = ([*name.split(" ", 3), "", "", ""])[:4]
     if not (place.isdecimal() and subject):
         return None
-    replay = replay_of(report, aside)
+    replay, failure = replay_or_failure(report, aside)
     if replay is None:
-        return f"Why on {axis}?", [WAITS], []
+        return f"Why on {axis}?", [] if failure else [WAITS], failure
     number = number_of(replay, report, kind, subject)
     if number is None or int(place) >= len(replay.sites[number].shape):
         return None

@@ -70,7 +70,10 @@ def replay_blocks(
     """The slider, what has an axis so far, the graph as far, the conflicts, the fewest statements."""
     if not report.plan.layout.statements and not report.own_annotations:
         return [note_block(NOTHING), *([_picture(report, 0, aside, opened)] if report.graph.nodes else [])]
-    replay = replay_of(report, aside)
+    try:
+        replay = replay_of(report, aside)
+    except WorkbenchError as error:
+        return [note_block(str(error))]
     if replay is None:
         return [waiting_block(PREPARING)]
     if not replay.sites:

@@ -8,7 +8,7 @@ from workbench.sharding import base_axis
 from workbench.units import format_bytes
 from workbench.widgets.aside import Aside
 from workbench.widgets.blocks import Block, Cell, Column, Paint, Row, block, row
-from workbench.widgets.explained import Answer, lost_blocks, number_of, origin_cell, replay_of
+from workbench.widgets.explained import Answer, lost_blocks, number_of, origin_cell, replay_or_failure
 from workbench.widgets.folding import is_named
 from workbench.widgets.values import constraint_on
 
@@ -36,8 +36,11 @@ def placed_answer(subject: str, report: Report, paint: Paint, aside: Aside | Non
 
 def _lost(subject: str, report: Report, paint: Paint, aside: Aside | None) -> list[Block]:
     """The wishes that lost on an argument, once they are known."""
-    if not report.plan.layout.statements or (replay := replay_of(report, aside)) is None:
+    if not report.plan.layout.statements:
         return []
+    replay, failure = replay_or_failure(report, aside)
+    if replay is None:
+        return failure
     number = number_of(replay, report, "tensor", subject)
     return [] if number is None else lost_blocks(report, replay.wishes(number), paint, aside)
 
@@ -73,7 +76,7 @@ def value_answer(subject: str, report: Report, paint: Paint, aside: Aside | None
         return None
     plan = report.plan
     held = constraint_on(plan.layout, value.path, len(value.shape), value.source)
-    replay = replay_of(report, aside)
+    replay, failure = replay_or_failure(report, aside)
     number = number_of(replay, report, "value", subject) if replay else None
 
     def because(place: int, dim: str, axes: tuple[str, ...]) -> Cell:
@@ -89,7 +92,7 @@ def value_answer(subject: str, report: Report, paint: Paint, aside: Aside | None
     ]
     times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
     lead = [f"`{value.path}` ({value.kind})" + (f", {value.source}" if value.source else "") + f", computed {times}."]
-    lost = lost_blocks(report, replay.wishes(number), paint, aside) if replay is not None and number is not None else []
+    lost = lost_blocks(report, replay.wishes(number), paint, aside) if replay is not None and number is not None else failure
     return "Why does it lie so?", lead, [*([block("Where each axis comes from", _COLUMNS, rows)] if rows else []), *lost]
 
 
