@@ -55,6 +55,7 @@ NOUNS = (
 )
 ROOMS = (
     *NOUNS,
+    "durable_files",
     *(
         "partition",
         "tracing",
