@@ -18,6 +18,7 @@ from workbench.errors import WorkbenchError
 _NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # what file systems say that bring no folder to the disk on request
 _PATIENCE = 5.0  # seconds that another writer may hold a folder
 _WAYS_OUT = {
+    errno.EBUSY: ("try again",),
     errno.EROFS: ("choose a folder of a disk that is not read-only",),
     errno.ENOSPC: ("make room on that disk", "choose another folder"),
     errno.EDQUOT: ("make room on that disk", "choose another folder"),
