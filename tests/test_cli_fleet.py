@@ -11,6 +11,7 @@ import pytest
 import workbench as wb
 from workbench import cli
 from workbench.cli import fleets
+from workbench.documents import load_fleet
 
 GRID = """
 devices = 2
@@ -211,6 +212,12 @@ def test_models_join_and_stop_as_the_file_changes(tmp_path, capsys, monkeypatch)
     losses = json.loads(capsys.readouterr().out)["losses"]
     assert len(losses["joined"]) == 3
     assert len(losses["long"]) < 60_000
+
+
+def test_what_a_checkpoint_has_lost_is_said(file, capsys):
+    progress = fleets._Progress(load_fleet(file))
+    progress({"event": "notice", "model": "a", "message": "The newest checkpoint in kept/a is damaged."})
+    assert capsys.readouterr().err == "The newest checkpoint in kept/a is damaged.\n"
 
 
 @pytest.mark.parametrize(

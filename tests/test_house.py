@@ -56,6 +56,7 @@ NOUNS = (
 )
 ROOMS = (
     *NOUNS,
+    "durable_files",
     *(
         "partition",
         "tracing",

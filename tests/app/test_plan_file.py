@@ -2,12 +2,17 @@
 
 import json
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from workbench import durable_files
 from workbench.app.opening import Served, file_asked_for
 from workbench.app.plan_file import PlanFile, file_under
-from workbench.documents import load_plan
+from workbench.documents import dump_plan, load_plan
+from workbench.durable_files import exclusive, replace_file
 from workbench.errors import DocumentError
 from workbench.models import build
 from workbench.plan import Plan
@@ -103,3 +108,83 @@ def test_a_file_that_the_address_asks_for_is_not_passed_over_where_no_folder_is_
         file_asked_for(served, {"file": "nope.plan.json"})
     assert "start it with `--root FOLDER`" in caught.value.ways_out
     assert file_asked_for(Served(lambda: BEFORE, None, path.parent), {"file": "a.plan.json"}) == path
+
+
+def saved(file, plan, gate) -> DocumentError | None:
+    """Save once all are there; what was refused."""
+    gate.wait()
+    try:
+        file.save(plan)
+    except DocumentError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_of_two_simultaneous_saves_one_is_told_that_the_file_has_changed(path, turn):
+    files, plans, gate = (PlanFile(path), PlanFile(path)), (MINE, THEIRS), threading.Barrier(2)
+    for each in files:
+        each.read()
+    with ThreadPoolExecutor(2) as both:
+        refused = [*both.map(saved, files, plans, (gate, gate))]
+    (lost,) = (number for number in (0, 1) if refused[number])
+    assert "changed by somebody else" in str(refused[lost])
+    assert load_plan(path) == plans[1 - lost]
+
+
+def test_a_save_waits_for_that_of_another_and_sees_what_it_wrote(path, monkeypatch):
+    file = PlanFile(path)
+    file.read()
+    with ThreadPoolExecutor(1) as mine:
+        with exclusive(path):
+            saving = mine.submit(saved, file, MINE, threading.Barrier(1))
+            time.sleep(0.1)
+            assert not saving.done()
+            replace_file(path, dump_plan(THEIRS).encode())  # as the other one does
+        assert "changed by somebody else" in str(saving.result())
+    assert load_plan(path) == THEIRS
+    monkeypatch.setattr(durable_files, "_PATIENCE", 0.0)
+    with exclusive(path), pytest.raises(DocumentError) as caught:
+        PlanFile(path).save(MINE)
+    assert str(caught.value) == (
+        f"`{path}` cannot be written: another program has been writing in its folder for 0 seconds.\n  Ways out: try again."
+    )
+
+
+def test_what_another_wrote_right_after_a_save_is_noticed(path, monkeypatch):
+    file = PlanFile(path)
+    file.read()
+    remember = file._remember
+
+    def later():
+        THEIRS.save(path)
+        remember()
+
+    monkeypatch.setattr(file, "_remember", later)
+    file.save(MINE)
+    monkeypatch.undo()
+    assert file.changed_by_others()
+    assert not file.changed_by_others()
+
+
+def test_a_file_that_two_saw_go_is_written_anew_by_one(path):
+    files = PlanFile(path), PlanFile(path)
+    for each in files:
+        each.read()
+    path.unlink()
+    for each in files:
+        assert not each.changed_by_others()
+    files[0].save(MINE)
+    with pytest.raises(DocumentError, match="changed by somebody else"):
+        files[1].save(THEIRS)
+    assert load_plan(path) == MINE
+
+
+def test_a_change_of_the_same_length_within_the_same_tick_of_the_clock_is_seen(path):
+    file = PlanFile(path)
+    file.read()
+    before = path.stat()
+    text = path.read_bytes()
+    replace_file(path, text.replace(b"data", b"dada"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file.changed_by_others()

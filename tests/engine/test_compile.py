@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import json
 import os
+import random
 import time
 from dataclasses import replace
 
@@ -92,6 +93,42 @@ def test_what_is_stored_comes_back_whole():
     compiled_store.store("key", RECORD, "HloModule m")
     assert compiled_store.load("key") == (replace(RECORD, from_cache=True), "HloModule m")
     assert compiled_store.load("other") is None
+
+
+def test_whatever_is_damaged_in_the_store_is_as_good_as_none_and_is_thrown_away(store):
+    draw, text = random.Random(0), "HloModule m\n" + "".join(f"  %a.{i} = f32[{i}]\n" for i in range(200))
+    compiled_store.store("key", RECORD, text)
+    (file,) = store.rglob("*.json.gz")
+    whole, stored = file.read_bytes(), (replace(RECORD, from_cache=True), text)
+    for turn in range(300):
+        at = draw.randrange(len(whole))
+        damaged = whole[:at] if turn % 3 == 0 else whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :]
+        file.write_bytes(damaged)
+        found = compiled_store.load("key")
+        assert found == stored or (found is None and not file.exists())  # a bit of the head's own file name, say, is none of the content
+    compiled_store.store("key", RECORD, text)
+    assert compiled_store.load("key") == stored
+
+
+def test_a_user_without_a_home_has_no_store(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("WORKBENCH_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(compiled_store.Path, "home", homeless)
+    compiled_store.store("key", RECORD, "")
+    assert compiled_store.load("key") is None
+
+
+def test_what_a_killed_process_left_unfinished_goes_after_a_day(store):
+    compiled_store.store("key", RECORD, "")
+    old, new = store / "compiled" / "old.json.123", store / "compiled" / "new.json.124"
+    for each in (old, new):
+        each.write_bytes(b"half")
+    os.utime(old, (time.time() - 100_000, time.time() - 100_000))
+    compiled_store.store("other", RECORD, "")
+    assert (old.exists(), new.exists(), compiled_store.load("key") is None) == (False, True, False)
 
 
 def test_the_store_lets_go_of_what_was_not_used_for_longest(store):

@@ -186,6 +186,23 @@ def test_a_run_goes_on_where_the_checkpoint_is(tmp_path, spill):
         assert not any(each.store._arrays for each in second.trainees)
 
 
+def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(tmp_path, monkeypatch):
+    monkeypatch.setattr("workbench.engine.fleet_floor._SECURED", 0.0)
+    train_fleet(fleet("momentum", devices=1, folder=tmp_path))
+    arrays = max((tmp_path / "momentum").glob("*.arrays"), key=lambda each: int(each.stem))
+    whole = arrays.read_bytes()
+    arrays.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    told: list[dict] = []
+    again = FleetRun(fleet("momentum", devices=1, folder=tmp_path), told.append)
+    notice = (
+        f"The newest checkpoint in {tmp_path / 'momentum'} is damaged: an array in `{arrays.name}` is not the one that was written: its "
+        "checksum differs. It goes on from the one before, which is whole."
+    )
+    assert [each for each in told if each["event"] == "notice"] == [{"event": "notice", "model": "momentum", "message": notice}]
+    assert 0 < again.trainees[0].done < again.trainees[0].last
+    is_as_alone(again, "momentum", again.run().losses["momentum"])
+
+
 @pytest.mark.parametrize("folder", [False, True], ids=["host", "checkpoint"])
 def test_pinned_memory_changes_no_result(monkeypatch, tmp_path, folder):
     place = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
@@ -265,11 +282,12 @@ def test_a_checkpoint_of_something_else_is_refused_before_anything_is_compiled(t
     arrays = max((tmp_path / "sgd").glob("*.arrays"), key=lambda each: int(each.stem))
     whole = arrays.read_bytes()
     arrays.write_bytes(whole[:-1])
-    refused("cannot be read: EOFError", same)
+    refused("none before it is whole: `.*arrays` ends within an array", same)
     arrays.write_bytes(whole[:3])
-    refused("cannot be read: (EOF|Value)Error", same)
-    (tmp_path / "sgd" / "position.json").write_text("{")
-    refused("cannot be read: JSONDecodeError", same)
+    refused("none before it is whole: `.*arrays` holds no array where one should begin", same)
+    for name in ("latest", "position", "previous"):
+        (tmp_path / "sgd" / f"{name}.json").write_text("{")
+    refused("none before it is whole: `latest.json` is not what was written; `position.json` is", same)
 
 
 @pytest.mark.parametrize("moment", ["between mini-batches", "within the mini-batch"])

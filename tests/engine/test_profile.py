@@ -1,5 +1,6 @@
 """A step watched by the real profiler on eight CPU devices; and what a GPU's and a TPU's planes come to, as text protocol buffers."""
 
+import errno
 from pathlib import Path
 
 import jax
@@ -105,6 +106,18 @@ def test_a_profiler_that_is_taken_is_a_note_and_the_other_one_goes_on(tmp_path):
     assert trace is None
     assert why_not.startswith("the profiler did not start: ")
     assert list(tmp_path.rglob("*.xplane.pb"))
+
+
+def test_no_folder_to_write_in_is_a_note(monkeypatch):
+    def fails(**_):
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr("workbench.engine.profile.tempfile.TemporaryDirectory", fails)
+    step = compile_step(plan())
+    assert profile(step, step.arguments(0)) == (
+        None,
+        "there is no folder for what the profiler writes: No usable temporary directory found",
+    )
 
 
 def test_a_file_that_cannot_be_read_is_a_note(monkeypatch):

@@ -1,5 +1,7 @@
 """The worker process: events, endings, and deaths told in the user's terms. Every death here is a real one."""
 
+import errno
+import fcntl
 import os
 import re
 import resource
@@ -10,7 +12,8 @@ import jax.numpy as jnp
 import pytest
 
 from tests.engine.programs import batch_of, loss, plan
-from workbench.engine import run_plan, start_compile, start_run
+from workbench.durable_files import try_lock
+from workbench.engine import run_plan, start_compile, start_run, supervisor
 from workbench.errors import EngineError
 from workbench.measurement import Measurement
 
@@ -144,6 +147,51 @@ def test_cancelling_ends_a_run_even_while_it_compiles():
     assert events[-1] == {"event": "cancelled"}
     handle.cancel()  # a second time, nothing happens
     assert events[-1] == {"event": "cancelled"}
+
+
+def test_a_data_loader_that_forks_neither_hangs_a_cancel_nor_survives_it(tmp_path):
+    held, forked = tmp_path / "held", tmp_path / "forked"
+
+    def forks_and_sleeps():
+        if os.fork() == 0:
+            file = os.open(held, os.O_CREAT | os.O_RDWR)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            forked.touch()
+        time.sleep(600)
+
+    handle = start_run(dies_in_step(0, forks_and_sleeps))
+    wait_until(forked.exists)
+    start = time.monotonic()
+    handle.cancel()
+    with pytest.raises(EngineError, match="was cancelled"):
+        handle.wait()
+    assert time.monotonic() - start < 5
+    with held.open() as file:
+        wait_until(lambda: try_lock(file.fileno()))
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_where_nothing_can_be_written_the_last_words_of_a_worker_are_kept_in_memory_or_it_is_said(monkeypatch):
+    def fails():
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(supervisor.tempfile, "TemporaryFile", fails)
+    if hasattr(os, "memfd_create"):
+        with supervisor._file_for_last_words() as file:
+            file.write(b"words")
+        monkeypatch.delattr(os, "memfd_create")
+    with pytest.raises(EngineError) as caught:
+        start_run(plan())
+    assert str(caught.value) == (
+        "A worker process needs a temporary file, and none can be written: No usable temporary directory found in ['/tmp'].\n"
+        "  Ways out: make room on the disk · set TMPDIR to a folder in which you may write."
+    )
 
 
 def test_a_time_limit_ends_a_run_and_says_where_it_was():

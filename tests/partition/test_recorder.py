@@ -85,8 +85,10 @@ def test_too_long_is_told_in_words():
 
 def test_memory_and_a_process_that_cannot_start_are_told_in_words():
     with pytest.raises(PartitionError, match="Shardy needs more than 8.00 GiB to record"):
-        recorder("import sys; sys.exit(\"what():  std::bad_alloc\")").ask("passes", b"module")
-    with pytest.raises(PartitionError, match=r"records how shardings spread ended: ModuleNotFoundError: No module named 'nowhere'\. The plan"):
+        recorder('import sys; sys.exit("what():  std::bad_alloc")').ask("passes", b"module")
+    with pytest.raises(
+        PartitionError, match=r"records how shardings spread ended: ModuleNotFoundError: No module named 'nowhere'\. The plan"
+    ):
         recorder("import nowhere").ask("passes", b"module")
 
 

@@ -415,6 +415,13 @@ def join(training: Training, model: FleetModel) -> None:
     training.handle.tell({"event": "schedule", "names": [each.name for each in seen.jobs], **told})
 
 
+def test_what_a_checkpoint_has_lost_stands_in_the_log(view, runner):
+    message = "The newest checkpoint in kept/a is damaged."
+    ran(view, runner).handle.tell({"event": "notice", "model": "a", "message": message})
+    ask(view, "refresh")
+    assert (live(view)["log"][-1]["text"], live(view)["log"][-1]["tone"]) == (message, "warn")
+
+
 def test_a_model_that_may_not_join_is_gone_and_the_next_one_has_its_place(view, runner, fleet):
     training = ran(view, runner)
     training.units(4)

@@ -7,6 +7,9 @@ from workbench.errors import DocumentError
 from workbench.plan import Plan
 from workbench.widgets.host import ENDING
 
+Stamp = tuple[int, int, int]
+"""When a file was written, how large it is, and which one it is: a clock may stand still between two saves."""
+
 
 class PlanFile:
     """One file, and the text in it that this visitor has seen.
@@ -18,9 +21,10 @@ class PlanFile:
     def __init__(self, path: Path, allow: tuple[str, ...] = ()) -> None:
         self.path = path
         self._allow = allow
-        self._seen: bytes | None = None
+        self._seen: bytes | None = None  # `None` also where there was no file
+        self._looked = False
         self._plan: Plan | None = None  # that of `_seen`, where this visitor read or wrote it
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: Stamp | None = None
 
     @property
     def name(self) -> str:
@@ -37,17 +41,23 @@ class PlanFile:
 
         Raises `DocumentError` if somebody else wrote the file since it was read or saved here; a second `save` then overwrites it.
         """
-        dump_plan(plan)  # what cannot be saved is said before anything else
-        if self._seen is not None and self._touched() and _content(self.path) != self._seen:
+        save_plan(plan, self.path, self._verify_unchanged)
+        self._remember()
+        mine = dump_plan(plan).encode()
+        if self._seen != mine:  # somebody wrote since, which is noticed the next time
+            self._seen, self._stamp = mine, None
+        self._plan = plan
+        return self.name
+
+    def _verify_unchanged(self) -> None:
+        """Raises `DocumentError` for a text that this visitor has not seen."""
+        there = _content(self.path)
+        if self._looked and there not in (None, self._seen):
             self._remember()
             raise DocumentError(
                 f"`{self.name}` was changed by somebody else since you opened or saved it, so your plan was not written over theirs.",
                 ["save once more to overwrite it", "reload the page to see theirs", "export your plan first"],
             )
-        save_plan(plan, self.path)
-        self._remember()
-        self._plan = plan
-        return self.name
 
     def changed_by_others(self) -> bool:
         """Whether the file holds something this visitor has not seen; each change is told once."""
@@ -65,6 +75,7 @@ class PlanFile:
         return _stamp(self.path) != self._stamp
 
     def _remember(self) -> None:
+        self._looked = True
         self._stamp = _stamp(self.path)  # before the content: what changes in between is noticed the next time
         self._seen, self._plan = _content(self.path), None
 
@@ -79,12 +90,13 @@ def file_under(root: Path, name: str) -> Path:
     return path
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _stamp(path: Path) -> Stamp | None:
+    """Other for another text, and for the same one that was saved again."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _content(path: Path) -> bytes | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from workbench.cli import fleets
 from workbench.cli.plans import allowed, plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.measurement import Measurement
 from workbench.plan import Plan
@@ -203,10 +204,8 @@ def export(options: argparse.Namespace) -> None:
     if options.output is None:
         print(script, end="")
         return
-    try:
-        Path(options.output).write_text(script, encoding="utf-8")
-    except OSError as error:
-        raise DocumentError(f"`{options.output}` cannot be written: {error.strerror or error}.", ["choose another folder"]) from None
+    with explain_write_errors(options.output, DocumentError):
+        replace_file(Path(options.output), script.encode())
 
 
 def calibrate(options: argparse.Namespace) -> None:

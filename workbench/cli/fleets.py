@@ -126,7 +126,7 @@ class _Progress:
         elif event["event"] == "failed":
             self._failed.add(event["model"])
             self.say(f"{event['message']}\n`{event['model']}` has failed after {event['done']:,} units")
-        elif event["event"] == "refused":
+        elif event["event"] in ("refused", "notice"):
             self.say(event["message"])
         elif event["event"] == "obeyed":
             self.say(f"`{event['model']}` {'joins' if event['order'] == 'add' else 'ends with the mini-batch it is in'}")

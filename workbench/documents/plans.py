@@ -1,17 +1,17 @@
 """Plan documents: JSON with a version and a schema, one statement a line so that two plans diff well. `parse_plan(dump_plan(p)) == p`."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from workbench.catalogue import OWN_FILE, parse_hardware
 from workbench.documents.allowed import read_allowed, verify_allowed
 from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, read_text, verify_length
+from workbench.durable_files import exclusive, explain_write_errors, replace_file
 from workbench.errors import DocumentError, HardwareError, wrong_type
 from workbench.hardware import Hardware
 from workbench.layout import Layout
@@ -75,16 +75,12 @@ def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (
     return Plan(program, mesh, layout, document["name"], *placed, pipeline)
 
 
-def save_plan(plan: Plan, path: str | Path) -> None:
-    """Write the document whole or not at all: to a new file beside `path`, then renamed over it."""
+def save_plan(plan: Plan, path: str | Path, verify: Callable[[], None] = lambda: None) -> None:
+    """Write the document whole or not at all. `verify` may refuse by raising: nobody else saves a plan in that folder meanwhile."""
     path, text = _verified_path(path), dump_plan(plan)
-    draft = path.with_name(f".{path.name}.{token_hex(4)}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise DocumentError(f"`{path}` cannot be written: {error.strerror or error}.", ["choose another folder"]) from None
+    with explain_write_errors(path, DocumentError), exclusive(path):
+        verify()
+        replace_file(path, text.encode())
 
 
 def load_plan(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:

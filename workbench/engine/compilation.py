@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.compiled import Compiled
+from workbench.durable_files import explain_write_errors, replace_file
 from workbench.engine import compiled_store
 from workbench.engine.compiled_step import lowered
 from workbench.engine.failures import compilation_failed
@@ -147,7 +148,5 @@ def _flags() -> Mapping[str, str]:
 
 
 def _write(file: str, text: str) -> None:
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise EngineError(f"`{file}` cannot be written: {error.strerror or error}.", ["choose another folder"]) from None
+    with explain_write_errors(file, EngineError):
+        replace_file(Path(file), text.encode())

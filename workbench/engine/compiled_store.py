@@ -1,9 +1,13 @@
-"""Compiled plans on disk, by content: the record as JSON and the HLO text, compressed. A file that cannot be read is as good as none."""
+"""Compiled plans on disk, by content: the record as JSON and the HLO text, compressed.
+
+Nothing here is promised to be kept: files are not brought to the disk one by one, and one that cannot be read is thrown away and made anew.
+"""
 
 import gzip
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -14,6 +18,7 @@ from workbench.compiled import Compiled, CompiledCollective, CompiledKernel, Com
 
 LIMIT = 1 << 30
 """Bytes the store may take; the least recently used go first."""
+_UNFINISHED = 86_400.0  # seconds after which a file that nobody finished is taken for that of a process that was killed
 
 
 def folder() -> Path:
@@ -31,14 +36,21 @@ def key_of(*parts: str) -> str:
 
 
 def load(key: str) -> tuple[Compiled, str] | None:
-    """The record and the HLO text stored under a key."""
-    path = _path(key)
+    """The record and the HLO text stored under a key; what is damaged is removed."""
+    try:
+        path = _path(key)
+    except RuntimeError:  # a user without a home
+        return None
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             stored = json.load(file)
         compiled = replace(_compiled(stored["compiled"]), from_cache=True)
         hlo_text = str(stored["hlo"])
-    except (OSError, EOFError, ValueError, TypeError, KeyError):
+    except FileNotFoundError:
+        return None
+    except Exception:  # noqa: BLE001 - what damage makes gzip, JSON and the record raise is of any kind (`zlib.error`, `RecursionError`)
+        with suppress(OSError):
+            path.unlink()
         return None
     with suppress(OSError):
         path.touch()
@@ -47,8 +59,8 @@ def load(key: str) -> tuple[Compiled, str] | None:
 
 def store(key: str, compiled: Compiled, hlo_text: str, limit: int = LIMIT) -> None:
     """Keep a record; a disk that is full or not writable is no error."""
-    path = _path(key)
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
+        path = _path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}")
         try:
@@ -61,10 +73,15 @@ def store(key: str, compiled: Compiled, hlo_text: str, limit: int = LIMIT) -> No
 
 
 def _path(key: str) -> Path:
+    """Raises `RuntimeError` for a user who has no home, where no other folder is named."""
     return folder() / "compiled" / f"{key}.json.gz"
 
 
 def _make_room(where: Path, limit: int) -> None:
+    """What was used last stays within the limit; what killed processes left goes."""
+    for each in where.iterdir():
+        if each.suffix != ".gz" and time.time() - each.stat().st_mtime > _UNFINISHED:
+            each.unlink(missing_ok=True)
     files = sorted(((each.stat().st_mtime, each.stat().st_size, each) for each in where.glob("*.json.gz")), reverse=True)
     held = 0
     for _, size, file in files:

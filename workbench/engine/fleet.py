@@ -225,7 +225,10 @@ class FleetRun:
         model = cut.model
         store = HostStore(_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_place(self.devices[0].device))
         trainee = Trainee(model, job, model.program.step.feed, store, cut.compiled, last=job.length)
-        if (position := store.resume()) is None:
+        position = store.resume()
+        if store.notice:
+            self._tell({"event": "notice", "model": model.name, "message": store.notice})
+        if position is None:
             store.put(cut.units.initial(_initial(model)))
         else:
             trainee.resume(position)

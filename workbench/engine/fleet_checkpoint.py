@@ -1,214 +1,191 @@
-"""What of a model survives the process: a folder with its arrays, and in two small files which of them count and where the model stands.
+"""What of a model survives the process: a folder with its arrays, and small files that say which of them count and where the model stands.
 
 `latest.json` is written with every commit, in one step. What a process has written outlives it, however it ends, so a killed run goes on
 from there; but until the disk has it a machine that loses power loses it, and disks are slower than units. So now and then all is brought
-to the disk, and `position.json` says what is safe there: another start of the machine begins with that. All arrays of a commit are one
-file under a new name; what neither of the two names is removed by the training that has the folder (`fleet_lock`).
+to the disk, and `position.json` says what is safe there: another start of the machine begins with that. The one that was safe before it
+stays as `previous.json`, for disks forget, too: what is damaged is known by its checksum, and the newest that is whole is gone on from.
+All arrays of a commit are one file under a new name; what none of the three names is removed by the training that has the folder
+(`fleet_lock`).
 """
 
-import errno
-import json
-import math
-import os
 import threading
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import jax.numpy as jnp
 import numpy as np
 
+from workbench.durable_files import explain_write_errors, make_folder, sync_file, sync_folder, write_synced
+from workbench.engine.checkpoint_arrays import Damage, read_array, verify_length, write_arrays
+from workbench.engine.checkpoint_record import Record, read_record, this_boot
 from workbench.engine.fleet_units import Key
 from workbench.errors import FleetError
 
-POSITION, LATEST = "position.json", "latest.json"
-_BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: tells one start of the machine from another
-_NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # what file systems say that bring no folder to the disk on request
-Place = tuple[str, int]
-"""The file that an array is in, and the byte at which it begins."""
-
-
-@dataclass(frozen=True)
-class _State:
-    """Where the arrays are, and what the position file says besides; `version` counts commits."""
-
-    version: int = 0
-    places: Mapping[Key, Place] = field(default_factory=dict)
-    position: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def files(self) -> set[str]:
-        return {name for name, _ in self.places.values()}
-
-    @property
-    def text(self) -> str:
-        places = {json.dumps(key): place for key, place in self.places.items()}
-        return json.dumps({**self.position, "version": self.version, "boot": _boot(), "files": places})
+LATEST, POSITION, PREVIOUS = "latest.json", "position.json", "previous.json"
+NAMES = (LATEST, POSITION, PREVIOUS)
+"""From the newest on."""
+Checked = TypeVar("Checked")
 
 
 class Checkpoint:
-    """The arrays of one model by name, in files of its folder. One thread commits; others may read and secure meanwhile."""
+    """The arrays of one model by name, in files of its folder. One thread commits; others may read and secure meanwhile.
+
+    What cannot be written is a `FleetError`. `notice` says in words what was damaged, where that was found when it was resumed.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._state = self._safe = _State()
+        self.folder, self.notice = folder, ""
+        self._state = self._safe = self._previous = Record()
+        self._version = 0  # the highest there is: no file is written over
         self._held: set[str] = set()  # files that are safe, or being made so
         self._lock, self._securing = threading.Lock(), threading.Lock()
-        _make(folder)
+        with explain_write_errors(folder, FleetError):
+            make_folder(folder)
 
     def read(self, key: Key) -> np.ndarray[Any, Any]:
-        """Types that NumPy has no name for (bfloat16, float8) are kept as bytes beside their name."""
-        name, begin = self._state.places[key]
-        with (self.folder / name).open("rb") as stream:
-            stream.seek(begin)
-            dtype = stream.readline().decode().strip()
-            array = np.load(stream, allow_pickle=False)
-        return array.view(jnp.dtype(dtype)) if array.dtype.name != dtype else array
+        """Raises `FleetError` if it is damaged."""
+        try:
+            return read_array(self.folder, self._state.places[key])
+        except Damage as damage:
+            raise FleetError(
+                f"The checkpoint in {self.folder} was damaged while it was used: {damage}.",
+                ["run it again: it goes on from the newest checkpoint that is whole", "look after that disk"],
+            ) from damage
 
     def commit(self, changed: Mapping[Key, Any], kept: Collection[Key], position: Mapping[str, Any]) -> None:
         """These arrays, those of `kept` that were written before, and nothing else survive this process, with where the model stands."""
-        version, before = self._state.version + 1, self._state
-        places = {key: place for key, place in before.places.items() if key in kept} | self._written(changed, f"{version}.arrays")
-        state = _State(version, places, position)
-        self._put(LATEST, state.text)
-        with self._lock:
-            self._state = state
-            self._remove(before.files - state.files - self._held)
-        if _boot() is None:
+        self._version, before = self._version + 1, self._state
+        with explain_write_errors(self.folder, FleetError):
+            written = write_arrays(self.folder / f"{self._version}.arrays", changed) if changed else {}
+            places = {key: place for key, place in before.places.items() if key in kept} | written
+            state = Record(self._version, places, position, this_boot())
+            draft = self.folder / f"{LATEST}.new"
+            draft.write_text(state.text)
+            draft.replace(self.folder / LATEST)
+            with self._lock:
+                self._state = state
+                self._remove(before.files - state.files - self._held)
+        if state.boot is None:
             self.secure()
 
     def secure(self) -> None:
         """What was committed so far survives the machine, too."""
-        with self._securing:
+        with self._securing, explain_write_errors(self.folder, FleetError):
             with self._lock:
-                state, before = self._state, self._safe
-                self._held = before.files | state.files
+                state, before, oldest = self._state, self._safe, self._previous
+                previous = before if before.version else oldest  # one that was found damaged is no predecessor
+                self._held = oldest.files | before.files | state.files
             if state.version == before.version:
                 return
             for name in state.files - before.files:
-                with (self.folder / name).open("rb") as stream:
-                    os.fsync(stream.fileno())
-            _sync(self.folder)  # the names of the new files, before a position counts on them
-            self._put(POSITION, state.text, through=True)
-            _sync(self.folder)  # the new position, before what only the old one names goes
+                sync_file(self.folder / name)
+            sync_folder(self.folder)  # the names of the new files, before a position counts on them
+            self._put_position(state, replaces=before)
             with self._lock:
-                self._safe, self._held = state, state.files
-                self._remove(before.files - state.files - self._state.files)
+                self._safe, self._previous, self._held = state, previous, previous.files | state.files
+                self._remove((before.files | oldest.files) - self._held - self._state.files)
 
-    def _written(self, arrays: Mapping[Key, Any], name: str) -> dict[Key, Place]:
-        """One after the other in a file of their own."""
-        places: dict[Key, Place] = {}
-        if arrays:
-            with (self.folder / name).open("wb") as stream:
-                for key, each in arrays.items():
-                    places[key] = (name, stream.tell())
-                    array = np.asarray(each)
-                    plain = array if array.dtype.kind in "biufc" and array.dtype.isbuiltin else array.view(f"u{array.dtype.itemsize}")
-                    stream.write(f"{array.dtype.name}\n".encode())
-                    np.save(stream, plain, allow_pickle=False)
-        return places
-
-    def _put(self, name: str, text: str, *, through: bool = False) -> None:
-        """In one step; `through` to the disk."""
-        draft = self.folder / f"{name}.new"
-        with draft.open("w") as stream:
-            stream.write(text)
-            stream.flush()
-            if through:
-                os.fsync(stream.fileno())
-        draft.replace(self.folder / name)
+    def _put_position(self, state: Record, replaces: Record) -> None:
+        """In its place, and on the disk, before what only older ones name goes. At every moment one of the two names is there."""
+        draft, position = self.folder / f"{POSITION}.new", self.folder / POSITION
+        write_synced(draft, state.text.encode())
+        if replaces.version:
+            position.replace(self.folder / PREVIOUS)
+        draft.replace(position)
+        sync_folder(self.folder)
 
     def _remove(self, names: Collection[str]) -> None:
         for name in names:
             (self.folder / name).unlink(missing_ok=True)
 
-    def resume(self) -> tuple[dict[str, Any], tuple[Key, ...]] | None:
-        """The position of the last commit that counts, and the names of its arrays; `None` if there is none. Nothing is written or removed.
+    def resume(self, *, keep_arrays: bool = True) -> tuple[dict[str, Any], dict[Key, np.ndarray[Any, Any] | None]] | None:
+        """The position of the newest commit that is whole and counts, and its arrays by name; `None` if there is none.
 
-        Raises `FleetError` if it is damaged.
+        Nothing is written or removed. Each array is read; without `keep_arrays` it is only compared with its checksum, and `None` here.
+        Raises `FleetError` if all are damaged that there are.
         """
-        try:
-            safe, latest = self._record(POSITION), self._record(LATEST)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(self.folder, error) from error
-        if safe is None and latest is None:
+
+        def read(record: Record) -> dict[Key, np.ndarray[Any, Any] | None]:
+            arrays = ((key, read_array(self.folder, place)) for key, place in record.places.items())
+            return {key: array if keep_arrays else None for key, array in arrays}
+
+        if (found := self._newest(read)) is None:
             return None
-        self._safe = safe or _State()
-        self._state = max((self._safe, latest or self._safe), key=lambda each: each.version)
-        self._held = self._safe.files
-        return dict(self._state.position), tuple(self._state.places)
+        name, self._state, arrays = found
+        self._safe, self._previous = (self._readable(each) for each in (POSITION, PREVIOUS))
+        if name == PREVIOUS:
+            self._safe = Record()
+        self._held = self._safe.files | self._previous.files
+        return dict(self._state.position), arrays
+
+    def look_over(self) -> dict[str, Any] | None:
+        """The position of `resume`, its arrays not read: only whether each is there to its end. Raises what `resume` does."""
+
+        def verify(record: Record) -> None:
+            for place in record.places.values():
+                verify_length(self.folder, place)
+
+        found = self._newest(verify)
+        return None if found is None else dict(found[1].position)
+
+    def _newest(self, check: Callable[[Record], Checked]) -> tuple[str, Record, Checked] | None:
+        """The newest record in which `check` finds no `Damage`, with the name of its file and what `check` makes of it.
+
+        Where nothing was safe yet a damaged one is as good as none. Raises `FleetError` where all are damaged.
+        """
+        records, damages = self._records()
+        self._version = max([*(each.version for each in records.values()), *self._written()], default=0)
+        for name, record in sorted(records.items(), key=lambda each: -each[1].version):
+            try:
+                checked = check(record)
+            except Damage as damage:
+                damages[name] = str(damage)
+                continue
+            self.notice = self._notice([text for other, text in damages.items() if NAMES.index(other) < NAMES.index(name)])
+            return name, record, checked
+        if damages.keys() - {LATEST}:
+            raise _all_damaged(self.folder, damages.values())
+        self.notice = self._notice(damages.values(), anew=True)
+        return None
+
+    def _records(self) -> tuple[dict[str, Record], dict[str, str]]:
+        """What the files say, and what is wrong with others; the latest counts only while the machine runs on which it was written."""
+        records, damages = dict[str, Record](), dict[str, str]()
+        for name in NAMES:
+            try:
+                record = read_record(self.folder / name)
+            except Damage as damage:
+                damages[name] = str(damage)
+                continue
+            if record is not None and (name != LATEST or record.boot == this_boot()):
+                records[name] = record
+        return records, damages
+
+    def _readable(self, name: str) -> Record:
+        with suppress(Damage):
+            return read_record(self.folder / name) or Record()
+        return Record()
+
+    def _written(self) -> list[int]:
+        return [int(each.stem) for each in self.folder.glob("*.arrays") if each.stem.isdecimal()]
+
+    def _notice(self, damages: Collection[str], *, anew: bool = False) -> str:
+        """In words, if there is anything to say."""
+        if not damages:
+            return ""
+        what = "; ".join(dict.fromkeys(damages))
+        then = "Nothing of it was safe yet, and it starts anew" if anew else "It goes on from the one before, which is whole"
+        return f"The newest checkpoint in {self.folder} is damaged: {what}. {then}."
 
     def tidy(self) -> None:
-        """Remove the files that neither position names, which a process was writing when it ended."""
+        """Remove the files that no position names, which a process was writing when it ended."""
         with self._lock:
             self._remove({each.name for each in self.folder.glob("*.arrays")} - self._state.files - self._held)
 
-    def look_over(self) -> dict[str, Any] | None:
-        """The position of `resume`, its arrays not read: only whether each is whole. Raises `FleetError` if it is damaged."""
-        if (found := self.resume()) is None:
-            return None
-        try:
-            for file, begin in self._state.places.values():
-                _verify_whole(self.folder / file, begin)
-        except (OSError, EOFError, ValueError, TypeError) as error:
-            raise damaged(self.folder, error) from error
-        return found[0]
 
-    def _record(self, name: str) -> _State | None:
-        """What the file says; the latest counts only while the machine runs on which it was written."""
-        path = self.folder / name
-        if not path.exists():
-            return None
-        found: dict[str, Any] = json.loads(path.read_text())
-        if found.pop("boot") != _boot() and name == LATEST:
-            return None
-        places = {tuple(json.loads(key)): (file, begin) for key, (file, begin) in found.pop("files").items()}
-        return _State(found.pop("version"), places, found)
-
-
-def _sync(folder: Path) -> None:
-    """Which names a folder has is on the disk, where the file system does that on request: Windows opens no folder."""
-    try:
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
-    except OSError as error:
-        if error.errno not in _NO_SYNC:
-            raise
-
-
-def _make(folder: Path) -> None:
-    """With those above it, so that they survive the machine."""
-    if not folder.exists():
-        _make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _verify_whole(path: Path, begin: int) -> None:
-    """Raises `EOFError` or `ValueError` for an array that the file does not hold to its end."""
-    with path.open("rb") as stream:
-        stream.seek(begin)
-        stream.readline()
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-        if stream.tell() + math.prod(shape) * dtype.itemsize > path.stat().st_size:
-            raise EOFError(f"{path.name} ends within an array")
-
-
-def damaged(folder: Path, error: Exception) -> FleetError:
-    return FleetError(f"The checkpoint in {folder} cannot be read: {type(error).__name__}: {error}", ["start anew in another folder"])
-
-
-@cache
-def _boot() -> str | None:
-    """Which start of the machine this is, where it can be known."""
-    try:
-        return _BOOT.read_text().strip()
-    except OSError:
-        return None
+def _all_damaged(folder: Path, damages: Collection[str]) -> FleetError:
+    return FleetError(
+        f"The checkpoint in {folder} is damaged, and none before it is whole: {'; '.join(dict.fromkeys(damages))}.",
+        ["start anew in another folder", "put a copy of that folder in its place, if there is one"],
+    )

@@ -95,7 +95,7 @@ class Floor:
         for each in list(self.trainees):
             try:
                 each.store.secure()
-            except OSError as error:  # told by `run`
+            except FleetError as error:  # told by `run`
                 self.desk.fail(error)
 
     def add(self, trainee: Trainee) -> None:

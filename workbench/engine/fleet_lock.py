@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from workbench.durable_files import explain_write_errors, make_folder, try_lock
 from workbench.errors import FleetError
 
 LOCK = ".lock"
@@ -13,35 +14,24 @@ LOCK = ".lock"
 
 @contextmanager
 def holding(folder: Path) -> Iterator[None]:
-    """The folder is this training's; raises `FleetError` where another one has it.
+    """The folder is this training's; raises `FleetError` where another one has it, and where it cannot be written.
 
     The operating system keeps the lock (`flock`) and ends it with the process, so that one that was killed leaves none behind: the file
     stays and says nothing. Where there is no `flock` (Windows, some network drives) the folder is not locked, and two trainings in it are
     the user's to keep apart.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    with explain_write_errors(folder, FleetError):
+        make_folder(folder)
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        if not _locked(file):
+        if not try_lock(file):
             raise _taken(folder, os.pread(file, 20, 0).decode())
-        os.truncate(file, 0)
-        os.write(file, str(os.getpid()).encode())  # for the message of whoever comes next
+        with explain_write_errors(folder, FleetError):
+            os.truncate(file, 0)
+            os.write(file, str(os.getpid()).encode())  # for the message of whoever comes next
         yield
     finally:
         os.close(file)  # and the lock is gone
-
-
-def _locked(file: int) -> bool:
-    """`False` where another has it."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):  # Windows; a file system without locks
-        return True
-    return True
 
 
 def _taken(folder: Path, process: str) -> FleetError:

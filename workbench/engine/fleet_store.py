@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from workbench.engine.fleet_checkpoint import Checkpoint, damaged
+from workbench.engine.fleet_checkpoint import Checkpoint
 from workbench.engine.fleet_units import Key
 
 
@@ -72,19 +72,21 @@ class HostStore:
             self.checkpoint.secure()
 
     def resume(self) -> dict[str, Any] | None:
-        """The position of the last commit, with its arrays, to go on from; `None` if there is none.
+        """The position of the last commit that is whole, with its arrays, to go on from; `None` if there is none.
 
-        Only who has the folder may (`fleet_lock.holding`): what belongs to no commit is removed. Raises `FleetError` for a folder that is
-        damaged.
+        Only who has the folder may (`fleet_lock.holding`): what belongs to no commit is removed. Raises `FleetError` for a folder in which
+        all is damaged.
         """
-        if self.checkpoint is None or (found := self.checkpoint.resume()) is None:
+        if self.checkpoint is None or (found := self.checkpoint.resume(keep_arrays=not self._on_disk)) is None:
             return None
-        position, keys = found
-        self._keys = set(keys)
+        position, arrays = found
+        self._keys = set(arrays)
         if not self._on_disk:
-            try:
-                self._arrays = self._kept({key: self.checkpoint.read(key) for key in keys})
-            except (OSError, EOFError, ValueError, TypeError) as error:
-                raise damaged(self.checkpoint.folder, error) from error
+            self._arrays = arrays if self._pinned is None else self._kept(arrays)
         self.checkpoint.tidy()
         return position
+
+    @property
+    def notice(self) -> str:
+        """What was damaged when this was resumed, in words; empty if nothing was."""
+        return "" if self.checkpoint is None else self.checkpoint.notice

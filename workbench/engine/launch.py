@@ -101,6 +101,7 @@ def start_fleet(fleet: Fleet, on_event: Listener | None = None, time_limit: floa
     - `{"event": "schedule", "names": [str], "devices": int, "bound": seconds, "predicted": [[model, unit, device, start, end]],
       "times": FleetTimes.record()}`, once,
     - `{"event": "unit", "model": str, "done": int, "of": int, "loss": float | None, "placed": [model, unit, device, start, end]}`,
+    - `{"event": "notice", "model": str, "message": str}` for a checkpoint of which a part was damaged, and from where it goes on,
     - `{"event": "obeyed" | "refused", ...}` for each order; of a model that was stopped with its units `done` and `of` how many,
 
     and at last, once, with `{"event": "done", "measurement": FleetMeasurement}` or as in `start_run`. Orders are given with

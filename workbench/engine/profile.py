@@ -56,7 +56,12 @@ def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | Non
 
     A profiler that fails is no failure of the run. With several processes each calls this alike and sees its own devices.
     """
-    with tempfile.TemporaryDirectory(prefix="workbench-profile-") as folder:
+    try:
+        holder = tempfile.TemporaryDirectory(prefix="workbench-profile-")
+    except OSError as error:
+        step.advance(arguments, None)
+        return None, f"there is no folder for what the profiler writes: {error.strerror or error}"
+    with holder as folder:
         why_not = _start(folder)
         try:
             step.advance(arguments, None)  # whether it is watched or not: other processes wait for this one

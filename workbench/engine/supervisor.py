@@ -1,4 +1,7 @@
-"""Does a job in a process of its own, so that a crash, a runaway compile or a lack of memory there is a message here."""
+"""Does a job in a process of its own, so that a crash, a runaway compile or a lack of memory there is a message here.
+
+What the plan's functions start there ends with it (`process_group`).
+"""
 
 import base64
 import json
@@ -10,10 +13,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Generic, TextIO, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 from workbench.engine.failures import CancelledError, death, too_slow
 from workbench.engine.parcel import Job, environment, pack
+from workbench.engine.process_group import ProcessGroup
 from workbench.errors import EngineError, WorkbenchError
 from workbench.units import seconds_above_zero
 
@@ -40,9 +44,9 @@ class Handle(Generic[Result]):
         self._orders: list[bytes] | None = []  # given before the job was sent; `None` once it is
         self._writing = threading.Lock()
         parcel = pack(job)
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - the listening thread closes it
+        self._stderr = _file_for_last_words()  # the listening thread closes it
         read_end, write_end = os.pipe()
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+        self._process = ProcessGroup(
             [sys.executable, "-P", "-m", "workbench.engine.worker", str(write_end)],  # the folder it works in stands where it does here
             stdin=subprocess.PIPE,
             stderr=self._stderr,
@@ -50,7 +54,7 @@ class Handle(Generic[Result]):
             env=environment(job),
         )
         os.close(write_end)
-        self._thread = threading.Thread(target=self._follow, args=(parcel, os.fdopen(read_end), time_limit), daemon=True)
+        self._thread = threading.Thread(target=self._follow, args=(parcel, read_end, time_limit), daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
@@ -85,7 +89,7 @@ class Handle(Generic[Result]):
             self._reason = reason
         self._process.kill()
 
-    def _follow(self, parcel: bytes, pipe: TextIO, time_limit: float | None) -> None:
+    def _follow(self, parcel: bytes, pipe: int, time_limit: float | None) -> None:
         """The listening thread: send the job, pass events on, tell the ending once."""
         limit = time_limit or 0.0
         timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), lambda: self._stop(too_slow(self._job, self._stage, limit)))
@@ -93,17 +97,15 @@ class Handle(Generic[Result]):
         if time_limit:
             timer.start()
         try:
-            with pipe, self._stderr:
+            with self._stderr:
                 self._send(parcel)
                 self._listen(pipe)
                 if self._result is None and self._error is None:
                     self._error = self._reason or self._death()
         finally:  # also when the listener to our events raises: nobody would read the pipe then
             timer.cancel()
-            self._process.kill()
-            self._process.wait()
-            with suppress(BrokenPipeError):
-                self._process.stdin.close() if self._process.stdin else None
+            self._process.close()
+            os.close(pipe)
         self._tell(self._ending())
 
     def _send(self, parcel: bytes) -> None:
@@ -119,10 +121,10 @@ class Handle(Generic[Result]):
                 self._process.stdin.write(words)
                 self._process.stdin.flush()
 
-    def _listen(self, pipe: TextIO) -> None:
-        """Pass events on until the worker closes its pipe, and keep how it ended, if it told."""
-        for line in pipe:
-            if not line.endswith("\n"):  # cut off in mid-sentence
+    def _listen(self, pipe: int) -> None:
+        """Pass events on until the worker closes its pipe or has ended, and keep how it ended, if it told."""
+        for line in self._process.lines(pipe):
+            if not line.endswith(b"\n"):  # cut off in mid-sentence
                 return
             event = json.loads(line)
             if event["event"] == "done":
@@ -145,3 +147,16 @@ class Handle(Generic[Result]):
         if isinstance(self._error, CancelledError):
             return {"event": "cancelled"}
         return {"event": "error", "message": str(self._error)}
+
+
+def _file_for_last_words() -> IO[bytes]:
+    """In memory where nothing can be written; raises `EngineError` where that cannot be, either."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        if hasattr(os, "memfd_create"):
+            return os.fdopen(os.memfd_create("last words"), "w+b")
+        raise EngineError(
+            f"A worker process needs a temporary file, and none can be written: {error.strerror or error}.",
+            ["make room on the disk", "set TMPDIR to a folder in which you may write"],
+        ) from None

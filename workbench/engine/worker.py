@@ -1,8 +1,8 @@
 """The worker process: `python -m workbench.engine.worker FD` does the one job it is sent and tells what happens on pipe FD.
 
 A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for orders, one
-JSON object a line, and the worker ends when it closes, so that it does not outlive whoever started it. Events leave as one JSON object a
-line. Standard output stays the user's own; standard error is read for last words if the process dies.
+JSON object a line, and the worker ends when it closes, so that neither it nor what it has started outlives whoever started it. Events leave
+as one JSON object a line. Standard output stays the user's own; standard error is read for last words if the process dies.
 """
 
 import base64
@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -80,6 +81,8 @@ def _listen(stream: BinaryIO, orders: Orders) -> None:
     """Hand on what our starter says, and end with it."""
     for line in stream:
         orders.put(json.loads(line))
+    if os.getpgrp() == os.getpid():  # the group is its own (`process_group`)
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.durable_files import explain_write_errors, replace_file
 from workbench.errors import WorkbenchError
 from workbench.visualize.drawing import Drawing
 from workbench.visualize.svg import svg_text
@@ -36,18 +37,21 @@ class Picture:
     def save(self, path: str | Path, ground: str | None = None) -> Path:
         """Write the picture as what the name ends in: `.svg`, `.png` (twice its size, for sharp screens) or `.txt`; returns where it is.
 
-        `ground` is a colour behind it, `white` say; without one it shows through. Raises `WorkbenchError` for any other ending.
+        `ground` is a colour behind it, `white` say; without one it shows through. Raises `WorkbenchError` for any other ending, and where
+        nothing can be written.
         """
         target = Path(path)
         match target.suffix.lower():
             case ".svg":
-                target.write_text(self.svg, encoding="utf-8")
+                content = self.svg.encode()
             case ".txt":
-                target.write_text(f"{self.text}\n", encoding="utf-8")
+                content = f"{self.text}\n".encode()
             case ".png":
-                target.write_bytes(_png(self.svg, ground))
+                content = _png(self.svg, ground)
             case _:
                 raise WorkbenchError(f"A picture cannot be saved as `{target.name}`.", ["end its name in .svg, .png or .txt"])
+        with explain_write_errors(target, WorkbenchError):
+            replace_file(target, content)
         return target
 
     def __str__(self) -> str:

@@ -124,6 +124,8 @@ class FleetLive:
                 self._unit(event)
             case "failed":
                 self._failed(event)
+            case "notice":
+                self._note(str(event["message"]), "warn")
             case "obeyed":
                 self._obeyed(event)
             case "refused":

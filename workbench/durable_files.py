@@ -1,0 +1,153 @@
+"""Files that are to be kept: written whole or not at all, and on the disk when the call returns.
+
+A file is written beside its place, brought to the disk, and put in its place in one step; then its folder is brought to the disk, for a
+name that only the memory of the machine knows is lost with the power, or names an empty file. What cannot be written is said in words.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from workbench.errors import WorkbenchError
+
+_NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # what file systems say that bring no folder to the disk on request
+_PATIENCE = 5.0  # seconds that another writer may hold a folder
+_WAYS_OUT = {
+    errno.EBUSY: ("try again",),
+    errno.EROFS: ("choose a folder of a disk that is not read-only",),
+    errno.ENOSPC: ("make room on that disk", "choose another folder"),
+    errno.EDQUOT: ("make room on that disk", "choose another folder"),
+    errno.EACCES: ("choose a folder in which you may write",),
+    errno.EPERM: ("choose a folder in which you may write",),
+}
+
+
+@contextmanager
+def explain_write_errors(path: str | Path, kind: type[WorkbenchError]) -> Iterator[None]:
+    """What the system says against writing `path` becomes an error of this kind, with its ways out."""
+    try:
+        yield
+    except OSError as error:
+        ways_out = _WAYS_OUT.get(error.errno or 0, ("choose another folder",))
+        raise kind(f"`{path}` cannot be written: {error.strerror or error}.", ways_out) from None
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write the whole file, or leave the one before untouched; on the disk when it returns. Raises `OSError`.
+
+    A symbolic link stays one, and what it leads to is written. Mode, group and owner stay as far as this user may set them. What is no
+    plain file (`/dev/stdout`) is written to and not replaced.
+    """
+    before = _status(path)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        path.write_bytes(content)
+        return
+    target = Path(os.path.realpath(path))
+    if before is not None and not os.access(target, os.W_OK):  # a new file in its place would not ask
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    draft = target.with_name(f".{token_hex(8)}.draft")
+    try:
+        write_synced(draft, content, before)
+        draft.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+    sync_folder(target.parent)
+
+
+def write_synced(path: Path, content: bytes, like: os.stat_result | None = None) -> None:
+    """Write a file that nobody reads yet, and bring it to the disk; with the access of another one, if that is given. Raises `OSError`."""
+    mode = 0o666 if like is None else stat.S_IMODE(like.st_mode)  # the first is narrowed by the umask, as any new file's
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        if like is not None:
+            _copy_access(stream.fileno(), like)
+        os.fsync(stream.fileno())
+
+
+def sync_file(path: Path) -> None:
+    """What a file holds is on the disk. Raises `OSError`."""
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Which names a folder has is on the disk, where the file system does that on request: Windows opens no folder. Raises `OSError`."""
+    try:
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+def make_folder(folder: Path) -> None:
+    """With those above it, so that they survive the machine. Raises `OSError`."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """One writer at a time in the folder of this file, of all threads and processes that ask. Raises `OSError`.
+
+    Where there are no locks (`try_lock`), or no folder can be opened, all are let in.
+    """
+    try:
+        file = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
+    except PermissionError:  # Windows, or a folder that may not be listed
+        yield
+        return
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while not try_lock(file):
+            if time.monotonic() > deadline:
+                raise BlockingIOError(errno.EBUSY, f"another program has been writing in its folder for {_PATIENCE:g} seconds")
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(file)  # and the lock is gone
+
+
+def try_lock(file: int) -> bool:
+    """Lock an open file; `False` where another has it. Where the system has no `flock` (Windows, some network drives) all get it."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):  # Windows; a file system without locks
+        return True
+    return True
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Of what a path leads to, if that is there."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _copy_access(file: int, like: os.stat_result) -> None:
+    """Owner and group first: setting them takes bits off the mode."""
+    mine = os.fstat(file)
+    if (mine.st_uid, mine.st_gid) != (like.st_uid, like.st_gid):
+        for owner in (like.st_uid, -1):  # only an administrator gives files away
+            with suppress(PermissionError):
+                os.fchown(file, owner, like.st_gid)
+                break
+    os.fchmod(file, stat.S_IMODE(like.st_mode))
