@@ -7,6 +7,9 @@ from jax.extend import core as jex_core
 
 from workbench.partition import readable_path
 
+CALLS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
+"""Primitives that only call another jaxpr; from JAX 0.11 on `closed_call` is `eval_jaxpr`."""
+
 PARAMETERS, BATCH, BOTH = 1, 2, 3
 
 
