@@ -46,11 +46,13 @@ def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
     split, places = split_task(stage, task, Parts(("data",), 2, frozenset(stage.segment.pieces)))
     assert len(stage.trained) - len(places) == AT_ONCE.get(name, 0)
     values = list(values_of(task.specs))
-    for (group, place), plain, found in zip(task.gives, jax.jit(task.call)(*values), jax.jit(split.call)(*values), strict=True):
+    wholes = jax.jit(task.call)(*values)
+    rounding = 1e-6 * max(float(jnp.abs(each).max()) for each in wholes)  # a bias before a normalisation: a small sum of large numbers
+    for (group, place), plain, found in zip(task.gives, wholes, jax.jit(split.call)(*values), strict=True):
         is_split = group == "gradient" and place in places
         assert found.shape == ((2, *plain.shape) if is_split else plain.shape)
         scale = float(jnp.abs(plain).max()) or 1.0
-        np.testing.assert_allclose(found.sum(axis=0) if is_split else found, plain, rtol=0, atol=1e-4 * scale)
+        np.testing.assert_allclose(found.sum(axis=0) if is_split else found, plain, rtol=0, atol=1e-4 * scale + rounding)
 
 
 def test_what_every_device_has_not_whole_is_left_as_it_is():

@@ -4,7 +4,8 @@
 one after the other. A barrier stands for each constraint of the program, as its value, and between each two reshards else.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Container, Sequence
 
 from jax.extend.mlir import ir
 
@@ -15,6 +16,7 @@ from workbench.partition.prepare import ID
 
 RESHARD = "sdy.reshard"
 _RULE, _SHARDING = "sdy.sharding_rule", "sdy.sharding"
+_UNREDUCED = re.compile(r", unreduced=\{[^}]*\}")
 _REPEATED = {*CONSTANTS, "stablehlo.broadcast_in_dim", "stablehlo.iota"}  # each device makes it for itself
 
 
@@ -42,6 +44,20 @@ def follow_results(ops: Sequence[ir.Operation]) -> None:
                 place = ir.InsertionPoint(op)
                 made = ir.Operation.create(RESHARD, [value.type], [value], attributes, loc=op.location, ip=place)
                 op.operands[number] = made.results[0]
+
+
+def reduce_results(main: ir.Operation, placed: Container[int]) -> None:
+    """Make whole sums of the results that propagation left partial ones, but for those `placed` by the plan: JAX hands over whole values.
+
+    Shardy propagates partial sums to results from JAX 0.11 on.
+    """
+    if "res_attrs" not in main.attributes:
+        return
+    entries = list(ir.ArrayAttr(main.attributes["res_attrs"]))
+    for number, entry in enumerate(entries):
+        if number not in placed and " unreduced=" in (text := str(entry)):
+            entries[number] = ir.Attribute.parse(_UNREDUCED.sub("", text))
+    main.attributes["res_attrs"] = ir.ArrayAttr.get(entries)
 
 
 def keep_apart(main: ir.Operation) -> None:

@@ -13,7 +13,7 @@ from workbench.partition.marks import without_marks
 
 # What JAX's own machinery adds to a name stack, as opposed to the user's named scopes.
 _MACHINERY = re.compile(
-    r"while|body|cond|closed_call|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
+    r"while|body|cond|closed_call|eval_jaxpr|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
 )
 _TRANSFORM = re.compile(r"(?P<name>jit|pjit|jvp|vmap|transpose|remat|checkpoint|custom_jvp|custom_vjp)\((?P<inner>.*)\)")
 _WORKBENCH = Path(__file__).resolve().parent.parent
@@ -45,6 +45,8 @@ def readable_path(raw: str) -> str:
     'grad/mlp/dot_general'
     >>> readable_path("jit(step)/jvp(blocks)/while/body/closed_call/mlp/jit(relu)/max")
     'blocks/mlp/relu/max'
+    >>> readable_path("jit(step)/jvp(blocks)/while/body/eval_jaxpr/mlp/max")  # so from JAX 0.11 on
+    'blocks/mlp/max'
     """
     backward = False
     words: list[str] = []

@@ -10,14 +10,14 @@ import itertools
 from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
-from workbench.partition.boundaries import follow_results, forget_rules, keep_apart
+from workbench.partition.boundaries import follow_results, forget_rules, keep_apart, reduce_results
 from workbench.partition.context import declare_mesh, main_function, run_passes
 from workbench.partition.layers import shortened
 from workbench.partition.operations import operations_below
 from workbench.partition.own_meshes import verify_own_axes
 from workbench.partition.products import plan_products
 from workbench.partition.program import prepared
-from workbench.partition.statements import annotate, insert_statements, lift_barriers
+from workbench.partition.statements import annotate, insert_statements, lift_barriers, result_shardings
 from workbench.partition.structure import Structure
 from workbench.places import operations_at
 from workbench.plan import Plan
@@ -132,6 +132,7 @@ def _run(module: ir.Operation, passes: list[str], plan: Plan, structure: Structu
             forget_rules(ops)
         if speaks:
             follow_results(ops)
+            reduce_results(main, result_shardings(plan))
         plan_products(main, ops, structure, plan.mesh)
 
 

@@ -7,6 +7,9 @@ from jax.extend import core as jex_core
 
 from workbench.partition import readable_path
 
+CALLS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
+"""Primitives that only call another jaxpr; from JAX 0.11 on `closed_call` is `eval_jaxpr`."""
+
 PARAMETERS, BATCH, BOTH = 1, 2, 3
 
 
@@ -41,6 +44,21 @@ def parts_in(eqns: Iterable[Any], part: dict[Any, int]) -> list[int]:
         part.update(dict.fromkeys(eqn.outvars, kind))
         kinds.append(kind)
     return kinds
+
+
+def scan_widths(scan: Any) -> tuple[int, int]:
+    """How many of a scan's arguments are constants, and how many are carried; the others are read a slice in each turn.
+
+    Read off the ranks: a slice has one dimension less than its argument or result. (JAX tells it by `num_consts` and `num_carry` below
+    0.11 and by trees from there on, and promises neither.)
+    """
+    body = scan.params["jaxpr"]
+    carried = _count_alike(scan.outvars, body.out_avals)
+    return _count_alike(scan.invars, body.in_avals) - carried, carried
+
+
+def _count_alike(atoms: Sequence[Any], avals: Sequence[Any]) -> int:
+    return sum(len(atom.aval.shape) == len(aval.shape) for atom, aval in zip(atoms, avals, strict=True))
 
 
 def closed_jaxpr(base: Any, constants: Mapping[Any, Any], invars: Sequence[Any], eqns: Sequence[Any], outvars: Sequence[Any]) -> Any:

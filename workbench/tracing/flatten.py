@@ -14,7 +14,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.errors import PipelineError
-from workbench.tracing.equations import needed, variables
+from workbench.tracing.equations import needed, scan_widths, variables
 from workbench.tracing.inlining import Inlining
 from workbench.tracing.micro_batch import AVERAGE, WEIGHT
 
@@ -147,7 +147,7 @@ class _TakingApart:
 
     def _unroll(self, scan: Any) -> None:
         parts = scan.params
-        fixed, width = parts["num_consts"], parts["num_carry"]
+        fixed, width = scan_widths(scan)
         invars = [atom if i >= fixed + width else self._whole(atom) for i, atom in enumerate(scan.invars)]
         carry = invars[fixed : fixed + width]
         turns = range(parts["length"])
@@ -191,7 +191,7 @@ def _weights(eqn: Any) -> list[Any]:
     """What a scan takes slice by slice."""
     if eqn.primitive is not primitives.scan_p:
         return []
-    return variables(eqn.invars[eqn.params["num_consts"] + eqn.params["num_carry"] :])
+    return variables(eqn.invars[sum(scan_widths(eqn)) :])
 
 
 def _numbered(scan: Any, layer: int) -> Any:

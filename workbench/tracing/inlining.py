@@ -6,7 +6,7 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
-_INLINED = ("jit", "pjit", "closed_call", "core_call")
+from workbench.tracing.equations import CALLS
 
 
 def inline(closed: Any) -> tuple[list[Any], dict[Any, Any], list[Any]]:
@@ -32,7 +32,7 @@ class Inlining:
         for eqn in jaxpr.eqns:
             scope = eqn.source_info.name_stack if stack is None else stack + eqn.source_info.name_stack
             invars = [_read(known, atom) for atom in eqn.invars]
-            if eqn.primitive.name in _INLINED and (inner := _called(eqn)) is not None:
+            if eqn.primitive.name in CALLS and (inner := _called(eqn)) is not None:
                 results = self.block(inner, invars, scope)
                 known.update(zip(eqn.outvars, results, strict=True))
                 continue

@@ -16,10 +16,11 @@ from workbench.errors import RematError, unknown_name
 from workbench.partition import readable_path
 from workbench.partition.marks import marked_kernel
 from workbench.remat import AS_TRACED, Remat
+from workbench.tracing.equations import CALLS
 from workbench.tracing.layers import keep_everything, policy_of
 from workbench.tracing.outline import checkpoint_equation, outline, stands_in
 
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "scan", "while", "cond")  # what may hold layers
+_HOLDERS = (*CALLS, "scan", "while", "cond")  # what may hold layers
 _WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none
 
 
@@ -174,7 +175,7 @@ class _Rewriting:
             if self.remat != AS_TRACED and _is_layer(eqn, marked=self.marked):
                 return self._layer(eqn, in_loop=in_loop)
             return eqn.replace(params={**eqn.params, "jaxpr": self.jaxpr(eqn.params["jaxpr"], in_loop=in_loop)})
-        if eqn.primitive.name not in _CALLS:
+        if eqn.primitive.name not in _HOLDERS:
             return eqn
         if self.scans_are_layers and eqn.primitive is primitives.scan_p:
             return eqn.replace(params={**eqn.params, "jaxpr": _as_layer(eqn.params["jaxpr"], eqn, policy_of(self.remat))})
