@@ -34,6 +34,7 @@ NOUNS = (
         "precision",
         "pipeline_spec",
         "program",
+        "program_cache",
     ),
     *(
         "places",
