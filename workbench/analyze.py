@@ -134,7 +134,7 @@ class _Fixed(NamedTuple):
     types: tuple[int, ...]  # of each value: a number that values of its shape and type have
 
 
-@kept_with_program(1)
+@kept_with_program(220)
 def _fixed(program: Program, *, recomputes: bool, turns: bool) -> _Fixed:
     structure = structure_of(program)
     kernels = kernels_of(structure, recomputes=recomputes)

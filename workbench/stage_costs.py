@@ -57,7 +57,7 @@ def block_costs(plan: Plan) -> tuple[BlockCost, ...]:
     return _block_costs(on_stage(plan), plan.pipeline.micro_batches)
 
 
-@kept_with_program(1)
+@kept_with_program(5)
 def _block_costs(stage: OnStage, micro_batches: int) -> tuple[BlockCost, ...]:
     known: dict[int, Price] = {}
     found = []
@@ -250,7 +250,7 @@ class _Weight(NamedTuple):
         return self.itself + self.sums
 
 
-@kept_with_program(1)
+@kept_with_program(5)
 def _weights(stage: OnStage, network: Network) -> tuple[_Weight, ...]:
     """Of each piece. No boundary changes them: they are kept while one is dragged."""
     plan = stage.plan

@@ -30,7 +30,7 @@ def with_close_memory(plan: Plan, starts: tuple[int, ...], costs: Sequence[Stage
     return tuple(_closely(cost, piece, stage, spec, modes) for cost, piece in zip(costs, pieces, strict=True))
 
 
-@kept_with_program(1)
+@kept_with_program(1500)
 def _pieces(stage: OnStage, micro_batches: int, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
     """Each piece as a program of its own; of those that are alike the first stands for all."""
     cut = cut_network(network_of(stage.program, micro_batches), starts)

@@ -29,7 +29,7 @@ def layers_of(program: Program) -> tuple[Layer, ...]:
     return tuple(each.layer for each in works_of(program))
 
 
-@kept_with_program(1)
+@kept_with_program(5)
 def works_of(program: Program) -> tuple[Work, ...]:
     """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
     held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}

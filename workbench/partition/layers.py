@@ -74,7 +74,7 @@ class Shortened(NamedTuple):
         return ops
 
 
-@kept_with_program(1)
+@kept_with_program(350)
 def shortened(program: Program) -> Shortened | None:
     """A program without the layers that are like others; `None` if it has too few."""
     source, structure = prepared(program)

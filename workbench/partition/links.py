@@ -70,7 +70,7 @@ class _Rule(NamedTuple):
     blocked: frozenset[str]
 
 
-@kept_with_program(1)
+@kept_with_program(120)
 def _rules(program: Program) -> dict[int, _Rule]:
     """The sharding rule of every operation of a program that has one."""
     source: Prepared = prepared(program)

@@ -14,7 +14,7 @@ from workbench.program import Program
 from workbench.program_cache import kept_with_program
 
 
-@kept_with_program(1)
+@kept_with_program(5)
 def own_annotations(program: Program) -> OwnAnnotations:
     """What the traced function says of shardings by itself."""
     module, structure = prepared(program)

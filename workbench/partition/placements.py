@@ -44,7 +44,7 @@ def result_placements(plan: Plan) -> dict[int, Sharding]:
     return {i: arguments[becomes[i]] if i in becomes else replace(results[i], unreduced=wish.unreduced) for i, wish in wishes.items()}
 
 
-@kept_with_program(1)
+@kept_with_program(50)
 def _propagated(plan: Plan) -> tuple[tuple[Sharding, ...], tuple[Sharding, ...]]:
     partitioned = partition(plan)
     return arguments_placed(plan, partitioned), tuple(map(Sharding, partitioned.results))

@@ -55,7 +55,7 @@ def prepare_program(
     return Program(name, named, outputs, carried, operations, module_bytes(module), fingerprint, step, reference)
 
 
-@kept_with_program(1)
+@kept_with_program(1000)
 def prepared(program: Program) -> Prepared:
     """The program's module and structure, parsed once."""
     parsed = parse_module(program.module)

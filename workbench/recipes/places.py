@@ -60,7 +60,7 @@ def _named(pattern: str, by_template: Mapping[str, tuple[str, ...]]) -> tuple[st
     return tuple(path for at, paths in by_template.items() if matches(pattern, at) for path in paths)
 
 
-@kept_with_program(1)
+@kept_with_program(2)
 def _by_template(program: Program) -> Mapping[str, tuple[str, ...]]:
     found = defaultdict[str, tuple[str, ...]](tuple)
     for each in program.arguments:
@@ -121,7 +121,7 @@ def _names(program: Program, operation: Operation) -> Iterator[tuple[str, set[tu
         yield f"{operation.source}/{primitive}", by_line[operation.source, primitive]
 
 
-@kept_with_program(1)
+@kept_with_program(25)
 def _dims_of_values(program: Program) -> tuple[dict[str, set[tuple[str, ...]]], dict[tuple[str, str], set[tuple[str, ...]]]]:
     """The dimensions of the values of each path, its layer numbers blotted out, and of each line and primitive of the forward pass."""
     by_path, by_line = defaultdict[str, set[tuple[str, ...]]](set), defaultdict[tuple[str, str], set[tuple[str, ...]]](set)

@@ -17,7 +17,7 @@ from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.network import Network
 from workbench.tracing.split_batch import batch_dim, micro_batch_spec, splits_of
 
-_NETWORK_BYTES = 1  # per operation of the program, with what is traced of its blocks (benchmarks/kept_memory.py)
+_NETWORK_BYTES = 650  # per operation of the program, with what is traced of its blocks (benchmarks/kept_memory.py)
 
 
 def known_network(program: Program, micro_batches: int) -> Network | None:

@@ -14,7 +14,7 @@ from workbench.tracing.spmd_loss import spmd_loss
 from workbench.tracing.training import with_loss, with_traced_loss
 
 
-@kept_with_program(1)
+@kept_with_program(700)
 def traced_in_step(program: Program, spec: PipelineSpec, mesh: Mesh) -> Program:
     """The program of the pipelined step. Raises `PipelineError` where the layers cannot be pipelined so."""
     abstract = AbstractMesh(tuple(size for _, size in mesh.axes), mesh.names, axis_types=(AxisType.Auto,) * len(mesh.names))
