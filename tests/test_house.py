@@ -35,6 +35,7 @@ NOUNS = (
         "precision",
         "pipeline_spec",
         "program",
+        "program_cache",
     ),
     *(
         "places",

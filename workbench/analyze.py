@@ -43,6 +43,7 @@ from workbench.partition.reshards import Reshard as Send
 from workbench.pipeline.report import PipelineReport
 from workbench.plan import Plan
 from workbench.program import Operation, Program
+from workbench.program_cache import kept_with_program
 from workbench.report import Placement, Report, Value
 from workbench.sharding import Sharding
 
@@ -133,7 +134,7 @@ class _Fixed(NamedTuple):
     types: tuple[int, ...]  # of each value: a number that values of its shape and type have
 
 
-@functools.lru_cache(maxsize=48)
+@kept_with_program(220)
 def _fixed(program: Program, *, recomputes: bool, turns: bool) -> _Fixed:
     structure = structure_of(program)
     kernels = kernels_of(structure, recomputes=recomputes)

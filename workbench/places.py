@@ -5,13 +5,13 @@ the backward pass follows by propagation), and `gpt.py:42/dot_general` those of 
 such a place and tells it from an argument.
 """
 
-import functools
 import re
 from collections.abc import Iterable
 
 from workbench.errors import unknown_name
 from workbench.paths import matches
 from workbench.program import Program
+from workbench.program_cache import kept_with_program
 
 _LINE = re.compile(r"(?P<line>[^/\s]+:\d+)(?:/(?P<path>.+))?")
 
@@ -51,7 +51,7 @@ def unknown_line(pattern: str, values: Iterable[tuple[str, str]]) -> tuple[str, 
     return message, (f"the nearest is `{near[0]}`",) if near and near[0].startswith(f"{file}:") else ways_out
 
 
-@functools.lru_cache(maxsize=256)
+@kept_with_program(4)
 def operations_at(program: Program, pattern: str, rank: int | None = None) -> tuple[int, ...]:
     """The ids of the operations whose values a pattern names, of that rank if one is asked for.
 

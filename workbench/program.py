@@ -12,6 +12,7 @@ from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role, Tensor, verify_dim_name
 
 STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE)
+KEPT = "_kept"  # what `program_cache` keeps with a program, in its `__dict__`; it is never sent anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +197,18 @@ class Program:
             _built_here.add(self.reference.target)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "retrace": None, "list_removed": tuple}
+        stays = {name: value for name, value in self.__dict__.items() if name != KEPT}
+        return {**stays, "retrace": None, "list_removed": tuple}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
-        if self is other:
-            return True
-        mine, theirs = ((each.fingerprint, each.remat, each.precision) for each in (self, other))
-        return mine == theirs and self._names == other._names
+        return self is other or (self.fingerprint == other.fingerprint and self.identity == other.identity)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What equal programs have alike, without the programs."""
+        return self.fingerprint, self.remat, self.precision, self._names
 
     @cached_property
     def _names(self) -> bytes:

@@ -7,7 +7,6 @@ operations: pieces compare, and no more than that.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from workbench.partition import no_collection
 from workbench.paths import parameter_of
 from workbench.pipeline.costs import AtWork, Halves, Payload, StageCost, added
 from workbench.plan import Plan
+from workbench.program_cache import kept_with_owner, kept_with_program
 from workbench.sharding import Sharding
 from workbench.stage_memory import with_close_memory
 from workbench.stage_parts import spread
@@ -57,7 +57,7 @@ def block_costs(plan: Plan) -> tuple[BlockCost, ...]:
     return _block_costs(on_stage(plan), plan.pipeline.micro_batches)
 
 
-@lru_cache(maxsize=32)
+@kept_with_program(5)
 def _block_costs(stage: OnStage, micro_batches: int) -> tuple[BlockCost, ...]:
     known: dict[int, Price] = {}
     found = []
@@ -123,7 +123,7 @@ def costs_of_cut(plan: Plan, starts: Sequence[int]) -> tuple[StageCost, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=8)
+@kept_with_owner
 def _tasks(network: Network) -> tuple[BlockTasks, ...]:
     return block_tasks(network)
 
@@ -250,7 +250,7 @@ class _Weight(NamedTuple):
         return self.itself + self.sums
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(5)
 def _weights(stage: OnStage, network: Network) -> tuple[_Weight, ...]:
     """Of each piece. No boundary changes them: they are kept while one is dragged."""
     plan = stage.plan

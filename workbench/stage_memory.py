@@ -6,13 +6,13 @@ priced for the tasks that its schedule has, and pieces that are alike are priced
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from workbench.pipeline.costs import AtWork, Halves, StageCost
 from workbench.pipeline.schedules import schedule_named
 from workbench.pipeline_spec import PipelineSpec
 from workbench.plan import Plan
 from workbench.program import Program
+from workbench.program_cache import kept_with_owner, kept_with_program
 from workbench.stage_pricing import OnStage, TaskBytes, on_stage, task_bytes
 from workbench.tracing.block_programs import BlockTasks
 from workbench.tracing.cut import cut_network
@@ -30,7 +30,7 @@ def with_close_memory(plan: Plan, starts: tuple[int, ...], costs: Sequence[Stage
     return tuple(_closely(cost, piece, stage, spec, modes) for cost, piece in zip(costs, pieces, strict=True))
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1500)
 def _pieces(stage: OnStage, micro_batches: int, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
     """Each piece as a program of its own; of those that are alike the first stands for all."""
     cut = cut_network(network_of(stage.program, micro_batches), starts)
@@ -61,17 +61,17 @@ def _closely(cost: StageCost, piece: BlockTasks, stage: OnStage, spec: PipelineS
     )
 
 
-@lru_cache(maxsize=256)
+@kept_with_owner
 def _forward(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
     return task_bytes(piece.forward_program if recompute else piece.keeping_program, stage)
 
 
-@lru_cache(maxsize=256)
+@kept_with_owner
 def _backward(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
     return task_bytes(piece.backward_program(stage.parts, recompute=recompute, apart=stage.adds_apart), stage)
 
 
-@lru_cache(maxsize=256)
+@kept_with_owner
 def _halves(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> tuple[Halves, int]:
     """With what stays from the forward pass to the first of them."""
     first, second = (_of_half(each, stage) for each in piece.half_programs(stage.parts, recompute=recompute, apart=stage.adds_apart))

@@ -68,9 +68,6 @@ def test_layers_are_kept_no_longer_than_their_program():
     program = replace(program, step=replace(program.step, given=(given,)))
     assert layers_of(program) == layers_of(program)
     kept = weakref.ref(given)
-    from workbench.tracing.cutting import network_of
-
-    network_of.cache_clear()  # which keeps a few programs of its own
     del program, given
     gc.collect()
     assert kept() is None

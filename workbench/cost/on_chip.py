@@ -130,8 +130,11 @@ def _loops(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator
             yield (op.region, op.position), extents[number][1]
 
 
-def accesses(structure: Structure, kernels: Kernels) -> list[list[tuple[int, int]]]:
-    """(position, kernel) where each value is read, by a kernel or by a loop as a whole, -1; after the kernel that makes it."""
+def accesses(structure: Structure, kernels: Kernels) -> list[tuple[tuple[int, int], ...]]:
+    """(position, kernel) where each value is read, by a kernel or by a loop as a whole, -1; after the kernel that makes it.
+
+    Tuples of numbers: garbage collection does not look into those.
+    """
     found: list[list[tuple[int, int]]] = [[] for _ in structure.values]
     for kernel, value in zip(kernels.writers.tolist(), kernels.written.tolist(), strict=True):
         found[value].append((-1, kernel))
@@ -143,4 +146,4 @@ def accesses(structure: Structure, kernels: Kernels) -> list[list[tuple[int, int
     for index in structure.control_flow:
         for value in structure.ops[index].operands:
             found[value].append((structure.ops[index].position, -1))
-    return found
+    return [*map(tuple, found)]

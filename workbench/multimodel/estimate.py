@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 from workbench.cut_plan import network_blocks
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.jobs import Job, Pass, Unit
 from workbench.multimodel.shards import Layer
 from workbench.program import STATE, Program
+from workbench.program_cache import kept_with_program
 from workbench.tensor import Role, itemsize
 
 RATES = "20 GFLOP/s, 10 GB/s"
@@ -29,17 +29,9 @@ def layers_of(program: Program) -> tuple[Layer, ...]:
     return tuple(each.layer for each in works_of(program))
 
 
-_KNOWN: WeakKeyDictionary[Program, tuple[Work, ...]] = WeakKeyDictionary()  # a program holds a person's arrays: they go when it goes
-
-
+@kept_with_program(5)
 def works_of(program: Program) -> tuple[Work, ...]:
     """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
-    if (found := _KNOWN.get(program)) is None:
-        found = _KNOWN[program] = _worked_out(program)
-    return found
-
-
-def _worked_out(program: Program) -> tuple[Work, ...]:
     held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
     factor = 2 + held[Role.OPTIMIZER_STATE] / max(held[Role.PARAMETER], 1)
     blocks = network_blocks(program)

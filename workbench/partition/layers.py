@@ -6,7 +6,6 @@ at either end, and the others are told what the layers beside them got. Where th
 or constrains a value, the whole program is propagated as ever.
 """
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from workbench.partition.statements import result_shardings
 from workbench.partition.structure import Structure
 from workbench.plan import Plan
 from workbench.program import Program
+from workbench.program_cache import kept_with_program
 
 _LEAST = 40 * FEWEST  # operations of a program that is looked at
 _SHARDING, _RULE = "sdy.sharding", "sdy.sharding_rule"
@@ -74,7 +74,7 @@ class Shortened(NamedTuple):
         return ops
 
 
-@functools.lru_cache(maxsize=48)
+@kept_with_program(350)
 def shortened(program: Program) -> Shortened | None:
     """A program without the layers that are like others; `None` if it has too few."""
     source, structure = prepared(program)

@@ -22,6 +22,7 @@ from workbench.partition.origins import Recorded, Slot
 from workbench.partition.program import Prepared, prepared
 from workbench.partition.structure import Structure
 from workbench.program import Program
+from workbench.program_cache import kept_with_program
 from workbench.sharding import SubAxis, axis_size, sub_axis
 
 Factors = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor
@@ -69,7 +70,7 @@ class _Rule(NamedTuple):
     blocked: frozenset[str]
 
 
-@functools.lru_cache(maxsize=16)
+@kept_with_program(120)
 def _rules(program: Program) -> dict[int, _Rule]:
     """The sharding rule of every operation of a program that has one."""
     source: Prepared = prepared(program)

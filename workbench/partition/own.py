@@ -1,6 +1,5 @@
 """The function's own annotations, read off the prepared module: `own_annotations.OwnAnnotations`."""
 
-import functools
 import re
 from collections import Counter
 
@@ -12,9 +11,10 @@ from workbench.partition.context import declared_mesh, main_function
 from workbench.partition.operations import axes_made_manual, operations_below
 from workbench.partition.program import prepared
 from workbench.program import Program
+from workbench.program_cache import kept_with_program
 
 
-@functools.lru_cache(maxsize=16)
+@kept_with_program(5)
 def own_annotations(program: Program) -> OwnAnnotations:
     """What the traced function says of shardings by itself."""
     module, structure = prepared(program)

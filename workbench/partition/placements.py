@@ -3,7 +3,6 @@
 JAX takes an argument in one sharding, whole and closed, so the engine hands over what propagation chose.
 """
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from workbench.partition.attributes import Dims
 from workbench.partition.collect import Partitioned, partition
 from workbench.partition.statements import result_shardings
 from workbench.plan import Plan
+from workbench.program_cache import kept_with_program
 from workbench.sharding import Sharding
 
 
@@ -44,7 +44,7 @@ def result_placements(plan: Plan) -> dict[int, Sharding]:
     return {i: arguments[becomes[i]] if i in becomes else replace(results[i], unreduced=wish.unreduced) for i, wish in wishes.items()}
 
 
-@functools.lru_cache(maxsize=8)
+@kept_with_program(50)
 def _propagated(plan: Plan) -> tuple[tuple[Sharding, ...], tuple[Sharding, ...]]:
     partitioned = partition(plan)
     return arguments_placed(plan, partitioned), tuple(map(Sharding, partitioned.results))

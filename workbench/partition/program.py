@@ -1,6 +1,5 @@
 """A lowered module and the user's names, made into a `Program`; and a program's module, ready for edits, kept at hand."""
 
-import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from workbench.partition.prepare import prepare
 from workbench.partition.reading import read_structure
 from workbench.partition.structure import Structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
+from workbench.program_cache import kept_with_program
 from workbench.tensor import Tensor
 
 
@@ -55,15 +55,11 @@ def prepare_program(
     return Program(name, named, outputs, carried, operations, module_bytes(module), fingerprint, step, reference)
 
 
-@functools.lru_cache(maxsize=48)
-def _prepared(fingerprint: str, module: bytes) -> Prepared:  # noqa: ARG001 - the fingerprint is the key's quick half
-    parsed = parse_module(module)
-    return Prepared(parsed, read_structure(parsed))
-
-
+@kept_with_program(1000)
 def prepared(program: Program) -> Prepared:
-    """The program's module and structure, parsed once for each traced program."""
-    return _prepared(program.fingerprint, program.module)
+    """The program's module and structure, parsed once."""
+    parsed = parse_module(program.module)
+    return Prepared(parsed, read_structure(parsed))
 
 
 def structure_of(program: Program) -> Structure:

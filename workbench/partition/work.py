@@ -16,6 +16,9 @@ class Work(NamedTuple):
     contracted_right: tuple[int, ...] = ()
 
 
+_NOTHING = Work()  # of most operations: one for all of them
+
+
 def work_of(op: ir.Operation) -> Work:
     """The work of a product or a convolution; nothing for the others."""
     if op.name == "stablehlo.dot_general":
@@ -26,7 +29,7 @@ def work_of(op: ir.Operation) -> Work:
         return Work(flops, contracted, contracted_right=_listed(text, "rhs_contracting_dimensions"))
     if op.name == "stablehlo.convolution":
         return _convolution(op)
-    return Work()
+    return _NOTHING
 
 
 def _listed(text: str, name: str) -> tuple[int, ...]:

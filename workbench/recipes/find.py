@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 
 from workbench.program import Program
+from workbench.program_cache import kept_with_program
 from workbench.recipes.names import DIMS, Use, is_named, plain
 from workbench.recipes.products import UNNAMED, products_in, weight_products
 from workbench.tensor import Role, Tensor
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def batch_dim(program: Program) -> str | None:
     """The dimension of the examples: by name, else the one that leads the inputs and that no weight has."""
     inputs = [program.arguments[i] for i in program.inputs if program.arguments[i].dims]
@@ -22,7 +22,7 @@ def batch_dim(program: Program) -> str | None:
     return leads.most_common(1)[0][0] if leads else None
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def sequence_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of the tokens, an encoder's and a decoder's, say: those so named of inputs; else those of inputs that scores have
     twice, as queries and as keys."""
@@ -33,7 +33,7 @@ def sequence_dims(program: Program) -> tuple[str, ...]:
     return named or tuple(dim for dim in inputs if dim in twice)
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def mixes(program: Program) -> tuple[int, ...]:
     """The ids of the forward products that mix tokens, softmax(q k) v: of two activations, a sum over tokens that leaves tokens."""
     batch, tokens = batch_dim(program), set(sequence_dims(program))
@@ -44,7 +44,7 @@ def mixes(program: Program) -> tuple[int, ...]:
     )
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def expert_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of experts: each expert's own weights meet its own tokens, so both operands of a product and its result have them."""
     batch = batch_dim(program)
@@ -58,7 +58,7 @@ def expert_dims(program: Program) -> tuple[str, ...]:
     return named or tuple(used)
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def space_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of inputs that convolutions run along, or that are named for space, the largest first."""
     from workbench.partition import structure_of
@@ -74,7 +74,7 @@ def _sizes(tensor: Tensor) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return tensor.dims, tensor.shape
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def width_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of what flows between the blocks (`d_model`), the widest used first: made by some product with a weight and read by
     others, and not of hidden units."""
@@ -84,7 +84,7 @@ def width_dims(program: Program) -> tuple[str, ...]:
     return tuple(dim for dim, _ in read.most_common() if dim in made and dim not in hidden)
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def hidden_dims(program: Program) -> tuple[str, ...]:
     """The dimensions that tensor parallelism splits: heads, hidden units, vocabulary; at most one of them in a tensor.
 
@@ -127,7 +127,7 @@ def _by_use(program: Program, batch: str | None) -> Iterator[str]:
     yield from sorted(inside, key=lambda dim: -held[dim])
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def stacked_dims(program: Program) -> frozenset[str]:
     """The dimensions along which the weights of scanned layers are stacked: weights have them, and no product."""
     used = {dim for each in products_in(program) for side in (each.left, each.right, each.dims) for dim in side}

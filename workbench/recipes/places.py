@@ -5,12 +5,12 @@ Repeated layers are named once (`layers/*/mlp/w1`), and so are a parameter's mom
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 
 from workbench.edits import Constrain, Edit, Override, PlaceDim
 from workbench.paths import matches, template
 from workbench.plan import Plan
 from workbench.program import Operation, Program
+from workbench.program_cache import kept_with_program
 from workbench.sharding import Sharding
 from workbench.tensor import Role, Tensor
 
@@ -60,7 +60,7 @@ def _named(pattern: str, by_template: Mapping[str, tuple[str, ...]]) -> tuple[st
     return tuple(path for at, paths in by_template.items() if matches(pattern, at) for path in paths)
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(2)
 def _by_template(program: Program) -> Mapping[str, tuple[str, ...]]:
     found = defaultdict[str, tuple[str, ...]](tuple)
     for each in program.arguments:
@@ -68,7 +68,7 @@ def _by_template(program: Program) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(1)
 def _weights(program: Program) -> frozenset[str]:
     return frozenset(template(each.path) for each in program.arguments if is_parameter(each))
 
@@ -121,7 +121,7 @@ def _names(program: Program, operation: Operation) -> Iterator[tuple[str, set[tu
         yield f"{operation.source}/{primitive}", by_line[operation.source, primitive]
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(25)
 def _dims_of_values(program: Program) -> tuple[dict[str, set[tuple[str, ...]]], dict[tuple[str, str], set[tuple[str, ...]]]]:
     """The dimensions of the values of each path, its layer numbers blotted out, and of each line and primitive of the forward pass."""
     by_path, by_line = defaultdict[str, set[tuple[str, ...]]](set), defaultdict[tuple[str, str], set[tuple[str, ...]]](set)

@@ -4,11 +4,11 @@ x [batch, seq, d_model]   w1 [d_model, d_ff]       contracted: d_model    made: 
 h [batch, seq, d_ff]      w2 [d_ff, d_model]       contracted: d_ff       made: d_model
 """
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from workbench.partition import structure_of
 from workbench.program import Program
+from workbench.program_cache import kept_with_program
 
 UNNAMED = "_"
 
@@ -48,7 +48,7 @@ class Product(NamedTuple):
         return () if not weight else self.left if self.right == weight else self.right
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(15)
 def products_in(program: Program) -> tuple[Product, ...]:
     """All products and convolutions with operands of known names, in order."""
     structure = structure_of(program)
@@ -75,7 +75,7 @@ def weight_products(program: Program, batch: str | None) -> tuple[Product, ...]:
     return tuple(each for each in products_in(program) if each.is_forward and each.weight(batch))
 
 
-@lru_cache(maxsize=16)
+@kept_with_program(90)
 def with_floats(program: Program) -> frozenset[int]:
     """The ids of the operations that floating-point arguments have part in; random numbers and positions are made of whole ones alone."""
     structure, found = structure_of(program), set[int]()

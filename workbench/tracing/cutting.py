@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
-from weakref import WeakValueDictionary
 
 import jax
 
 from workbench.errors import PipelineError
 from workbench.program import Program
+from workbench.program_cache import CACHE
 from workbench.tensor import Role
 from workbench.tracing.cut import Cut, cut_network, starts_at
 from workbench.tracing.flatten import flatten
@@ -18,22 +17,22 @@ from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.network import Network
 from workbench.tracing.split_batch import batch_dim, micro_batch_spec, splits_of
 
-_KNOWN: WeakValueDictionary[tuple[Program, int], Network] = WeakValueDictionary()
+_NETWORK_BYTES = 650  # per operation of the program, with what is traced of its blocks (benchmarks/kept_memory.py)
 
 
 def known_network(program: Program, micro_batches: int) -> Network | None:
     """`network_of` if that was asked for lately; nothing is traced."""
-    return _KNOWN.get((program, micro_batches))
+    known: Network | None = CACHE.find(program, (network_of, micro_batches))
+    return known
 
 
-@lru_cache(maxsize=8)
 def network_of(program: Program, micro_batches: int = 1) -> Network:
     """The network of a training program, traced for one of `micro_batches`.
 
     Raises `PipelineError` for a program that was not made by `trace_training`, and for micro-batches that do not divide the batch.
     """
-    found = _KNOWN[program, micro_batches] = _traced(program, micro_batches)
-    return found
+    size = _NETWORK_BYTES * len(program.operations)
+    return CACHE.get(program, (network_of, micro_batches), lambda: _traced(program, micro_batches), size)
 
 
 def _traced(program: Program, micro_batches: int) -> Network:

@@ -3,9 +3,9 @@
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import jax
@@ -136,7 +136,7 @@ def build_program(
     """Lower the step, prepare it for the partitioner and name its dimensions."""
     _verify_paths(paths)
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
-    traced = guarded(lambda: jax.jit(step.call, keep_unused=True).trace(*specs), name)
+    traced = guarded(lambda: _traced(step.call, specs), name)
     module = guarded(lambda: _lowered(traced, name), name)
     arguments = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
@@ -147,7 +147,18 @@ def build_program(
         for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
     ]
     program = prepare_program(name, module, arguments, outputs, carried, names, step, reference)
-    return replace(program, list_removed=lambda: removed_values(traced.jaxpr.jaxpr, program))
+    return replace(program, list_removed=lambda: removed_values(_traced(step.call, specs).jaxpr.jaxpr, program))
+
+
+def _traced(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:
+    """Of a function that goes when this is done with: JAX remembers what it traced as long as the function lives, and of an unrolled network
+    that is more than all the rest of a program."""
+
+    @wraps(call)  # its name is the module's
+    def once(*leaves: Any) -> Any:
+        return call(*leaves)
+
+    return jax.jit(once, keep_unused=True).trace(*specs)
 
 
 def _lowered(traced: Any, name: str) -> Any:

@@ -1,7 +1,6 @@
 """A training step pipelined in step, as a program: traced for a mesh that is only named, to be planned, or with its step for devices."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -10,11 +9,12 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from workbench.mesh import Mesh
 from workbench.pipeline_spec import PipelineSpec
 from workbench.program import Program
+from workbench.program_cache import kept_with_program
 from workbench.tracing.spmd_loss import spmd_loss
 from workbench.tracing.training import with_loss, with_traced_loss
 
 
-@lru_cache(maxsize=8)
+@kept_with_program(700)
 def traced_in_step(program: Program, spec: PipelineSpec, mesh: Mesh) -> Program:
     """The program of the pipelined step. Raises `PipelineError` where the layers cannot be pipelined so."""
     abstract = AbstractMesh(tuple(size for _, size in mesh.axes), mesh.names, axis_types=(AxisType.Auto,) * len(mesh.names))

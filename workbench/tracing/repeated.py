@@ -7,13 +7,13 @@ layers are equal if their jaxprs are, letter by letter.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 import jax
 
 from workbench.errors import PipelineError
+from workbench.program_cache import kept_with_owner
 from workbench.tracing.block_programs import block_tasks
 from workbench.tracing.cut import Cut, Segment, cut_network
 from workbench.tracing.network import Network
@@ -46,7 +46,7 @@ class Repeated:
         return self.cut.segments[-1]
 
 
-@lru_cache(maxsize=8)
+@kept_with_owner
 def repeated(network: Network) -> Repeated:
     """The longest run of equal layers. Raises `PipelineError` where there is none, or its layers do not hand on what they are given."""
     begin, end = _longest_run(network)

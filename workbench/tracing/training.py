@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -184,7 +184,7 @@ class _Recipe:
 
     def _loss(self, params: _Leaves, remat: Remat, precision: Precision) -> Callable[..., Any]:
         """The loss as a scalar function that computes and keeps what it is asked to; `TraceError` if it is none."""
-        trace = jax.make_jaxpr(self.loss, return_shape=True)
+        trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # JAX remembers a function it traced, and not this one for long
         closed, result = guarded(lambda: trace(params.tree(), self.batch.tree()), self.title)
         scalar, value = _scalar(self.loss, result, self.title)
         layers = layers_in(closed)
