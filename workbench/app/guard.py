@@ -144,7 +144,7 @@ def content_policy(page: str, *, framed: bool) -> str:
             "style-src 'self' 'unsafe-inline'",
             "img-src 'self' data: blob:",
             "font-src 'self' data:",
-            "connect-src 'self'",
+            "connect-src 'self' blob:",
             "base-uri 'none'",
             "form-action 'none'",
             f"frame-ancestors {ancestors}",
