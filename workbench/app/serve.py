@@ -1,6 +1,7 @@
 """Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
 
 import functools
+import secrets
 import socket
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +10,8 @@ from typing import Any
 
 import panel as pn
 
+from workbench.app.gate import serve_behind_gate
+from workbench.app.guard import Hosts, allowed_hosts
 from workbench.app.opening import Served, open_visit
 from workbench.app.processes.boards import Boards
 from workbench.app.screen import Screen, on_document
@@ -95,18 +98,14 @@ def listen(
     threaded: bool,
 ) -> Any:
     """Serve a page, made anew for each visitor, as `serve` describes."""
-    return pn.serve(
-        {BEHIND_PROXY if unix_socket else "/": make},
-        **(_at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)),
-        show=open_browser and not unix_socket,
-        threaded=threaded,
-        verbose=not (threaded or unix_socket),
-        liveness=True,
-    )
+    page = {BEHIND_PROXY if unix_socket else "/": make}
+    place, allowed = _at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)
+    told = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
+    return serve_behind_gate(page, place, allowed, threaded=threaded, **told)
 
 
-def _at_socket(path: str) -> dict[str, Any]:
-    return {"unix_socket": path, "websocket_origin": ["*"]}
+def _at_socket(path: str) -> tuple[dict[str, Any], None]:
+    return {"unix_socket": path}, None
 
 
 def verify_port(port: int) -> None:
@@ -116,15 +115,29 @@ def verify_port(port: int) -> None:
         raise WorkbenchError(f"{port!r} is no port: ports are whole numbers from 0 to {LAST_PORT}.", ways_out)
 
 
-def _at_port(address: str, port: int, origins: tuple[str, ...]) -> dict[str, Any]:
+def _at_port(address: str, port: int, origins: tuple[str, ...]) -> tuple[dict[str, Any], Hosts]:
     verify_port(port)
+    verify_address(address)
     port = port or _free_port(address)
-    return {"port": port, "address": address, "websocket_origin": [*origins, f"{address}:{port}", f"localhost:{port}"]}
+    return {"port": port, "address": address}, allowed_hosts(address, port, origins)
+
+
+def verify_address(address: str) -> None:
+    """Raises `WorkbenchError` for what this machine cannot listen at."""
+    try:
+        _free_port(address)
+    except (OSError, UnicodeError) as error:
+        reason = f"{address!r} is no address that this machine can listen at: {getattr(error, 'strerror', None) or error}."
+        ways_out = [f"leave it out, which is {LOOPBACK}: this machine alone", "give one of this machine's addresses, or 0.0.0.0 for all of them"]
+        raise WorkbenchError(reason, ways_out) from None
 
 
 def _free_port(address: str) -> int:
-    """Taken here and not by the server, which has to know beforehand from which origins it may be spoken to."""
-    with socket.socket() as probe:
+    """Taken here and not by the server, which has to know beforehand by which names it goes."""
+    if not address:
+        raise OSError("it is empty")
+    family, *_ = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family) as probe:
         probe.bind((address, 0))
         port: int = probe.getsockname()[1]
         return port
@@ -149,6 +162,7 @@ def template_of(title: str, shown: Any, failure: str = "") -> pn.Template:
     """The page around a board, or around a failure."""
     template = pn.Template(_PAGE.read_text(encoding="utf-8"))
     template.add_variable("page_title", title)
+    template.add_variable("nonce", secrets.token_urlsafe())
     template.add_variable("failure", failure)
     template.add_panel("board", pn.pane.Str("") if shown is None else shown)
     return template

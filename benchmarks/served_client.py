@@ -1,0 +1,127 @@
+"""One visitor of a served board without a browser: it speaks Bokeh's protocol over a websocket, as the page does."""
+
+import asyncio
+import html
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+ASKS_AGAIN = 3.0  # seconds that the page waits for the tables which the board has announced
+PATIENCE = 120.0  # seconds for anything at all
+
+
+class Visitor:
+    """A page that is open. `board` and `table` are what it was told last."""
+
+    def __init__(self, socket: WebSocketClientConnection) -> None:
+        self._socket, self._data, self._sent = socket, "", 0
+        self.board: dict[str, Any] = {}
+        self.table: dict[str, Any] = {}
+        self._is_open = False
+        self._news = asyncio.Condition()
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def come(cls, url: str, query: str = "") -> "Visitor":
+        """Load the page and open its websocket, and wait for the board."""
+        page = await AsyncHTTPClient().fetch(f"{url}{query}", request_timeout=PATIENCE)
+        token = re.search(r'"token":"([^"]+)"', html.unescape(page.body.decode()))
+        assert token, "the page holds no token"
+        request = HTTPRequest(url.replace("http", "ws", 1) + "ws", headers={"Origin": url.rstrip("/")}, connect_timeout=PATIENCE)
+        visitor = cls(await websocket_connect(request, subprotocols=["bokeh", token[1]], max_message_size=1 << 28))
+        assert await visitor._until(lambda: visitor._is_open, PATIENCE), "the server did not acknowledge"
+        await visitor._send("PULL-DOC-REQ", {})
+        await visitor._say({"kind": "MessageSent", "msg_type": "bokeh_event", "msg_data": _event("document_ready")})
+        assert await visitor._until(lambda: bool(visitor.board.get("answer") and visitor.table), PATIENCE), "no board came"
+        return visitor
+
+    async def edit(self, seq: int, **gesture: Any) -> tuple[float, float, bool]:
+        """Seconds until the board has answered and until its tables are there; whether they came only when they were asked for again."""
+        begun = time.monotonic()
+        await self._gesture(seq, gesture)
+        assert await self._until(lambda: self.board["answer"]["seq"] == seq, PATIENCE), "the board did not answer"
+        answered = time.monotonic() - begun
+        there = lambda: not self.board["follows"] or self.table["seq"] == seq  # noqa: E731 - it is asked twice
+        came = await self._until(there, ASKS_AGAIN)
+        if not came:
+            await self._gesture(seq, {"verb": "refresh"})
+            assert await self._until(there, PATIENCE), "the tables did not come"
+        return answered, time.monotonic() - begun, not came
+
+    async def leave(self) -> None:
+        self._socket.close()
+        await self._reading
+
+    async def _gesture(self, seq: int, gesture: dict[str, Any]) -> None:
+        asked = {"view": "load", "seq": seq, **gesture}
+        await self._say({"kind": "ModelChanged", "model": {"id": self._data}, "attr": "gesture", "new": _map(asked)})
+
+    async def _say(self, event: dict[str, Any]) -> None:
+        await self._send("PATCH-DOC", {"events": [event]})
+
+    async def _send(self, kind: str, content: dict[str, Any]) -> None:
+        self._sent += 1
+        for part in ({"msgid": f"{self._sent}", "msgtype": kind}, {}, content):
+            await self._socket.write_message(json.dumps(part))
+
+    async def _read(self) -> None:
+        """Three frames are a message: what it is, nothing, and its content."""
+        parts: list[Any] = []
+        while (frame := await self._socket.read_message()) is not None:
+            parts.append(json.loads(frame))
+            if len(parts) == 3:
+                self._is_open |= parts[0]["msgtype"] == "ACK"
+                self._take(parts[2])
+                parts.clear()
+                async with self._news:
+                    self._news.notify_all()
+
+    def _take(self, content: Any) -> None:
+        """The board is where a model has a `board` and a `table`, wherever in a message that stands."""
+        for each in _objects(content):
+            if each.get("kind") == "ModelChanged" and each["model"]["id"] == self._data:
+                self._know({each["attr"]: each["new"]})
+            elif {"board", "table"} <= (attributes := each.get("attributes") or {}).keys():
+                self._data = each["id"]
+                self._know(attributes)
+
+    def _know(self, attributes: dict[str, Any]) -> None:
+        for name in ("board", "table"):
+            if name in attributes:
+                setattr(self, name, _plain(attributes[name]))
+
+    async def _until(self, is_so: Any, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds), self._news:
+                await self._news.wait_for(is_so)
+        except TimeoutError:
+            return False
+        return True
+
+
+def _objects(content: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(content, dict):
+        yield content
+    for each in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
+        yield from _objects(each)
+
+
+def _map(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as Bokeh writes it."""
+    return {"type": "map", "entries": [[key, value] for key, value in record.items()]}
+
+
+def _event(name: str) -> dict[str, Any]:
+    return {"type": "event", "name": name, "values": _map({})}
+
+
+def _plain(value: Any) -> Any:
+    """What Bokeh wrote as a map is a dictionary; only the top and the `answer` in it are looked at."""
+    if isinstance(value, dict) and value.get("type") == "map":
+        return {key: _plain(each) if key == "answer" else each for key, each in value.get("entries", [])}
+    return value

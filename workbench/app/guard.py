@@ -1,0 +1,191 @@
+"""Whom the server answers: a request is judged by its headers before it is routed, and what a page may do is told with every answer.
+
+A page on another site that a person happens to visit can make the browser ask this server for anything, by an image or a script, and after
+DNS rebinding even read the answer: so the host that a request names and the site that sent it are judged, not only who may connect.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from urllib.parse import urlsplit
+
+from workbench.errors import WorkbenchError
+
+Hosts = frozenset[str]  # of the form `name:port`
+DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+METHODS = ("GET", "HEAD")
+OWN_SITES = ("same-origin", "none")  # `none`: typed, or a bookmark
+
+_FORBIDDEN, _NO_METHOD = 403, 405
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a request gets that is not answered."""
+
+    status: int
+    text: str
+
+
+UNKNOWN_HOST = Refusal(
+    _FORBIDDEN,
+    "This server does not go by the name that was asked for. Whoever started it can allow a name: workbench serve --origins NAME:PORT",
+)
+UNKNOWN_ORIGIN = Refusal(
+    _FORBIDDEN,
+    "This server does not answer pages of other sites. Whoever started it can allow one: workbench serve --origins NAME:PORT",
+)
+NO_ORIGIN = Refusal(_FORBIDDEN, "A websocket is opened by a page of this server alone, and a page says where it is from.")
+OTHER_SITE = Refusal(_FORBIDDEN, "This server shows nothing within pages of other sites.")
+NO_METHOD = Refusal(_NO_METHOD, "This server is asked with GET.")
+
+
+def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: Hosts | None) -> Refusal | None:
+    """Why a request is not answered, or None. Without `allowed` hosts whoever can connect vouches for them, as at a socket."""
+    if method not in METHODS:
+        return NO_METHOD
+    if allowed is not None and not _goes_by(headers.get("Host", ""), allowed):
+        return UNKNOWN_HOST
+    origin = headers.get("Origin")
+    if allowed is not None and origin is not None and _host_of(origin) not in allowed:
+        return UNKNOWN_ORIGIN
+    if path.endswith("/ws") or headers.get("Upgrade", "").lower() == "websocket":
+        return NO_ORIGIN if allowed is not None and origin is None else None
+    return None if _is_own_or_followed_link(headers) else OTHER_SITE
+
+
+def _goes_by(host: str, allowed: Hosts) -> bool:
+    """A browser leaves out the port that its scheme has by default."""
+    host = host.lower()
+    return host in allowed or any(f"{host}:{port}" in allowed for port in set(DEFAULT_PORTS.values()))
+
+
+def _host_of(origin: str) -> str:
+    """`name:port` of an origin, or nothing for what is none: `null`, of a sandbox or a file."""
+    try:
+        parts = urlsplit(origin.lower())
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        return ""
+    return _joined(parts.hostname or "", port)
+
+
+def _joined(name: str, port: int) -> str:
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def _is_own_or_followed_link(headers: Mapping[str, str]) -> bool:
+    """Whether this server's own page asks, or a person followed a link to it. Browsers that do not say are taken at their silence."""
+    if headers.get("Sec-Fetch-Site", "none") in OWN_SITES:
+        return True
+    return (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
+
+
+def allowed_hosts(address: str, port: int, origins: tuple[str, ...]) -> Hosts:
+    """By which names a server at an address goes. Raises `WorkbenchError` for what is no origin."""
+    own = (address.lower(), "localhost", "127.0.0.1", "::1")
+    return frozenset(_joined(name, port) for name in own).union(*(parse_origin(each) for each in origins))
+
+
+def parse_origin(text: str) -> Hosts:
+    """The hosts of an origin as a person writes it: `plans.example.org:5006`, or with a scheme. Raises `WorkbenchError` for what is none.
+
+    >>> sorted(parse_origin("https://plans.example.org/")), sorted(parse_origin("[::1]:80"))
+    (['plans.example.org:443'], ['[::1]:80'])
+    >>> sorted(parse_origin("plans.example.org"))
+    ['plans.example.org:443', 'plans.example.org:80']
+    """
+    written = text.strip().lower()
+    try:
+        parts = urlsplit(written if "://" in written else f"//{written}")
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        raise _no_origin(text) from None
+    extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
+    unknown = parts.scheme not in ("", *DEFAULT_PORTS)
+    if not name or extra or unknown or port == 0 or any(each in name for each in "*, \\%"):
+        raise _no_origin(text)
+    ports = {port} if port else {DEFAULT_PORTS[parts.scheme]} if parts.scheme else set(DEFAULT_PORTS.values())
+    return frozenset(_joined(name, each) for each in ports)
+
+
+def _no_origin(text: str) -> WorkbenchError:
+    return WorkbenchError(
+        f"{text[:200]!r} is no origin: an origin is the host and port under which people reach the page.",
+        ["write `plans.example.org:5006`, or `https://plans.example.org`", "name each one: there are no wildcards"],
+    )
+
+
+def security_headers(page: str, *, framed: bool) -> dict[str, str]:
+    """What a browser is told with every answer; `framed` if pages of the same origin may frame it, as JupyterLab does."""
+    return {
+        "Content-Security-Policy": content_policy(page, framed=framed),
+        "X-Frame-Options": "SAMEORIGIN" if framed else "DENY",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",  # links hold whole plans
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+
+
+def content_policy(page: str, *, framed: bool) -> str:
+    """What a page may load: this server's own files, the scripts that stand in it, and modules that Panel makes of the board's text.
+
+    Styles stand in elements and attributes throughout Bokeh and the board; pictures are drawn as `data:` and `blob:`.
+    """
+    scripts = " ".join(["'self'", "blob:", *script_sources(page)])
+    ancestors = "'self'" if framed else "'none'"
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {scripts}",
+            "style-src 'self' 'unsafe-inline'",
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "connect-src 'self' blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            f"frame-ancestors {ancestors}",
+        ]
+    )
+
+
+def script_sources(page: str) -> list[str]:
+    """The scripts that stand in a page, by nonce or by SHA-256: those run, and none that something later writes into it.
+
+    >>> script_sources("<script>1</script><script nonce='a'>2</script><script src='b.js'></script>")
+    ["'nonce-a'", "'sha256-a4ayc/80/OGda4BO/1o/V0etpOqiLx1JwB5S3beHW0s='"]
+    """
+    found = _Scripts()
+    found.feed(page)
+    found.close()
+    digests = (base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in found.texts)
+    return sorted({*(f"'nonce-{each}'" for each in found.nonces), *(f"'sha256-{each}'" for each in digests)})
+
+
+class _Scripts(HTMLParser):
+    """Collects the nonces of scripts, and the texts of those that have none and no `src`, and are no data."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.nonces: list[str] = []
+        self.texts: list[str] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "script" and (nonce := given.get("nonce")):
+            self.nonces.append(nonce)
+            return
+        self._inside = tag == "script" and "src" not in given and given.get("type") != "application/json"
+        if self._inside:
+            self.texts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.texts[-1] += data.replace("\r\n", "\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False

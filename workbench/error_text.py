@@ -1,0 +1,45 @@
+"""What an unforeseen error is called where strangers may read it: its type and its words, without the folders of this machine."""
+
+import re
+from pathlib import Path
+
+_QUOTED = r"(?P<quote>['\"`])(?P<quoted>/[^'\"`\n]+)(?P=quote)"
+_BARE = r"(?<![^\s(\[=:,<])(?P<bare>/[^\s'\"`()\[\],:;<>]+)"
+_PATHS = re.compile(f"{_QUOTED}|{_BARE}")
+
+
+def failure_words(error: BaseException) -> str:
+    """The type of an error and its message.
+
+    >>> failure_words(ZeroDivisionError("division by zero"))
+    'ZeroDivisionError: division by zero'
+    """
+    return f"{type(error).__name__}: {without_folders(str(error))}"
+
+
+def without_folders(text: str) -> str:
+    """A text without absolute paths: of a file below the current folder its path from there, of others their name alone.
+
+    Only what begins with a folder of this machine is a file's path; `/loss/eq` is a value's.
+
+    >>> without_folders("No such file: '/usr/lib/nothing here.so', as `/loss/eq` says")
+    "No such file: 'nothing here.so', as `/loss/eq` says"
+    """
+    return _PATHS.sub(_shortened, text)
+
+
+def _shortened(match: re.Match[str]) -> str:
+    quote = match["quote"] or ""
+    path = Path(match["quoted"] or match["bare"])
+    if not _is_of_this_machine(path):
+        return match[0]
+    here = Path.cwd()
+    short = path.relative_to(here).as_posix() if path.is_relative_to(here) and here.parts[1:] else path.name
+    return f"{quote}{short}{quote}"
+
+
+def _is_of_this_machine(path: Path) -> bool:
+    try:
+        return len(path.parts) > 1 and Path(*path.parts[:2]).exists()
+    except (OSError, ValueError):  # what has no meaning as a path: a NUL, a name that is too long
+        return False
