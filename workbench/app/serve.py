@@ -8,6 +8,7 @@ from typing import Any
 
 import panel as pn
 
+from workbench.app.ending import serve_until_told
 from workbench.app.plan_file import PlanFile, file_under
 from workbench.app.visit import WATCHED, FileVisit, LabVisit, Visit, address_of, failure_text
 from workbench.documents import parse_link
@@ -49,7 +50,7 @@ def serve(
     tour: bool = False,
     threaded: bool = False,
 ) -> Any:
-    """Serve the board over `plan` at `http://address:port/`, until interrupted.
+    """Serve the board over `plan` at `http://address:port/`, until interrupted, or ended with SIGTERM (exit code 0).
 
     `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
     With a `file` the page opens and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it.
@@ -72,16 +73,22 @@ def listen(
     unix_socket: str | None,
     *,
     threaded: bool,
+    close: Callable[[], None] = lambda: None,
 ) -> Any:
-    """Serve a page, made anew for each visitor, as `serve` describes."""
-    return pn.serve(
-        {BEHIND_PROXY if unix_socket else "/": make},
-        **(_at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)),
-        show=open_browser and not unix_socket,
-        threaded=threaded,
-        verbose=not (threaded or unix_socket),
-        liveness=True,
-    )
+    """Serve a page, made anew for each visitor, as `serve` describes. When it is told to end, what visitors have is `close`d."""
+
+    def start() -> Any:
+        return pn.serve(
+            {BEHIND_PROXY if unix_socket else "/": make},
+            **(_at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)),
+            show=open_browser and not unix_socket,
+            threaded=threaded,
+            start=threaded,
+            verbose=not (threaded or unix_socket),
+            liveness=True,
+        )
+
+    return start() if threaded else serve_until_told(start, close, unix_socket)
 
 
 def _at_socket(path: str) -> dict[str, Any]:
