@@ -44,7 +44,7 @@ def file_name(name: str, ending: str) -> str:
 
 
 def _nobody(_plan: Plan) -> None:
-    """Nobody keeps a copy of the present plan."""
+    """Nobody keeps a copy of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,12 @@ class Host:
     - `link`: the text of `documents.link_text` to an address; an address that begins with `?` is completed by the browser.
       `None`: there is no address to send, and the text itself is copied;
     - `changed`: told of the plan after every move, for a host that keeps a copy (the document of JupyterLab). It may be called from
-      whichever thread moved the session, and should be quick.
+      whichever thread moved the session, and should be quick;
+    - `downloaded`: told of the plan that the browser was given to keep.
     """
 
     save: Callable[[Plan], str] | None = None
     path: str | None = None
     link: Callable[[str], str] | None = None
     changed: Callable[[Plan], None] = _nobody
+    downloaded: Callable[[Plan], None] = _nobody
