@@ -1,7 +1,30 @@
 // Between the page and the window around it, which may be a document tab of JupyterLab. It decides nothing: it carries the document's
-// text, the wish to save, the theme, and notices with their buttons. Only a parent of the same origin is spoken to or heard.
+// text, the wish to save, the theme, and notices with their buttons. Only a parent of the same origin is spoken to or heard. The id of a board
+// goes into the address, so that the page finds it again, and this browser remembers its last boards.
 
 const NAME = "sharding-workbench";
+const BOARDS = "workbench.boards", ASKED = "workbench.boards.asked";
+const MOST_BOARDS = 10;
+
+function knownBoards() {
+  try {
+    const known = JSON.parse(localStorage.getItem(BOARDS) ?? "[]");
+    return Array.isArray(known) ? known.filter((each) => typeof each?.id === "string") : [];
+  } catch { return []; }
+}
+
+function rememberBoard(id, name) {
+  const others = knownBoards().filter((each) => each.id !== id);
+  try { localStorage.setItem(BOARDS, JSON.stringify([{ id, name, time: Date.now() }, ...others].slice(0, MOST_BOARDS))); } catch { /* kept nowhere */ }
+}
+
+function isFirstTime() {
+  try {
+    const asked = sessionStorage.getItem(ASKED);
+    sessionStorage.setItem(ASKED, "yes");
+    return asked === null;
+  } catch { return false; }
+}
 
 function render({ model, el }) {
   const framed = window.parent !== window;
@@ -23,9 +46,9 @@ function render({ model, el }) {
     bar.hidden = !text;
     if (!text) return bar.replaceChildren();
     const strong = Object.assign(document.createElement("b"), { textContent: title });
-    const buttons = (choices ?? []).map(([kind, label]) => {
+    const buttons = (choices ?? []).map(([kind, label, address]) => {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: label });
-      button.addEventListener("click", () => tell(kind));
+      button.addEventListener("click", () => (address ? location.assign(address) : tell(kind)));
       return button;
     });
     bar.replaceChildren(strong, document.createTextNode(`${text} `), ...buttons);
@@ -80,7 +103,24 @@ function render({ model, el }) {
   });
   listen(window, "focus", () => post("focus"));
   listen(document, "pointerdown", () => post("focus"), { capture: true });
-  listen(window, "beforeunload", (event) => { if (!framed && model.get("unsaved")) event.preventDefault(); });
+  // Before Bokeh hears of it, which would not notice a cut any more if the person stayed.
+  listen(window, "beforeunload", (event) => {
+    if (framed || !model.get("unsaved") || page.dataset.cut === "over") return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }, { capture: true });
+
+  const page = document.documentElement;
+  const addressBoard = () => {
+    const id = page.dataset.board = model.get("board");
+    if (!id) return;
+    const address = new URL(location.href);
+    if (address.searchParams.get("board") !== id) {
+      address.searchParams.set("board", id);
+      history.replaceState(history.state, "", address);
+    }
+    if (!framed) rememberBoard(id, model.get("board_name"));
+  };
 
   const listeners = {
     "change:shown": () => { hideOpening(); post("shown"); },
@@ -90,10 +130,16 @@ function render({ model, el }) {
     "change:busy": showBusy,
     "change:failure": showFailure,
     "change:title": showTitle,
+    "change:board": addressBoard,
+    "change:board_name": addressBoard,
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   for (const show of [showNotice, showFailure, showTitle, hideOpening]) show();
+  const known = knownBoards(), isNew = !framed && !new URLSearchParams(location.search).has("board");
+  addressBoard();
+  if (isNew && known.length && isFirstTime()) tell("boards", { ids: known.map((each) => each.id) });
   post("ready");
+  if (model.get("shown")) post("shown"); // a board that was taken up again stands here already
   return () => {
     stop.abort();
     bar.remove();

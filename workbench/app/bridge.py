@@ -12,13 +12,16 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
 
     - `text`, `saves`: of a document of JupyterLab: its text now, and how often it was asked to save; `created` with the text of a new one;
     - `shown`: how often a board or a failure was put on the page;
-    - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is heard as its kind;
+    - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is heard as its kind, or leads to the
+      address that stands third in it;
     - `unsaved`: leaving the page asks first;
-    - `board`: the id under which the board's history is kept; the address names it from then on;
     - `busy`: for how many seconds the board has been at something, once that is long; empty if it is not. It can be stopped;
     - `title`: what the browser's tab says first;
     - `failure`: `{"text", "by_link"}` in the board's place: what could not be opened, `by_link` if a link led there;
-    - `heard`: `{"kind", "seq", ...}`: `open` (`text`, `name`, `theme`), `theme`, `save`, or the kind of a choice.
+    - `board`, `board_name`: the id by which the page finds its board again, put into the address as `board=`, and what the browser
+      remembers it as; without an id, a board does not outlive its connection;
+    - `heard`: `{"kind", "seq", ...}`: `open` (`text`, `name`, `theme`), `theme`, `save`, `boards` (`ids`, the last ones of this browser, on
+      a page that asks for none), or the kind of a choice.
     """
 
     _debounce = 1
@@ -34,6 +37,7 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
     busy = param.String(default="")
     title = param.String(default="")
     failure = param.Dict(default={})
+    board_name = param.String(default="")
     heard = param.Dict(default={})
 
     @classmethod

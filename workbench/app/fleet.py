@@ -89,11 +89,7 @@ def serve_fleet(
         path=path if isinstance(fleet, Fleet) else str(fleet),
         allow=read_allowed(allow),
     )
-    try:
-        return listen(lambda: fleet_page(view), port, open_browser, address, origins, unix_socket, threaded=threaded)
-    finally:
-        if not threaded:
-            view.close()
+    return listen(lambda: fleet_page(view), port, open_browser, address, origins, unix_socket, threaded=threaded, close=view.close)
 
 
 def fleet_page(view: FleetView) -> pn.Template:

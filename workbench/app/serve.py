@@ -1,5 +1,6 @@
 """Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
 
+import asyncio
 import functools
 import secrets
 import socket
@@ -10,7 +11,8 @@ from typing import Any
 
 import panel as pn
 
-from workbench.app.gate import serve_behind_gate
+from workbench.app.ending import serve_until_told
+from workbench.app.gate import guarded_server, serve_in_thread
 from workbench.app.guard import Hosts, allowed_hosts
 from workbench.app.opening import Served, open_visit
 from workbench.app.processes.boards import Boards
@@ -53,7 +55,7 @@ def serve(
     allow: str | Iterable[str] = (),
     threaded: bool = False,
 ) -> Any:
-    """Serve the board over `plan` at `http://address:port/`, until interrupted.
+    """Serve the board over `plan` at `http://address:port/`, until interrupted, or ended with SIGTERM (exit code 0).
 
     `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
     With a `file` the page opens and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it.
@@ -74,11 +76,8 @@ def serve(
         opening = _open_here(served, runner)
         return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)
     boards = Boards(served, JobQueue() if jobs is None else JobQueue(jobs, jobs))
-    try:
-        running = listen(lambda: page(_open_apart(boards)), port, open_browser, address, origins, unix_socket, threaded=threaded)
-    finally:
-        if not threaded:
-            boards.close()
+    opening = _open_apart(boards)
+    running = listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded, close=boards.close)
     weakref.finalize(running, boards.close)
     return running
 
@@ -96,12 +95,20 @@ def listen(
     unix_socket: str | None,
     *,
     threaded: bool,
+    close: Callable[[], None] = lambda: None,
 ) -> Any:
-    """Serve a page, made anew for each visitor, as `serve` describes."""
+    """Serve a page, made anew for each visitor, as `serve` describes. When it is told to end, what visitors have is `close`d."""
     page = {BEHIND_PROXY if unix_socket else "/": make}
     place, allowed = _at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)
     told = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
-    return serve_behind_gate(page, place, allowed, threaded=threaded, **told)
+    if threaded:
+        return serve_in_thread(page, place, allowed, **told)
+    make_server = functools.partial(guarded_server, page, place, allowed, **told)
+    if asyncio._get_running_loop() is not None:  # noqa: SLF001 - asks without raising; a notebook's kernel, say: the server is left to it
+        server = make_server()
+        server.start()
+        return server
+    return serve_until_told(make_server, close, unix_socket)
 
 
 def _at_socket(path: str) -> tuple[dict[str, Any], None]:
@@ -128,7 +135,10 @@ def verify_address(address: str) -> None:
         _free_port(address)
     except (OSError, UnicodeError) as error:
         reason = f"{address!r} is no address that this machine can listen at: {getattr(error, 'strerror', None) or error}."
-        ways_out = [f"leave it out, which is {LOOPBACK}: this machine alone", "give one of this machine's addresses, or 0.0.0.0 for all of them"]
+        ways_out = [
+            f"leave it out, which is {LOOPBACK}: this machine alone",
+            "give one of this machine's addresses, or 0.0.0.0 for all of them",
+        ]
         raise WorkbenchError(reason, ways_out) from None
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.app.keeping import Keeping
+from workbench.app.offer import Unsaved, asked_boards, offer
 from workbench.app.plan_file import PlanFile
 from workbench.app.window import Window
-from workbench.documents import Journal, dump_plan, parse_plan
+from workbench.documents import Journal, dump_plan, find_journal, parse_plan
 from workbench.edits import OpenPlan
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
@@ -39,6 +40,10 @@ class Visit:
         """A board over the plan that `make` returns, or over the history that is kept, in place of whatever was shown."""
         self.close()
         session, problem = self._begin(make)
+        if host.save is None:
+            unsaved = Unsaved(session.nodes[0].plan, lambda is_so: self.window.tell(unsaved=is_so))
+            host = replace(host, changed=unsaved.moved, downloaded=unsaved.kept)
+            unsaved.moved(session.plan)
         self._first = {}
         self.board = Board(session, self._publish, runner=self._runner, defer=self._defer, host=host)
         first, self._first = self._first, None
@@ -52,7 +57,7 @@ class Visit:
         if self._keeping is None:
             return Session(make()), ""
         session, self._journal, problem = self._keeping.begin(make)
-        self.window.tell(board=self._journal.board_id)
+        self.window.tell(board=self._journal.board_id, board_name=session.plan.name)
         return session, problem
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
@@ -99,7 +104,10 @@ class Visit:
     def _hear(self, message: Message) -> None:
         if message.get("kind") == "save" and self.board:
             self.board.answer({"verb": "save"})
-        elif message.get("kind") == "dismiss":
+        elif message.get("kind") == "boards" and self._keeping:
+            entries = (find_journal(self._keeping.folder, each) for each in asked_boards(message))
+            self.window.tell(notice=offer(entry for entry in entries if entry) or {})
+        elif message.get("kind") in ("dismiss", "later"):
             self.window.tell(notice={})
 
 

@@ -67,6 +67,7 @@ class Files:
         self._downloads += 1
         self._download = {"name": name, "text": text, "view": str(gesture.get("view", ""))[:40], "seq": self._downloads}
         self._word = f"{name} goes to your downloads."
+        self._host.downloaded(plan)
 
     def _open(self, gesture: Gesture) -> None:
         name, text = str(gesture.get("name", ""))[:MOST_NAME] or "the file", gesture.get("text")

@@ -44,7 +44,7 @@ def file_name(name: str, ending: str) -> str:
 
 
 def _nobody(_plan: Plan) -> None:
-    """Nobody keeps a copy of the present plan."""
+    """Nobody keeps a copy of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class Host:
     - `changed`: told of the plan after every move, for a host that keeps a copy (the document of JupyterLab). It may be called from
       whichever thread moved the session, and should be quick;
     - `allow`: modules whose programs a file that is opened may name (`documents.read_allowed`).
+    - `downloaded`: told of the plan that the browser was given to keep.
     """
 
     save: Callable[[Plan], str] | None = None
@@ -66,3 +67,4 @@ class Host:
     link: Callable[[str], str] | None = None
     changed: Callable[[Plan], None] = _nobody
     allow: tuple[str, ...] = ()
+    downloaded: Callable[[Plan], None] = _nobody

@@ -27,7 +27,7 @@ _STYLES = (
     "fleet.css",
 )
 _SCRIPTS = (
-    *("dom.js", "theme.js", "help.js", "tour.js", "cells.js", "board.js", "drag.js", "menus.js", "sort.js", "picture.js", "hardware.js"),
+    *("cut.js", "dom.js", "theme.js", "help.js", "tour.js", "cells.js", "board.js", "drag.js", "menus.js", "sort.js", "picture.js", "hardware.js"),
     *(
         "select.js",
         "tensors.js",

@@ -73,11 +73,13 @@ function keepingFocus(root, parent, draw, wanted = null) {
   (found && !found.disabled ? found : root).focus({ preventScroll: true }); // never to the page: undo by key is heard in the card
 }
 
-// Gestures leave one at a time, each after the one before is answered: a host may merge writes of one trait.
+// Gestures leave one at a time, each after the one before is answered: a host may merge writes of one trait. Those that were on their way when
+// a page's connection was cut leave again once it is loaded anew and `begin`s; the first may have arrived, so it is asked about.
 function outbox(model, root) {
-  const view = Math.random().toString(36).slice(2);
-  const queue = [];
-  let seq = 0, waiting = null, timer = 0, asking = 0;
+  const kept = keptThroughCut();
+  const view = kept?.view ?? Math.random().toString(36).slice(2);
+  const queue = kept?.gestures ?? [];
+  let seq = kept?.seq ?? 0, waiting = null, timer = 0, asking = 0;
   const next = () => {
     root.dataset.busy = String(Boolean(waiting || queue.length));
     if (waiting || !queue.length) return;
@@ -87,8 +89,18 @@ function outbox(model, root) {
     asking = setInterval(() => tell({ ...waiting, again: true }), 5000); // a host may lose a message; Python does nothing twice
   };
   const tell = (gesture) => { model.set("gesture", gesture); model.save_changes(); };
+  const onCut = () => {
+    clearTimeout(timer);
+    clearInterval(asking);
+    keepThroughCut({ view, seq, tab: model.get("table").tab, gestures: [...(waiting ? [{ ...waiting, again: true }] : []), ...queue] });
+  };
+  window.addEventListener("workbench:cut", onCut);
   return {
     view,
+    begin() {
+      next();
+      if (kept?.tab && kept.tab !== model.get("table").tab) this.send({ verb: "open", tab: kept.tab });
+    },
     send(gesture) { queue.push({ ...gesture, view, seq: ++seq }); next(); },
     answered(answer) {
       if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;
@@ -99,6 +111,6 @@ function outbox(model, root) {
       next();
     },
     refresh() { if (!waiting && !queue.length) this.send({ verb: "refresh" }); },
-    close() { clearTimeout(timer); clearInterval(asking); },
+    close() { clearTimeout(timer); clearInterval(asking); window.removeEventListener("workbench:cut", onCut); },
   };
 }

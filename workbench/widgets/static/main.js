@@ -79,6 +79,7 @@ function mount(model, el) {
   wb.paint();
   el.append(h("style", {}, STYLE), root);
   firstTour(wb, model);
+  box.begin();
   return () => {
     stop.abort();
     box.close();

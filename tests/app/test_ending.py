@@ -1,0 +1,94 @@
+"""A server that is told to end: within five seconds, with code 0, and without a word of Python's."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import panel as pn  # noqa: F401 - its models, for the visitor
+from bokeh.client import pull_session
+
+from tests.ui.servers import free_port, wait_for
+
+SERVED = """
+from workbench.app.serve import listen, template_of
+import panel as pn
+page = lambda: template_of("t", pn.pane.Str("here"))
+listen(page, {port}, False, "127.0.0.1", (), None, threaded=False, close=lambda: print("closed", flush=True))
+"""
+STUCK = """
+import threading
+from workbench.app.serve import listen, template_of
+listen(lambda: template_of("t", None), {port}, False, "127.0.0.1", (), None, threaded=False, close=threading.Event().wait)
+"""
+
+
+@contextmanager
+def running(*command):
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ended(process, number):
+    """Seconds until it ended, its exit code, what it said."""
+    begun = time.monotonic()
+    process.send_signal(number)
+    said, complained = process.communicate(timeout=30)
+    return time.monotonic() - begun, process.returncode, said, complained
+
+
+def test_a_server_with_a_visitor_ends_gracefully():
+    port = free_port()
+    with running("-c", SERVED.format(port=port)) as process:
+        wait_for(f"http://127.0.0.1:{port}/liveness")
+        visitor = pull_session(url=f"http://127.0.0.1:{port}/")
+        seconds, code, said, complained = ended(process, signal.SIGTERM)
+        visitor.close()
+    assert (code, complained) == (0, "")
+    assert "closed" in said
+    assert seconds < 5
+
+
+def test_a_server_that_cannot_close_ends_all_the_same():
+    port = free_port()
+    with running("-c", STUCK.format(port=port)) as process:
+        wait_for(f"http://127.0.0.1:{port}/liveness")
+        seconds, code, _, complained = ended(process, signal.SIGTERM)
+    assert (code, complained) == (0, "")
+    assert 3 < seconds < 8
+
+
+def test_the_command_line_ends_gracefully_and_leaves_no_socket(tmp_path):
+    path = tmp_path / "board.sock"
+    with running("-m", "workbench.cli", "serve", "--unix-socket", str(path)) as process:
+        wait_at(path)
+        seconds, code, said, complained = ended(process, signal.SIGTERM)
+    assert (code, said) == (0, "")
+    assert "Traceback" not in complained
+    assert seconds < 5
+    assert not path.exists()
+
+
+def wait_at(path):
+    for _ in range(600):
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(str(path))
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise TimeoutError(f"{path} did not come up")

@@ -1,0 +1,97 @@
+"""The end of a server: SIGTERM, which whoever runs services sends, and Ctrl-C. Nothing that was kept is lost, and no traceback is left."""
+
+import asyncio
+import os
+import signal
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 4.0
+"""Seconds that closing may take after SIGTERM."""
+FAREWELL = 1.0  # seconds for the browsers to hear that the connection is closed
+
+
+def serve_until_told(start: Callable[[], Any], close: Callable[[], None], unix_socket: str | None = None) -> Any:
+    """Serve with the server that `start` makes, until SIGTERM or Ctrl-C comes; then let nobody in any more, `close` what visitors have, and
+    hang up.
+
+    After SIGTERM it raises `SystemExit` with code 0, and ends the process with that code if closing takes longer than `PATIENCE`; after
+    Ctrl-C it returns the server. A second signal ends it at once.
+    """
+    told = Told()
+    with told.listening():
+        server = start()
+        told.stop = lambda: server.io_loop.asyncio_loop.call_soon_threadsafe(server.io_loop.stop)
+        server.start()
+        with told.listening():  # again, for Panel takes Ctrl-C for itself
+            server.io_loop.start()
+    server.stop()
+    try:
+        close()
+    finally:
+        _hang_up(server)
+        if unix_socket:
+            _remove_socket(Path(unix_socket))
+    if signal.SIGTERM in told.signals:
+        raise SystemExit(0)
+    return server
+
+
+class Told:
+    """The signals that came; the first one stops a server, if there is one yet."""
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        self.stop: Callable[[], object] = lambda: sys.exit(0)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Only the main thread can; elsewhere, signals are left as they are. A second SIGTERM is left to the system."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._hear)
+            before = signal.signal(signal.SIGINT, self._hear)
+            try:
+                yield
+            finally:
+                signal.signal(signal.SIGINT, before)
+        else:
+            yield
+
+    def _hear(self, number: int, _frame: object) -> None:
+        """In the middle of whatever the main thread does."""
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        self.signals.append(number)
+        if number == signal.SIGTERM:
+            watch = threading.Timer(PATIENCE, os._exit, (0,))
+            watch.daemon = True
+            watch.start()
+        self.stop()
+
+
+def _hang_up(server: Any) -> None:
+    with suppress(TimeoutError, asyncio.TimeoutError, OSError):
+        leaving = server._http.close_all_connections()  # noqa: SLF001 - the server has no verb for it
+        server.io_loop.asyncio_loop.run_until_complete(asyncio.wait_for(leaving, FAREWELL))
+
+
+def _remove_socket(path: Path) -> None:
+    with suppress(OSError):
+        if stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
+            path.unlink()
+
+
+def _answers(path: Path) -> bool:
+    """Whether another server listens there by now."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(FAREWELL)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True

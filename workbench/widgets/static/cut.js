@@ -1,0 +1,20 @@
+// Through a cut of the connection, after which a served page is loaded again: what was on its way, and which tab was open. Only a page that
+// finds its board again, by the id in its address, keeps anything; a notebook's board is never cut from its page.
+
+const CUT = "workbench.cut";
+const CUT_KEPT = 3600000; // milliseconds
+
+function keepThroughCut(kept) {
+  const board = document.documentElement.dataset.board;
+  if (!board) return;
+  try { sessionStorage.setItem(CUT, JSON.stringify({ ...kept, board, at: Date.now() })); } catch { /* a browser that keeps nothing */ }
+}
+
+function keptThroughCut() {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(CUT));
+    if (!kept || kept.board !== new URLSearchParams(location.search).get("board")) return null;
+    sessionStorage.removeItem(CUT);
+    return Date.now() - kept.at < CUT_KEPT ? kept : null;
+  } catch { return null; }
+}
