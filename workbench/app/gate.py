@@ -26,6 +26,7 @@ from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
 from workbench.app.guard import Hosts, Refusal, judge_request, security_headers
+from workbench.app.writes import mend_writes
 
 # The page, its websocket, the files of Bokeh and of Panel, the picture in the browser's tab, and behind a proxy the way from `/` to the page.
 # Gone are Panel's `/components/`, which imports the module that an address names, `/autoload.js`, which hands out sessions to be shown
@@ -44,6 +45,7 @@ def serve_behind_gate(
     page: dict[str, Callable[[], pn.Template]], place: dict[str, Any], allowed: Hosts | None, *, threaded: bool, **options: Any
 ) -> Any:
     """Serve a page as `pn.serve` does, to requests that `judge_request` passes. Without `allowed` hosts it is behind a proxy."""
+    mend_writes()
     given = {**options, **place, "server_id": uuid.uuid4().hex}
     if not threaded:
         return _run(page, allowed, **given)
@@ -56,7 +58,7 @@ def serve_behind_gate(
 
 def _run(page: dict[str, Callable[[], pn.Template]], allowed: Hosts | None, **options: Any) -> Any:
     """Until the loop is stopped. Where one runs already, as in a notebook's kernel, the server is left to it."""
-    server = get_server(page, start=False, websocket_origin=["*"], extra_patterns=[(r"/liveness", Alive)], **options)
+    server = get_server(page, start=False, extra_patterns=[(r"/liveness", Alive)], **options)
     guard_server(server, allowed)
     server.start()
     with contextlib.suppress(RuntimeError):
@@ -67,6 +69,7 @@ def _run(page: dict[str, Callable[[], pn.Template]], allowed: Hosts | None, **op
 def guard_server(server: Any, allowed: Hosts | None) -> None:
     """Put the gate before a server that listens to nobody yet. Other servers of the process are not touched."""
     application, framed = server._tornado, allowed is None
+    application._websocket_origins = {"*"}  # the gate judges them, IPv6 among them, which Bokeh cannot
     keep_routes(application, (*HANDLERS, Alive, RootHandler) if framed else (*HANDLERS, Alive))
     application.add_transform(partial(_SaidWithEachAnswer, framed=framed))  # type: ignore[arg-type]  # it is called, once per request
     server._http.request_callback = Gate(application, allowed)
