@@ -77,7 +77,9 @@ def test_at_a_socket_whoever_may_open_it_vouches_for_names_but_not_for_strange_s
     assert judge_request("POST", {}, "/board", None) is guard.NO_METHOD
 
 
-@pytest.mark.parametrize("text", ["", "*", "*:5006", "*.example.org", "ftp://a.example", "a.example/path", "a.example:x", "a:0", "me@a.example"])
+@pytest.mark.parametrize(
+    "text", ["", "*", "*:5006", "*.example.org", "ftp://a.example", "a.example/path", "a.example:x", "a:0", "me@a.example"]
+)
 def test_what_is_no_origin_is_said_in_words(text):
     with pytest.raises(WorkbenchError) as caught:
         parse_origin(text)

@@ -66,8 +66,6 @@ def test_a_message_that_comes_as_the_last_one_goes_out_is_written_too(connection
     asyncio.run(write_two())
 
 
-
-
 def tell(defer) -> None:
     """From a thread, as runners and board processes do."""
     thread = threading.Thread(target=defer, args=(lambda: pytest.fail("it was told"),))

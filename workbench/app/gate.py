@@ -1,7 +1,6 @@
 """The server of the pages: Panel's, with the routes that a page needs and no others, behind a gate that judges each request."""
 
 import contextlib
-import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
@@ -28,9 +27,9 @@ from tornado.web import Application, OutputTransform, RequestHandler
 from workbench.app.guard import Hosts, Refusal, judge_request, security_headers
 from workbench.app.writes import mend_writes
 
-# The page, its websocket, the files of Bokeh and of Panel, the picture in the browser's tab, and behind a proxy the way from `/` to the page.
-# Gone are Panel's `/components/`, which imports the module that an address names, `/autoload.js`, which hands out sessions to be shown
-# elsewhere, `/metadata`, and Panel's `/liveness`, which makes a whole page if it is asked to.
+# The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
+# imports the module that an address names, `/autoload.js`, which hands out sessions to be shown elsewhere, `/metadata`, and Panel's
+# `/liveness`, which makes a whole page if it is asked to.
 HANDLERS = (DocHandler, WSHandler, StaticHandler, MultiRootStaticHandler, IcoHandler)
 
 
@@ -46,12 +45,11 @@ def serve_behind_gate(
 ) -> Any:
     """Serve a page as `pn.serve` does, to requests that `judge_request` passes. Without `allowed` hosts it is behind a proxy."""
     mend_writes()
-    given = {**options, **place, "server_id": uuid.uuid4().hex}
+    given = {**options, **place}
     if not threaded:
         return _run(page, allowed, **given)
     loop = IOLoop(make_current=False)
     thread = StoppableThread(io_loop=loop, owns_loop=True, target=_run, args=(page, allowed), kwargs={**given, "loop": loop})
-    pn.state._threads[given["server_id"]] = thread  # as `pn.serve` does: `pn.state.kill_all_servers()` finds it there
     thread.start()
     return thread
 
@@ -68,11 +66,11 @@ def _run(page: dict[str, Callable[[], pn.Template]], allowed: Hosts | None, **op
 
 def guard_server(server: Any, allowed: Hosts | None) -> None:
     """Put the gate before a server that listens to nobody yet. Other servers of the process are not touched."""
-    application, framed = server._tornado, allowed is None
-    application._websocket_origins = {"*"}  # the gate judges them, IPv6 among them, which Bokeh cannot
+    application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
+    application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
     keep_routes(application, (*HANDLERS, Alive, RootHandler) if framed else (*HANDLERS, Alive))
     application.add_transform(partial(_SaidWithEachAnswer, framed=framed))  # type: ignore[arg-type]  # it is called, once per request
-    server._http.request_callback = Gate(application, allowed)
+    server._http.request_callback = Gate(application, allowed)  # noqa: SLF001
 
 
 def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:
@@ -91,7 +89,9 @@ class _SaidWithEachAnswer(OutputTransform):
     def __init__(self, _request: HTTPServerRequest, *, framed: bool) -> None:
         self._framed = framed
 
-    def transform_first_chunk(self, status_code: int, headers: HTTPHeaders, chunk: bytes, _finishing: bool) -> tuple[int, HTTPHeaders, bytes]:
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, _finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
         page = chunk.decode("utf-8", "replace") if "html" in headers.get("Content-Type", "") else ""
         _say(headers, page, framed=self._framed)
         return status_code, headers, chunk

@@ -128,7 +128,10 @@ def verify_address(address: str) -> None:
         _free_port(address)
     except (OSError, UnicodeError) as error:
         reason = f"{address!r} is no address that this machine can listen at: {getattr(error, 'strerror', None) or error}."
-        ways_out = [f"leave it out, which is {LOOPBACK}: this machine alone", "give one of this machine's addresses, or 0.0.0.0 for all of them"]
+        ways_out = [
+            f"leave it out, which is {LOOPBACK}: this machine alone",
+            "give one of this machine's addresses, or 0.0.0.0 for all of them",
+        ]
         raise WorkbenchError(reason, ways_out) from None
 
 

@@ -8,16 +8,16 @@ next message of the same document, on the board until the page asks for its tabl
 from bokeh.document import Document
 from panel.io import document as writing
 
-_write_batch = writing._dispatch_msgs
+_write_batch = writing._dispatch_msgs  # noqa: SLF001
 
 
 async def _write_all(document: Document) -> None:
     await _write_batch(document)
-    while document in writing._WRITE_MSGS and document not in writing._WRITE_BLOCK:
-        writing._WRITE_BLOCK[document] = True
+    while document in writing._WRITE_MSGS and document not in writing._WRITE_BLOCK:  # noqa: SLF001
+        writing._WRITE_BLOCK[document] = True  # noqa: SLF001
         await _write_batch(document)
 
 
 def mend_writes() -> None:
     """Put the mended function in the place of Panel's, from where Panel takes it each time."""
-    writing._dispatch_msgs = _write_all
+    writing._dispatch_msgs = _write_all  # noqa: SLF001
