@@ -84,9 +84,10 @@ async def edit_often(url: str, query: str, edits: int, every: float, seen: Seen,
 async def load(url: str, options: argparse.Namespace) -> tuple[Seen, Seen]:
     """What most visitors see, and the one of the slow board."""
     seen, slow = Seen(), Seen()
-    visitors = [edit_often(url, "", options.edits, options.every, seen, random.Random(each)) for each in range(options.boards)]
+    chances = [random.Random(each) for each in range(options.boards + 1)]  # noqa: S311 - moments of edits are no secret
+    visitors = [edit_often(url, "", options.edits, options.every, seen, chance) for chance in chances[1:]]
     if options.slow:
-        visitors.append(edit_often(url, "?file=slow.plan.json", options.edits, options.every, slow, random.Random(-1)))
+        visitors.append(edit_often(url, "?file=slow.plan.json", options.edits, options.every, slow, chances[0]))
     await asyncio.gather(*visitors)
     return seen, slow
 
@@ -148,7 +149,7 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
         if server.poll() is not None:
             raise SystemExit(f"the server ended with {server.returncode}")
         try:
-            urllib.request.urlopen(url, timeout=5).close()
+            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - the address is this script's own
         except OSError:
             time.sleep(0.1)
         else:

@@ -20,6 +20,7 @@ NOUNS = (
     *(
         "module_path",
         "errors",
+        "error_text",
         "units",
         "paths",
         "mesh",
@@ -119,6 +120,7 @@ DOORS = {
     "resvg_py": {"visualize"},
     "panel": {"app"},
     "param": {"app"},
+    "tornado": {"app"},
     "anywidget": {"widgets"},
     "traitlets": {"widgets"},
     "ipywidgets": {"widgets"},

@@ -91,6 +91,7 @@ def within_this_machine(page) -> Iterator:
 
     page.route("**/*", guard)
     page.on("pageerror", lambda error: broken.append(f"{error}\n{error.stack}"))
+    page.on("console", lambda told: broken.append(told.text) if "Content Security Policy" in told.text else None)
     yield page
     assert reached == [], f"the page reached out to {reached}"
     assert broken == [], f"a script broke: {broken}"

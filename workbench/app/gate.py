@@ -1,6 +1,10 @@
 """The server of the pages: Panel's, with the routes that a page needs and no others, behind a gate that judges each request."""
 
+<<<<<<< HEAD
 import uuid
+=======
+import contextlib
+>>>>>>> h-guard
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
@@ -25,10 +29,11 @@ from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
 from workbench.app.guard import Hosts, Refusal, judge_request, security_headers
+from workbench.app.writes import mend_writes
 
-# The page, its websocket, the files of Bokeh and of Panel, the picture in the browser's tab, and behind a proxy the way from `/` to the page.
-# Gone are Panel's `/components/`, which imports the module that an address names, `/autoload.js`, which hands out sessions to be shown
-# elsewhere, `/metadata`, and Panel's `/liveness`, which makes a whole page if it is asked to.
+# The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
+# imports the module that an address names, `/autoload.js`, which hands out sessions to be shown elsewhere, `/metadata`, and Panel's
+# `/liveness`, which makes a whole page if it is asked to.
 HANDLERS = (DocHandler, WSHandler, StaticHandler, MultiRootStaticHandler, IcoHandler)
 
 
@@ -39,6 +44,7 @@ class Alive(RequestHandler):
         self.write({"alive": True})
 
 
+<<<<<<< HEAD
 Pages = dict[str, Callable[[], pn.Template]]
 
 
@@ -56,13 +62,32 @@ def serve_in_thread(page: Pages, place: dict[str, Any], allowed: Hosts | None, *
     loop = IOLoop(make_current=False)
     thread = StoppableThread(io_loop=loop, owns_loop=True, target=_run, args=(page, place, allowed), kwargs={**given, "loop": loop})
     pn.state._threads[given["server_id"]] = thread  # as `pn.serve` does: `pn.state.kill_all_servers()` finds it there
+=======
+def serve_behind_gate(
+    page: dict[str, Callable[[], pn.Template]], place: dict[str, Any], allowed: Hosts | None, *, threaded: bool, **options: Any
+) -> Any:
+    """Serve a page as `pn.serve` does, to requests that `judge_request` passes. Without `allowed` hosts it is behind a proxy."""
+    mend_writes()
+    given = {**options, **place}
+    if not threaded:
+        return _run(page, allowed, **given)
+    loop = IOLoop(make_current=False)
+    thread = StoppableThread(io_loop=loop, owns_loop=True, target=_run, args=(page, allowed), kwargs={**given, "loop": loop})
+>>>>>>> h-guard
     thread.start()
     return thread
 
 
+<<<<<<< HEAD
 def _run(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
     """Until the loop is stopped."""
     server = guarded_server(page, place, allowed, **options)
+=======
+def _run(page: dict[str, Callable[[], pn.Template]], allowed: Hosts | None, **options: Any) -> Any:
+    """Until the loop is stopped. Where one runs already, as in a notebook's kernel, the server is left to it."""
+    server = get_server(page, start=False, extra_patterns=[(r"/liveness", Alive)], **options)
+    guard_server(server, allowed)
+>>>>>>> h-guard
     server.start()
     server.io_loop.start()
     return server
@@ -70,10 +95,11 @@ def _run(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: A
 
 def guard_server(server: Any, allowed: Hosts | None) -> None:
     """Put the gate before a server that listens to nobody yet. Other servers of the process are not touched."""
-    application, framed = server._tornado, allowed is None
+    application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
+    application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
     keep_routes(application, (*HANDLERS, Alive, RootHandler) if framed else (*HANDLERS, Alive))
     application.add_transform(partial(_SaidWithEachAnswer, framed=framed))  # type: ignore[arg-type]  # it is called, once per request
-    server._http.request_callback = Gate(application, allowed)
+    server._http.request_callback = Gate(application, allowed)  # noqa: SLF001
 
 
 def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:

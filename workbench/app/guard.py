@@ -89,6 +89,12 @@ def allowed_hosts(address: str, port: int, origins: tuple[str, ...]) -> Hosts:
     return frozenset(_joined(name, port) for name in own).union(*(parse_origin(each) for each in origins))
 
 
+def verify_origins(origins: tuple[str, ...]) -> None:
+    """Raises `WorkbenchError` for what is no origin."""
+    for each in origins:
+        parse_origin(each)
+
+
 def parse_origin(text: str) -> Hosts:
     """The hosts of an origin as a person writes it: `plans.example.org:5006`, or with a scheme. Raises `WorkbenchError` for what is none.
 
@@ -187,5 +193,5 @@ class _Scripts(HTMLParser):
         if self._inside:
             self.texts[-1] += data.replace("\r\n", "\n")
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, _tag: str) -> None:
         self._inside = False

@@ -7,10 +7,12 @@ from typing import Any
 
 import panel as pn
 from bokeh.document import Document
+from tornado.ioloop import IOLoop
 
 from workbench.app.bridge import Bridge
 from workbench.app.component import BoardComponent
 from workbench.app.window import Target
+from workbench.widgets.board import at_once
 
 
 class Screen:
@@ -21,7 +23,7 @@ class Screen:
 
     def __init__(self, document: Document | None) -> None:
         self.hear: Callable[[dict[str, Any]], None] = lambda _message: None
-        self._document, self._theme = document, "auto"
+        self._defer, self._theme = on_document(document) if document else at_once, "auto"
         self._bridge = Bridge(width=0, height=0, margin=0)
         self._bridge.param.watch(lambda event: self._heard(event.new), "heard")
         self._board: BoardComponent | None = None
@@ -36,10 +38,7 @@ class Screen:
         if self._is_gone:
             return
         self._owed.append((target, dict(parameters)))
-        if self._document:
-            self._document.add_next_tick_callback(self._drain)
-        else:
-            self._drain()
+        self._defer(self._drain)
 
     def show_busy(self, seconds: float) -> None:
         """That the board has been at something for so long; 0 if it is not."""
@@ -79,9 +78,15 @@ class Screen:
 
 
 def on_document(document: Document) -> Callable[[Callable[[], None]], None]:
-    """Work from a runner's thread goes onto the document's own loop."""
+    """Work from a runner's thread goes onto the document's own loop, the one that this is called on; after the page is gone, nowhere.
 
-    def defer(work: Callable[[], None]) -> None:
-        document.add_next_tick_callback(work)
+    It goes over the loop first: Bokeh's documents are no place for threads, and Panel, which now and then holds back and takes anew what
+    a document is told, could drop what another thread adds meanwhile.
+    """
+    loop = IOLoop.current()
 
-    return defer
+    def add(work: Callable[[], None]) -> None:
+        if document.session_context is not None:
+            document.add_next_tick_callback(work)
+
+    return lambda work: loop.add_callback(add, work)

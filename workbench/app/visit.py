@@ -11,6 +11,7 @@ from workbench.app.plan_file import PlanFile
 from workbench.app.window import Window
 from workbench.documents import Journal, dump_plan, find_journal, parse_plan
 from workbench.edits import OpenPlan
+from workbench.error_text import failure_words, without_folders
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.session import Session
@@ -224,6 +225,6 @@ class LabVisit(Visit):
 def failure_text(error: Exception) -> str:
     """What went wrong, in words; what is no `WorkbenchError` also goes to the log."""
     if isinstance(error, WorkbenchError):
-        return str(error)
+        return without_folders(str(error))
     _log.error("The page could not be made", exc_info=error)
-    return f"{type(error).__name__}: {error}"
+    return failure_words(error)

@@ -12,6 +12,7 @@ from typing import Any
 
 from workbench.cli import fleets
 from workbench.cli.plans import allowed, plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.cli.reach import reach_of
 from workbench.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.measurement import Measurement
@@ -24,14 +25,13 @@ LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # more than one process, u
 
 def serve(options: argparse.Namespace) -> None:
     try:
-        from workbench.app import serve, verify_port
+        from workbench.app import serve
     except ModuleNotFoundError as error:
         raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
-    if not options.unix_socket:
-        verify_port(options.port)  # before anything is traced
+    reach = reach_of(options)  # before anything is traced
     if options.fleet:
         with listening(options):
-            fleets.serve(options)
+            fleets.serve(options, reach)
         return
     if options.root and not Path(options.root).is_dir():
         raise WorkbenchError(f"`{options.root}` is no folder.", ["give a folder that holds plan files"])
@@ -44,7 +44,7 @@ def serve(options: argparse.Namespace) -> None:
     opened["allow"] = (*allowed(options), *([options.model] if options.model and ":" in options.model else []))
     opened["tour"] = not options.plan and not options.model  # on the example, not on a plan of one's own
     with listening(options):
-        serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened)
+        serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened, **reach)
 
 
 @contextmanager

@@ -63,8 +63,8 @@ def simulate(options: argparse.Namespace) -> None:
     )
 
 
-def serve(options: argparse.Namespace) -> None:
-    """The page of the file's fleet. Raises `OSError` where it cannot listen."""
+def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
+    """The page of the file's fleet, served to those who may `reach` it. Raises `OSError` where it cannot listen."""
     from workbench.app import serve_fleet
     from workbench.documents import load_fleet
     from workbench.tracing.platform import leave_accelerators_alone
@@ -73,7 +73,8 @@ def serve(options: argparse.Namespace) -> None:
         raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
     leave_accelerators_alone()
     fleet, allow = load_fleet(options.fleet, allowed(options)), allowed(options)
-    serve_fleet(fleet, options.port, open_browser=not options.no_open, unix_socket=options.unix_socket, path=options.fleet, allow=allow)
+    opened = {"open_browser": not options.no_open, "unix_socket": options.unix_socket, "path": options.fleet, "allow": allow}
+    serve_fleet(fleet, options.port, **opened, **reach)
 
 
 def _schedules(times: FleetTimes, devices: int, fleet: Fleet, wanted: str) -> dict[str, Schedule]:

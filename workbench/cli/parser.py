@@ -20,6 +20,8 @@ _EPILOG = f"""\
 {_TERMS}
 examples:
   workbench serve                                           open the workbench on a small GPT
+  workbench serve --address 0.0.0.0 --origins plans.example.org:5006
+                                                            the same, for others who reach this machine by that name
   workbench serve --fleet grid.toml                         the board of many models that share the devices
   workbench report --model gpt --mesh "data:4 model:2" --layout "batch:data; d_ff:model; heads:model"
                                                             what every device would hold, send and compute
@@ -49,6 +51,20 @@ def make_parser() -> argparse.ArgumentParser:
 def _serve(added: Any) -> None:
     command = _command(added, "serve", commands.serve, "open the workbench in the browser", 'workbench serve --model mnist --mesh "data:8"')
     command.add_argument("--port", type=int, default=5006, help="port to listen on (default: %(default)s; 0 takes a free one)")
+    command.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="address of this machine to listen at, for others to reach: 192.168.1.5, or 0.0.0.0 for all (default: 127.0.0.1, this machine "
+        "alone)",
+    )
+    command.add_argument(
+        "--origins",
+        metavar="HOST:PORT",
+        action="append",
+        default=[],
+        help="a host and port by which others reach the page, such as plans.example.org:5006; others get no answer; several with commas, "
+        "or repeated",
+    )
     command.add_argument("--no-open", action="store_true", help="do not open the browser")
     command.add_argument("--root", metavar="FOLDER", help="also open and save the plan files of this folder, at ?file=NAME.plan.json")
     command.add_argument("--unix-socket", metavar="PATH", help="listen at this socket instead of a port, behind a proxy")
@@ -56,8 +72,8 @@ def _serve(added: Any) -> None:
         "--jobs",
         type=_positive,
         metavar="N",
-        help="run and compile so many plans of all boards at once, the others wait (default: one run, as two would slow each other's steps, "
-        "and a compilation for every two processors, 4 at most)",
+        help="run and compile so many plans of all boards at once, the others wait (default: one run, as two would slow each other's steps,"
+        " and a compilation for every two processors, 4 at most)",
     )
     command.add_argument(
         "--time-limit", type=_seconds, metavar="SECONDS", help="end a run or a compilation of a board after so many seconds (default: 1800)"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from workbench.compiled import Compiled
 from workbench.edits import Constrain, Edit, Override, PlaceDim, SetHardware, SetPipeline, SetWiring
+from workbench.error_text import failure_words
 from workbench.errors import WorkbenchError
 from workbench.measurement import Measurement
 from workbench.mesh_edits import ResizeAxis
@@ -116,7 +117,7 @@ class Board:
                 self._refusal = Refusal(error, zone_of(gesture), asked_hardware(gesture))
             except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
                 _log.exception("The gesture %r failed", dict(gesture))
-                failure = WorkbenchError(f"The workbench itself failed: {type(error).__name__}: {error}")
+                failure = WorkbenchError(f"The workbench itself failed: {failure_words(error)}")
                 self._refusal = Refusal(failure, zone_of(gesture), asked_hardware(gesture))
             except KeyboardInterrupt:  # of the kernel: the hand that waits for the answer must have one
                 self._refusal = Refusal(WorkbenchError("It was interrupted before it was done."), zone_of(gesture))

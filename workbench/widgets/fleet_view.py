@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.documents import fleet_of
+from workbench.error_text import failure_words
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
@@ -124,7 +125,7 @@ class FleetView:
                 self._refuse(error, zone, gesture)
             except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
                 _log.exception("The gesture %r failed", dict(gesture))
-                self._refuse(WorkbenchError(f"The workbench itself failed: {type(error).__name__}: {error}"), zone, gesture)
+                self._refuse(WorkbenchError(f"The workbench itself failed: {failure_words(error)}"), zone, gesture)
             self._show("board")
 
     def _refuse(self, error: WorkbenchError, zone: str, gesture: Gesture) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from workbench.edits import Edit
+from workbench.error_text import failure_words
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.recipes import Row, find_recipe, list_recipes
@@ -43,7 +44,7 @@ class RecipesPanel:
             rows = list_recipes(plan, self._given(plan))
         except Exception as error:  # noqa: BLE001 - a list that fails is no reason to lose the tables
             _log.exception("The recipes failed")
-            return {"rows": [], "problem": f"The recipes could not be listed: {type(error).__name__}: {error}"}
+            return {"rows": [], "problem": f"The recipes could not be listed: {failure_words(error)}"}
         return {"rows": [self._row(row, plan, colours) for row in rows], "problem": ""}
 
     def _given(self, plan: Plan) -> dict[str, tuple[str, ...]]:

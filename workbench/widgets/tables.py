@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.device_trace import Trace
+from workbench.error_text import failure_words
 from workbench.measurement import TaskTime
 from workbench.pipeline.report import PipelineReport
 from workbench.report import Report
@@ -69,7 +70,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
     """In place of a tab that could not be made."""
-    told = f"This view could not be made: {type(error).__name__}: {error}. The others still work; undo brings back what was here."
+    told = f"This view could not be made: {failure_words(error)}. The others still work; undo brings back what was here."
     return {"tab": tab, "search": None, "blocks": [note_block(told)]}
 
 

@@ -13,6 +13,7 @@ from workbench.app.processes.served_board import ServedBoard
 from workbench.app.screen import Screen
 from workbench.documents import is_board_id, new_board_id
 from workbench.engine.parcel import jax_settings, sendable
+from workbench.errors import EngineError
 from workbench.widgets.job_queue import JobQueue
 
 MOST = 200
@@ -77,7 +78,10 @@ class Boards:
         return remote
 
     def _refill(self) -> None:
-        remote = self._prepared()
+        try:
+            remote = self._prepared()
+        except EngineError:  # closed, or broken: the next visitor is told
+            return
         with self._lock:
             if self._spare is None and not self._is_closed.is_set():
                 self._spare = remote

@@ -1,0 +1,94 @@
+"""What a busy websocket is told arrives; what a page is told that is gone disturbs nobody."""
+
+import asyncio
+import json
+import logging
+import threading
+
+import pytest
+from bokeh.document import Document
+from bokeh.document.events import TitleChangedEvent
+from panel.io import document as writing
+
+from workbench.app.screen import Screen, on_document
+from workbench.app.writes import mend_writes
+
+
+class Socket:
+    """Takes each message when it is let."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.taken: list[asyncio.Future] = []
+
+
+class Connection:
+    """Of one page, as Bokeh has them."""
+
+    def __init__(self) -> None:
+        self._socket, self.protocol = Socket(), self
+
+    def create(self, _kind, events):
+        return json.dumps([event.title for event in events])
+
+
+@pytest.fixture
+def connection(monkeypatch):
+    def write(connection, msg):
+        connection._socket.written.append(msg)
+        connection._socket.taken.append(asyncio.get_running_loop().create_future())
+        return connection._socket.taken[-1:]
+
+    monkeypatch.setattr(writing, "_dispatch_msgs", writing._dispatch_msgs)
+    monkeypatch.setitem(writing.extra_socket_handlers, Socket, write)
+    return Connection()
+
+
+def test_a_message_that_comes_as_the_last_one_goes_out_is_written_too(connection):
+    mend_writes()
+    document, socket = Document(), connection._socket
+
+    async def write_two():
+        writing.schedule_write_events(document, [connection], [TitleChangedEvent(document, "board")])
+        await asyncio.sleep(0)
+        assert socket.written == ['["board"]']
+        socket.taken[0].set_result(None)  # the first is out, and before its task goes on, the second comes
+        writing.schedule_write_events(document, [connection], [TitleChangedEvent(document, "table")])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert socket.written == ['["board"]', '["table"]']
+        socket.taken[1].set_result(None)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert document not in writing._WRITE_BLOCK
+        assert document not in writing._WRITE_MSGS
+
+    asyncio.run(write_two())
+
+
+def tell(defer) -> None:
+    """From a thread, as runners and board processes do."""
+    thread = threading.Thread(target=defer, args=(lambda: pytest.fail("it was told"),))
+    thread.start()
+    thread.join()
+
+
+def test_what_ends_after_its_page_is_gone_is_told_to_nobody_and_leaves_no_traceback(caplog):
+    async def leave():
+        document = Document()
+        defer, screen = on_document(document), Screen(document)
+        writing._cleanup_doc(document)  # as Panel does when a session ends
+        failed = []
+        threading.excepthook, kept = failed.append, threading.excepthook
+        try:
+            tell(defer)
+            tell(lambda _: screen.show("bridge", {"busy": "4"}))
+        finally:
+            threading.excepthook = kept
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return failed
+
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(leave()) == []
+    assert caplog.records == []

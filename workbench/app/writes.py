@@ -1,0 +1,23 @@
+"""Panel's writing to busy websockets, mended: a message that comes while the last one of a batch goes out is not left lying.
+
+Panel keeps messages for a socket that is being written to, with a mark that a task will write them. That task takes the mark away once its
+own messages are out, and does not look whether others came meanwhile; the task of those finds no mark and gives up. They then lie until the
+next message of the same document, on the board until the page asks for its tables again. Seen in Panel 1.9.4, `panel/io/document.py`.
+"""
+
+from bokeh.document import Document
+from panel.io import document as writing
+
+_write_batch = writing._dispatch_msgs  # noqa: SLF001
+
+
+async def _write_all(document: Document) -> None:
+    await _write_batch(document)
+    while document in writing._WRITE_MSGS and document not in writing._WRITE_BLOCK:  # noqa: SLF001
+        writing._WRITE_BLOCK[document] = True  # noqa: SLF001
+        await _write_batch(document)
+
+
+def mend_writes() -> None:
+    """Put the mended function in the place of Panel's, from where Panel takes it each time."""
+    writing._dispatch_msgs = _write_all  # noqa: SLF001

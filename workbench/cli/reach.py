@@ -1,0 +1,42 @@
+"""Who may reach the served page: what `--address` and `--origins` ask for, judged before anything is traced."""
+
+import argparse
+import ipaddress
+import socket
+import sys
+from typing import Any
+
+from workbench.errors import WorkbenchError
+
+
+def reach_of(options: argparse.Namespace) -> dict[str, Any]:
+    """`address` and `origins` as `workbench.app.serve` takes them, none for a socket. Raises `WorkbenchError` for what cannot be."""
+    from workbench.app import LOOPBACK, verify_address, verify_origins, verify_port
+
+    origins = tuple(each.strip() for text in options.origins for each in text.split(",") if each.strip())
+    if options.unix_socket:
+        if options.address or origins:
+            reason = "`--address` and `--origins` are of a server at a port, and `--unix-socket` has none."
+            raise WorkbenchError(reason, ["leave them out: whoever may open the socket is served", "leave out `--unix-socket`"])
+        return {}
+    verify_port(options.port)
+    verify_origins(origins)
+    address = LOOPBACK if options.address is None else options.address
+    verify_address(address)
+    if not _is_loopback(address):
+        print(warning(address, options.port, origins), file=sys.stderr)
+    return {"address": address, "origins": origins}
+
+
+def warning(address: str, port: int, origins: tuple[str, ...]) -> str:
+    """Who can reach a page that is served to others.
+
+    >>> warning("0.0.0.0", 5006, ())
+    'workbench: everybody who can reach 0.0.0.0 port 5006 may use this page and run plans here, without signing in.'
+    """
+    names = f" as {', '.join(origins)}" if origins else ""
+    return f"workbench: everybody who can reach {address} port {port}{names} may use this page and run plans here, without signing in."
+
+
+def _is_loopback(address: str) -> bool:
+    return all(ipaddress.ip_address(each[4][0]).is_loopback for each in socket.getaddrinfo(address, None))
