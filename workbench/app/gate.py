@@ -1,10 +1,5 @@
 """The server of the pages: Panel's, with the routes that a page needs and no others, behind a gate that judges each request."""
 
-<<<<<<< HEAD
-import uuid
-=======
-import contextlib
->>>>>>> h-guard
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
@@ -44,50 +39,29 @@ class Alive(RequestHandler):
         self.write({"alive": True})
 
 
-<<<<<<< HEAD
 Pages = dict[str, Callable[[], pn.Template]]
 
 
 def guarded_server(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
     """A server of a page that answers requests which `judge_request` passes; it is not started. Without `allowed` hosts it is behind a
     proxy."""
-    server = get_server(page, start=False, websocket_origin=["*"], extra_patterns=[(r"/liveness", Alive)], **options, **place)
+    mend_writes()
+    server = get_server(page, start=False, extra_patterns=[(r"/liveness", Alive)], **options, **place)
     guard_server(server, allowed)
     return server
 
 
 def serve_in_thread(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> StoppableThread:
     """Serve as `pn.serve(threaded=True)` does: `stop()` of what it returns ends it."""
-    given = {**options, "server_id": uuid.uuid4().hex}
     loop = IOLoop(make_current=False)
-    thread = StoppableThread(io_loop=loop, owns_loop=True, target=_run, args=(page, place, allowed), kwargs={**given, "loop": loop})
-    pn.state._threads[given["server_id"]] = thread  # as `pn.serve` does: `pn.state.kill_all_servers()` finds it there
-=======
-def serve_behind_gate(
-    page: dict[str, Callable[[], pn.Template]], place: dict[str, Any], allowed: Hosts | None, *, threaded: bool, **options: Any
-) -> Any:
-    """Serve a page as `pn.serve` does, to requests that `judge_request` passes. Without `allowed` hosts it is behind a proxy."""
-    mend_writes()
-    given = {**options, **place}
-    if not threaded:
-        return _run(page, allowed, **given)
-    loop = IOLoop(make_current=False)
-    thread = StoppableThread(io_loop=loop, owns_loop=True, target=_run, args=(page, allowed), kwargs={**given, "loop": loop})
->>>>>>> h-guard
+    thread = StoppableThread(io_loop=loop, owns_loop=True, target=_run, args=(page, place, allowed), kwargs={**options, "loop": loop})
     thread.start()
     return thread
 
 
-<<<<<<< HEAD
 def _run(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
     """Until the loop is stopped."""
     server = guarded_server(page, place, allowed, **options)
-=======
-def _run(page: dict[str, Callable[[], pn.Template]], allowed: Hosts | None, **options: Any) -> Any:
-    """Until the loop is stopped. Where one runs already, as in a notebook's kernel, the server is left to it."""
-    server = get_server(page, start=False, extra_patterns=[(r"/liveness", Alive)], **options)
-    guard_server(server, allowed)
->>>>>>> h-guard
     server.start()
     server.io_loop.start()
     return server
