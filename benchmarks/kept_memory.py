@@ -1,8 +1,8 @@
 """What the workbench keeps of large programs: bytes of each kept value beside what is declared for it, and what five unrolled GPTs leave behind.
 
-    python benchmarks/kept_memory.py               # five GPTs of 96 layers, unrolled: some minutes
-    python benchmarks/kept_memory.py --quick       # two of 12
-    python benchmarks/kept_memory.py --values      # bytes of each kept value per operation, by tracemalloc; and of MLIR, by resident memory
+python benchmarks/kept_memory.py               # five GPTs of 96 layers, unrolled: some minutes
+python benchmarks/kept_memory.py --quick       # two of 12
+python benchmarks/kept_memory.py --values      # bytes of each kept value per operation, by tracemalloc; and of MLIR, by resident memory
 """
 
 import argparse

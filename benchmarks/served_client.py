@@ -16,10 +16,11 @@ PATIENCE = 120.0  # seconds for anything at all
 
 
 class Visitor:
-    """A page that is open. `board` and `table` are what it was told last."""
+    """A page that is open. `board` and `table` are what it was told last, `board_id` is what its address names from then on."""
 
     def __init__(self, socket: WebSocketClientConnection) -> None:
         self._socket, self._data, self._sent = socket, "", 0
+        self.board_id = ""
         self.board: dict[str, Any] = {}
         self.table: dict[str, Any] = {}
         self._is_open = False
@@ -57,6 +58,11 @@ class Visitor:
         self._socket.close()
         await self._reading
 
+    async def cut(self) -> None:
+        """The connection is gone, without a word to the server."""
+        self._socket.stream.close()  # type: ignore[attr-defined]
+        await self._reading
+
     async def _gesture(self, seq: int, gesture: dict[str, Any]) -> None:
         asked = {"view": "load", "seq": seq, **gesture}
         await self._say({"kind": "ModelChanged", "model": {"id": self._data}, "attr": "gesture", "new": _map(asked)})
@@ -86,6 +92,10 @@ class Visitor:
         for each in _objects(content):
             if each.get("kind") == "ModelChanged" and each["model"]["id"] == self._data:
                 self._know({each["attr"]: each["new"]})
+            elif each.get("attr") == "board" and isinstance(each["new"], str):  # of the wire to the window
+                self.board_id = each["new"]
+            elif isinstance((each.get("attributes") or {}).get("board"), str):
+                self.board_id = each["attributes"]["board"]
             elif {"board", "table"} <= (attributes := each.get("attributes") or {}).keys():
                 self._data = each["id"]
                 self._know(attributes)

@@ -127,24 +127,28 @@ def _mib(process: psutil.Process) -> float:
 @contextmanager
 def served(slow: bool) -> Iterator[tuple[str, psutil.Process]]:
     """The workbench as the command line serves it: its address, and its process."""
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
         if slow:
             subprocess.run([sys.executable, "-c", SLOW_PLAN, str(Path(folder) / "slow.plan.json"), str(LAYERS), str(EDIT_MS)], check=True)
         command = [sys.executable, "-m", "workbench.cli", "serve", "--model", "gpt", "--mesh", "data:4 model:2", "--layout", "batch:data"]
         options = ["--port", str(port), "--no-open", "--root", folder]
         server = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, env={**os.environ, "JAX_PLATFORMS": "cpu"})
         try:
-            _wait_for(f"http://127.0.0.1:{port}/liveness", server)
+            wait_for(f"http://127.0.0.1:{port}/liveness", server)
             yield f"http://127.0.0.1:{port}/", psutil.Process(server.pid)
         finally:
             server.terminate()
             server.wait(30)
 
 
-def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     while True:
         if server.poll() is not None:
             raise SystemExit(f"the server ended with {server.returncode}")

@@ -29,6 +29,9 @@ class Page:
             (self.board if target == "board" else self.bridge).update(parameters)
             self._news.notify_all()
 
+    def is_watched(self):
+        return True
+
     def show_busy(self, seconds):
         self.show("bridge", {"busy": seconds})
 

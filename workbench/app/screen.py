@@ -32,6 +32,7 @@ class Screen:
         self._owed: deque[tuple[Target, dict[str, Any]]] = deque()
         self._showing = threading.Lock()
         self._busy, self._is_gone = "", False
+        self._context = document.session_context if document else None
 
     def show(self, target: Target, parameters: Mapping[str, Any]) -> None:
         """On the document's own loop, in the order of the calls: a busy document may call back late and out of order."""
@@ -45,6 +46,11 @@ class Screen:
         if (text := f"{seconds:.0f}" if seconds else "") != self._busy:
             self._busy = text
             self.show("bridge", {"busy": text})
+
+    def is_watched(self) -> bool:
+        """Whether a browser is connected to it, or may be about to; after a cut, the server keeps the page of it for a while."""
+        session = getattr(self._context, "_session", None)
+        return not self._is_gone and (session is None or session.connection_count > 0)
 
     def leave(self) -> None:
         """The page is gone: nothing is shown any more."""

@@ -43,7 +43,7 @@ class Boards:
         name = asked.get("board", "")
         with self._lock:
             live = next((board for board in self._boards if board.name == name and not board.is_closed), None)
-            if live and live.screen is None:
+            if live and not live.is_watched():
                 live.attach(screen)
                 return live
             if len(self._boards) >= MOST:

@@ -41,6 +41,10 @@ class ServedBoard:
         self._show_on(screen)
         self._begin({})
 
+    def is_watched(self) -> bool:
+        """Whether somebody has a page of it open."""
+        return self.screen is not None and self.screen.is_watched()
+
     def attach(self, screen: Screen) -> None:
         """This page shows the board from now on; another one that did is told nothing more."""
         with self._lock:
