@@ -1,4 +1,4 @@
-"""What the workbench keeps of large programs: bytes of each kept value beside what is declared for it, and what five unrolled GPTs leave behind.
+"""What is kept of large programs: bytes of each kept value beside what is declared for it, and what five unrolled GPTs leave behind.
 
 python benchmarks/kept_memory.py               # five GPTs of 96 layers, unrolled: some minutes
 python benchmarks/kept_memory.py --quick       # two of 12
@@ -96,8 +96,8 @@ def measured_values(layers: int) -> dict[str, str]:
     inner = [0]
     keep = CACHE.get
 
-    def get(program: Program, key: tuple, make, size: int):  # noqa: ANN202
-        def measured():  # noqa: ANN202
+    def get(program: Program, key: tuple, make, size: int):
+        def measured():
             outer, inner[0] = inner[0], 0
             gc.collect()
             before = tracemalloc.get_traced_memory()[0]

@@ -260,6 +260,16 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path):
     assert done.stdout.count("\n") == 1
 
 
+def test_a_server_runs_so_many_plans_at_once_and_for_so_long(monkeypatch):
+    asked = {}
+    monkeypatch.setattr("workbench.app.serve", lambda _make, **options: asked.update(options))
+    arguments = ["serve", "--model", "two_layer", "--mesh", "data:2", "--no-open"]
+    assert cli.main([*arguments, "--jobs", "3", "--time-limit", "60"]) == 0
+    assert (asked["jobs"], asked["time_limit"]) == (3, 60.0)
+    assert cli.main(arguments) == 0
+    assert (asked["jobs"], asked["time_limit"]) == (None, None)
+
+
 @pytest.mark.parametrize("port", ["99999999", "65536", "-1"])
 def test_a_port_that_cannot_be_is_refused_before_anything_is_traced(port, capsys, monkeypatch):
     from workbench.cli import commands

@@ -5,6 +5,7 @@ import pickle
 import threading
 import weakref
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -96,7 +97,7 @@ def test_equal_programs_share_and_others_do_not(programs):
 
 def test_what_refers_to_its_program_goes_with_it(programs):
     cache, program = ProgramCache(), alone(programs[0])
-    cache.get(program, ("self",), lambda: [program], 1000)
+    cache.get(program, ("self",), partial(list, [program]), 1000)
     gone = weakref.ref(program)
     del program
     gc.collect()

@@ -87,6 +87,16 @@ def test_a_few_reports_are_kept_and_others_made_again(session):
     assert again == first
 
 
+def test_of_large_programs_fewer_reports_are_kept_and_the_present_one_always(session, monkeypatch):
+    one = 2300 * len(session.plan.program.operations)
+    for limit, kept in ((one - 1, 1), (2 * one, 2), (3 * one - 1, 2)):
+        monkeypatch.setattr("workbench.session.KEPT_BYTES", limit)
+        for size in (2, 4, 2, 4):
+            session.apply(ResizeAxis("cols", size))
+        assert session.report_of(session.node.number) is session.report
+        assert len(session._reports) == kept
+
+
 @pytest.mark.parametrize(
     ("edit", "error"),
     [

@@ -14,8 +14,9 @@ from workbench.report import Report
 
 Listener = Callable[[Plan, Report], None]
 
-KEPT_REPORTS = 8
-"""Reports that are kept; a plan is small, but a report holds on to everything Shardy said of it."""
+KEPT_REPORTS, KEPT_BYTES = 8, 128 << 20
+"""Reports that are kept, and their bytes; a plan is small, but a report holds on to everything Shardy said of it."""
+_BYTES_PER_OPERATION = 2300  # of a report of which all was asked, as measured on an unrolled GPT
 MOST_NAME = 80  # characters of a name
 
 
@@ -201,9 +202,13 @@ class Session:
     def _keep(self, number: int, report: Report) -> Report:
         self._reports[number] = report
         self._glances[number] = Glance(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
-        for oldest in tuple(self._reports)[:-KEPT_REPORTS]:
-            del self._reports[oldest]
+        while len(self._reports) > KEPT_REPORTS or (len(self._reports) > 1 and self._kept_bytes > KEPT_BYTES):
+            del self._reports[next(iter(self._reports))]
         return report
+
+    @property
+    def _kept_bytes(self) -> int:
+        return sum(_BYTES_PER_OPERATION * len(each.plan.program.operations) for each in self._reports.values())
 
     def _analyze(self, plan: Plan) -> Report:
         return analyze(plan, plan.hardware or self._hardware)

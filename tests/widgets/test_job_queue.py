@@ -31,7 +31,7 @@ class Jobs:
     def __init__(self, error=None):
         self.started, self.error = [], error
 
-    def start(self, plan, steps, on_event):
+    def start(self, plan, steps, on_event):  # noqa: ARG002 - a runner's
         return self.compile(plan, on_event)
 
     def compile(self, plan, on_event):

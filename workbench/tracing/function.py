@@ -151,8 +151,8 @@ def build_program(
 
 
 def _traced(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:
-    """Of a function that goes when this is done with: JAX remembers what it traced as long as the function lives, and of an unrolled network
-    that is more than all the rest of a program."""
+    """Trace through a function that is thrown away: JAX remembers what it traced as long as the function lives, and of an unrolled
+    network that is more than all the rest of a program."""
 
     @wraps(call)  # its name is the module's
     def once(*leaves: Any) -> Any:

@@ -71,7 +71,7 @@ class Place:
         while (ahead := self._news()) is not None:
             try:
                 self._on_change(ahead)
-            except Exception:
+            except Exception:  # noqa: BLE001 - whoever it is, the others must have their turn
                 _log.exception("A job in the queue cannot be told of its place, and gives it up")
                 self.leave()
             except BaseException:  # an interrupt of the kernel

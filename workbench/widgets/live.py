@@ -17,9 +17,9 @@ MOST_KEPT = 8
 class Live:
     """Where a run stands.
 
-    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `waits` while others come first; `report` the prediction of the plan that runs;
-    `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` is what the worker told;
-    `ran` are the last finished runs, one a plan, the newest first.
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `waits` while others come first; `report` the prediction of the plan that
+    runs; `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` is what the worker
+    told; `ran` are the last finished runs, one a plan, the newest first.
     """
 
     phase: str = "idle"
