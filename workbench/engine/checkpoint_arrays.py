@@ -87,7 +87,7 @@ def _verify_checksum(dtype: str, plain: np.ndarray[Any, Any], place: Place) -> N
 
 
 def _checksum(dtype: str, plain: np.ndarray[Any, Any]) -> str:
-    """CRC-32 of what the array is and of its bytes: 1.4 GB/s on one core, where BLAKE2b and SHA-256 without instructions of their own
-    reach 0.4; one damaged array in four billion passes."""
+    """CRC-32 of what the array is and of its bytes: 2 GB/s on one core, where SHA-256 with instructions of its own reaches 1.4 and BLAKE2b
+    0.7; one damaged array in four billion passes."""
     head = zlib.crc32(f"{dtype} {plain.dtype.str} {plain.shape}".encode())
     return f"{zlib.crc32(np.ascontiguousarray(plain).reshape(-1).view(np.uint8).data, head):08x}"
