@@ -15,7 +15,7 @@ import pytest
 from workbench.cli import main
 from workbench.errors import PartitionError
 from workbench.models import build
-from workbench.partition import origins
+from workbench.partition import origins, recording
 from workbench.partition.recorder import Recorder, RefusedError
 from workbench.plan import Plan
 
@@ -110,6 +110,28 @@ def test_a_process_ended_from_outside_is_started_anew():
     assert asked.ask("passes", b"one") == b"one"
     assert asked.starts == 2
     asked.close()
+
+
+def test_a_process_that_ended_by_itself_just_then_is_asked_again(tmp_path):
+    seen = str(tmp_path / "seen")
+    asked = recorder(
+        FRAMES + f"    if not os.path.exists({seen!r}): open({seen!r}, 'w').close(); sys.exit()\n    send(b'done'); send(module)"
+    )
+    assert asked.ask("passes", b"one") == b"one"
+    assert asked.starts == 2
+    asked.close()
+    always = recorder(FRAMES + "    sys.exit()")
+    with pytest.raises(PartitionError, match="ended: exit code 0"):
+        always.ask("passes", b"one")
+    assert always.starts == 2
+
+
+def test_a_recording_process_that_nobody_asks_ends(monkeypatch):
+    monkeypatch.setattr(recording, "IDLE", 0)
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as stream:
+        assert recording._next(stream) is None
+    os.close(write_end)
 
 
 def test_words_of_refusal_are_handed_on():

@@ -55,7 +55,10 @@ class Recorder:
         with self._lock:
             if question in self._fatal:
                 raise _failed(self._fatal[question])
-            word, text = self._exchange(question, passes.encode(), module)
+            found = self._exchange(question, passes.encode(), module) or self._exchange(question, passes.encode(), module)
+        if found is None:
+            raise _failed(_message(0, "", None))
+        word, text = found
         if word == b"error":
             raise RefusedError(text.decode())
         return text
@@ -74,7 +77,8 @@ class Recorder:
             process.wait()
         _pipe(process.stdout).close()
 
-    def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes]:
+    def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes] | None:
+        """A word and a text; `None` if the process ended by itself, unasked for long, just as it was asked."""
         process, late = self._running(), threading.Event()
         timer = threading.Timer(self._seconds, _end_late, (process, late))
         timer.daemon = True
@@ -90,6 +94,8 @@ class Recorder:
         finally:
             timer.cancel()
         if word is None or text is None:
+            if process.wait() == 0:
+                return None
             raise self._death(question, process, is_late=late.is_set())
         return word, text
 
