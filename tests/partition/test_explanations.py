@@ -12,7 +12,7 @@ from workbench.models import build
 from workbench.partition import propagation_of
 from workbench.partition.context import main_function, run_passes
 from workbench.partition.operations import operations_below
-from workbench.partition.origins import ERASING
+from workbench.partition.origins import recording_passes
 from workbench.partition.propagate import annotated_module, propagating_passes
 from workbench.plan import Plan
 from workbench.propagation import REASONS, Origin, Point, Propagation
@@ -111,14 +111,16 @@ def test_a_plan_whose_records_once_ended_the_process_is_explained():
 @given(constrained())
 def test_what_is_erased_first_changes_no_sharding_and_nothing_is_erased_later(plan):
     """Shardy erases and folds as it goes. Were anything left of that while it records, it would write over memory that is not its own."""
-    passes = propagating_passes(plan)
-    plain, erased = annotated_module(plan), annotated_module(plan)
-    run_passes(plain, ",".join(passes))
-    run_passes(erased, ",".join((*passes[:-1], ERASING)))
-    kept = [*operations_below(main_function(erased))]
-    run_passes(erased, passes[-1])
-    assert len([*operations_below(main_function(erased))]) == len(kept)
-    assert str(erased) == str(plain)
+    *erasing, propagating = (
+        each.replace("debug-propagation-edge-sharding=true", "keep-sharding-rules=true") for each in recording_passes(plan)
+    )
+    plain, recorded = annotated_module(plan), annotated_module(plan)
+    run_passes(plain, ",".join(propagating_passes(plan)))
+    run_passes(recorded, ",".join(erasing).replace("{keep-sharding-rules=true}", ""))
+    before = len([*operations_below(main_function(recorded))])
+    run_passes(recorded, propagating)
+    assert len([*operations_below(main_function(recorded))]) == before
+    assert str(recorded) == str(plain)
 
 
 @settings(max_examples=60)

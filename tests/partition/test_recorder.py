@@ -15,7 +15,7 @@ import pytest
 from workbench.cli import main
 from workbench.errors import PartitionError
 from workbench.models import build
-from workbench.partition import origins
+from workbench.partition import origins, recording
 from workbench.partition.recorder import Recorder, RefusedError
 from workbench.plan import Plan
 
@@ -84,7 +84,7 @@ def test_too_long_is_told_in_words():
 
 
 def test_memory_and_a_process_that_cannot_start_are_told_in_words():
-    with pytest.raises(PartitionError, match="Shardy needs more than 8.00 GiB to record"):
+    with pytest.raises(PartitionError, match=r"Shardy needs more than 8\.00 GiB to record"):
         recorder('import sys; sys.exit("what():  std::bad_alloc")').ask("passes", b"module")
     with pytest.raises(
         PartitionError, match=r"records how shardings spread ended: ModuleNotFoundError: No module named 'nowhere'\. The plan"
@@ -112,6 +112,28 @@ def test_a_process_ended_from_outside_is_started_anew():
     asked.close()
 
 
+def test_a_process_that_ended_by_itself_just_then_is_asked_again(tmp_path):
+    seen = str(tmp_path / "seen")
+    asked = recorder(
+        FRAMES + f"    if not os.path.exists({seen!r}): open({seen!r}, 'w').close(); sys.exit()\n    send(b'done'); send(module)"
+    )
+    assert asked.ask("passes", b"one") == b"one"
+    assert asked.starts == 2
+    asked.close()
+    always = recorder(FRAMES + "    sys.exit()")
+    with pytest.raises(PartitionError, match="ended: exit code 0"):
+        always.ask("passes", b"one")
+    assert always.starts == 2
+
+
+def test_a_recording_process_that_nobody_asks_ends(monkeypatch):
+    monkeypatch.setattr(recording, "IDLE", 0)
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as stream:
+        assert recording._next(stream) is None
+    os.close(write_end)
+
+
 def test_words_of_refusal_are_handed_on():
     asked = recorder(REFUSES)
     with pytest.raises(RefusedError, match="no such pass"):
@@ -123,7 +145,8 @@ def run_alone(code: str) -> list[str]:
     """The lines that a fresh process prints, which may end itself."""
     script = f"ECHO = {ECHO!r}\n" + textwrap.dedent(code)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment, timeout=120).stdout.split()
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, timeout=120, check=False).stdout.split()
 
 
 def test_it_ends_when_whoever_started_it_is_killed():

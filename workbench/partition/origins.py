@@ -27,7 +27,7 @@ from workbench.plan import Plan
 
 _RECORDED = ("sdy-apply-sharding-constraints", "sdy-user-priority-propagate")
 _DEBUG = "debug-propagation-edge-sharding=true"
-ERASING = "canonicalize{enable-patterns=none}"  # folds and erases as the driver of Shardy's patterns does, and rewrites nothing
+_ERASING = "canonicalize{enable-patterns=none}"  # folds and erases as the driver of Shardy's patterns does, and rewrites nothing
 _KEEPS_RULES = "keep-sharding-rules=true"  # which are read of the program
 _STEP = re.compile(r"\{step-(\d+) = \[((?:\{[^{}]*\}(?:, )?)*)\]\}")
 _EDGE = re.compile(r'\{"([^"]+)"(:\(\d+\)\d+)? = (operand|result)-(\d+) -> \[([^\]]*)\]\}')
@@ -85,18 +85,19 @@ def record(plan: Plan) -> Recorded:
     """Propagate a plan with all records, in the process for that. Raises `PartitionError` with Shardy's words, or if it ends there."""
     module = annotated_module(plan)
     try:
-        answer = recorder().ask(",".join(_with_records(propagating_passes(plan))), module_bytes(module))
+        answer = recorder().ask(",".join(recording_passes(plan)), module_bytes(module))
     except RefusedError as error:
         raise refused(str(error)) from None
     return _Reader(prepared(plan.program).structure, read_recording(answer)).read()
 
 
-def _with_records(passes: tuple[str, ...]) -> Iterator[str]:
-    for each in passes:
+def recording_passes(plan: Plan) -> Iterator[str]:
+    """The passes of a plan up to the propagation, with their records, and what erases what they would erase before that."""
+    for each in propagating_passes(plan):
         name, _, options = each.partition("{")
         words = [word for word in options.rstrip("}").split() if word != _KEEPS_RULES]
         if name == _RECORDED[-1]:
-            yield ERASING
+            yield _ERASING
         yield f"{name}{{{' '.join((*words, _DEBUG))}}}" if name in _RECORDED else each
 
 

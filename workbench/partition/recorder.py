@@ -36,7 +36,10 @@ class Recorder:
     def __init__(self, command: tuple[str, ...], seconds: float = SECONDS) -> None:
         self._command, self._seconds = command, seconds
         self.starts = 0  # of the process, so far
-        self._forget()
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._stderr: IO[bytes] | None = None  # its last words, of the process that runs
+        self._fatal: dict[bytes, str] = {}  # by question: what to say of its death
         os.register_at_fork(after_in_child=self._leave_to_parent)
         atexit.register(self.close)
 
@@ -52,7 +55,10 @@ class Recorder:
         with self._lock:
             if question in self._fatal:
                 raise _failed(self._fatal[question])
-            word, text = self._exchange(question, passes.encode(), module)
+            found = self._exchange(question, passes.encode(), module) or self._exchange(question, passes.encode(), module)
+        if found is None:
+            raise _failed(_message(0, "", None))
+        word, text = found
         if word == b"error":
             raise RefusedError(text.decode())
         return text
@@ -71,9 +77,10 @@ class Recorder:
             process.wait()
         _pipe(process.stdout).close()
 
-    def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes]:
+    def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes] | None:
+        """A word and a text; `None` if the process ended by itself, unasked for long, just as it was asked."""
         process, late = self._running(), threading.Event()
-        timer = threading.Timer(self._seconds, lambda: (late.set(), process.kill()))
+        timer = threading.Timer(self._seconds, _end_late, (process, late))
         timer.daemon = True
         timer.start()
         try:
@@ -87,46 +94,55 @@ class Recorder:
         finally:
             timer.cancel()
         if word is None or text is None:
+            if process.wait() == 0:
+                return None
             raise self._death(question, process, is_late=late.is_set())
         return word, text
 
-    def _running(self) -> "subprocess.Popen[bytes]":
-        if self._process is None or self._process.poll() is not None:
-            self.close()
-            self._stderr.seek(0)
-            self._stderr.truncate()
-            self.starts += 1
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=_environment()
-            )
+    def _running(self) -> "_Process":
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.close()
+        if self._stderr:
+            self._stderr.close()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the process has died
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=_environment()
+        )
+        self.starts += 1
         return self._process
 
-    def _death(self, question: bytes, process: "subprocess.Popen[bytes]", *, is_late: bool) -> PartitionError:
+    def _death(self, question: bytes, process: "_Process", *, is_late: bool) -> PartitionError:
         code = process.wait()
-        self._stderr.seek(0)
-        words = self._stderr.read().decode(errors="replace")
+        message = _message(code, self._last_words(), self._seconds if is_late or code == -signal.SIGALRM else None)
         self.close()
-        message = _message(code, words, self._seconds if is_late or code == -signal.SIGALRM else None)
         if is_late or -code not in _FROM_OUTSIDE:
             self._fatal[question] = message
             for each in list(self._fatal)[:-_REMEMBERED]:
                 del self._fatal[each]
         return _failed(message)
 
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._fatal: dict[bytes, str] = {}
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this process
+    def _last_words(self) -> str:
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
 
     def _leave_to_parent(self) -> None:
         """In a fork: the process and its pipes are the parent's, and a lock may be held by a thread that is not here."""
-        if self._process:
-            self._process.returncode = 0  # not ours to wait for
-            for pipe in (self._process.stdin, self._process.stdout):
-                with suppress(OSError):
-                    os.close(_pipe(pipe).fileno())
-        self._forget()
+        process, self._process, self._lock = self._process, None, threading.Lock()
+        if process:
+            process.returncode = 0  # not ours to wait for
+            for pipe in (process.stdin, process.stdout):
+                _pipe(pipe).raw.close()  # as it is: what is not sent yet is the parent's to send
+
+
+_Process = subprocess.Popen[bytes]
+
+
+def _end_late(process: _Process, late: threading.Event) -> None:
+    late.set()
+    process.kill()
 
 
 class RefusedError(Exception):

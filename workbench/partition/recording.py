@@ -2,12 +2,14 @@
 
 Shardy notes its records on operations it may have erased meanwhile, which can end the process; `recorder` starts this one and outlives it.
 A request on standard input is two frames, the passes and a module as bytecode; an answer is two, `done` or `error` and its text. A frame is
-its length in eight bytes and that many bytes. It ends when its standard input does, or when a request takes longer than its limit.
+its length in eight bytes and that many bytes. It ends when its standard input does, when nobody has asked for a while, which gives its
+memory back, or when a request takes longer than its limit.
 """
 
 import json
 import os
 import resource
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,6 +24,9 @@ from workbench.partition.prepare import ID
 
 MOST_BYTES = 8 << 30
 """Memory that a recording may take: a GPT-3 of 96 layers written out takes about 1 GiB."""
+
+IDLE = 300
+"""Seconds without a request after which it ends."""
 
 INSERTED = -1  # the number of an operation that is not the program's
 NONE = -1  # the place of a text that is not there
@@ -150,6 +155,12 @@ def _bound_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard), hard))
 
 
+def _next(stream: BinaryIO) -> bytes | None:
+    """The first frame of the next request; `None` if there is none any more, or none for long."""
+    asked, _, _ = select.select([stream], [], [], IDLE)  # nothing is buffered: who asks waits for the answer
+    return receive(stream) if asked else None
+
+
 def main(seconds: int) -> None:
     """Answer requests until standard input ends; of one that takes longer, end by the alarm, also where nobody is left to end it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for whoever asked
@@ -157,7 +168,7 @@ def main(seconds: int) -> None:
     os.dup2(2, 1)  # what libraries print is no answer
     _bound_memory()
     context()
-    while (passes := receive(sys.stdin.buffer)) is not None and (module := receive(sys.stdin.buffer)) is not None:
+    while (passes := _next(sys.stdin.buffer)) is not None and (module := receive(sys.stdin.buffer)) is not None:
         signal.alarm(seconds)
         found = answer(passes.decode(), module)
         signal.alarm(0)
