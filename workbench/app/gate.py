@@ -72,7 +72,7 @@ def guard_server(server: Any, allowed: Hosts | None) -> None:
     application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
     application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
     keep_routes(application, (*HANDLERS, Alive, RootHandler) if framed else (*HANDLERS, Alive))
-    application.add_transform(partial(_SaidWithEachAnswer, framed=framed))  # type: ignore[arg-type]  # it is called, once per request
+    application.add_transform(partial(_SaidWithEachAnswer, framed=framed))  # it is called, once per request
     server._http.request_callback = Gate(application, allowed)  # noqa: SLF001
 
 
