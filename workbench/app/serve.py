@@ -22,6 +22,7 @@ from workbench.app.window import Window
 from workbench.documents import read_allowed
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
+from workbench.tracing import untested_jax
 from workbench.widgets.board import at_once
 from workbench.widgets.job_queue import JobQueue
 from workbench.widgets.runner import RUN_LIMIT, Runner
@@ -174,6 +175,7 @@ def template_of(title: str, shown: Any, failure: str = "") -> pn.Template:
     template.add_variable("page_title", title)
     template.add_variable("nonce", secrets.token_urlsafe())
     template.add_variable("failure", failure)
+    template.add_variable("untested", untested_jax() or "")
     template.add_panel("board", pn.pane.Str("") if shown is None else shown)
     return template
 

@@ -6,11 +6,13 @@ Exit codes: 0 done, 1 something a person can mend (said on stderr, with the ways
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from workbench.cli.parser import make_parser
 from workbench.errors import WorkbenchError
 from workbench.module_path import use_current_folder_last
+from workbench.tracing import UntestedJaxWarning, untested_jax
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show `·` shows `?`
     use_current_folder_last()  # plans name functions of the folder they are used in
     options = make_parser().parse_args(arguments)
+    if (warning := untested_jax()) is not None:
+        warnings.simplefilter("ignore", UntestedJaxWarning)  # said here, without a line of code
+        print(f"workbench: {warning}", file=sys.stderr)
     try:
         options.command(options)
         sys.stdout.flush()

@@ -21,10 +21,11 @@ from workbench.partition.prepare import ID
 from workbench.partition.product_notes import APART, ProductNotes
 from workbench.partition.program import prepared
 from workbench.partition.propagate import propagate
-from workbench.partition.reductions import Reductions, is_variadic_reduce
+from workbench.partition.reductions import Reductions
 from workbench.partition.reshards import KINDS, Reshard, axes_of
 from workbench.partition.sent_bytes import sent_bytes
 from workbench.partition.structure import Op, Structure
+from workbench.partition.variadic import is_variadic_reduce
 from workbench.partition.xla_products import tiling
 from workbench.partition.xla_reshard import way
 from workbench.plan import Plan

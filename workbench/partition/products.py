@@ -12,51 +12,22 @@ from jax.extend.mlir import ir
 
 from workbench.mesh import Mesh
 from workbench.partition.attributes import Dims
-from workbench.partition.attributes import read_shardings as read_anew
-from workbench.partition.context import producer
 from workbench.partition.hlo_form import ORDER
 from workbench.partition.kernels import PRODUCTS
 from workbench.partition.operations import manual_axes
 from workbench.partition.prepare import ID
 from workbench.partition.product_notes import APART, LIES, written
 from workbench.partition.product_ways import ProductFacts, is_apart, nearest
+from workbench.partition.sharding_reader import ShardingReader, sharding_text
 from workbench.partition.structure import Structure
 
 _SHARDING = "sdy.sharding"
 _KEPT = (_SHARDING, "precision_config", ID, ORDER)
 
 
-class _Reader:
-    """Shardings, each attribute read once: MLIR keeps one of a kind."""
-
-    def __init__(self, main: ir.Operation) -> None:
-        self._arguments = ir.ArrayAttr(main.attributes["arg_attrs"])
-        self._read: dict[ir.Attribute, tuple[Dims, ...]] = {}
-
-    def read(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
-        if attribute not in self._read:
-            self._read[attribute] = read_anew(attribute)
-        return self._read[attribute]
-
-    def dims_of(self, value: ir.Value) -> Dims:
-        """How propagation has a value lie; no dimensions where it says nothing."""
-        owner = producer(value)
-        if owner is not None and owner.name == "sdy.reshard":
-            return self.read(owner.attributes["sharding"])[0]
-        if owner is not None:
-            is_told = _SHARDING in owner.attributes
-            return self.read(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if is_told else ()
-        number, parent = ir.BlockArgument(value).arg_number, value.owner.owner.operation
-        if parent.name == "func.func":
-            entries = ir.DictAttr(self._arguments[number])
-            return self.read(entries[_SHARDING])[0] if _SHARDING in entries else ()
-        is_told = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
-        return self.read(parent.attributes[_SHARDING])[number] if is_told else ()
-
-
 def plan_products(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
     """Insert the reshards that XLA takes for granted around products, and mark those that it takes apart in another way than Shardy."""
-    reader = _Reader(main)
+    reader = ShardingReader(main)
     is_manual = "sdy.manual_computation" in structure.kinds
     for op in ops:
         if op.name not in PRODUCTS or ID not in op.attributes or (facts := structure.products.get(op.attributes[ID].value)) is None:
@@ -98,7 +69,7 @@ def _set_apart(op: ir.Operation) -> None:
 def _reshard_behind(op: ir.Operation, dims: Dims) -> None:
     """Make a product's result lie so, and reshard it behind to what it was to be."""
     wanted = str(op.attributes[_SHARDING]).partition("[")[2].removesuffix("]>")  # <@mesh, [...]>
-    op.attributes[_SHARDING] = ir.Attribute.parse(f"#sdy.sharding_per_value<[{_text(dims)}]>")
+    op.attributes[_SHARDING] = ir.Attribute.parse(f"#sdy.sharding_per_value<[{sharding_text(dims)}]>")
     value = op.results[0]
     reshard = _reshard(value, wanted, op)
     reshard.move_after(op)
@@ -106,15 +77,9 @@ def _reshard_behind(op: ir.Operation, dims: Dims) -> None:
 
 
 def _reshard_before(op: ir.Operation, operand: int, dims: Dims) -> None:
-    op.operands[operand] = _reshard(op.operands[operand], _text(dims), op).results[0]
+    op.operands[operand] = _reshard(op.operands[operand], sharding_text(dims), op).results[0]
 
 
 def _reshard(value: ir.Value, lies: str, place: ir.Operation) -> ir.Operation:
     attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{lies}")}
     return ir.Operation.create("sdy.reshard", [value.type], [value], attributes, loc=place.location, ip=ir.InsertionPoint(place))
-
-
-def _text(dims: Dims) -> str:
-    """As Shardy writes it; a sub-axis `x:(2)4` as `"x":(2)4`."""
-    axes = (", ".join(f'"{axis}"' if ":" not in axis else '"{}":{}'.format(*axis.split(":")) for axis in dim) for dim in dims)
-    return f"<@mesh, [{', '.join('{' + each + '}' for each in axes)}]>"

@@ -5,8 +5,6 @@ open dimensions, which no one reads; then explicit reshards and collectives. `sd
 among them; local shapes follow from the shardings.
 """
 
-import itertools
-
 from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
@@ -19,6 +17,7 @@ from workbench.partition.products import plan_products
 from workbench.partition.program import prepared
 from workbench.partition.statements import annotate, insert_statements, lift_barriers, result_shardings
 from workbench.partition.structure import Structure
+from workbench.partition.variadic import has_variadic_reduces, reduce_variadic
 from workbench.places import operations_at
 from workbench.plan import Plan
 
@@ -50,7 +49,7 @@ def propagate(plan: Plan) -> ir.Operation:
         passes = list(_passes(plan, structure))
         try:
             if (module := _propagate_layers(plan, passes)) is not None:
-                run_passes(module, ",".join(passes[passes.index(_INSERTING) :]))
+                _make_explicit(module, passes[passes.index(_INSERTING) :], structure)
                 return module
             module = _annotated(source.operation, plan)
             insert_constraints(main_function(module), plan)
@@ -113,27 +112,37 @@ def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
 
 
 def _run(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure) -> None:
-    """Run the passes, with a stop before reshards are inserted, and one before they become collectives where they may follow each other:
-    at constraints and barriers, if these say anything."""
+    """Run the passes, with a stop before reshards are inserted, and one before they become collectives (`_make_explicit`): reshards follow
+    each other at constraints and barriers, if these say anything."""
     is_constrained, speaks = any("constraint" in each for each in passes), _speaks(plan, structure)
-    places = [passes.index(name) for name in (_INSERTING, *([_LOWERING] if speaks else [])) if name in passes]
-    for start, stop in itertools.pairwise((0, *places, len(passes))):
-        run_passes(module, ",".join(passes[start:stop]))
-        if stop == len(passes):
-            continue
-        main = main_function(module)
-        if passes[stop] == _LOWERING:
-            keep_apart(main)
-            continue
-        if speaks:
-            lift_barriers(main)
-        ops = list(operations_below(main))
-        if is_constrained:
-            forget_rules(ops)
-        if speaks:
-            follow_results(ops)
-            reduce_results(main, result_shardings(plan))
-        plan_products(main, ops, structure, plan.mesh)
+    inserting = passes.index(_INSERTING)
+    run_passes(module, ",".join(passes[:inserting]))
+    main = main_function(module)
+    if speaks:
+        lift_barriers(main)
+    ops = list(operations_below(main))
+    if is_constrained:
+        forget_rules(ops)
+    if speaks:
+        follow_results(ops)
+        reduce_results(main, result_shardings(plan))
+    plan_products(main, ops, structure, plan.mesh)
+    _make_explicit(module, passes[inserting:], structure, speaks=speaks)
+
+
+def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure, *, speaks: bool = False) -> None:
+    """Run the passes that insert reshards and make collectives of them, with a stop between the two where there is anything to do."""
+    is_variadic = has_variadic_reduces(structure)
+    if not (is_variadic or speaks):
+        run_passes(module, ",".join(passes))
+        return
+    lowering = passes.index(_LOWERING)
+    run_passes(module, ",".join(passes[:lowering]))
+    if is_variadic:
+        reduce_variadic(main_function(module))
+    if speaks:
+        keep_apart(main_function(module))
+    run_passes(module, ",".join(passes[lowering:]))
 
 
 def _speaks(plan: Plan, structure: Structure) -> bool:

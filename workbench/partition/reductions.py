@@ -82,8 +82,3 @@ def _only_added(op: ir.Operation) -> ir.Operation | None:
             return None
         uses = list(user.results[0].uses)
     return None
-
-
-def is_variadic_reduce(op: ir.Operation | None) -> bool:
-    """An argmax, say: XLA has no all-reduce of pairs, and gathers each device's candidates."""
-    return op is not None and op.name == "stablehlo.reduce" and len(op.results) > 1

@@ -6,6 +6,8 @@ from workbench.tracing.accumulation import trace_micro_batch as trace_micro_batc
 from workbench.tracing.accumulation import trace_update as trace_update
 from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.function import trace as trace
+from workbench.tracing.jax_version import UntestedJaxWarning as UntestedJaxWarning
+from workbench.tracing.jax_version import untested_jax as untested_jax
 from workbench.tracing.kernel import fused_kernel as fused_kernel
 from workbench.tracing.layers import layer as layer
 from workbench.tracing.losses import scanned_loss as scanned_loss

@@ -19,6 +19,7 @@ from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role, Tensor
 from workbench.tracing.cast import cast, cast_like, computed_in
 from workbench.tracing.dims import user_names
+from workbench.tracing.jax_version import warn_if_untested
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.removed import removed_values
 from workbench.tracing.untraceable import untraceable
@@ -134,6 +135,7 @@ def build_program(
     reference: Reference | None,
 ) -> Program:
     """Lower the step, prepare it for the partitioner and name its dimensions."""
+    warn_if_untested()
     _verify_paths(paths)
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
     traced = guarded(lambda: _traced(step.call, specs), name)

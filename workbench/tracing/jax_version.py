@@ -1,0 +1,34 @@
+"""Which versions of JAX the tests have passed with, and a word of warning under any other.
+
+`jax.extend.core` and `jax.extend.mlir` carry no promise from one version to the next, and a new compiler makes other collectives.
+`.ci/versions` runs the tests with any of them.
+"""
+
+import functools
+import warnings
+
+import jax
+
+TESTED_JAX = ("0.10.2", "0.11.0", "0.11.1", "0.11.2", "0.12.0", "0.12.0.1")
+"""Oldest first; 0.10.2 is the newest for Python 3.11."""
+
+
+class UntestedJaxWarning(UserWarning):
+    """The installed JAX is none of `TESTED_JAX`."""
+
+
+def untested_jax() -> str | None:
+    """One sentence if the installed JAX is none that the workbench is tested with."""
+    if jax.__version__ in TESTED_JAX:
+        return None
+    return (
+        f"JAX {jax.__version__} is not among the versions that the workbench is tested with ({', '.join(TESTED_JAX)}): "
+        "figures may differ from what its compiler does, and plans may fail."
+    )
+
+
+@functools.cache
+def warn_if_untested() -> None:
+    """Warn of an untested JAX, once in a process."""
+    if (message := untested_jax()) is not None:
+        warnings.warn(message, UntestedJaxWarning, stacklevel=2)
