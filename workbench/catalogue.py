@@ -106,7 +106,7 @@ class Entry:
         """`count` nodes of so many devices; raises `HardwareError` if a node is not that large."""
         node = self.network
         if not isinstance(node, Node):
-            shape = "x".join(map(str, _near_square(devices * count, node.rank)))
+            shape = "x".join(map(str, _near_square(min(devices * count, node.chips), node.rank)))
             raise HardwareError(f"{self.name} comes as a torus; give its sides in chips.", [f'write "{self.name} {shape}"'])
         if not 1 <= devices <= node.size or count < 1:
             full = f"{math.ceil(devices / node.size)} nodes of {node.size} {self.name}"

@@ -11,6 +11,7 @@ from workbench.tracing.cut import starts_at
 from workbench.tracing.cutting import known_network, network_of
 from workbench.tracing.network import Block, Network
 from workbench.tracing.split_batch import batch_dim, splits_of
+from workbench.units import divisors
 
 
 def starts_of(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:
@@ -55,7 +56,7 @@ def micro_batch_counts(program: Program) -> tuple[int, ...]:
     inputs = [program.arguments[i] for i in program.inputs]
     name = batch_dim(inputs, program.name)
     size = gcd(*(tensor.shape[tensor.dims.index(name)] for tensor in inputs if name in tensor.dims))
-    return tuple(count for count in range(1, min(size, MOST) + 1) if size % count == 0)
+    return tuple(count for count in divisors(size) if count <= MOST)
 
 
 def verify_cut(program: Program, spec: PipelineSpec) -> None:

@@ -16,6 +16,7 @@ from workbench.places import is_line, operations_at, picks, unknown_line
 from workbench.program import Program
 from workbench.sharding import Sharding, base_axis
 from workbench.tensor import Tensor
+from workbench.units import divisors
 
 
 def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
@@ -225,7 +226,7 @@ def _tensor_illegalities(tensor: Tensor, spec: tuple[tuple[str, ...] | None, ...
 
 def _uneven(tensor: Tensor, dim: str, size: int, axes: tuple[str, ...], parts: int, mesh: Mesh) -> LayoutError:
     product = f" ({' x '.join(str(mesh[axis]) for axis in axes)} = {parts})" if len(axes) > 1 else f" ({parts})"
-    even = [n for n in range(2, min(size, 4 * parts) + 1) if size % n == 0]
+    even = [n for n in divisors(size) if 2 <= n <= 4 * parts]
     nearest = sorted(sorted(even, key=lambda n: abs(n - parts))[:2])
     others = [name for name, width in mesh.axes if name not in axes and width > 1 and size % width == 0]
     rounded = -(-size // parts) * parts

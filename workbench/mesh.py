@@ -11,6 +11,8 @@ from typing import Any
 from workbench.errors import MeshError, unknown_name, wrong_type
 
 MAX_DEVICES = 1 << 20
+MAX_AXES = 16
+"""What is tried of axes, orders and wirings grows with their number; 2**16 devices can still be sixteen axes of two."""
 _PAIR = 2  # a name and a size
 _USUAL = ("data", "model", "pipe")  # names of axes, where sizes alone were given
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
@@ -29,7 +31,7 @@ class Mesh:
     **Invariants**
 
     - Names are identifiers (letters, digits, `_`, `.`; at most 64 characters) and unique.
-    - Sizes are whole numbers from 1; their product is at most 2**20 devices.
+    - There are at most 16; sizes are whole numbers from 1, and their product is at most 2**20 devices.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -131,6 +133,8 @@ def _parse(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _verify(axes: tuple[tuple[str, int], ...]) -> None:
+    if len(axes) > MAX_AXES:
+        raise MeshError(f"The mesh has {len(axes):,} axes; it may have {MAX_AXES}.", ["join axes that lie side by side into one"])
     names = [name for name, _ in axes]
     for name, size in axes:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -139,6 +143,9 @@ def _verify(axes: tuple[tuple[str, int], ...]) -> None:
             raise MeshError(f"The mesh has two axes named `{name}`.", ["give each axis its own name"])
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise MeshError(f"Mesh axis `{name}` has size {size}; a size is a whole number from 1.", ["remove the axis to leave it out"])
+        if size > MAX_DEVICES:
+            told = f"{size:,}" if size < 10**18 else "more than 10**18"
+            raise MeshError(f"Mesh axis `{name}` has size {told}; a mesh has at most {MAX_DEVICES:,} devices.", ["make the axis smaller"])
     if (devices := math.prod(size for _, size in axes)) > MAX_DEVICES:
         raise MeshError(
             f"{' x '.join(str(size) for _, size in axes)} = {devices:,} devices; a mesh has at most {MAX_DEVICES:,}.",

@@ -21,6 +21,7 @@ from workbench.program import Operation
 from workbench.report import Report
 from workbench.reshard import Remedy, Reshard
 from workbench.sharding import Sharding, base_axis
+from workbench.units import divisors
 
 _TRIED = 10  # reports made for one resharding
 _SUGGESTED = 3
@@ -99,7 +100,7 @@ def unsplit(plan: Plan, operation: Operation, dims: Dims, torn: Collection[str])
 def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
     if len(padding.axes) == 1:
         old = plan.mesh[padding.axes[0]]
-        sizes = [size for size in range(2, 2 * old) if size != old and padding.size % size == 0]
+        sizes = [size for size in divisors(padding.size) if 2 <= size < 2 * old and size != old]
         yield from (ResizeAxis(padding.axes[0], size) for size in sorted(sizes, key=lambda size: (abs(size - old), size))[:2])
     if padding.dim in plan.program.dims:
         others = [name for name, size in plan.mesh.axes if name not in padding.axes and size > 1 and padding.size % size == 0]

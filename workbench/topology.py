@@ -14,9 +14,8 @@ import numpy as np
 from workbench.errors import HardwareError, unknown_name
 from workbench.hardware import Hardware, PhysicalAxis, Shape
 from workbench.mesh import Mesh
+from workbench.units import divisors
 from workbench.wiring import Route, Wiring
-
-_TRIES = 1_000  # partial placements tried before a mesh counts as one that fits nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,7 @@ def _placed(mesh: Mesh, hardware: Hardware, wiring: Wiring) -> _Placed:
     placed = {name: _named(name, mesh, hardware, routes) for name, routes in wiring.routes}
     used = _used(placed, hardware)
     others = [(name, size) for name, size in reversed(mesh.axes) if name not in placed]
-    tries = iter(range(_TRIES))
-    free = _search(tuple(size for _, size in others), tuple(used[axis.name] for axis in hardware.axes), hardware, tries)
+    free = _search(tuple(size for _, size in others), tuple(used[axis.name] for axis in hardware.axes), hardware, set())
     if free is None:
         shares = "" if not placed else f" beside {wiring}"
         raise HardwareError(
@@ -164,18 +162,25 @@ def _used(placed: _Placed, hardware: Hardware) -> dict[str, int]:
     return used
 
 
-def _search(sizes: tuple[int, ...], used: tuple[int, ...], hardware: Hardware, tries: Iterator[int]) -> tuple[tuple[int, ...], ...] | None:
-    """For each size, in order, its parts over the physical axes; the first choice in order of preference that leaves room for the rest."""
+def _search(
+    sizes: tuple[int, ...], used: tuple[int, ...], hardware: Hardware, dead_ends: set[tuple[int, tuple[int, ...]]]
+) -> tuple[tuple[int, ...], ...] | None:
+    """For each size, in order, its parts over the physical axes; the first choice in order of preference that leaves room for the rest.
+
+    What is left to place and what is taken of each physical axis decide whether the rest fits: a state that led nowhere is not looked at
+    again. Each axis has at most as many states as its devices have divisors, so that there are few.
+    """
     if not sizes:
         return ()
     room = math.prod(axis.size // taken for axis, taken in zip(hardware.axes, used, strict=True))
-    if math.prod(sizes) > room or next(tries, None) is None:
+    if math.prod(sizes) > room or (len(sizes), used) in dead_ends:
         return None
     free = tuple(axis.size // taken for axis, taken in zip(hardware.axes, used, strict=True))
     for split in _choices(sizes[0], free, used, hardware.axes):
         taken = tuple(part * each for part, each in zip(split, used, strict=True))
-        if (rest := _search(sizes[1:], taken, hardware, tries)) is not None:
+        if (rest := _search(sizes[1:], taken, hardware, dead_ends)) is not None:
             return (split, *rest)
+    dead_ends.add((len(sizes), used))
     return None
 
 
@@ -190,8 +195,8 @@ def _splits(size: int, free: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if size == 1:
             yield ()
         return
-    for part in range(1, min(size, free[0]) + 1):
-        if size % part == 0 and size // part <= math.prod(free[1:]):
+    for part in divisors(size):
+        if part <= free[0] and size // part <= math.prod(free[1:]):
             yield from ((part, *rest) for rest in _splits(size // part, free[1:]))
 
 
@@ -233,7 +238,7 @@ def _too_large(mesh: Mesh, hardware: Hardware) -> HardwareError:
     product = " x ".join(f"`{name}` {size}" for name, size in mesh.axes)
     total = f" = {mesh.size:,}" if len(mesh.axes) > 1 else ""
     name, size = max(mesh.axes, key=lambda axis: axis[1])
-    fits = max((each for each in range(1, size) if size % each == 0 and mesh.size // size * each <= hardware.size), default=0)
+    fits = max((each for each in divisors(size)[:-1] if mesh.size // size * each <= hardware.size), default=0)
     return HardwareError(
         f"The mesh needs {product}{total} devices; {hardware} has {hardware.size:,}.",
         [*([f"make `{name}` {fits}"] if fits else []), "choose larger hardware"],

@@ -1,5 +1,6 @@
 """Numbers as a person reads and gives them: bytes in binary units, counts in decimal ones, seconds in the nearest unit."""
 
+import functools
 import math
 import operator
 import re
@@ -90,6 +91,17 @@ def _instead(name: str, value: Any, least: int) -> str:
     """The number that was meant, where it is plain which: `"3"`, `2.0`."""
     meant = str(value).strip().removesuffix(".0")
     return f"write {name}={meant if meant.isdecimal() and int(meant) >= least else max(least, 1)}"
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def divisors(number: int) -> tuple[int, ...]:
+    """All numbers that divide one, ascending, in as many steps as its root.
+
+    >>> divisors(12)
+    (1, 2, 3, 4, 6, 12)
+    """
+    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
+    return (*small, *(number // each for each in reversed(small) if each * each != number))
 
 
 def seconds_above_zero(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError) -> float:

@@ -9,7 +9,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from workbench.errors import EngineError
 from workbench.mesh import Mesh
 from workbench.sharding import Sharding
-from workbench.units import format_count
+from workbench.units import divisors, format_count
 
 
 def attach(mesh: Mesh) -> jax.sharding.Mesh:
@@ -45,7 +45,7 @@ def too_few_devices(mesh: Mesh, attached: int, platform: str) -> EngineError:
 
 def _largest_fit(others: int, size: int, attached: int) -> int:
     """The largest divisor of an axis that, times the `others`, is no more than the attached devices; 0 if none is."""
-    return max((n for n in range(1, size) if size % n == 0 and others * n <= attached), default=0)
+    return max((n for n in divisors(size)[:-1] if others * n <= attached), default=0)
 
 
 def named_sharding(sharding: Sharding, mesh: jax.sharding.Mesh) -> NamedSharding:

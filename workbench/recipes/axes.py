@@ -6,6 +6,7 @@ from workbench.errors import MeshError, RecipeError, unknown_name
 from workbench.mesh import Mesh
 from workbench.plan import Plan
 from workbench.recipes.names import AXES, plain
+from workbench.units import divisors
 
 
 def axis_for(plan: Plan, purpose: str, title: str, given: str | None = None) -> str:
@@ -60,11 +61,11 @@ def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str) -> N
     """Raises `RecipeError` with the arithmetic if the axes do not divide every size the dimension has."""
     if problem := left_over(plan, dim, axes):
         size, parts = problem
-        divisors = [str(n) for n in range(min(size, 2 * parts), 1, -1) if size % n == 0][:2]
+        even = [str(n) for n in reversed(divisors(size)) if 1 < n <= 2 * parts][:2]
         raise RecipeError(
             f"{title} would put `{dim}` ({size}) on `{'+'.join(axes)}` ({parts}), and {size} % {parts} = {size % parts}.",
             [
-                *([f"make the parts {' or '.join(divisors)}"] if divisors else []),
+                *([f"make the parts {' or '.join(even)}"] if even else []),
                 f"make `{dim}` {-(-size // parts) * parts}",
                 "give another axis",
             ],

@@ -13,6 +13,7 @@ import numpy as np
 from workbench.errors import PipelineError
 from workbench.program import Program
 from workbench.tensor import Tensor
+from workbench.units import divisors
 
 BATCH = "batch"
 _KEYS = ("key", "keys", "rng", "rngs", "seed", "dropout")
@@ -49,8 +50,7 @@ def _verify_divides(tensor: Tensor, name: str, micro_batches: int) -> None:
     size = tensor.shape[tensor.dims.index(name)]
     if size % micro_batches == 0:
         return
-    divisors = [count for count in range(1, size + 1) if size % count == 0]
-    near = sorted(divisors, key=lambda count: abs(count - micro_batches))[:2]
+    near = sorted(divisors(size), key=lambda count: abs(count - micro_batches))[:2]
     raise PipelineError(
         f"`{tensor}`: {micro_batches} micro-batches do not divide `{name}` ({size}); {size} % {micro_batches} = {size % micro_batches}.",
         [f"make micro_batches {' or '.join(str(each) for each in sorted(near))}", f"make `{name}` a multiple of {micro_batches}"],

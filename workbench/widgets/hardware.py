@@ -15,7 +15,7 @@ from workbench.hardware import Hardware
 from workbench.mesh import Mesh
 from workbench.plan import Plan
 from workbench.topology import wiring_problem
-from workbench.units import format_bytes, format_count, format_seconds
+from workbench.units import divisors, format_bytes, format_count, format_seconds
 from workbench.widgets.wiring import wiring_menu, wiring_state
 
 ZONE = "hardware"
@@ -90,11 +90,10 @@ def shapes_for(entry: Entry, mesh: Mesh) -> tuple[str, ...]:
 def _shapes(entry: Entry, size: int) -> Iterator[str]:
     """All of this kind with so many devices: one slice or node before several, cubes before long ones."""
     network = entry.network
-    parts = (count for count in range(1, size + 1) if size % count == 0)
     if isinstance(network, Node):
-        yield from (_node_text(entry, size // count, count) for count in parts if size // count <= network.size)
+        yield from (_node_text(entry, size // count, count) for count in divisors(size) if size // count <= network.size)
         return
-    for count in parts:
+    for count in divisors(size):
         chips, rest = divmod(size // count, entry.devices)
         if rest or chips > network.chips or count > 64:
             continue
@@ -110,10 +109,8 @@ def _sides(chips: int, rank: int, least: int = 1) -> Iterator[tuple[int, ...]]:
     if rank == 1:
         yield from [(chips,)] if chips >= least else []
         return
-    for side in range(least, chips + 1):
-        if side**rank > chips:
-            return
-        if chips % side == 0:
+    for side in divisors(chips):
+        if side >= least and side**rank <= chips:
             yield from ((side, *others) for others in _sides(chips // side, rank - 1, side))
 
 
