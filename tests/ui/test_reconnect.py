@@ -12,7 +12,6 @@ from playwright.sync_api import expect
 from tests.ui.proxy import proxy_to
 from tests.ui.servers import free_port, wait_for
 from tests.ui.test_page import drag, grip
-from tests.widgets.scripted import ScriptedRunner
 from workbench.app import serve
 from workbench.plan import Plan
 
@@ -26,7 +25,7 @@ def wire(program):
     with proxy_to(port) as proxy:
         plan = Plan(program, "data:4 model:2", "batch:data")
         origins = (f"127.0.0.1:{proxy.port}",)
-        running = serve(plan, port=port, open_browser=False, origins=origins, runner=ScriptedRunner(), threaded=True)
+        running = serve(plan, port=port, open_browser=False, origins=origins, threaded=True)  # boards in processes of their own
         wait_for(f"http://127.0.0.1:{proxy.port}/liveness")
         yield proxy
         running.stop()
