@@ -53,6 +53,12 @@ def _seed_line(config: pytest.Config) -> str:
     return f"property tests: examples of --hypothesis-seed={config.getoption('--hypothesis-seed')}, which gives the same ones again"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Boards that the tests open are kept where nobody finds them; also for the processes that tests start."""
+    os.environ["WORKBENCH_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """`golden(name, text)`: the text is that of `tests/golden/name`, to the letter."""

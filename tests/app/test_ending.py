@@ -59,7 +59,7 @@ def test_a_server_with_a_visitor_ends_gracefully():
         visitor.close()
     assert (code, complained) == (0, "")
     assert "closed" in said
-    assert seconds < 5
+    assert seconds < 10  # five on a machine with nothing else to do
 
 
 def test_a_server_that_cannot_close_ends_all_the_same():
@@ -68,7 +68,7 @@ def test_a_server_that_cannot_close_ends_all_the_same():
         wait_for(f"http://127.0.0.1:{port}/liveness")
         seconds, code, _, complained = ended(process, signal.SIGTERM)
     assert (code, complained) == (0, "")
-    assert 3 < seconds < 8
+    assert 2.5 < seconds < 10
 
 
 def test_the_command_line_ends_gracefully_and_leaves_no_socket(tmp_path):
@@ -78,7 +78,7 @@ def test_the_command_line_ends_gracefully_and_leaves_no_socket(tmp_path):
         seconds, code, said, complained = ended(process, signal.SIGTERM)
     assert (code, said) == (0, "")
     assert "Traceback" not in complained
-    assert seconds < 5
+    assert seconds < 10  # five on a machine with nothing else to do
     assert not path.exists()
 
 

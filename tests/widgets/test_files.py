@@ -26,6 +26,12 @@ def test_without_a_file_the_browser_downloads_the_plan_once(screen, session):
     assert screen.send("dismiss")["files"]["download"] is None
 
 
+def test_a_host_hears_of_a_download(session):
+    kept = []
+    Screen(session, host=Host(downloaded=kept.append)).send("save")
+    assert kept == [session.plan]
+
+
 def test_a_host_with_a_file_saves_there_and_says_where(session):
     saved = []
     screen = Screen(session, host=Host(save=lambda plan: saved.append(plan) or "mine.plan.json", path="mine.plan.json"))

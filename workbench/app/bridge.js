@@ -103,14 +103,8 @@ function render({ model, el }) {
   });
   listen(window, "focus", () => post("focus"));
   listen(document, "pointerdown", () => post("focus"), { capture: true });
-  // Before Bokeh hears of it, which would not notice a cut any more if the person stayed.
-  listen(window, "beforeunload", (event) => {
-    if (framed || !model.get("unsaved") || page.dataset.cut === "over") return;
-    event.preventDefault();
-    event.stopImmediatePropagation();
-  }, { capture: true });
-
   const page = document.documentElement;
+  const markUnsaved = () => { page.dataset.unsaved = String(!framed && model.get("unsaved")); }; // the page asks who leaves
   const addressBoard = () => {
     const id = page.dataset.board = model.get("board");
     if (!id) return;
@@ -130,6 +124,7 @@ function render({ model, el }) {
     "change:busy": showBusy,
     "change:failure": showFailure,
     "change:title": showTitle,
+    "change:unsaved": markUnsaved,
     "change:board": addressBoard,
     "change:board_name": addressBoard,
   };
@@ -137,6 +132,7 @@ function render({ model, el }) {
   for (const show of [showNotice, showFailure, showTitle, hideOpening]) show();
   const known = knownBoards(), isNew = !framed && !new URLSearchParams(location.search).has("board");
   addressBoard();
+  markUnsaved();
   if (isNew && known.length && isFirstTime()) tell("boards", { ids: known.map((each) => each.id) });
   post("ready");
   if (model.get("shown")) post("shown"); // a board that was taken up again stands here already
@@ -144,6 +140,7 @@ function render({ model, el }) {
     stop.abort();
     bar.remove();
     work.remove();
+    delete page.dataset.unsaved;
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
   };
 }

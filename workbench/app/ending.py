@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 4.0
+PATIENCE = 3.0
 """Seconds that closing may take after SIGTERM."""
 FAREWELL = 1.0  # seconds for the browsers to hear that the connection is closed
 

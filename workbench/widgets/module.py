@@ -27,7 +27,20 @@ _STYLES = (
     "fleet.css",
 )
 _SCRIPTS = (
-    *("cut.js", "dom.js", "theme.js", "help.js", "tour.js", "cells.js", "board.js", "drag.js", "menus.js", "sort.js", "picture.js", "hardware.js"),
+    *(
+        "cut.js",
+        "dom.js",
+        "theme.js",
+        "help.js",
+        "tour.js",
+        "cells.js",
+        "board.js",
+        "drag.js",
+        "menus.js",
+        "sort.js",
+        "picture.js",
+        "hardware.js",
+    ),
     *(
         "select.js",
         "tensors.js",

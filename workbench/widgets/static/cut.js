@@ -13,7 +13,7 @@ function keepThroughCut(kept) {
 function keptThroughCut() {
   try {
     const kept = JSON.parse(sessionStorage.getItem(CUT));
-    if (!kept || kept.board !== new URLSearchParams(location.search).get("board")) return null;
+    if (!kept || kept.board !== document.documentElement.dataset.asked) return null;
     sessionStorage.removeItem(CUT);
     return Date.now() - kept.at < CUT_KEPT ? kept : null;
   } catch { return null; }
