@@ -76,6 +76,12 @@ def jax_settings() -> dict[str, Any]:
     return {name: getattr(jax.config, name) for name in _CONFIG}
 
 
+def use_jax_settings(settings: Mapping[str, Any]) -> None:
+    """In the other process, before it makes arrays."""
+    for name, value in settings.items():
+        jax.config.update(name, value)
+
+
 def sendable(content: Any, name: str, other_way: str) -> bytes:
     """A pickle, functions by value; raises `EngineError` if there is something in `content` that cannot leave this process."""
     try:

@@ -26,6 +26,7 @@ from workbench.app.processes.slots import RemoteSlots
 from workbench.app.visit import WATCHED, Visit
 from workbench.app.window import Window
 from workbench.documents import journal_folder
+from workbench.engine.parcel import use_jax_settings
 from workbench.tracing.platform import leave_accelerators_alone
 from workbench.widgets.queued_runner import QueuedRunner
 from workbench.widgets.runner import WorkerRunner
@@ -95,10 +96,7 @@ class BoardProcess:
 
     def _prepare(self, settings: Mapping[str, Any]) -> None:
         """Be ready for a visitor: the plan to begin with is traced before anybody comes. What fails is said to the visitor, not here."""
-        import jax
-
-        for name, value in settings["jax_config"].items():
-            jax.config.update(name, value)
+        use_jax_settings(settings["jax_config"])
         served: Served = pickle.loads(base64.b64decode(settings["served"]))  # noqa: S301 - our own starter wrote it
         self._served = replace(served, make=functools.cache(served.make))
         with suppress(Exception):
