@@ -11,7 +11,7 @@ from workbench.app.processes.forking import ForkServer
 from workbench.app.processes.remote_board import RemoteBoard
 from workbench.app.processes.served_board import ServedBoard
 from workbench.app.screen import Screen
-from workbench.documents import is_board_id, new_board_id
+from workbench.documents import is_board_id, journal_folder, new_board_id, prune
 from workbench.engine.parcel import jax_settings, sendable
 from workbench.errors import EngineError
 from workbench.widgets.job_queue import JobQueue
@@ -36,6 +36,7 @@ class Boards:
         self._is_closed = threading.Event()
         threading.Thread(target=self._refill, daemon=True, name="spare board").start()
         threading.Thread(target=self._watch, daemon=True, name="boards").start()
+        threading.Thread(target=prune, args=(journal_folder(),), daemon=True, name="journals").start()
 
     def open(self, asked: Mapping[str, str], screen: Screen) -> ServedBoard | None:
         """The board that an address asks for, shown on a page: the one that is live under its name, or another; `None` if there are too

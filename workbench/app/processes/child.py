@@ -31,7 +31,7 @@ from workbench.tracing.platform import leave_accelerators_alone
 from workbench.widgets.queued_runner import QueuedRunner
 from workbench.widgets.runner import WorkerRunner
 
-MEMORY = 8 << 30  # bytes of data a board may take; the kernel refuses more, and the process ends
+MEMORY = 4 << 30  # bytes of data a board may take; the kernel refuses more, and the process ends
 
 
 def serve_board(descriptor: int) -> None:
