@@ -9,7 +9,7 @@ import pytest
 
 from workbench.app.opening import Served
 from workbench.app.processes.boards import Boards
-from workbench.errors import EngineError
+from workbench.errors import DocumentError, EngineError, WorkbenchError
 from workbench.models import build
 from workbench.plan import Plan
 from workbench.widgets.job_queue import JobQueue
@@ -203,6 +203,16 @@ def test_what_keeps_the_plan_from_being_made_is_said_on_the_page():
     assert page.bridge["failure"] == {"text": "RuntimeError: the program is broken", "by_link": False}
     board.close()
     boards.close()
+
+
+def test_what_keeps_the_plan_from_being_made_is_refused_before_anything_is_served_if_asked():
+    def refused():
+        raise DocumentError("`mine` is no plan.", ["give another"])
+
+    boards = Boards(Served(refused), JobQueue())
+    with pytest.raises(WorkbenchError) as caught:
+        boards.verify()
+    assert str(caught.value) == "`mine` is no plan.\n  Ways out: give another."
 
 
 def test_what_cannot_leave_this_process_is_refused_before_anything_is_served():

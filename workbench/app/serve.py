@@ -54,6 +54,7 @@ def serve(
     time_limit: float | None = None,
     tour: bool = False,
     allow: str | Iterable[str] = (),
+    verify: bool = False,
     threaded: bool = False,
 ) -> Any:
     """Serve the board over `plan` at `http://address:port/`, until interrupted, or ended with SIGTERM (exit code 0).
@@ -68,6 +69,7 @@ def serve(
     With a `tour` whoever comes for the first time is shown around.
     A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
     Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here.
+    With `verify` an error of `plan` is raised here, before anything is served, instead of shown on the page.
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = functools.partial(_itself, plan) if isinstance(plan, Plan) else plan
@@ -77,6 +79,8 @@ def serve(
         opening = _open_here(served, runner)
         return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)
     boards = Boards(served, JobQueue() if jobs is None else JobQueue(jobs, jobs))
+    if verify:
+        boards.verify()
     opening = _open_apart(boards)
     running = listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded, close=boards.close)
     weakref.finalize(running, boards.close)

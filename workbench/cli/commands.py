@@ -38,10 +38,9 @@ def serve(options: argparse.Namespace) -> None:
     make = functools.partial(plan_on_the_cpu, options)
     changed = any(getattr(options, name) is not None for name in CHANGES)
     file = options.plan if options.plan and not changed else None
-    if not options.unix_socket:  # behind a proxy nobody reads this terminal: there an error is shown on the page
-        make()
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
     opened["allow"] = (*allowed(options), *([options.model] if options.model and ":" in options.model else []))
+    opened["verify"] = not options.unix_socket  # behind a proxy nobody reads this terminal: there an error is shown on the page
     opened["tour"] = not options.plan and not options.model  # on the example, not on a plan of one's own
     with listening(options):
         serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened, **reach)

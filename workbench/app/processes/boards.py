@@ -13,7 +13,7 @@ from workbench.app.processes.served_board import ServedBoard
 from workbench.app.screen import Screen
 from workbench.documents import is_board_id, journal_folder, new_board_id, prune
 from workbench.engine.parcel import jax_settings, sendable
-from workbench.errors import EngineError
+from workbench.errors import EngineError, WorkbenchError
 from workbench.widgets.job_queue import JobQueue
 
 MOST = 200
@@ -34,7 +34,8 @@ class Boards:
         self._boards: list[ServedBoard] = []
         self._spare: RemoteBoard | None = None
         self._is_closed = threading.Event()
-        threading.Thread(target=self._refill, daemon=True, name="spare board").start()
+        self._first = threading.Thread(target=self._refill, daemon=True, name="spare board")
+        self._first.start()
         threading.Thread(target=self._watch, daemon=True, name="boards").start()
         threading.Thread(target=prune, args=(journal_folder(),), daemon=True, name="journals").start()
 
@@ -54,6 +55,15 @@ class Boards:
             self._boards.append(board)
             return board
 
+    def verify(self) -> None:
+        """Raises the `WorkbenchError` that keeps the plan to begin with from being made; waits for the first process to have tried."""
+        self._first.join()
+        if self._spare is None:
+            raise EngineError("The process that starts boards ended.", ["start the server again", "look at what it printed"])
+        if problem := self._spare.prepared.result():
+            self.close()
+            raise WorkbenchError(problem["message"], problem["ways_out"])
+
     def close(self) -> None:
         """End all of them, and what they run."""
         self._is_closed.set()
@@ -66,23 +76,31 @@ class Boards:
 
     def _start(self) -> RemoteBoard:
         """A process for a board: the one that waits ready, or a new one."""
+        self._first.join()
         with self._lock:
             spare, self._spare = self._spare, None
-        if spare is not None and not spare.is_closed:
-            threading.Thread(target=self._refill, daemon=True, name="spare board").start()
-            return spare
-        return self._prepared()
+        if spare is None or spare.is_closed:
+            return self._prepared()
+        threading.Thread(target=self._refill, args=(spare,), daemon=True, name="spare board").start()
+        return spare
 
     def _prepared(self) -> RemoteBoard:
         remote = RemoteBoard(self._forking.connect(), self._queue)
         remote.send(self._prepare)
         return remote
 
-    def _refill(self) -> None:
+    def _refill(self, taken: RemoteBoard | None = None) -> None:
+        """Another one in the place of the one that was taken, once that is ready: two at a time would slow each other."""
+        if taken:
+            taken.prepared.result()
         try:
             remote = self._prepared()
         except EngineError:  # closed, or broken: the next visitor is told
             return
+        self._keep_spare(remote)
+
+    def _keep_spare(self, remote: RemoteBoard) -> None:
+        """For the next visitor."""
         with self._lock:
             if self._spare is None and not self._is_closed.is_set():
                 self._spare = remote

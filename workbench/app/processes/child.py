@@ -1,9 +1,9 @@
 """The process of one board: it hears its page over a connection, one JSON object a message, and tells what is to be shown.
 
-In come `{"prepare": {...}}` with a pickle of what is served, `{"open": {"asked", "name"}}` when a visitor is there, then
-`{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Out go `{"ready": pid}`, `{"show": target, "parameters": {...}}` and, when a
-message was dealt with, `{"done": its number}`. Its runs wait in the server's queue: `{"enter": kind, "ticket": n}` and `{"leave": n}` go
-out, and `{"ticket": n, "ahead": jobs}` comes in. It ends when the connection does.
+In come `{"prepare": {...}}` with a pickle of what is served, answered by `{"prepared": problem}`, and `{"open": {"asked", "name"}}` when a
+visitor is there; then `{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Out go `{"ready": pid}`, `{"show": target,
+"parameters": {...}}` and, when a message was dealt with, `{"done": its number}`. Its runs wait in the server's queue: `{"enter": kind,
+"ticket": n}` and `{"leave": n}` go out, and `{"ticket": n, "ahead": jobs}` comes in. It ends when the connection does.
 """
 
 import base64
@@ -27,6 +27,8 @@ from workbench.app.visit import WATCHED, Visit
 from workbench.app.window import Window
 from workbench.documents import journal_folder
 from workbench.engine.parcel import use_jax_settings
+from workbench.errors import WorkbenchError
+from workbench.plan import Plan
 from workbench.tracing.platform import leave_accelerators_alone
 from workbench.widgets.queued_runner import QueuedRunner
 from workbench.widgets.runner import WorkerRunner
@@ -99,8 +101,19 @@ class BoardProcess:
         use_jax_settings(settings["jax_config"])
         served: Served = pickle.loads(base64.b64decode(settings["served"]))  # noqa: S301 - our own starter wrote it
         self._served = replace(served, make=functools.cache(served.make))
+        self._send({"prepared": self._problem(self._served.make)})
+
+    def _problem(self, make: Callable[[], Plan]) -> Mapping[str, Any]:
+        """What keeps the plan to begin with from being made, if it can be said; else the page says it."""
+        try:
+            plan = make()
+        except WorkbenchError as error:
+            return {"message": error.message, "ways_out": error.ways_out}
+        except Exception:  # noqa: BLE001 - the visitor is told
+            return {}
         with suppress(Exception):
-            self._served.make().report()
+            plan.report()  # what is worked out now, nobody waits for
+        return {}
 
     def _open(self, opening: Mapping[str, Any]) -> None:
         assert self._served is not None, "prepared first"

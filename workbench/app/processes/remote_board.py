@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -24,6 +25,7 @@ Message = Mapping[str, Any]
 class RemoteBoard:
     """Sends what a page says, and hands on to `show` what the board tells.
 
+    `prepared` is then known: `{}`, or the `message` and the `ways_out` of what keeps the plan to begin with from being made.
     `ended(board)` is called once, from a thread, when the process is gone without having been closed; `pid` is then whose it was.
     """
 
@@ -32,6 +34,7 @@ class RemoteBoard:
         self.ended: Callable[[RemoteBoard], None] = _nobody_asks
         self.pid: int | None = None
         self.is_closed = False
+        self.prepared: Future[Mapping[str, Any]] = Future()
         self._connection, self._places = connection, Places(queue, self.send)
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._under_way: dict[int, float] = {}  # when messages were sent that are not dealt with
@@ -80,6 +83,8 @@ class RemoteBoard:
         self._connection.close()
         self._outbox.put(None)
         self._places.leave_all()
+        if not self.prepared.done():
+            self.prepared.set_result({})
         if not self.is_closed:
             self.is_closed = True
             self.ended(self)
@@ -87,6 +92,8 @@ class RemoteBoard:
     def _take(self, message: dict[str, Any]) -> None:
         if "ready" in message:
             self.pid = message["ready"]
+        elif "prepared" in message:
+            self.prepared.set_result(message["prepared"])
         elif "done" in message:
             self._under_way.pop(message["done"], None)
         elif "enter" in message or "leave" in message:
