@@ -70,8 +70,8 @@ TEXTS = [
         "\n  Ways out: mend the function · mend its arguments in the document.",
     ),
     (
-        named("tests.importable:regression", widht=2),
-        "The program `tests.importable:regression(widht=2)` raised TypeError: regression() got an unexpected keyword argument 'widht'."
+        named("tests.importable:regression", colour=2),  # like no argument there is: Python 3.13 asks whether that was meant
+        "The program `tests.importable:regression(colour=2)` raised TypeError: regression() got an unexpected keyword argument 'colour'."
         "\n  Ways out: mend the function · mend its arguments in the document.",
     ),
     (

@@ -9,14 +9,28 @@ from collections.abc import Iterable
 from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
+from workbench.layout import Layout
 from workbench.mesh import Mesh
-from workbench.partition.context import main_function
+from workbench.partition.context import main_function, run_passes
 from workbench.partition.inline import inline_calls
-from workbench.partition.operations import operations_below
+from workbench.partition.operations import CONTROL_FLOW, operations_below
 from workbench.partition.program import place_of
 from workbench.partition.statements import annotate, insert_statements
 from workbench.places import picks
 from workbench.plan import Plan
+
+_SHARDING = "sdy.sharding"
+_PROPAGATION = ",".join(
+    (
+        "sdy-add-data-flow-edges",
+        "sdy-apply-sharding-constraints",
+        "sdy-sharding-group-import",
+        "sdy-user-priority-propagate",
+        "func.func(sdy-sink-data-flow-edges)",
+    )
+)
+"""Where a layout has priorities, propagation is run here. Since jaxlib 0.11.2 XLA hands shardings to its partitioner as HLO's named ones
+(`xla_enable_hlo_sharding_v3`), which keep open dimensions and drop priorities."""
 
 _Place = tuple[str, str, int]  # path, source, rank; -1 for no tensor
 
@@ -34,6 +48,21 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
         ops = list(operations_below(main))
         places = [place_of(op) for op in ops] if plan.layout.constraints or plan.layout.groups or plan.layout.barriers else []
         insert_statements(main, ops, plan, lambda pattern, rank: _find(places, pattern, rank))
+        if _has_priorities(plan.layout):
+            _propagate_here(module)
+
+
+def _propagate_here(module: ir.Module) -> None:
+    """Leave each value where propagation by priorities has it. Loops are left to the compiler, which gives them more operands first (what
+    their bodies capture), and takes what they carry from around them."""
+    run_passes(module.operation, _PROPAGATION)
+    for op in operations_below(main_function(module.operation)):
+        if op.name in CONTROL_FLOW and _SHARDING in op.attributes:
+            del op.attributes[_SHARDING]
+
+
+def _has_priorities(layout: Layout) -> bool:
+    return bool(layout.priorities) or any(each.priorities for _, each in (*layout.overrides, *layout.constraints))
 
 
 def _find(places: list[_Place], pattern: str, rank: int | None) -> Iterable[int]:

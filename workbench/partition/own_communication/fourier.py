@@ -1,4 +1,5 @@
-"""Fourier transforms. XLA:CPU and XLA:GPU replicate them, batch dimensions too (`DefaultAction`; openxla/xla, `spmd_partitioner.cc`).
+"""Fourier transforms. XLA:CPU and XLA:GPU replicate them (`DefaultAction`; openxla/xla, `spmd_partitioner.cc`); before jaxlib 0.12 those too
+of which only batch dimensions are cut.
 
 XLA:TPU turns a transform into matrix products before it partitions: a cut batch dimension sends nothing then; what a cut transform
 sends depends on how the compiler factors its length, and is not told.
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
+from workbench.partition.compiler_version import CUTS_BATCHES_OF_TRANSFORMS
 from workbench.partition.own_communication.placed import NOTHING, Answer, Operator, Placed, numbers
 from workbench.partition.own_communication.windows import whole
 
@@ -26,9 +28,10 @@ def sends(facts: Transform, placed: Placed) -> Answer | None:
     operand = placed.operands[0]
     if not any(operand.stored):
         return NOTHING
+    is_cut = any(operand.stored[-facts.dims :])
     if placed.backend.expands_early:
-        return None if any(operand.stored[-facts.dims :]) else NOTHING
-    return whole(placed, 0)
+        return None if is_cut else NOTHING
+    return whole(placed, 0) if is_cut or not CUTS_BATCHES_OF_TRANSFORMS else NOTHING
 
 
 FOURIER = Operator("Fourier transform", ("stablehlo.fft",), read, sends)
