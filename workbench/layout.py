@@ -5,9 +5,21 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from workbench.errors import LayoutError, wrong_type
-from workbench.layout_text import DIRECTIONS, Entries, Rules, axes_text, barrier_text, group_text, parse_axes, parse_statements
+from workbench.layout_text import (
+    DIRECTIONS,
+    MOST_LETTERS,
+    MOST_STATEMENTS,
+    Entries,
+    Rules,
+    axes_text,
+    barrier_text,
+    group_text,
+    parse_axes,
+    parse_statements,
+)
+from workbench.mesh import MAX_AXES
 from workbench.paths import matches
-from workbench.sharding import Sharding
+from workbench.sharding import MOST_ROUNDS, Sharding
 from workbench.tensor import Tensor
 
 T = TypeVar("T")
@@ -35,6 +47,7 @@ class Layout:
 
     - A dimension has one rule (M4); an empty one is the same as none and is dropped. `priorities` are of rules, and from 1.
     - A pattern has one override and one constraint, a place one barrier: the last one given.
+    - It has at most 1,000 statements and places, each of at most 500 letters.
     - A group has two places at least; `@` marks an intermediate value in it, and in a barrier.
     """
 
@@ -65,6 +78,7 @@ class Layout:
             priorities = (*((dim, priority) for dim, (_, priority) in read.items() if priority), *priorities)
         else:
             pairs = _verified_pairs(rules)
+        _verify_bounds(pairs, overrides, constraints, groups, barriers)
         for dim, axes in pairs:
             _verify_rule(dim, axes, pairs)
         kept = tuple((dim, axes) for dim, axes in pairs if axes)
@@ -185,7 +199,21 @@ def _set(entries: Entries, pattern: str, sharding: Sharding | None) -> Entries:
 
 
 def _last_of_each(entries: tuple[tuple[str, T], ...]) -> tuple[tuple[str, T], ...]:
-    return tuple(entry for i, entry in enumerate(entries) if all(entry[0] != later for later, _ in entries[i + 1 :]))
+    last = {name: place for place, (name, _) in enumerate(entries)}
+    return tuple(entry for place, entry in enumerate(entries) if last[entry[0]] == place)
+
+
+def _verify_bounds(rules: Rules, overrides: Entries, constraints: Entries, groups: Sequence[Any], barriers: Sequence[Any]) -> None:
+    """Raises `LayoutError` for more statements, or longer ones, than can be tried on a program while somebody waits."""
+    places = [*(pattern for pattern, _ in (*overrides, *constraints)), *(place for each in groups for place in each)]
+    places += [place for place, _ in barriers]
+    if (count := len(rules) + len(places)) > MOST_STATEMENTS:
+        raise LayoutError(
+            f"The layout has {count:,} statements and places; it may have {MOST_STATEMENTS:,}.",
+            ["name alike tensors with one pattern, `layers/*/mlp/w1`", "split dimensions by rules"],
+        )
+    if long := next((each for each in (*places, *(dim for dim, _ in rules)) if len(each) > MOST_LETTERS), None):
+        raise LayoutError(f"`{long[:40]}…` is {len(long):,} letters long; a name in a layout has at most {MOST_LETTERS}.", ["shorten it"])
 
 
 def _verify_mapping(rules: Mapping[Any, Any]) -> None:
@@ -217,6 +245,8 @@ def _verify_rule(dim: str, axes: tuple[str, ...], rules: Rules) -> None:
     if sum(name == dim for name, _ in rules) > 1:
         given = " and ".join(f"`{name}:{'+'.join(other)}`" for name, other in rules if name == dim)
         raise LayoutError(f"Dimension `{dim}` has two rules, {given}.", [f"to split it over several axes write `{dim}:a+b`"])
+    if len(axes) > MAX_AXES:
+        raise LayoutError(f"The rule of `{dim}` names {len(axes):,} mesh axes; a mesh has at most {MAX_AXES}.", ["name each axis once"])
     for axis in axes:
         if axes.count(axis) > 1:
             raise LayoutError(f"The rule `{dim}:{'+'.join(axes)}` uses mesh axis `{axis}` twice.", ["name it once"])
@@ -226,6 +256,8 @@ def _verified_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tupl
     """In the order of the rules; those of priority 0, which all have, left out."""
     ruled = [dim for dim, _ in rules]
     for dim, priority in priorities.items():
+        if priority > MOST_ROUNDS:
+            raise LayoutError(f"The rule of `{dim}` has priority {priority:,}; {MOST_ROUNDS:,} is the last.", ["use 0, 1, 2, ..."])
         if priority < 0:
             raise LayoutError(
                 f"The rule of `{dim}` has priority {priority}; 0 is the first to propagate.",

@@ -10,8 +10,12 @@ from workbench.sharding import Sharding
 Rules = tuple[tuple[str, tuple[str, ...]], ...]
 Entries = tuple[tuple[str, Sharding], ...]
 
+MOST_STATEMENTS = 1_000
+"""Of a layout. Each pattern is tried on every argument or value of a program; the largest layouts written so far have some dozens."""
+MOST_LETTERS = 500
+"""Of a pattern or a place; the longest paths of models have about a hundred."""
 DIRECTIONS = ("none", "forward", "backward")  # what a barrier lets through
-_AXES = r"(?P<axes>[^\s:=@\[\]+?]+(?:\+[^\s:=@\[\]+?]+)*)(?:\s+p(?P<priority>-?\d+))?"
+_AXES = r"(?P<axes>[^\s:=@\[\]+?]+(?:\+[^\s:=@\[\]+?]+)*)(?:\s+p(?P<priority>-?\d{1,9}))?"
 _RULE = re.compile(rf"(?P<dim>[^\s:=@\[\]]+)\s*:\s*{_AXES}")
 _ALIKE = re.compile(r"group\s*\[(?P<places>[^\[\]]*)\]")
 _BARRIER = re.compile(r"barrier\s*\[(?P<place>[^\[\],]*)\](?:\s*allows:(?P<allows>\w+))?")
@@ -31,11 +35,24 @@ class Statements(NamedTuple):
 def parse_statements(text: str) -> Statements:
     """Raises `LayoutError` for what is no statement."""
     found: dict[str, list[object]] = {name: [] for name in Statements._fields}
-    for statement in re.split(r"[;\n]|,(?![^\[]*\])", text):
+    for statement in _split(text):
         if word := statement.strip():
             for kind, entry in _statement(word):
                 found[kind].append(entry)
     return Statements(*(tuple(entries) for entries in found.values()))  # type: ignore[arg-type]
+
+
+def _split(text: str) -> list[str]:
+    """At `;`, at line ends, and at each `,` that stands in no brackets; from the end, where it is known which bracket comes next."""
+    parts, end, is_inside = [], len(text), False
+    for place in range(len(text) - 1, -1, -1):
+        letter = text[place]
+        if letter in "[]":
+            is_inside = letter == "]"
+        elif letter in ";\n" or (letter == "," and not is_inside):
+            parts.append(text[place + 1 : end])
+            end = place
+    return [text[:end], *reversed(parts)]
 
 
 def _statement(word: str) -> Iterator[tuple[str, object]]:

@@ -194,7 +194,7 @@ class Program:
 
     def __post_init__(self) -> None:
         if self.reference is not None:
-            _built_here.add(self.reference.target)
+            _remember(self.reference)
 
     def __getstate__(self) -> dict[str, Any]:
         stays = {name: value for name, value in self.__dict__.items() if name != KEPT}
@@ -227,12 +227,24 @@ class Program:
 
 
 _built_here: set[str] = set()
+_MOST_REMEMBERED = 10_000  # models of the zoo, of whatever arguments; functions are few, and all of them are
 
 
-def is_built_here(target: str) -> bool:
-    """Whether a program of this reference was built or traced in this process: a document may name it too. One that was unpickled does not
-    count."""
-    return target in _built_here
+def _remember(reference: Reference) -> None:
+    if ":" in reference.target or len(_built_here) < _MOST_REMEMBERED:
+        _built_here.add(_key(reference))
+
+
+def is_built_here(reference: Reference) -> bool:
+    """Whether this model of the zoo, or a program of this function, was built or traced in this process: a document may name it too.
+
+    What was unpickled does not count.
+    """
+    return _key(reference) in _built_here
+
+
+def _key(reference: Reference) -> str:
+    return reference.target if ":" in reference.target else str(reference)
 
 
 def verify_unique_dims(arguments: tuple[Tensor, ...]) -> None:

@@ -11,6 +11,10 @@ from workbench.errors import LayoutError
 from workbench.mesh import Mesh
 
 _SUB_AXIS = re.compile(r"(?P<axis>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
+MOST_ROUNDS = 1_000
+"""Priorities: propagation goes round once for each."""
+MOST_LETTERS = 2_000
+"""Of a sharding as text: as many dimensions as there are, each on every axis, take a few hundred."""
 _ENTRY = re.compile(r"(?P<axes>[^\s?]*)(?P<open>\?)?(?:\s+p(?P<priority>-?\d+))?")
 _AXES = re.compile(r"(?P<kind>replicated|unreduced):(?P<axes>\S+)")
 
@@ -173,7 +177,9 @@ class Sharding:
 
     @classmethod
     def parse(cls, text: str) -> "Sharding":
-        """The inverse of `str`."""
+        """The inverse of `str`. Raises `LayoutError`."""
+        if len(text) > MOST_LETTERS:
+            raise LayoutError(f"`{text[:40]}…` is {len(text):,} letters long; a sharding has at most {MOST_LETTERS:,}.", ["shorten it"])
         return _parsed(text)
 
     @classmethod
@@ -265,6 +271,8 @@ def _verify_length(sharding: Sharding, name: str, entries: Sequence[object]) -> 
 def _verify_priorities(sharding: Sharding) -> None:
     _verify_length(sharding, "priorities", sharding.priorities)
     for i, (dim, priority) in enumerate(zip(sharding.dims, sharding.priorities, strict=True)):
+        if priority > MOST_ROUNDS:
+            raise LayoutError(f"{sharding} has priority {priority:,}; {MOST_ROUNDS:,} is the last.", ["use 0, 1, 2, ..."])
         if priority < 0:
             raise LayoutError(
                 f"{sharding} has priority {priority}; 0 is the first to propagate.", ["use 0, 1, 2, ...", "give the others a larger one"]

@@ -1,6 +1,7 @@
 """Which programs a document may name: models of the zoo, what the person at the keyboard allows, what was built in this process already.
 
-A document comes from anyone, and importing a module runs it. So the name of a program is judged before anything is imported.
+A document comes from anyone, and importing a module runs it. So the name of a program is judged before anything is imported. A model of the
+zoo that takes long to trace is allowed in the same way, by its name.
 """
 
 import os
@@ -43,13 +44,17 @@ def allowed_here() -> tuple[str, ...]:
 def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] = ()) -> None:
     """That the document `name` may name this program. Nothing is imported.
 
-    Raises `DocumentError` for a function of a module that is neither allowed nor the origin of a program that was built here.
+    Raises `DocumentError` for a function of a module that is neither allowed nor the origin of a program that was built here, and for a
+    model of the zoo that is not there, does not take these arguments, or takes long to trace.
     """
     target = reference.target
     module, colon, _ = target.partition(":")
-    if not colon or any(_covers(each, target, module) for each in read_allowed(allow)):
+    if any(_covers(each, target, module) for each in read_allowed(allow)):
         return
-    if is_built_here(target) and module in sys.modules:
+    if not colon:
+        _verify_model(reference, name)
+        return
+    if is_built_here(reference) and module in sys.modules:
         return
     top = module.partition(".")[0][:80] or "mine"
     raise DocumentError(
@@ -61,6 +66,14 @@ def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] =
             f"or set {ALLOWED}={top} where JupyterLab is started",
         ],
     )
+
+
+def _verify_model(reference: Reference, name: str) -> None:
+    """A model of the zoo is traced when a document is opened; one that takes long has to be allowed by its name, `gpt`."""
+    from workbench.models.registry import verify_quick
+
+    if not is_built_here(reference):
+        verify_quick(reference.target, reference.arguments, name)
 
 
 def _covers(allowed: str, target: str, module: str) -> bool:

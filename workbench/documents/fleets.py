@@ -178,9 +178,10 @@ class _Draft:
     def verify(self, allow: str | Iterable[str]) -> None:
         """As far as can be told without importing anything."""
         verify_model_name(self.name)
+        if ":" not in self.reference.target:
+            with self._named():
+                verify_reference(self.reference)
         verify_allowed(self.reference, self.whose, allow)
-        with self._named():
-            verify_reference(self.reference)
 
     def verify_function(self) -> None:
         """As far as can be told untraced, its module imported."""

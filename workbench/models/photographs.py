@@ -13,9 +13,9 @@ DISCS = 3
 def stripes(batch: int, size: int, image_channels: int, classes: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[Any]]]:
     """A function from step to `{"images": float32[batch, height, width, image_channels], "targets": int32[batch]}`, by `(seed, step)`
     alone."""
-    rows, cols = np.indices((size, size), dtype=np.float32)
 
     def data(step: int) -> dict[str, NDArray[Any]]:
+        rows, cols = np.indices((size, size), dtype=np.float32)
         random = np.random.default_rng((seed, step))
         targets = random.integers(0, classes, batch).astype(np.int32)
         angles = np.pi * targets[:, None, None] / classes
@@ -29,10 +29,10 @@ def stripes(batch: int, size: int, image_channels: int, classes: int, seed: int 
 def discs(batch: int, size: int, image_channels: int, seed: int = 0) -> Callable[[int], dict[str, NDArray[Any]]]:
     """A function from step to `{"images": float32[batch, height, width, image_channels], "targets": int32[batch, height, width]}`, 1 within
     a disc, by `(seed, step)` alone."""
-    places = np.indices((size, size))
 
     def drawn(random: np.random.Generator) -> NDArray[np.bool_]:
         centers, radii = random.uniform(0, size, (DISCS, 2, 1, 1)), size * random.uniform(0.1, 0.3, (DISCS, 1, 1))
+        places = np.indices((size, size))
         return (((places - centers) ** 2).sum(1) < radii**2).any(0)
 
     def data(step: int) -> dict[str, NDArray[Any]]:

@@ -8,17 +8,35 @@ from typing import Any
 from workbench.errors import DocumentError, unknown_name
 from workbench.models import (
     amoebanet,
+    amoebanet_config,
     conformer,
+    conformer_config,
     decoder,
+    decoder_config,
     decoder_layouts,
     deep_unet,
+    deep_unet_config,
     gpt,
+    gpt_config,
     mixture,
+    mixture_config,
     mixture_layouts,
     mnist,
     t5,
+    t5_config,
     two_layer,
     unet,
+)
+from workbench.models.bounds import (
+    MOST,
+    MOST_LETTERS,
+    MOST_RATE,
+    Pieces,
+    cells,
+    convolutions,
+    one_piece,
+    unrolled_layers,
+    verify_pieces,
 )
 from workbench.program import Program, Reference
 
@@ -30,6 +48,7 @@ class Model:
     **Invariants**
 
     - `build` takes keyword arguments with defaults, whole numbers, numbers, truth values or text: JSON carries them.
+    - `pieces` tells how many of its layers are traced each by itself, and a document may ask for `quick` of them: some four seconds.
     - `layouts` are pairs of mesh and layout text, legal for the defaults, on eight devices each.
     """
 
@@ -37,6 +56,8 @@ class Model:
     about: str
     build: Callable[..., Program]
     layouts: tuple[tuple[str, str], ...]
+    pieces: Pieces = one_piece
+    quick: int = 1
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -52,24 +73,58 @@ ALL_MODELS = (
         "a decoder Transformer of today; presets of Llama 3, Megatron and MaxText",
         decoder.build,
         decoder_layouts.LAYOUTS,
+        unrolled_layers(decoder_config.PRESETS),
+        quick=12,
     ),
     Model(
         "mixture",
         "a mixture-of-experts Transformer with latent attention; presets of DeepSeek-V2 and V3 and of GLaM",
         mixture.build,
         mixture_layouts.LAYOUTS,
+        unrolled_layers(mixture_config.PRESETS),
+        quick=6,
     ),
-    Model("t5", "an encoder-decoder Transformer; presets of T5, the largest of 290 billion parameters", t5.build, t5.LAYOUTS),
-    Model("conformer", "an encoder of speech that convolves and attends; preset of BigSSL", conformer.build, conformer.LAYOUTS),
+    Model(
+        "t5",
+        "an encoder-decoder Transformer; presets of T5, the largest of 290 billion parameters",
+        t5.build,
+        t5.LAYOUTS,
+        unrolled_layers(t5_config.PRESETS),
+        quick=6,
+    ),
+    Model(
+        "conformer",
+        "an encoder of speech that convolves and attends; preset of BigSSL",
+        conformer.build,
+        conformer.LAYOUTS,
+        unrolled_layers(conformer_config.PRESETS),
+        quick=6,
+    ),
     Model("unet", "a 3-D U-Net for volumes too large for a device; presets of Cicek, Mesh-TensorFlow and MLPerf", unet.build, unet.LAYOUTS),
     Model(
         "amoebanet",
         "a convolutional network of unequal cells, each reading the two before; presets of GPipe",
         amoebanet.build,
         amoebanet.LAYOUTS,
+        cells(amoebanet_config.PRESETS),
+        quick=3,
     ),
-    Model("deep_unet", "a 2-D U-Net of many convolutions a level; presets of torchgpipe's benchmarks", deep_unet.build, deep_unet.LAYOUTS),
-    Model("gpt", "a decoder Transformer from bytes of English to 175 billion parameters, trained with Adam", gpt.build, gpt.LAYOUTS),
+    Model(
+        "deep_unet",
+        "a 2-D U-Net of many convolutions a level; presets of torchgpipe's benchmarks",
+        deep_unet.build,
+        deep_unet.LAYOUTS,
+        convolutions(deep_unet_config.PRESETS),
+        quick=96,
+    ),
+    Model(
+        "gpt",
+        "a decoder Transformer from bytes of English to 175 billion parameters, trained with Adam",
+        gpt.build,
+        gpt.LAYOUTS,
+        unrolled_layers(gpt_config.PRESETS),
+        quick=24,
+    ),
 )
 
 
@@ -91,6 +146,12 @@ def verify_model(name: str, arguments: Mapping[str, Any]) -> Model:
     return model
 
 
+def verify_quick(name: str, arguments: Mapping[str, Any], whose: str) -> None:
+    """Raises `DocumentError` for a model that takes long to trace, `whose` is what asks for it; and what `verify_model` raises."""
+    model = verify_model(name, arguments)
+    verify_pieces(whose, name, model.pieces({**model.arguments, **arguments}), model.quick)
+
+
 def _verify_argument(model: Model, argument: str, value: Any) -> None:
     if argument not in model.arguments:
         message, ways_out = unknown_name("argument", argument, model.arguments)
@@ -99,9 +160,23 @@ def _verify_argument(model: Model, argument: str, value: Any) -> None:
     kind = int if default is None else type(default)
     fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
     if value is default or (fits and (kind in (bool, str) or value > 0)):
+        _verify_bound(model, argument, value)
         return
     words = {bool: "true or false", str: "text", int: "a whole number from 1", float: "a number above 0"}[kind]
     raise DocumentError(
         f"Model `{model.name}`: `{argument}` is {str(value)[:80]!r}; it should be {words}.",
         [f"leave it out for {default!r}" if default is not None else "leave it out for the preset's own"],
     )
+
+
+def _verify_bound(model: Model, argument: str, value: Any) -> None:
+    """Raises `DocumentError` for a value beyond what can be planned; not a number (NaN) is beyond as well."""
+    if value is None or isinstance(value, bool):
+        return
+    size = len(value) if isinstance(value, str) else value
+    most, unit = (MOST_LETTERS, " letters long") if isinstance(value, str) else (MOST.get(argument, MOST_RATE), "")
+    if not size <= most:
+        shown = f"{size:,}" if abs(size) < 10**18 else f"{size:.2g}" if isinstance(size, float) else "10**18 or more"
+        raise DocumentError(
+            f"Model `{model.name}`: `{argument}` is {shown}{unit}; it can be {most:,.0f} at most.", ["take a smaller one", "leave it out"]
+        )

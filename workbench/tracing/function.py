@@ -17,6 +17,7 @@ from workbench.precision import AS_WRITTEN, Precision
 from workbench.program import Program, Reference, Step
 from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role, Tensor
+from workbench.tracing.byte_counts import verify_byte_counts
 from workbench.tracing.cast import cast, cast_like, computed_in
 from workbench.tracing.dims import user_names
 from workbench.tracing.jax_version import warn_if_untested
@@ -139,6 +140,7 @@ def build_program(
     _verify_paths(paths)
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
     traced = guarded(lambda: _traced(step.call, specs), name)
+    verify_byte_counts(traced.jaxpr.jaxpr, name)
     module = guarded(lambda: _lowered(traced, name), name)
     arguments = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
