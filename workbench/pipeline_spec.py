@@ -1,6 +1,7 @@
 """How a step is pipelined: into how many stages and micro-batches, by which schedule, with what recomputed, by which engine."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -10,6 +11,10 @@ from workbench.errors import PipelineError, unknown_name, wrong_type
 REMAT = ("always", "except_last", "never")
 ENGINES = ("mpmd", "spmd")
 MOST = 4096  # stages, micro-batches and chunks, each
+MOST_PIECES = 512
+"""Stages times chunks; the deepest published pipelines have 64 stages."""
+MOST_TASKS = 1 << 15
+"""Pieces times micro-batches: a step is simulated pass by pass. A trillion parameters went through 64 stages in 512 micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class PipelineSpec:
 
     - `stages`, `micro_batches` and `chunks` are whole numbers from 1.
     - The schedule exists, and goes with these numbers; `spmd` goes with those that all devices can do in step.
+    - There are at most 512 pieces, and pieces times micro-batches are at most 32,768.
     - `boundaries` are names, each once, fewer than there are pieces.
     - `remat` is of `REMAT`, `engine` of `ENGINES`, `axis` a name.
     """
@@ -45,6 +51,7 @@ class PipelineSpec:
     def __post_init__(self) -> None:
         for name in ("stages", "micro_batches", "chunks"):
             _verify_count(name, getattr(self, name))
+        _verify_tasks(self)
         _verify_schedule(self)
         _verify_boundaries(self)
         for name, value, known in (("remat", self.remat, REMAT), ("engine", self.engine, ENGINES)):
@@ -125,6 +132,17 @@ def _verify_count(name: str, count: object) -> None:
         raise PipelineError(f"A pipeline of {name}:{str(count)[:80]} cannot be.", [f"make `{name}` a whole number from 1 to {MOST:,}"])
 
 
+def _verify_tasks(spec: PipelineSpec) -> None:
+    pieces = f"{spec.stages:,} stages x {spec.chunks:,} chunks = {spec.pieces:,} pieces" if spec.chunks > 1 else f"{spec.stages:,} stages"
+    if spec.pieces > MOST_PIECES:
+        raise PipelineError(f"A pipeline of {pieces} is too long; it has at most {MOST_PIECES}.", ["make `stages` smaller"])
+    if (tasks := spec.pieces * spec.micro_batches) > MOST_TASKS:
+        raise PipelineError(
+            f"{pieces} x {spec.micro_batches:,} micro-batches are {tasks:,} passes forward; a step may have {MOST_TASKS:,}.",
+            [f"make `micro_batches` {MOST_TASKS // spec.pieces:,} at most", "make `stages` smaller"],
+        )
+
+
 def _verify_schedule(spec: PipelineSpec) -> None:
     """The schedules live in a room above; they are asked when a specification is made."""
     from workbench.pipeline.schedules import ALL_SCHEDULES, Shape, schedule_named
@@ -140,10 +158,11 @@ def _verify_schedule(spec: PipelineSpec) -> None:
 
 
 def _verify_boundaries(spec: PipelineSpec) -> None:
+    counts = Counter(spec.boundaries)
     for name in spec.boundaries:
         if not name or re.search(r"[\s,;+]", name):
             raise PipelineError(f"`{name[:80]}` cannot name a block.", ["name boundaries as the board shows them"])
-        if spec.boundaries.count(name) > 1:
+        if counts[name] > 1:
             raise PipelineError(f"Two pieces of the pipeline would begin at `{name}`.", ["name each boundary once"])
     if len(spec.boundaries) >= spec.pieces:
         raise PipelineError(

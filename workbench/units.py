@@ -39,6 +39,8 @@ def parse_bytes(text: str) -> int | None:
     if found is None:
         return None
     number, prefix, binary = found.groups()
+    if len(number) > 30:
+        return None
     return round(float(number) * (1024 if binary else 1000) ** ("KMGTPE".index(prefix.upper()) + 1 if prefix else 0))
 
 

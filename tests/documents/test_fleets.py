@@ -36,7 +36,7 @@ grid = { learning_rate = [0.1, 0.01], batch = [20, 40] }
 
 @pytest.fixture(scope="module")
 def fleet():
-    return parse_fleet(WHOLE)
+    return parse_fleet(WHOLE, allow="tests.importable")
 
 
 def test_every_field_is_read(fleet):
@@ -59,7 +59,7 @@ def test_a_file_may_be_json_and_its_folder_lies_beside_it(tmp_path):
     model = {"name": "a", "program": "tests.importable:regression"}
     path = tmp_path / "fleet.json"
     path.write_text(json.dumps({"version": 1, "folder": "kept", "memory": 4096, "models": [model]}))
-    fleet = load_fleet(path)
+    fleet = load_fleet(path, allow="tests.importable")
     assert (fleet.folder, fleet.memory, fleet.models[0].mini_batches) == (tmp_path / "kept", 4096, 10)
 
 
@@ -75,11 +75,26 @@ ONE = '[[models]]\nname = "a"\nprogram = "mnist"\n'
         (ONE + "epochs = '3'", "at `models[0].epochs`, '3' is not of type 'integer'", "mend that entry"),
         ("devices = 2", "'models' is a required property", "mend that entry"),
         (ONE.replace("name", "# name"), "at `models[0]`, 'name' is a required property", "mend that entry"),
-        ("memory = 'lots'\n" + ONE, 'The text: "lots" is no amount of memory.', 'write "2 GiB", "512 MiB" or a number of bytes'),
+        ("memory = 'lots'\n" + ONE, 'The text: "lots" is no amount of memory.', '"512 MiB" or a whole number of bytes'),
         (ONE + ONE, "The text: 2 models are named `a`.", "give one model a `grid` instead"),
         ("policy = 'longest'\n" + ONE, "There is no policy `longest`", "use one of these names"),
         (ONE.replace("mnist", "mnits"), "The text, model `a`: There is no model `mnits`", "did you mean `mnist`?"),
-        (ONE.replace("mnist", "no_such:build"), "model `a`: The program is `no_such:build`, and there is no module", "no_such"),
+        (ONE.replace("mnist", "no_such:build"), "model `a` names the program `no_such:build`, which is not of the zoo", "--allow no_such"),
+        ("memory = 1.0\n" + ONE, "The text: 1 without a unit is no amount of memory.", 'write "2 GiB"'),
+        ("memory = 2.5\n" + ONE, "The text: 2.5 without a unit is no amount of memory.", 'write "2 GiB"'),
+        (f"memory = '{'9' * 400} GiB'\n" + ONE, "no amount of memory", 'write "2 GiB"'),
+        ("memory = 2305843009213693952\n" + ONE, "A budget of 2.00 EiB is more than any device has.", 'write "2 GiB"'),
+        (ONE + f"arguments.{'a.' * 40}b = 1", "line 4 joins more than 16 names with dots", "README.md"),
+        (ONE + "seed = " + "9" * 60, "a whole number has more than 40 digits", "README.md"),
+        (ONE + "stop_below = nan", "nan is no number to plan with", "README.md"),
+        (ONE + "seed = 1.0", "Model `a`: `seed` is 1.0; it should be a whole number of 64 bits.", "leave it out"),
+        (ONE + "grid = { batch = [1979-05-27] }", "is of type date; write it as text", "README.md"),
+        (ONE + "mini_batches = 1000000000", "`a` has 1 x 1,000,000,000); it may have 1,000,000.", "fewer mini-batches"),
+        (
+            ONE + f"grid = {{ batch = {[*range(1, 101)]}, hidden = {[*range(1, 101)]} }}",
+            "The text makes 10,000 models (`a` alone 100 x 100 = 10,000); a fleet has at most 1,000.",
+            "leave values out of a grid",
+        ),
         (ONE.replace("mnist", "two_layer"), "model `a`: `two_layer()` is a function and no training step", "take a model that trains"),
         (ONE + "grid = { rate = [1] }", "model `a-rate=1`: Model `mnist`: There is no argument `rate`", "learning_rate"),
         (
@@ -117,12 +132,12 @@ def test_what_is_wrong_is_said_in_the_names_of_the_file(text, message, way_out):
 def test_what_needs_no_tracing_is_refused_before_any_model_is_traced(text, changes, monkeypatch):
     monkeypatch.setattr(fleets, "program_from_reference", lambda reference: pytest.fail(f"traced {reference}"))
     with pytest.raises((DocumentError, FleetError)):
-        parse_fleet(text, **changes)
+        parse_fleet(text, allow="tests.importable", **changes)
 
 
 def test_what_is_asked_for_besides_goes_before_the_file():
     text = "spill = 'disk'\npolicy = 'random'\n" + ONE.replace("mnist", "tests.importable:regression")
-    fleet = parse_fleet(text, folder=Path("/kept"), policy="shortest")
+    fleet = parse_fleet(text, allow="tests.importable", folder=Path("/kept"), policy="shortest")
     assert (fleet.spill, fleet.folder, fleet.policy) == ("disk", Path("/kept"), "shortest")
 
 

@@ -75,7 +75,7 @@ BROKEN = {
     "of a newer version": (lambda text: text.replace('"version": 1', '"version": 9'), "install a newer workbench"),
     "with a program that is missing": (
         lambda text: text.replace('"two_layer"', '"my_models.big:build"'),
-        "there is no module `my_models` here",
+        "which is not of the zoo and was not allowed here",
     ),
     "with a model that is missing": (lambda text: text.replace('"two_layer"', '"two_layers"'), "did you mean `two_layer`?"),
     "illegal": (lambda text: text.replace('["data", 4]', '["data", 3]'), "16 % 3 = 1"),

@@ -1,18 +1,22 @@
 """What is asked for: models to train together, on how many devices, within how much memory, by which policy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import FleetError, wrong_type
-from workbench.multimodel.jobs import verify_names
+from workbench.multimodel.jobs import verify_devices, verify_names
 from workbench.multimodel.policies import policy_named
 from workbench.program import Program
 from workbench.units import format_bytes, whole_number
 
 SPILLS = ("host", "disk")
+MOST_MEMORY = 1 << 60
+"""Bytes of a device."""
+MOST_MINI_BATCHES = 1_000_000
+"""Of all models and epochs of a fleet: their units are scheduled one by one, and kept in the record of the run."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class FleetModel:
             raise FleetError(self._told("program", "a `Program`"), ["make it with `wb.trace_training`"])
         if not isinstance(self.cuts, list | tuple) or not all(isinstance(each, str) for each in self.cuts):
             raise FleetError(self._told("cuts", "a list of the paths of blocks"), [f"write cuts={_listed(self.cuts)}"])
+        if not _is_whole(self.seed) or not -(2**63) <= self.seed < 2**63:
+            raise FleetError(self._told("seed", "a whole number of 64 bits"), ["write seed=0, say", "leave it out"])
         if self.stop_below is not None and not _is_number(self.stop_below):
             raise FleetError(self._told("stop_below", "a number"), ["write stop_below=0.1, say", "leave it out"])
 
@@ -69,6 +75,7 @@ class Fleet:
     **Invariants**
 
     - There is a model, and each has a name of its own; the policy exists; the buffer is a share below 1.
+    - There are at most a million mini-batches in all.
     - A list of models is kept as a tuple, the text of a folder as a path.
     """
 
@@ -85,6 +92,7 @@ class Fleet:
         _verify_models(self.models)
         verify_names([each.name for each in self.models])
         verify_options(vars(self))
+        _verify_length(self.models)
         object.__setattr__(self, "models", tuple(self.models))
         object.__setattr__(self, "folder", None if self.folder is None else Path(self.folder))
 
@@ -106,6 +114,21 @@ def _verify_models(models: object) -> None:
         raise FleetError(wrong_type(f"models[{wrong[0]}]", models[wrong[0]], "a `FleetModel`"), ways_out)
 
 
+def _verify_length(models: Sequence[FleetModel]) -> None:
+    """Raises `FleetError` for more mini-batches than can be scheduled."""
+    if (total := sum(each.mini_batches * each.epochs for each in models)) > MOST_MINI_BATCHES:
+        longest = max(models, key=lambda each: each.mini_batches * each.epochs)
+        raise FleetError(
+            f"The fleet has {_counted(total)} mini-batches (`{longest.name}` has {_counted(longest.epochs)} x "
+            f"{_counted(longest.mini_batches)}); it may have {MOST_MINI_BATCHES:,}.",
+            ["give fewer mini-batches or epochs", "train the models in several fleets"],
+        )
+
+
+def _counted(count: int) -> str:
+    return f"{count:,}" if count < 10**18 else "10**18 or more"
+
+
 def verify_model_name(name: object) -> None:
     """Raises `FleetError` for what no file can be named after."""
     if not isinstance(name, str):
@@ -118,10 +141,12 @@ def verify_options(options: Mapping[str, Any]) -> None:
     """Raises `FleetError` for fields of a fleet that cannot be, whatever its models; one that is left out has its default."""
     policy_named(options.get("policy", Fleet.policy))
     if (devices := options.get("devices")) is not None:
-        whole_number("devices", devices, FleetError)
+        verify_devices(whole_number("devices", devices, FleetError))
     if (memory := options.get("memory")) is not None:
         if isinstance(memory, bool) or not isinstance(memory, int):
             raise FleetError(f"`memory` is {memory!r}; it should be a number of bytes.", ["write 2 * 2**30 for 2 GiB"])
+        if memory > MOST_MEMORY:
+            raise FleetError(f"A budget of {format_bytes(memory)} is more than any device has.", ['write "2 GiB", say'])
         if memory < 1:
             raise FleetError(f"A budget of {format_bytes(memory)} holds nothing.", ['write "2 GiB", say'])
     if not _is_number(buffer := options.get("buffer", Fleet.buffer)):
@@ -138,6 +163,10 @@ def verify_options(options: Mapping[str, Any]) -> None:
 def _is_number(value: object) -> bool:
     """NumPy's numbers count, text and truth do not."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _listed(cuts: object) -> str:

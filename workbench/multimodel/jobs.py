@@ -1,5 +1,6 @@
 """Models to be trained together, as chains of shard units (Hydra: Nagrecha and Kumar 2022, section 4.4)."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -131,8 +132,9 @@ def verify_names(names: Sequence[str]) -> None:
     """Raises `FleetError` where there is no model, or two have one name."""
     if not names:
         raise FleetError("There is no model to train.", ["list one at least"])
-    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-        raise FleetError(f"{names.count(twice)} models are named `{twice}`.", [f"name the second one `{twice}_2`, say"])
+    counts = Counter(names)
+    if (twice := next((name for name in names if counts[name] > 1), None)) is not None:
+        raise FleetError(f"{counts[twice]} models are named `{twice}`.", [f"name the second one `{twice}_2`, say"])
 
 
 def verify_devices(devices: int) -> None:

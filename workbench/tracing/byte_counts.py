@@ -21,7 +21,7 @@ def verify_byte_counts(jaxpr: Any, name: str) -> None:
         if size_of(aval) > MOST_BYTES:
             shape = " x ".join(f"{size:,}" for size in aval.shape)
             raise TraceError(
-                f"`{name}` makes a value of {shape} {aval.dtype}, which is more than {format_bytes(MOST_BYTES)}: bytes are not counted beyond.",
+                f"`{name}` makes a value of {shape} {aval.dtype}, which is more than {format_bytes(MOST_BYTES)}: more are not counted.",
                 ["make a dimension smaller"],
             )
     if total >= 8 * MOST_BYTES:
