@@ -1,7 +1,8 @@
 """What is worked out from a program once and kept with it: bounded by bytes over all programs, and gone when the program goes.
 
 The values lie in the program's own `__dict__`, so that they may refer to it: a value that outlives its program would hold it, and all that
-belongs to it, for good. Programs that are equal share theirs.
+belongs to it, for good. Programs that are equal share theirs, if their modules are the same to the last name and source line: what is a
+kernel by hand stands in a name.
 """
 
 import threading
@@ -83,9 +84,10 @@ class ProgramCache:
     def _kept(self, program: Program) -> _Kept:
         kept: _Kept | None = program.__dict__.get(KEPT)
         if kept is None:
+            key = (*program.identity, program.module)
             with self._lock:
-                kept = self._of.get(program.identity) or _Kept()
-                program.__dict__[KEPT] = self._of[program.identity] = kept
+                kept = self._of.get(key) or _Kept()
+                program.__dict__[KEPT] = self._of[key] = kept
         return kept
 
     def _keep(self, kept: _Kept, key: Key, value: Value, size: int) -> Value:

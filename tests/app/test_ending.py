@@ -54,7 +54,7 @@ def test_a_server_with_a_visitor_ends_gracefully():
     port = free_port()
     with running("-c", SERVED.format(port=port)) as process:
         wait_for(f"http://127.0.0.1:{port}/liveness")
-        visitor = pull_session(url=f"http://127.0.0.1:{port}/")
+        visitor = pull_session(url=f"http://127.0.0.1:{port}/", headers={"Origin": f"http://127.0.0.1:{port}"})
         seconds, code, said, complained = ended(process, signal.SIGTERM)
         visitor.close()
     assert (code, complained) == (0, "")

@@ -473,10 +473,10 @@ def test_the_file_read_again_with_another_program_of_that_name_is_predicted_anew
     model = '[[models]]\nname = "fit"\nprogram = "tests.widgets.fleets:perceptron"\narguments = {{ layers = {} }}\n'
     path = tmp_path / "grid.toml"
     path.write_text(model.format(8))
-    fleet = load_fleet(path, allow="tests.importable")
+    fleet = load_fleet(path, allow="tests.widgets.fleets")
     budget = 12 * 1024
     times = times_of(outlook(fleet.updated(memory=budget)))
-    view = FleetView(fleet.updated(memory=budget), runner, times, path=str(path), allow=("tests.importable",))
+    view = FleetView(fleet.updated(memory=budget), runner, times, path=str(path), allow=("tests.widgets.fleets",))
     assert view.seen.source == "timed"
     path.write_text(model.format(4))
     board = ask(view, "reread")
