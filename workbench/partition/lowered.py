@@ -20,14 +20,9 @@ from workbench.places import picks
 from workbench.plan import Plan
 
 _SHARDING = "sdy.sharding"
-_PROPAGATION = ",".join(
-    (
-        "sdy-add-data-flow-edges",
-        "sdy-apply-sharding-constraints",
-        "sdy-sharding-group-import",
-        "sdy-user-priority-propagate",
-        "func.func(sdy-sink-data-flow-edges)",
-    )
+_PROPAGATION = (
+    "sdy-add-data-flow-edges,sdy-apply-sharding-constraints,sdy-sharding-group-import,sdy-user-priority-propagate,"
+    "func.func(sdy-sink-data-flow-edges)"
 )
 """Where a layout has priorities, propagation is run here. Since jaxlib 0.11.2 XLA hands shardings to its partitioner as HLO's named ones
 (`xla_enable_hlo_sharding_v3`), which keep open dimensions and drop priorities."""

@@ -1,5 +1,5 @@
-"""Fourier transforms. XLA:CPU and XLA:GPU replicate them (`DefaultAction`; openxla/xla, `spmd_partitioner.cc`); before jaxlib 0.12 those too
-of which only batch dimensions are cut.
+"""Fourier transforms. XLA:CPU and XLA:GPU replicate what is cut along a transformed dimension, and before jaxlib 0.12 whatever is cut
+(`DefaultAction`; openxla/xla, `spmd_partitioner.cc`).
 
 XLA:TPU turns a transform into matrix products before it partitions: a cut batch dimension sends nothing then; what a cut transform
 sends depends on how the compiler factors its length, and is not told.
