@@ -11,6 +11,7 @@ import pytest
 import workbench as wb
 from tests.programs import mlp
 from workbench import cli
+from workbench.app.processes.forking import ForkServer
 from workbench.documents import allowed_here, dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed
 from workbench.documents.allowed import verify_allowed
 from workbench.errors import DocumentError, WorkbenchError
@@ -162,3 +163,16 @@ def test_serving_imports_nothing_of_the_folder_it_is_started_in(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert not (tmp_path / "ran").exists()
     assert (done.returncode, "65535" in done.stderr) == (1, True), done.stderr
+
+
+def test_the_processes_of_boards_import_nothing_of_the_folder_either(tmp_path, monkeypatch):
+    for name in SHADOWS:
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nraise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(ROOT), *(each for each in sys.path if each)])
+    server = ForkServer()
+    try:
+        server.connect().close()
+    finally:
+        server.close()
+    assert not (tmp_path / "ran").exists()

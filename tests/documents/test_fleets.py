@@ -8,6 +8,7 @@ import pytest
 
 from workbench.documents import fleets, load_fleet, parse_fleet
 from workbench.errors import DocumentError, FleetError, WorkbenchError
+from workbench.program import Reference
 
 WHOLE = """
 policy = "round-robin"
@@ -133,6 +134,24 @@ def test_what_needs_no_tracing_is_refused_before_any_model_is_traced(text, chang
     monkeypatch.setattr(fleets, "program_from_reference", lambda reference: pytest.fail(f"traced {reference}"))
     with pytest.raises((DocumentError, FleetError)):
         parse_fleet(text, allow="tests.importable", **changes)
+
+
+def test_many_programs_to_trace_have_to_be_allowed_and_alike_ones_are_traced_once(monkeypatch):
+    text = ONE + f"grid = {{ batch = {[*range(1001, 1041)]} }}"
+    with pytest.raises(DocumentError) as caught:
+        parse_fleet(text)
+    assert str(caught.value) == (
+        "The text asks for 40 programs of the zoo that are each traced by themselves, which takes long; a document may ask for 32 unless it "
+        "is allowed more.\n  Ways out: leave values out of a grid · if you want to wait, add `--allow mnist` to the command · "
+        'or load it with `allow="mnist"`.'
+    )
+    traced = []
+    program = fleets.program_from_reference(Reference("mnist", {}))
+    monkeypatch.setattr(fleets, "program_from_reference", lambda reference: traced.append(reference) or program)
+    assert len(parse_fleet(text, allow="mnist").models) == len(traced) == 40
+    alike = "".join(ONE.replace('"a"', f'"a{place}"') for place in range(50))
+    assert len(parse_fleet(alike).models) == 50
+    assert len(traced) == 41
 
 
 def test_what_is_asked_for_besides_goes_before_the_file():

@@ -68,6 +68,12 @@ def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] =
     )
 
 
+def is_allowed(reference: Reference, allow: str | Iterable[str]) -> bool:
+    """Whether the person at the keyboard has allowed the program by name, or has built it in this process."""
+    module = reference.target.partition(":")[0]
+    return is_built_here(reference) or any(_covers(each, reference.target, module) for each in read_allowed(allow))
+
+
 def _verify_model(reference: Reference, name: str) -> None:
     """A model of the zoo is traced when a document is opened; one that takes long has to be allowed by its name, `gpt`."""
     from workbench.models.registry import verify_quick

@@ -22,18 +22,20 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from workbench.documents.allowed import verify_allowed
+from workbench.documents.allowed import is_allowed, verify_allowed
 from workbench.documents.programs import function_of, program_from_reference, verify_arguments, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, parse_toml, read_text, verify_length
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
 from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
 from workbench.multimodel.jobs import verify_names
-from workbench.program import Reference
+from workbench.program import Program, Reference
 from workbench.units import parse_bytes
 
 VERSION = 1
 MOST_MODELS = 1_000
-"""Models of a fleet file, grids multiplied out: each is traced when the file is opened."""
+"""Models of a fleet file, grids multiplied out."""
+MOST_TRACED = 32
+"""Different programs of the zoo in a fleet file, unless they are allowed by name: each is traced when the file is opened."""
 _SCHEMA = Path(__file__).with_name("fleet.schema.json")
 _TRACED = "end it with `return wb.trace_training(...)`"
 _FORMS = ("write it as README.md shows", "name it *.toml or *.json")
@@ -75,9 +77,11 @@ def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, all
     drafts = [draft for entry in document["models"] for draft in _drafts(entry, name)]
     for draft in drafts:
         draft.verify(allow)
+    _verify_traced(drafts, name, allow)
     for draft in drafts:
         draft.verify_function()
-    return Fleet(tuple(draft.model() for draft in drafts), **options)
+    programs: dict[str, Program] = {}
+    return Fleet(tuple(draft.model(programs) for draft in drafts), **options)
 
 
 def _options(document: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -189,9 +193,11 @@ class _Draft:
             with self._named():
                 verify_arguments(self.reference, function_of(self.reference))
 
-    def model(self) -> FleetModel:
+    def model(self, programs: dict[str, Program]) -> FleetModel:
+        """The same program for models that name it alike; `programs` are those traced so far."""
         with self._named():
-            program = program_from_reference(self.reference)
+            program = programs.get(str(self.reference)) or program_from_reference(self.reference)
+        programs[str(self.reference)] = program
         if program.step.training is None:
             raise DocumentError(
                 f"{self.whose}: `{self.reference}` is a function and no training step: it has no loss and no optimiser.",
@@ -205,6 +211,23 @@ class _Draft:
             yield
         except WorkbenchError as error:
             raise DocumentError(f"{self.whose}: {error.message}", error.ways_out) from None
+
+
+def _verify_traced(drafts: list[_Draft], name: str, allow: str | Iterable[str]) -> None:
+    """Raises `DocumentError` for more programs of the zoo to trace than a document may ask for by itself."""
+    traced = {str(each.reference): each.reference for each in drafts if ":" not in each.reference.target}
+    targets = [each.target for each in traced.values() if not is_allowed(each, allow)]
+    if len(targets) > MOST_TRACED:
+        most = max(set(targets), key=targets.count)
+        raise DocumentError(
+            f"{name} asks for {len(targets):,} programs of the zoo that are each traced by themselves, which takes long; a document may ask "
+            f"for {MOST_TRACED} unless it is allowed more.",
+            [
+                "leave values out of a grid",
+                f"if you want to wait, add `--allow {most}` to the command",
+                f'or load it with `allow="{most}"`',
+            ],
+        )
 
 
 def _drafts(entry: Mapping[str, Any], name: str) -> Iterator[_Draft]:

@@ -21,7 +21,7 @@ from workbench.widgets.evidence import Evidence, evidence
 from workbench.widgets.figures import Figure, figures
 from workbench.widgets.files import VERBS as FILE_VERBS
 from workbench.widgets.files import Files
-from workbench.widgets.gestures import Gesture, asked_hardware, edit_of, zone_of
+from workbench.widgets.gestures import Gesture, asked_hardware, edit_of, verify_gesture, zone_of
 from workbench.widgets.history import VERBS as HISTORY_VERBS
 from workbench.widgets.history import HistoryPanel
 from workbench.widgets.host import Host
@@ -112,6 +112,7 @@ class Board:
             self._files.forget()
             self._answer = asked
             try:
+                verify_gesture(gesture)
                 self._obey(gesture)
             except WorkbenchError as error:
                 self._refusal = Refusal(error, zone_of(gesture), asked_hardware(gesture))

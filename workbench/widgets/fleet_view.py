@@ -31,7 +31,7 @@ from workbench.widgets.fleet_state import (
 )
 from workbench.widgets.fleet_timeline import expected_state, measured_state, timeline_state
 from workbench.widgets.fleet_work import FleetWork, News
-from workbench.widgets.gestures import whole_number
+from workbench.widgets.gestures import verify_gesture, whole_number
 
 PARTS: tuple[Part, ...] = ("board", "table", "live")
 SHOWN: dict[News, tuple[Part, ...]] = {
@@ -120,6 +120,7 @@ class FleetView:
             self._refusal, self._asked = None, {}
             zone = str(gesture.get("verb", ""))
             try:
+                verify_gesture(gesture)
                 self._obey(gesture)
             except WorkbenchError as error:
                 self._refuse(error, zone, gesture)

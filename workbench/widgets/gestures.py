@@ -26,9 +26,37 @@ TOOLS = (
     *("recipes", "recipe", "recipe_axis", "try_edits"),
 )
 """Gestures of the head; what is refused of them is said under it."""
+MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 24, 64, 2_000
+"""Of a gesture; entries of a list in it, letters of a text. The longest texts are places, the longest lists the axes of a mesh."""
 TABLES = "tables"
 """The zone over the tables, for what is done with their chips."""
 _DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+
+
+def verify_gesture(gesture: Gesture) -> None:
+    """Raises `LayoutError` for a gesture that no page makes: too many fields, or too long ones. A file's text has a bound of its own."""
+    if len(gesture) > MOST_FIELDS:
+        raise LayoutError(f"The gesture has {len(gesture):,} fields; {MOST_FIELDS} are the most.", ["reload the page"])
+    for name, value in gesture.items():
+        kind, size = _measured(value)
+        most = MOST_ENTRIES if kind == "entries" else MOST_LETTERS
+        if size > most and (gesture.get("verb"), name) != ("open_file", "text"):
+            raise LayoutError(f"`{str(name)[:40]}` of the gesture has {size:,} {kind}; {most:,} are the most.", ["reload the page"])
+
+
+def _measured(value: object) -> tuple[str, int]:
+    """What a field has many of, and how many: entries of a list, else letters."""
+    if isinstance(value, list | Mapping):
+        inner = max((len(str(each)[: MOST_LETTERS + 1]) for each in value), default=0)
+        return ("entries", len(value)) if inner <= MOST_LETTERS else ("letters", inner)
+    if isinstance(value, str):
+        return "letters", len(value)
+    return "digits", len(f"{value:e}") if isinstance(value, float) else 0 if value is None else _digits(value)
+
+
+def _digits(value: object) -> int:
+    """Of a whole number; Python refuses to print one of thousands."""
+    return value.bit_length() // 3 if isinstance(value, int) else 1
 
 
 def edit_of(gesture: Gesture, plan: Plan, report: Report) -> Edit:

@@ -51,7 +51,7 @@ class Views:
 def _place(value: Any, report: Report) -> int:
     count = len(report.memory_curve.paths)
     text = str(value)
-    if not text.isdecimal() or int(text[:12]) >= count:
+    if not text[:12].isdecimal() or len(text) > 12 or int(text) >= count:
         raise WorkbenchError(f"The step has no place `{text[:40]}`; it has {count}.", ["click on the chart"])
     return int(text)
 

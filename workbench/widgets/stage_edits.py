@@ -113,7 +113,7 @@ def _boundary(text: str, plan: Plan, report: Report) -> Change:
     number, _, path = text.partition(" ")
     planned, spec = _asked(report), _spec(plan)
     starts = [piece.blocks[0] for piece in planned.pieces[1:]]
-    if not number.isdecimal() or not 1 <= int(number[:6]) <= len(starts):
+    if not number.isdecimal() or len(number) > 6 or not 1 <= int(number) <= len(starts):
         raise PipelineError(f"There is no boundary `{number[:20]}`; the pipeline has {len(starts)}.", ["look at the stages again"])
     paths = [block.path for block in planned.blocks]
     if path not in paths:

@@ -21,7 +21,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
-            [sys.executable, "-m", "workbench.app.processes.fork_server", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "workbench.app.processes.fork_server", str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
             env=environment,
         )
