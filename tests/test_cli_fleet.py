@@ -23,6 +23,12 @@ grid = { width = [8, 16] }
 """
 
 
+@pytest.fixture(autouse=True)
+def allowed(monkeypatch):
+    """The files of these tests name programs of theirs."""
+    monkeypatch.setenv("WORKBENCH_ALLOW", "tests")
+
+
 @pytest.fixture
 def file(tmp_path) -> str:
     path = tmp_path / "grid.toml"
@@ -161,7 +167,7 @@ mini_batches = 5
 def test_a_loss_that_is_not_a_number_is_told_when_it_comes_and_in_the_table(tmp_path, capsys):
     path = tmp_path / "ill.toml"
     path.write_text(ILL.format("diverging"))
-    assert cli.main(["fleet", "run", str(path), "--allow", "tests"]) == 0
+    assert cli.main(["fleet", "run", str(path)]) == 0
     told = capsys.readouterr()
     assert told.err.count("`ill`: the loss of mini-batch 3 is nan") == 1
     assert re.search(r" ill .* nan .* loss nan from mini-batch 3 on", told.out)
@@ -171,7 +177,7 @@ def test_a_loss_that_is_not_a_number_is_told_when_it_comes_and_in_the_table(tmp_
 def test_a_model_whose_data_fail_is_left_and_the_others_are_trained(tmp_path, capsys):
     path = tmp_path / "ill.toml"
     path.write_text(ILL.format("broken"))
-    assert cli.main(["fleet", "run", str(path), "--json", "--allow", "tests"]) == 1
+    assert cli.main(["fleet", "run", str(path), "--json"]) == 1
     told = capsys.readouterr()
     losses = json.loads(told.out)["losses"]
     assert (len(losses["ill"]), len(losses["sound"])) == (3, 5)

@@ -1,15 +1,15 @@
 """A server that is told to end: within five seconds, with code 0, and without a word of Python's."""
 
+import html
+import http.client
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
-
-import panel as pn  # noqa: F401 - its models, for the visitor
-from bokeh.client import pull_session
 
 from tests.ui.servers import free_port, wait_for
 
@@ -24,6 +24,22 @@ import threading
 from workbench.app.serve import listen, template_of
 listen(lambda: template_of("t", None), {port}, False, "127.0.0.1", (), None, threaded=False, close=threading.Event().wait)
 """
+
+
+def opened(port):
+    """A page and its websocket."""
+    visitor = http.client.HTTPConnection("127.0.0.1", port)
+    visitor.request("GET", "/")
+    token = re.search(r'"token":"([^"]+)"', html.unescape(visitor.getresponse().read().decode()))[1]
+    asked = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    visitor.request("GET", "/ws", headers={**asked, "Sec-WebSocket-Protocol": f"bokeh, {token}", "Origin": f"http://127.0.0.1:{port}"})
+    assert visitor.sock.recv(12) == b"HTTP/1.1 101"
+    return visitor
 
 
 @contextmanager
@@ -54,7 +70,7 @@ def test_a_server_with_a_visitor_ends_gracefully():
     port = free_port()
     with running("-c", SERVED.format(port=port)) as process:
         wait_for(f"http://127.0.0.1:{port}/liveness")
-        visitor = pull_session(url=f"http://127.0.0.1:{port}/", headers={"Origin": f"http://127.0.0.1:{port}"})
+        visitor = opened(port)
         seconds, code, said, complained = ended(process, signal.SIGTERM)
         visitor.close()
     assert (code, complained) == (0, "")
