@@ -5,12 +5,17 @@ import json
 import logging
 import threading
 
+import panel as pn
 import pytest
 from bokeh.document import Document
 from bokeh.document.events import TitleChangedEvent
 from panel.io import document as writing
 
+from benchmarks import served_client
+from benchmarks.served_client import PATIENCE, Visitor
+from tests.ui.servers import free_port, wait_for
 from workbench.app.screen import Screen, on_document
+from workbench.app.serve import listen, template_of
 from workbench.app.writes import mend_writes
 
 
@@ -92,3 +97,42 @@ def test_what_ends_after_its_page_is_gone_is_told_to_nobody_and_leaves_no_traceb
     with caplog.at_level(logging.WARNING):
         assert asyncio.run(leave()) == []
     assert caplog.records == []
+
+
+def test_a_board_that_opens_while_its_page_is_drawn_is_shown(monkeypatch):
+    monkeypatch.setattr(served_client, "PATIENCE", 20.0)
+    screens = []
+
+    def make():
+        screens.append(Screen(pn.state.curdoc))
+        return template_of("", screens[-1].root)
+
+    class SlowBrowser(Visitor):
+        """Has read the document, and is not ready yet."""
+
+        async def _say(self, event):
+            if event.get("msg_type") == "bokeh_event":
+                await self._until(lambda: self._read_document, PATIENCE)
+                screens[-1].show("board", {"new": True, "board": {"answer": {"seq": 7}}, "table": {"seq": 7}})
+                await self._until(lambda: bool(self.board), 2.0)
+            await super()._say(event)
+
+        _read_document = False
+
+        def _take(self, content):
+            self._read_document |= "doc" in content
+            super()._take(content)
+
+    running = listen(make, port := free_port(), False, "127.0.0.1", (), None, threaded=True)
+    wait_for(f"http://127.0.0.1:{port}/liveness")
+
+    async def come():
+        visitor = await SlowBrowser.come(f"http://127.0.0.1:{port}/")
+        await visitor.leave()
+        return visitor.board
+
+    try:
+        assert asyncio.run(come()) == {"answer": {"seq": 7}}
+    finally:
+        running.stop()
+        running.join(20)

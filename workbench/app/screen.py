@@ -12,6 +12,7 @@ from tornado.ioloop import IOLoop
 from workbench.app.bridge import Bridge
 from workbench.app.component import BoardComponent
 from workbench.app.window import Target
+from workbench.app.writes import tell_from_now_on
 from workbench.widgets.board import at_once
 
 
@@ -30,6 +31,8 @@ class Screen:
         self._place = pn.Column(sizing_mode="stretch_width", margin=0)
         self.root = pn.Column(self._bridge, self._place, sizing_mode="stretch_width", margin=0)
         self._owed: deque[tuple[Target, dict[str, Any]]] = deque()
+        if document:
+            tell_from_now_on(document)
         self._showing = threading.Lock()
         self._busy, self._is_gone = "", False
         self._context = document.session_context if document else None
