@@ -33,7 +33,9 @@ class Visitor:
         page = await AsyncHTTPClient().fetch(f"{url}{query}", request_timeout=PATIENCE)
         token = re.search(r'"token":"([^"]+)"', html.unescape(page.body.decode()))
         assert token, "the page holds no token"
-        request = HTTPRequest(url.replace("http", "ws", 1) + "ws", headers={"Origin": url.rstrip("/")}, connect_timeout=PATIENCE)
+        request = HTTPRequest(
+            url.replace("http", "ws", 1) + "ws", headers={"Origin": url.rstrip("/")}, connect_timeout=PATIENCE, request_timeout=PATIENCE
+        )
         visitor = cls(await websocket_connect(request, subprotocols=["bokeh", token[1]], max_message_size=1 << 28))
         assert await visitor._until(lambda: visitor._is_open, PATIENCE), "the server did not acknowledge"
         await visitor._send("PULL-DOC-REQ", {})
