@@ -220,7 +220,7 @@ def _verify_traced(drafts: list[_Draft], name: str, allow: str | Iterable[str]) 
     if len(targets) > MOST_TRACED:
         most = max(set(targets), key=targets.count)
         raise DocumentError(
-            f"{name} asks for {len(targets):,} programs of the zoo that are each traced by themselves, which takes long; a document may ask "
+            f"{name} asks for {len(targets):,} programs of the zoo that are traced one by one, which takes long; a document may ask "
             f"for {MOST_TRACED} unless it is allowed more.",
             [
                 "leave values out of a grid",
