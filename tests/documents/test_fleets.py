@@ -141,8 +141,8 @@ def test_many_programs_to_trace_have_to_be_allowed_and_alike_ones_are_traced_onc
     with pytest.raises(DocumentError) as caught:
         parse_fleet(text)
     assert str(caught.value) == (
-        "The text asks for 40 programs of the zoo that are each traced by themselves, which takes long; a document may ask for 32 "
-        "unless it is allowed more.\n  Ways out: leave values out of a grid · if you want to wait, add `--allow mnist` to the command · "
+        "The text asks for 40 programs of the zoo that are traced one by one, which takes long; a document may ask for 32 unless it is "
+        "allowed more.\n  Ways out: leave values out of a grid · if you want to wait, add `--allow mnist` to the command · "
         'or load it with `allow="mnist"`.'
     )
     traced = []

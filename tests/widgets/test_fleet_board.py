@@ -473,10 +473,10 @@ def test_the_file_read_again_with_another_program_of_that_name_is_predicted_anew
     model = '[[models]]\nname = "fit"\nprogram = "tests.widgets.fleets:perceptron"\narguments = {{ layers = {} }}\n'
     path = tmp_path / "grid.toml"
     path.write_text(model.format(8))
-    fleet = load_fleet(path, allow="tests.widgets.fleets")
+    fleet = load_fleet(path, allow="tests")
     budget = 12 * 1024
     times = times_of(outlook(fleet.updated(memory=budget)))
-    view = FleetView(fleet.updated(memory=budget), runner, times, path=str(path), allow=("tests.widgets.fleets",))
+    view = FleetView(fleet.updated(memory=budget), runner, times, path=str(path), allow=("tests",))
     assert view.seen.source == "timed"
     path.write_text(model.format(4))
     board = ask(view, "reread")
@@ -535,7 +535,7 @@ def test_the_file_read_again_brings_new_models_and_stops_those_that_are_gone(tmp
     grid = '[[models]]\nname = "fit"\nprogram = "tests.importable:regression"\ngrid = {{ width = {} }}\n'
     path = tmp_path / "grid.toml"
     path.write_text(grid.format([8, 16]))
-    view = FleetView(load_fleet(path, allow="tests.importable"), runner, path=str(path), allow=("tests.importable",))
+    view = FleetView(load_fleet(path, allow="tests"), runner, path=str(path), allow=("tests",))
     path.write_text(grid.format([8, 32]))
     ask(view, "reread")
     assert [each.name for each in view.fleet.models] == ["fit-width=8", "fit-width=32"]

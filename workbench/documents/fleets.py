@@ -220,8 +220,8 @@ def _verify_traced(drafts: list[_Draft], name: str, allow: str | Iterable[str]) 
     if len(targets) > MOST_TRACED:
         most = max(set(targets), key=targets.count)
         raise DocumentError(
-            f"{name} asks for {len(targets):,} programs of the zoo that are each traced by themselves, which takes long; a document may "
-            f"ask for {MOST_TRACED} unless it is allowed more.",
+            f"{name} asks for {len(targets):,} programs of the zoo that are traced one by one, which takes long; a document may ask "
+            f"for {MOST_TRACED} unless it is allowed more.",
             [
                 "leave values out of a grid",
                 f"if you want to wait, add `--allow {most}` to the command",
