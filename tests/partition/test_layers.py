@@ -51,7 +51,10 @@ def told(module):
 def whole(plan, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(propagate, "shortened", lambda _program: None)
-        return propagate.propagate(plan, until_inserted), plan.report()
+        module = propagate.annotated_module(plan)
+        with module.context, ir.Location.unknown():
+            propagate.run_passes(module, ",".join(until_inserted(propagate._passes(plan, prepared(plan.program).structure))))
+        return module, plan.report()
 
 
 def until_inserted(passes):

@@ -165,7 +165,7 @@ def page(open_board: Opening) -> pn.Template:
     leave = open_board(_arguments(), screen)
     if document:
         pn.state.on_session_destroyed(lambda _: _leave(screen, leave))
-    return template_of(TITLE, screen.root)
+    return template_of(TITLE, screen.root, opens=True)
 
 
 def _leave(screen: Screen, leave: Callable[[], None]) -> None:
@@ -173,12 +173,13 @@ def _leave(screen: Screen, leave: Callable[[], None]) -> None:
     leave()
 
 
-def template_of(title: str, shown: Any, failure: str = "") -> pn.Template:
-    """The page around a board, or around a failure."""
+def template_of(title: str, shown: Any, failure: str = "", *, opens: bool = False) -> pn.Template:
+    """The page around a board, or around a failure; `opens` if the board is told by the bridge when it is there."""
     template = pn.Template(_PAGE.read_text(encoding="utf-8"))
     template.add_variable("page_title", title)
     template.add_variable("nonce", secrets.token_urlsafe())
     template.add_variable("failure", failure)
+    template.add_variable("opens", opens)
     template.add_variable("untested", untested_jax() or "")
     template.add_panel("board", pn.pane.Str("") if shown is None else shown)
     return template

@@ -6,6 +6,7 @@ reads them off the module. So the module that `jit(...).lower()` made is given w
 
 from collections.abc import Iterable
 
+import jax
 from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
@@ -24,8 +25,9 @@ _PROPAGATION = (
     "sdy-add-data-flow-edges,sdy-apply-sharding-constraints,sdy-sharding-group-import,sdy-user-priority-propagate,"
     "func.func(sdy-sink-data-flow-edges)"
 )
-"""Where a layout has priorities, propagation is run here. Since jaxlib 0.11.2 XLA hands shardings to its partitioner as HLO's named ones
-(`xla_enable_hlo_sharding_v3`), which keep open dimensions and drop priorities."""
+_DROPS_PRIORITIES = (0, 11, 2)
+"""Since this version XLA hands shardings to its partitioner as HLO's named ones (`xla_enable_hlo_sharding_v3`), which keep open dimensions and
+drop priorities: where a layout has some, propagation is run here. The compilers before know them, and are asked."""
 
 _Place = tuple[str, str, int]  # path, source, rank; -1 for no tensor
 
@@ -43,7 +45,7 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
         ops = list(operations_below(main))
         places = [place_of(op) for op in ops] if plan.layout.constraints or plan.layout.groups or plan.layout.barriers else []
         insert_statements(main, ops, plan, lambda pattern, rank: _find(places, pattern, rank))
-        if _has_priorities(plan.layout):
+        if _has_priorities(plan.layout) and jax.__version_info__ >= _DROPS_PRIORITIES:
             _propagate_here(module)
 
 
