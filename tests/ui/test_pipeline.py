@@ -50,6 +50,14 @@ def blocks(page: Page, stage: int) -> list[str]:
     return page.locator(f'.column[data-stage="{stage}"] [data-block]').evaluate_all("all => all.map((each) => each.dataset.block)")
 
 
+def charted(page: Page) -> None:
+    """The tables are those of the last answer."""
+    settled(page)
+    root = page.locator(".wb")
+    while root.get_attribute("data-charted") != root.get_attribute("data-answered"):
+        page.wait_for_timeout(20)
+
+
 def choose(page: Page, schedule: str) -> None:
     page.locator("[data-control=schedule] .open").click()
     page.get_by_role("menuitem", name=re.compile(f"^{schedule}")).click()
@@ -77,7 +85,7 @@ def test_a_boundary_is_dragged_and_everything_moves_with_it_before_it_is_let_go(
     pipeline.mouse.move(x, y - 100, steps=5)
     expect(pipeline.locator("[data-stagefigure=step] .value")).not_to_have_text(step)
     assert len(blocks(pipeline, 0)) < len(before)
-    settled(pipeline)
+    charted(pipeline)
     tried = figure(pipeline, "step")
     expect(pipeline.locator("[data-verb=undo]")).to_be_disabled()
     pipeline.mouse.up()
