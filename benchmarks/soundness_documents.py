@@ -3,7 +3,7 @@
     python benchmarks/soundness_documents.py --quick --json
 
 None may import a module, raise anything but a `WorkbenchError`, end the process, compute for more than five seconds or take a GiB. Seconds
-are of the processor, so that a busy machine does no harm; one that does not answer for two minutes hangs all the same.
+are of the processor, so that a busy machine does no harm; what has computed for thirty is ended, and so is what sleeps for ten minutes.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -24,7 +25,9 @@ from typing import Any
 from soundness_texts import NOBODY, Case, draw_case
 
 LIMIT = 5.0  # seconds of the processor
-PATIENCE = 120.0  # seconds on the clock, of one that does not answer
+MOST = 30  # seconds of the processor, after which the process is ended
+PATIENCE = 600.0  # seconds on the clock, of one that neither computes nor answers
+WARMED = 60  # cases that are opened before anything is counted
 GIB = 1 << 30
 QUICK, WHOLE = 300, 10_000
 WORKERS = 2
@@ -115,13 +118,15 @@ class _Worker:
     def outcome(self, *, is_ready: bool) -> Outcome | None:
         """What it says, or that it died or hangs; `None` if it is at work."""
         if is_ready:
+            self._since = time.monotonic()
             try:
-                return self.pipe.recv()
+                return self.pipe.recv()  # `None` once it is at work
             except EOFError:
                 self._process.join()
-                died = Outcome(error="death", told=f"exit code {self._process.exitcode}")
+                code = self._process.exitcode
+                is_late = code == -signal.SIGXCPU
                 self._start()
-                return died
+                return Outcome(seconds=MOST, told="ended") if is_late else Outcome(error="death", told=f"exit code {code}")
         if time.monotonic() - self._since < PATIENCE:
             return None
         self._process.kill()
@@ -137,8 +142,12 @@ def serve_cases(pipe: Connection, folder: str) -> None:
     """In a worker: open what comes, and tell what became of it."""
     sys.path.insert(0, folder)
     opener = _Opener(folder)
+    pipe.send(None)
     while True:
-        pipe.send(opener.open(pipe.recv()))
+        case = pipe.recv()
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + MOST, hard))
+        pipe.send(opener.open(case))
 
 
 class _Opener:
@@ -153,7 +162,7 @@ class _Opener:
         (Path(folder) / f"{NOBODY}.py").write_text("print('imported')\n")
         self._plan = Plan(build("two_layer"), "data:4 model:2", "batch:data; hidden:model")
         self._new_board()
-        for number in range(400):  # what our own code imports the first time is no document's doing
+        for number in range(WARMED):  # what our own code imports the first time is no document's doing
             case = draw_case(number, Random(number))  # noqa: S311 - repeatable
             if case.kind != "plan" or "two_layer" in case.text:
                 self._try(case)
