@@ -30,13 +30,15 @@ class Visitor:
     @classmethod
     async def come(cls, url: str, query: str = "") -> "Visitor":
         """Load the page and open its websocket, and wait for the board."""
-        page = await AsyncHTTPClient().fetch(f"{url}{query}", request_timeout=PATIENCE)
+        page = await AsyncHTTPClient().fetch(f"{url}{query}", connect_timeout=PATIENCE, request_timeout=PATIENCE)
         token = re.search(r'"token":"([^"]+)"', html.unescape(page.body.decode()))
         assert token, "the page holds no token"
         request = HTTPRequest(
             url.replace("http", "ws", 1) + "ws", headers={"Origin": url.rstrip("/")}, connect_timeout=PATIENCE, request_timeout=PATIENCE
         )
-        visitor = cls(await websocket_connect(request, subprotocols=["bokeh", token[1]], max_message_size=1 << 28))
+        connection = await websocket_connect(request, subprotocols=["bokeh", token[1]], max_message_size=1 << 28)
+        connection.protocol.stream.set_nodelay(True)  # type: ignore[attr-defined]  # as browsers do
+        visitor = cls(connection)
         assert await visitor._until(lambda: visitor._is_open, PATIENCE), "the server did not acknowledge"
         await visitor._send("PULL-DOC-REQ", {})
         await visitor._say({"kind": "MessageSent", "msg_type": "bokeh_event", "msg_data": _event("document_ready")})
@@ -96,11 +98,11 @@ class Visitor:
                 self._know({each["attr"]: each["new"]})
             elif each.get("attr") == "board" and isinstance(each["new"], str):  # of the wire to the window
                 self.board_id = each["new"]
-            elif isinstance((each.get("attributes") or {}).get("board"), str):
-                self.board_id = each["attributes"]["board"]
             elif {"board", "table"} <= (attributes := each.get("attributes") or {}).keys():
                 self._data = each["id"]
                 self._know(attributes)
+            elif isinstance(attributes.get("board"), str):
+                self.board_id = attributes["board"]
 
     def _know(self, attributes: dict[str, Any]) -> None:
         for name in ("board", "table"):
@@ -132,8 +134,6 @@ def _event(name: str) -> dict[str, Any]:
     return {"type": "event", "name": name, "values": _map({})}
 
 
-def _plain(value: Any) -> Any:
-    """What Bokeh wrote as a map is a dictionary; only the top and the `answer` in it are looked at."""
-    if isinstance(value, dict) and value.get("type") == "map":
-        return {key: _plain(each) if key == "answer" else each for key, each in value.get("entries", [])}
-    return value
+def _plain(part: Any) -> Any:
+    """A part of the board: a JSON text, or nothing yet."""
+    return json.loads(part) if isinstance(part, str) else {}

@@ -132,7 +132,7 @@ def served(slow: bool) -> Iterator[tuple[str, psutil.Process]]:
         if slow:
             subprocess.run([sys.executable, "-c", SLOW_PLAN, str(Path(folder) / "slow.plan.json"), str(LAYERS), str(EDIT_MS)], check=True)
         command = [sys.executable, "-m", "workbench.cli", "serve", "--model", "gpt", "--mesh", "data:4 model:2", "--layout", "batch:data"]
-        options = ["--port", str(port), "--no-open", "--root", folder]
+        options = ["--port", str(port), "--no-open", "--root", folder, "--allow", "gpt"]
         server = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, env={**os.environ, "JAX_PLATFORMS": "cpu"})
         try:
             wait_for(f"http://127.0.0.1:{port}/liveness", server)

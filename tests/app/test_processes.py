@@ -1,5 +1,6 @@
 """Boards in processes of their own: what one does, or breaks, is felt by no other, and a visitor is told what happened."""
 
+import json
 import os
 import signal
 import threading
@@ -26,7 +27,10 @@ class Page:
 
     def show(self, target, parameters):
         with self._news:
-            (self.board if target == "board" else self.bridge).update(parameters)
+            if target == "board":
+                self.board.update({name: json.loads(part) if isinstance(part, str) else part for name, part in parameters.items()})
+            else:
+                self.bridge.update(parameters)
             self._news.notify_all()
 
     def is_watched(self):

@@ -113,7 +113,7 @@ def test_a_board_that_opens_while_its_page_is_drawn_is_shown(monkeypatch):
         async def _say(self, event):
             if event.get("msg_type") == "bokeh_event":
                 await self._until(lambda: self._read_document, PATIENCE)
-                screens[-1].show("board", {"new": True, "board": {"answer": {"seq": 7}}, "table": {"seq": 7}})
+                screens[-1].show("board", {"new": True, "board": '{"answer":{"seq":7}}', "table": '{"seq":7}'})
                 await self._until(lambda: bool(self.board), 2.0)
             await super()._say(event)
 

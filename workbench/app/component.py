@@ -1,4 +1,4 @@
-"""The board as a Panel component: the same module as in the notebook, in a served page. It shows what it is told, and decides nothing."""
+"""A board as a Panel component: the same module as in the notebook, in a served page. It shows what it is told, and decides nothing."""
 
 from typing import Any
 
@@ -9,14 +9,18 @@ from workbench.widgets.module import module_text
 
 
 class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
-    """One visitor's sight of a board, in that visitor's document."""
+    """One visitor's sight of a board, in that visitor's document.
+
+    Its parts are JSON texts (`window.part_text`), which the module reads: Bokeh would look at each value of a dictionary, on the loop that
+    all visitors share, for as long as many an edit takes.
+    """
 
     _debounce = 1  # milliseconds; Panel's 50 would be felt in every drop
     _esm = module_text()
 
-    board = param.Dict(default={})
-    table = param.Dict(default={})
-    live = param.Dict(default={})
+    board = param.String(default="{}")
+    table = param.String(default="{}")
+    live = param.String(default="{}")
     gesture = param.Dict(default={})
     theme = param.String(default="auto")
     tour = param.Boolean(default=False)

@@ -6,48 +6,32 @@ from pathlib import Path
 from typing import Any
 
 import panel as pn
-import param
 from bokeh.document import Document
-from panel.custom import AnyWidgetComponent
 
+from workbench.app.component import BoardComponent
 from workbench.app.screen import on_document
 from workbench.app.serve import LOOPBACK, TITLE, listen, template_of
 from workbench.app.visit import failure_text
+from workbench.app.window import part_text
 from workbench.documents import fleet_of, read_allowed
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
 from workbench.widgets.board import Part, at_once
 from workbench.widgets.fleet_runner import FleetRunner, WorkerFleetRunner
 from workbench.widgets.fleet_view import FleetView
-from workbench.widgets.module import module_text
 
 
-class FleetComponent(AnyWidgetComponent):  # type: ignore[misc]
+class FleetComponent(BoardComponent):
     """One visitor's sight of a fleet's board, in that visitor's document."""
 
-    _debounce = 1  # milliseconds
-    _esm = module_text()
-
-    board = param.Dict(default={})
-    table = param.Dict(default={})
-    live = param.Dict(default={})
-    gesture = param.Dict(default={})
-    theme = param.String(default="auto")
-    tour = param.Boolean(default=False)
-
     def __init__(self, view: FleetView, document: Document | None = None, **options: Any) -> None:
-        super().__init__(**view.parts, **options)
+        super().__init__(**_texts(view), **options)
         self._view, self._defer = view, on_document(document) if document else at_once
         self._owed: set[Part] = set()
         self._owing = threading.Lock()
         self.leave = view.watch(self._hear)
-        self.param.update(**view.parts)  # if they changed meanwhile
+        self.param.update(**_texts(view))  # if they changed meanwhile
         self.param.watch(lambda event: view.answer(event.new), "gesture")
-
-    @classmethod
-    def _process_importmap(cls) -> dict[str, Any]:
-        """Panel would declare React at a CDN; the module imports nothing."""
-        return {"imports": {}, "scopes": {}}
 
     def _hear(self, part: Part, _state: dict[str, Any]) -> None:
         """From whichever thread. A busy document may call back late and out of order: it shows what is the case by then."""
@@ -60,7 +44,11 @@ class FleetComponent(AnyWidgetComponent):  # type: ignore[misc]
     def _show(self) -> None:
         with self._owing:
             owed, self._owed = self._owed, set()
-        self.param.update(**{part: self._view.parts[part] for part in owed})
+        self.param.update(**{part: part_text(self._view.parts[part]) for part in owed})
+
+
+def _texts(view: FleetView) -> dict[str, str]:
+    return {part: part_text(state) for part, state in view.parts.items()}
 
 
 def serve_fleet(

@@ -8,7 +8,7 @@ from typing import Any
 from workbench.app.keeping import Keeping
 from workbench.app.offer import Unsaved, asked_boards, offer
 from workbench.app.plan_file import PlanFile
-from workbench.app.window import Window
+from workbench.app.window import Window, part_text
 from workbench.documents import Journal, dump_plan, find_journal, parse_plan
 from workbench.edits import OpenPlan
 from workbench.error_text import failure_words, without_folders
@@ -98,9 +98,9 @@ class Visit:
 
     def _publish(self, part: str, state: dict[str, Any]) -> None:
         if self._first is not None:
-            self._first[part] = state
+            self._first[part] = part_text(state)
         else:
-            self.window.show_board(**{part: state})
+            self.window.show_board(**{part: part_text(state)})
 
     def _hear(self, message: Message) -> None:
         if message.get("kind") == "save" and self.board:

@@ -3,12 +3,14 @@
 It knows no Panel and no Bokeh, so that a board and its visit can live in a process of their own.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 Target = Literal["bridge", "board"]
 Show = Callable[[Target, Mapping[str, Any]], None]
-"""Shows parameters of the bridge, or of the board: a first board comes whole, with `"new": True`, and `{"closed": True}` takes it away."""
+"""Shows parameters of the bridge, or of the board, whose parts are texts (`part_text`): a first board comes whole, with `"new": True`, and
+`{"closed": True}` takes it away."""
 
 
 class Window:
@@ -34,3 +36,8 @@ class Window:
     def show_board(self, **parameters: Any) -> None:
         """Parameters of `app.component.BoardComponent`; JSON only."""
         self._show("board", parameters)
+
+
+def part_text(state: Mapping[str, Any]) -> str:
+    """A part of a board as `app.component.BoardComponent` takes it."""
+    return json.dumps(state, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

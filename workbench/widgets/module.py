@@ -29,6 +29,7 @@ _STYLES = (
 _SCRIPTS = (
     *(
         "cut.js",
+        "parts.js",
         "dom.js",
         "theme.js",
         "help.js",

@@ -105,7 +105,8 @@ function onShortcut(wb, event) {
 
 function render({ model, el }) {
   try {
-    return (model.get("board").kind === "fleet" ? mountFleet : mount)(model, el);
+    const shown = withParts(model);
+    return (shown.get("board").kind === "fleet" ? mountFleet : mount)(shown, el);
   } catch (error) {
     console.error(error);
     el.append(h("style", {}, STYLE), h("div", { class: "wb" }, h("div", { class: "card" }, h("div", { class: "failure", role: "alert" }, `The board could not be drawn: ${error.message}`))));
