@@ -2,17 +2,24 @@
 
 import json
 import os
+import pickle
 import signal
 import threading
 import time
 
+import jax
+import jax.numpy as jnp
+import optax
 import pytest
 
-from workbench.app.opening import Served
+from workbench import layer, trace_training
+from workbench.app.opening import Served, live_plan
 from workbench.app.processes.boards import Boards
+from workbench.engine.parcel import sendable
 from workbench.errors import DocumentError, EngineError, WorkbenchError
 from workbench.models import build
 from workbench.plan import Plan
+from workbench.remat import Remat
 from workbench.widgets.job_queue import JobQueue
 
 PATIENCE = 60.0  # seconds, on a machine that does much else
@@ -223,3 +230,41 @@ def test_what_cannot_leave_this_process_is_refused_before_anything_is_served():
     lock = threading.Lock()
     with pytest.raises(EngineError, match="cannot be sent to a worker process"):
         Boards(Served(lambda: lock), JobQueue())
+
+
+def own_plan(width=64):
+    """A program that nothing names, as somebody traces it in a script."""
+    shape = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")  # noqa: E731
+
+    def loss(params, batch):
+        hidden = layer(lambda x: jnp.tanh(x @ params["up"]))(batch["x"])
+        return jnp.mean((hidden @ params["down"] - batch["y"]) ** 2)
+
+    params, batch = {"up": shape(32, width), "down": shape(width, 8)}, {"x": shape(16, 32), "y": shape(16, 8)}
+    names = {"up": "io hidden", "down": "hidden out", "x": "batch io"}
+    return Plan(trace_training(loss, params, batch, optimizer=optax.sgd(0.1), dims=names), "data:4 model:2", "batch:data")
+
+
+def test_a_program_that_nothing_names_can_be_traced_again_in_the_process_of_its_board():
+    plan = own_plan()
+    there = pickle.loads(sendable(live_plan(plan), "", ""))()
+    assert there == plan
+    full = there.program.variant(remat=Remat.parse("full"))
+    assert full == plan.program.variant(remat=Remat.parse("full"))
+    assert full != plan.program
+    assert [str(each) for each in there.program.removed] == [str(each) for each in plan.program.removed]
+
+
+def test_the_board_of_a_program_that_nothing_names_is_kept_for_a_server_of_the_same_program():
+    boards = Boards(Served(live_plan(own_plan())), JobQueue())
+    board, page = opened(boards)
+    page.place("hidden", "model", 1)
+    boards.close()
+    for plan, is_the_same in ((own_plan(), True), (own_plan(width=128), False)):
+        restarted = Boards(Served(live_plan(plan)), JobQueue())
+        again, later = opened(restarted, board=board.name)
+        assert ("hidden:model" in later.board["board"]["layout"]) == is_the_same
+        assert bool(later.board["board"]["undo"]) == is_the_same
+        assert ("traced in another process" in later.bridge["notice"].get("text", "")) != is_the_same
+        again.close()
+        restarted.close()

@@ -12,7 +12,7 @@ from tests.machines import flat
 from workbench.documents import Journal, dump_plan, find_journal, list_journals, new_board_id, parse_plan, prune, restore
 from workbench.documents.journal_folder import ENDING, journal_path
 from workbench.documents.journal_lines import line_bytes, whole_lines
-from workbench.edits import OpenPlan, PlaceDim, SetRemat, Together
+from workbench.edits import OpenPlan, PlaceDim, RenameDim, SetRemat, Together
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.mesh_edits import ResizeAxis
 from workbench.models import build
@@ -234,9 +234,10 @@ def test_times_on_measured_hardware_are_not_told_without_it(begun, tmp_path):
 
 
 def test_a_program_that_no_document_names_is_said_and_stops_nothing(tmp_path, plan):
-    session = Session(plan.updated(program=replace(plan.program, reference=None)))
+    session = Session(plan)
     journal = Journal.begin(tmp_path, BOARD, session)
-    session.apply(EDITS[0])
+    other = build("two_layer", batch=32, io=64, hidden=64)
+    session.apply(OpenPlan(plan.updated(program=replace(other, reference=None)), "another"))
     assert len(session.nodes) == 2
     assert journal.problem.startswith(
         "The history of this board is not kept. `two-layer` cannot be saved: a plan document names its program"
@@ -350,3 +351,20 @@ def test_a_long_plan_is_compressed(tmp_path, plan, monkeypatch):
     assert b"nnn" not in path.read_bytes()
     assert told(restore(path).session) == told(session)
     assert list_journals(tmp_path)[0].name == "n" * 150
+
+
+def test_a_board_of_a_program_without_a_name_is_read_against_that_program(tmp_path, plan):
+    nameless = Plan(build("gpt", layers=2, batch=8).rename({"d_ff": "wide"}), "rows:2 cols:4", "batch:rows")
+    nameless = nameless.updated(program=replace(nameless.program, reference=None))
+    session = Session(nameless)
+    journal = Journal.begin(tmp_path, BOARD, session)
+    for edit in (PlaceDim("wide", ("cols",)), SetRemat(Remat.parse("full")), RenameDim("wide", "broad")):
+        session.apply(edit)
+    journal.close()
+    assert not journal.problem
+    restored = restore(journal_path(tmp_path, BOARD), lambda text: parse_plan(text, known=nameless.program)).session
+    assert [node.plan for node in restored.nodes] == [node.plan for node in session.nodes]
+    assert restored.plan.program.dims["broad"]
+    for other in (None, plan.program):
+        with pytest.raises(DocumentError, match="traced in another process"):
+            restore(journal_path(tmp_path, BOARD), lambda text, other=other: parse_plan(text, known=other))

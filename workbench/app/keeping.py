@@ -10,6 +10,7 @@ from workbench.documents import Journal, find_journal, parse_plan, restore
 from workbench.documents.journal_folder import journal_path
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
+from workbench.program import Program
 from workbench.session import Session
 
 
@@ -38,7 +39,7 @@ class Keeping:
         problem = ""
         if self.source and find_journal(self.folder, self.source):
             try:
-                return self._take_up()
+                return self._take_up(make)
             except WorkbenchError as error:
                 problem = str(error)
         elif self.source and self.source != self.board_id:
@@ -48,10 +49,18 @@ class Keeping:
         session = Session(make())
         return Kept(session, Journal.begin(self.folder, self.board_id, session), problem)
 
-    def _take_up(self) -> Kept:
-        parse = partial(parse_plan, name="The history of this board", allow=self.allow)
+    def _take_up(self, make: Callable[[], Plan]) -> Kept:
+        parse = partial(parse_plan, name="The history of this board", allow=self.allow, known=_program(make))
         if self.source == self.board_id:
             resumed = Journal.resume(self.folder, self.board_id, parse)
             return Kept(resumed.session, resumed.journal, resumed.problem)
         restored = restore(journal_path(self.folder, self.source), parse)  # somebody watches that board: this is another one from now on
         return Kept(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
+
+
+def _program(make: Callable[[], Plan]) -> Program | None:
+    """That of the plan to begin with, if it can be made."""
+    try:
+        return make().program
+    except WorkbenchError:
+        return None

@@ -1,8 +1,10 @@
 """Which plan a page shows: what is served, what its address asks for, and the visit that comes of both."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from workbench.app.keeping import Keeping
 from workbench.app.plan_file import PlanFile, file_under
@@ -29,6 +31,15 @@ class Served:
     tour: bool = False
     time_limit: float = RUN_LIMIT
     allow: tuple[str, ...] = ()
+
+
+def live_plan(plan: Plan) -> Callable[[], Plan]:
+    """A function that returns a plan of this process, in another one too: with the functions that its program is traced again with."""
+    return partial(_with_functions, plan, plan.program.retrace, plan.program.list_removed)
+
+
+def _with_functions(plan: Plan, retrace: Any, list_removed: Any) -> Plan:
+    return plan.updated(program=replace(plan.program, retrace=retrace, list_removed=list_removed))
 
 
 def open_visit(

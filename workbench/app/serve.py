@@ -14,7 +14,7 @@ import panel as pn
 from workbench.app.ending import serve_until_told
 from workbench.app.gate import guarded_server, serve_in_thread
 from workbench.app.guard import Hosts, allowed_hosts
-from workbench.app.opening import Served, open_visit
+from workbench.app.opening import Served, live_plan, open_visit
 from workbench.app.processes.boards import Boards
 from workbench.app.screen import Screen, on_document
 from workbench.app.visit import WATCHED
@@ -72,7 +72,7 @@ def serve(
     With `verify` an error of `plan` is raised here, before anything is served, instead of shown on the page.
     With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
     """
-    make = functools.partial(_itself, plan) if isinstance(plan, Plan) else plan
+    make = live_plan(plan) if isinstance(plan, Plan) else plan
     limit = RUN_LIMIT if time_limit is None else time_limit
     served = Served(make, Path(file) if file else None, Path(root) if root else None, tour, limit, read_allowed(allow))
     if runner:
@@ -85,10 +85,6 @@ def serve(
     running = listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded, close=boards.close)
     weakref.finalize(running, boards.close)
     return running
-
-
-def _itself(plan: Plan) -> Plan:
-    return plan
 
 
 def listen(

@@ -17,6 +17,7 @@ from workbench.errors import DocumentError
 from workbench.hardware import Hardware
 from workbench.mesh import Mesh
 from workbench.plan import Plan
+from workbench.program import Program
 from workbench.session import Glance, Node, Session
 
 MOST_DOCUMENT = 1 << 24
@@ -91,7 +92,7 @@ def record_between(before: History, now: History) -> Record:
     anew = not before.glances.keys() <= now.glances.keys()
     glances = {number: list(each) for number, each in now.glances.items() if anew or before.glances.get(number) != each}
     record: dict[str, Any] = {
-        "nodes": [_row(node) for node in now.nodes[known:]],
+        "nodes": [_row(node, now.nodes[0].plan.program) for node in now.nodes[known:]],
         "marks": marks,
         "later": {str(number): child for number, child in now.later.items() if before.later.get(number) != child},
         "glances": {str(number): each for number, each in glances.items()},
@@ -137,8 +138,9 @@ def document_of(row: Record) -> str:
     return text.decode()
 
 
-def _row(node: Node) -> Record:
-    text = dump_plan(node.plan)
+def _row(node: Node, first: Program) -> Record:
+    """Plans may be of the program that the board began with, though nothing names it."""
+    text = dump_plan(node.plan, first)
     if len(text) > MOST_DOCUMENT:
         raise DocumentError(f"`{node.plan.name}` has a document of {len(text):,} characters; the history keeps at most {MOST_DOCUMENT:,}.")
     kept = {"plan": text} if len(text) < LONG else {"packed": base64.b64encode(zlib.compress(text.encode())).decode()}

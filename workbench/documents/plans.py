@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.catalogue import OWN_FILE, parse_hardware
 from workbench.documents.allowed import read_allowed, verify_allowed
+from workbench.documents.known_program import is_known_reference, known_program, known_reference, names_from_trace
 from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, read_text, verify_length
 from workbench.durable_files import exclusive, explain_write_errors, replace_file
@@ -20,7 +21,7 @@ from workbench.mesh import Mesh
 from workbench.pipeline_spec import read_pipeline
 from workbench.plan import Plan
 from workbench.precision import AS_WRITTEN, Precision
-from workbench.program import Reference
+from workbench.program import Program, Reference
 from workbench.remat import AS_TRACED, Remat
 from workbench.sharding import Sharding
 from workbench.wiring import Wiring, parse_wiring
@@ -30,9 +31,12 @@ VERSION = 1
 _SCHEMA = Path(__file__).with_name("plan.schema.json")
 
 
-def dump_plan(plan: Plan) -> str:
-    """The plan document. Raises `DocumentError` if the program has no reference, or one by which it could not be built again."""
-    reference = _reference(plan)
+def dump_plan(plan: Plan, known: Program | None = None) -> str:
+    """The plan document. Raises `DocumentError` if the program has no reference, or one by which it could not be built again.
+
+    Where `parse_plan` will be given the `known` program, one without a reference may be that, under whichever remat and precision.
+    """
+    reference = (known and known_reference(plan.program, known)) or _reference(plan)
     renamed = {traced: now for traced, now in plan.program.renamed.items() if traced != now}
     document = {
         "format": FORMAT,
@@ -56,9 +60,10 @@ def dump_plan(plan: Plan) -> str:
     return _pretty(document) + "\n"
 
 
-def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = ()) -> Plan:
+def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (), known: Program | None = None) -> Plan:
     """The plan of a document; `name` is what errors call it. `allow` are modules whose programs it may name besides those of the zoo and
-    those that were built in this process (`read_allowed`). All that can be judged without the program is judged before it is imported.
+    those that were built in this process (`read_allowed`), and `known` one without a reference that it may be of (`dump_plan`). All that
+    can be judged without the program is judged before it is imported.
 
     Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that is not allowed or cannot be built,
     `RematError` or `PrecisionError` if it does not fit its remat or precision, and `MeshError` or `LayoutError` if the plan is illegal.
@@ -68,9 +73,12 @@ def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (
     placed, pipeline = _placed(document, name), read_pipeline(document.get("pipeline"))
     remat, precision = Remat.parse(document.get("remat", "")), Precision.parse(document.get("precision", ""))
     reference = Reference(document["program"]["target"], document["program"].get("arguments", {}))
-    verify_allowed(reference, name, allow)
-    program = program_from_reference(reference).variant(remat=remat, precision=precision)
-    if renamed := document.get("dims"):
+    if is_known_reference(reference):
+        program = known_program(reference, known, name).variant(remat=remat, precision=precision)
+    else:
+        verify_allowed(reference, name, allow)
+        program = program_from_reference(reference).variant(remat=remat, precision=precision)
+    if renamed := names_from_trace(program, document.get("dims", {})):
         program = program.rename(renamed)
     return Plan(program, mesh, layout, document["name"], *placed, pipeline)
 

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial, wraps
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -24,9 +24,9 @@ from workbench.tracing.jax_version import warn_if_untested
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.removed import removed_values
 from workbench.tracing.untraceable import untraceable
+from workbench.tracing.variants import Variants
 
 Dims = Mapping[str, Any] | None
-VARIANTS = 8  # of a program under other remat policies and precisions, kept so that going back to one is instant
 _PARAMETER_NAMES = ("params", "parameters", "weights", "variables", "model")
 
 
@@ -60,17 +60,15 @@ def trace(
     structure = jax.tree.structure(args)
     plain = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
 
-    @lru_cache(maxsize=VARIANTS)
     def traced(remat: Remat, precision: Precision) -> Program:
         _verify_forward(title, remat, precision)
         specs = [cast(spec, precision.params) if role is Role.PARAMETER else spec for spec, role in zip(plain, leaf_roles, strict=True)]
         result = guarded(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
         call = _on_leaves(computed_in(fn, precision.compute, result), structure)
         step = Step(call, **_sources(leaves, specs, leaf_roles))
-        program = build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
-        return replace(program, precision=precision, retrace=traced)
+        return build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
 
-    return traced(AS_TRACED, AS_WRITTEN)
+    return Variants(traced)(AS_TRACED, AS_WRITTEN)
 
 
 def verify_callable(name: str, given: object, expected: str, way_out: str) -> None:

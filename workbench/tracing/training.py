@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +15,6 @@ from workbench.remat import AS_TRACED, Remat
 from workbench.tensor import Role
 from workbench.tracing.cast import cast, computed_in
 from workbench.tracing.function import (
-    VARIANTS,
     Dims,
     Synthetic,
     build_program,
@@ -27,6 +26,7 @@ from workbench.tracing.function import (
 )
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.rematerialize import layers_in, rematerialized, verify_remat
+from workbench.tracing.variants import Variants
 
 
 def trace_training(
@@ -55,12 +55,7 @@ def trace_training(
     weights = _Leaves.of("params", params)
     _verify_differentiable(weights)
     recipe = _Recipe(title, loss, weights, _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
-
-    @lru_cache(maxsize=VARIANTS)
-    def traced(remat: Remat, precision: Precision) -> Program:
-        return replace(recipe.program(remat, precision), remat=remat, precision=precision, retrace=traced)
-
-    return traced(AS_TRACED, AS_WRITTEN)
+    return Variants(recipe.program)(AS_TRACED, AS_WRITTEN)
 
 
 def _verify_given(loss: object, optimizer: object, init: object, data: object) -> None:
