@@ -33,6 +33,8 @@ from typing import Any
 import psutil
 from served_client import Visitor
 
+from workbench.app.processes.boards import LINGERING
+
 LAYERS, EDIT_MS = 8, 600.0  # layers of the program that is timed to find how many take so long
 SLOW_PLAN = """
 import statistics, sys, time
@@ -103,14 +105,9 @@ async def visit_often(url: str, visits: int, process: psutil.Process) -> float:
 
 
 async def _settled_mib(process: psutil.Process) -> float:
-    """Resident memory of the server, and of the processes it started, once it does not shrink any more."""
-    last = _mib(process)
-    for _ in range(60):
-        await asyncio.sleep(5)
-        last, before = _mib(process), last
-        if last > before - 1:
-            break
-    return last
+    """Resident memory of the server, and of the processes it started, once no board waits any more for a page that was cut off."""
+    await asyncio.sleep(1.5 * LINGERING)
+    return _mib(process)
 
 
 def _mib(process: psutil.Process) -> float:

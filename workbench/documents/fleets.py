@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 from workbench.documents.allowed import is_allowed, verify_allowed
 from workbench.documents.programs import function_of, program_from_reference, verify_arguments, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, parse_toml, read_text, verify_length
+from workbench.documents.schema import load_schema, schema_problem
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
 from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
 from workbench.multimodel.jobs import verify_names
@@ -36,7 +36,6 @@ MOST_MODELS = 1_000
 """Models of a fleet file, grids multiplied out."""
 MOST_TRACED = 32
 """Different programs of the zoo in a fleet file, unless they are allowed by name: each is traced when the file is opened."""
-_SCHEMA = Path(__file__).with_name("fleet.schema.json")
 _TRACED = "end it with `return wb.trace_training(...)`"
 _FORMS = ("write it as README.md shows", "name it *.toml or *.json")
 
@@ -107,7 +106,7 @@ def _parsed(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
 
 def _verify_fields(document: Mapping[str, Any], name: str) -> None:
     """A field that is not there is told with the nearest one that is, before the schema says less of it."""
-    schema = json.loads(_SCHEMA.read_text(encoding="utf-8"))["properties"]
+    schema = load_schema("fleet")["properties"]
     entries = document.get("models", ())
     fields = schema["models"]["items"]["properties"]
     levels = [(name, document, schema)]
@@ -126,20 +125,8 @@ def _called(place: int, entry: Mapping[str, Any]) -> str:
 
 def _schema_problem(document: Mapping[str, Any]) -> str | None:
     """Where a document departs from the schema, and how."""
-    from jsonschema.exceptions import best_match
-
-    error = best_match(_validator().iter_errors(document))
-    if error is None:
-        return None
-    text: str = error.message
-    return f"at `{error.json_path.removeprefix('$.')}`, {text if len(text) <= 200 else f'{text[:120]} … {text[-60:]}'}"
-
-
-@cache
-def _validator() -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(json.loads(_SCHEMA.read_text(encoding="utf-8")))
+    problem = schema_problem("fleet", document)
+    return problem and f"at `{problem[0].removeprefix('$.')}`, {problem[1]}"
 
 
 def _verify_names(entries: list[dict[str, Any]], name: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from workbench.documents.allowed import read_allowed, verify_allowed
 from workbench.documents.known_program import is_known_reference, known_program, known_reference, names_from_trace
 from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, read_text, verify_length
+from workbench.documents.schema import schema_problem
 from workbench.durable_files import exclusive, explain_write_errors, replace_file
 from workbench.errors import DocumentError, HardwareError, wrong_type
 from workbench.hardware import Hardware
@@ -28,7 +28,6 @@ from workbench.wiring import Wiring, parse_wiring
 
 FORMAT = "sharding-workbench.plan"
 VERSION = 1
-_SCHEMA = Path(__file__).with_name("plan.schema.json")
 
 
 def dump_plan(plan: Plan, known: Program | None = None) -> str:
@@ -213,22 +212,10 @@ def _verify_schema(document: dict[str, Any], name: str) -> None:
         raise DocumentError(f"{name} is not a valid plan document: {problem}.", ["mend that entry", "save the plan again"])
 
 
-def _schema_problem(document: dict[str, Any]) -> str | None:
+def _schema_problem(document: Mapping[str, Any]) -> str | None:
     """Where a document departs from the schema, and how."""
-    from jsonschema.exceptions import best_match
-
-    error = best_match(_validator().iter_errors(document))
-    if error is None:
-        return None
-    text: str = error.message  # begins with the value, and ends with what is wrong with it
-    return f"at `{error.json_path}`, {text if len(text) <= 200 else f'{text[:120]} … {text[-60:]}'}"
-
-
-@cache
-def _validator() -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(json.loads(_SCHEMA.read_text(encoding="utf-8")))
+    problem = schema_problem("plan", document)
+    return problem and f"at `{problem[0]}`, {problem[1]}"
 
 
 def _not_json(name: str, reason: str) -> DocumentError:

@@ -48,6 +48,7 @@ def _preload() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy starts a pool when it is imported
     for name in PRELOADED:
         importlib.import_module(name)
+    importlib.import_module("workbench.documents.schema").import_validator()
     os.environ.pop("OPENBLAS_NUM_THREADS")
     if threads is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = threads
