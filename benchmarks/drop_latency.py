@@ -91,7 +91,7 @@ def dropped(page: Page, drags: int = 50) -> int:
 @contextmanager
 def board_page(host: str, plan: str, browser: Any, lab: Any) -> Iterator[Page]:
     """A page with the board over `plan`, ready to be dragged on."""
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    page = browser.new_page(viewport={"width": 1440, "height": 1000}, bypass_csp=True)  # waiting for a function is an `eval`
     page.set_default_timeout(60_000)
     if host == "served":
         with served(plan) as url:
