@@ -68,9 +68,8 @@ class Seen:
     lost: int = 0
 
 
-async def edit_often(url: str, query: str, edits: int, every: float, seen: Seen, chance: random.Random) -> None:
+async def edit_often(visitor: Visitor, edits: int, every: float, seen: Seen, chance: random.Random) -> None:
     """One visitor. Edits come at random moments: `every` so many seconds on average."""
-    visitor = await Visitor.come(url, query)
     await asyncio.sleep(chance.uniform(0, every))
     for seq in range(1, edits + 1):
         begun = time.monotonic()
@@ -84,13 +83,13 @@ async def edit_often(url: str, query: str, edits: int, every: float, seen: Seen,
 
 
 async def load(url: str, options: argparse.Namespace) -> tuple[Seen, Seen]:
-    """What most visitors see, and the one of the slow board."""
+    """What most visitors see, and the one of the slow board, once all of them are there."""
     seen, slow = Seen(), Seen()
-    chances = [random.Random(each) for each in range(options.boards + 1)]  # noqa: S311 - moments of edits are no secret
-    visitors = [edit_often(url, "", options.edits, options.every, seen, chance) for chance in chances[1:]]
-    if options.slow:
-        visitors.append(edit_often(url, "?file=slow.plan.json", options.edits, options.every, slow, chances[0]))
-    await asyncio.gather(*visitors)
+    told = [(seen, "")] * options.boards + [(slow, "?file=slow.plan.json")] * options.slow
+    visitors = await asyncio.gather(*(Visitor.come(url, query) for _, query in told))
+    chances = map(random.Random, range(len(told)))
+    edits = zip(visitors, told, chances, strict=True)
+    await asyncio.gather(*(edit_often(visitor, options.edits, options.every, to, chance) for visitor, (to, _), chance in edits))
     return seen, slow
 
 

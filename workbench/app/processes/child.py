@@ -8,6 +8,7 @@ visitor is there; then `{"gesture": {...}}`, `{"heard": {...}}` and `{"again": t
 
 import base64
 import functools
+import gc
 import json
 import os
 import pickle
@@ -113,6 +114,8 @@ class BoardProcess:
             return {}
         with suppress(Exception):
             plan.report()  # what is worked out now, nobody waits for
+        gc.collect()
+        gc.freeze()  # the plan to begin with stays: no edit waits until it has been looked through for garbage
         return {}
 
     def _open(self, opening: Mapping[str, Any]) -> None:
