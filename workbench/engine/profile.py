@@ -10,7 +10,8 @@ The profiler writes an `xplane.pb`: planes of lines of events. Where a device's 
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,8 +112,14 @@ def _module_name(hlo_text: str) -> str:
     return found[1] if found else ""
 
 
-def raw_events(data: Any, module: str) -> Iterator[RawEvent]:
+def raw_events(data: Any, module: str) -> list[RawEvent]:
     """The instructions of one program in a `ProfileData`, of every device in it."""
+    with warnings.catch_warnings():  # Python 3.13 warns of jaxlib's types; made an error, that ends the process
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return list(_events(data, module))
+
+
+def _events(data: Any, module: str) -> Iterator[RawEvent]:
     for plane in data.planes:
         if found := _DEVICE_PLANE.fullmatch(plane.name):
             yield from _of_device_plane(plane, int(found[1]), module)
@@ -142,7 +149,7 @@ def _of_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEvent]
                     yield RawEvent(device, str(stats.get("hlo_op", event.name)), event.start_ns, event.duration_ns)
 
 
-def _in_plan_terms(raw: Iterator[RawEvent], known: Mapping[str, Named], places: Mapping[int, int]) -> list[TraceEvent]:
+def _in_plan_terms(raw: Iterable[RawEvent], known: Mapping[str, Named], places: Mapping[int, int]) -> list[TraceEvent]:
     """Nanoseconds to seconds from the first event, the process's device numbers to places in the mesh; loops as wholes left out."""
     events = [each for each in raw if each.device in places and known.get(each.name, _UNKNOWN).kind not in _CONTROL_FLOW]
     first = min((each.start for each in events), default=0.0)
