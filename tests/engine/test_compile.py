@@ -234,6 +234,11 @@ SUMS = (
         "capacity by 4.6G.\n\nTotal hbm usage >= 20.6G:\n    reserved        530.00M\n",
         "ran out of memory in memory space hbm. Used 20.1G of 15.5G hbm. Exceeded hbm capacity by 4.6G.",
     ),
+    (
+        "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required (83.61G) exceeds available HBM "
+        "(15.75G). HLO module: jit_call. See https://openxla.org/xla/errors/error_1000 for more details.",
+        "ran out of memory on HBM, the total memory required (83.61G) exceeds available HBM (15.75G).",
+    ),
 )
 
 

@@ -34,8 +34,8 @@ _LESS_MEMORY_TOGETHER = (
 )
 
 _TOO_LARGE = ("RESOURCE_EXHAUSTED", "Ran out of memory")
-_PREAMBLE = re.compile(r"^(?:RESOURCE_EXHAUSTED|XLA:TPU compile permanent error)[:.]\s*")
-_TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage")  # what the compiler lists after its sum
+_PREAMBLE = re.compile(r"^(?:RESOURCE_EXHAUSTED|XLA:TPU compile permanent error|E\d{4}: \w+)[:.]\s*")
+_TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage|\s+HLO module: ")  # what the compiler lists after its sum
 
 
 class CancelledError(EngineError):
