@@ -25,6 +25,19 @@ from workbench.app.serve import listen, template_of
 listen(lambda: template_of("t", None), {port}, False, "127.0.0.1", (), None, threaded=False, close=threading.Event().wait)
 """
 
+EARLY = """
+import os, signal, sys
+import workbench.app.serve
+serve = sys.modules["workbench.app.serve"]  # the package has a function of that name
+make = serve.guarded_server
+def told_meanwhile(*args, **options):
+    server = make(*args, **options)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return server
+serve.guarded_server = told_meanwhile
+serve.listen(lambda: serve.template_of("t", None), 0, False, "127.0.0.1", (), {path!r}, threaded=False)
+"""
+
 
 def opened(port):
     """A page and its websocket."""
@@ -95,6 +108,14 @@ def test_the_command_line_ends_gracefully_and_leaves_no_socket(tmp_path):
     assert (code, said) == (0, "")
     assert "Traceback" not in complained
     assert seconds < 10  # five on a machine with nothing else to do
+    assert not path.exists()
+
+
+def test_a_server_that_is_told_to_end_while_it_is_made_leaves_no_socket(tmp_path):
+    path = tmp_path / "board.sock"
+    with running("-c", EARLY.format(path=str(path))) as process:
+        said, complained = process.communicate(timeout=60)
+    assert (process.returncode, said, complained) == (0, "", "")
     assert not path.exists()
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import stat
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +29,8 @@ def serve_until_told(start: Callable[[], Any], close: Callable[[], None], unix_s
         told.stop = lambda: server.io_loop.asyncio_loop.call_soon_threadsafe(server.io_loop.stop)
         server.start()
         with told.listening():  # again, for Panel takes Ctrl-C for itself
-            server.io_loop.start()
+            if not told.signals:
+                server.io_loop.start()
     server.stop()
     try:
         close()
@@ -44,11 +44,11 @@ def serve_until_told(start: Callable[[], Any], close: Callable[[], None], unix_s
 
 
 class Told:
-    """The signals that came; the first one stops a server, if there is one yet."""
+    """The signals that came; the first one stops a server, if there is one yet: one that is being made is not left half made."""
 
     def __init__(self) -> None:
         self.signals: list[int] = []
-        self.stop: Callable[[], object] = lambda: sys.exit(0)
+        self.stop: Callable[[], object] = lambda: None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
