@@ -28,8 +28,8 @@ def serve_until_told(start: Callable[[], Any], close: Callable[[], None], unix_s
         server = start()
         told.stop = lambda: server.io_loop.asyncio_loop.call_soon_threadsafe(server.io_loop.stop)
         server.start()
-        with told.listening():  # again, for Panel takes Ctrl-C for itself
-            if not told.signals:
+        if not told.signals:
+            with told.listening():  # again, for Panel takes Ctrl-C for itself
                 server.io_loop.start()
     server.stop()
     try:
