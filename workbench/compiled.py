@@ -10,6 +10,7 @@ class CompiledCollective:
     """One collective of the compiled program.
 
     - `payload` in bytes and `count` as in `collective.Collective`; `path` and `source` as the planner writes them, empty if unknown;
+    - `reader`: the path of what reads the value, where the compiler names the collective after what made it; else empty;
     - `name`: the instruction's; `part_of`: the kind of collective the compiler took apart, where it did: the `pieces` permutes of a
       windowed einsum stand for one all-gather or reduce-scatter, and `payload` and `count` are those of that;
     - `overlaps`: it is started and awaited apart, so that other work can run in between;
@@ -29,6 +30,7 @@ class CompiledCollective:
     overlaps: bool = False
     parts: tuple[int, ...] = ()
     part_paths: tuple[str, ...] = ()
+    reader: str = ""
 
     @property
     def total_payload(self) -> int:

@@ -87,6 +87,7 @@ class _Item:
     count: int
     path: str
     source: str
+    reader: str = ""
 
     @property
     def total(self) -> int:
@@ -119,7 +120,7 @@ def _found(compiled: Compiled, order: dict[str, int]) -> Iterator[_Item]:
         paths = each.part_paths if len(each.part_paths) == len(parts) else (each.path,) * len(parts)
         for payload, path in zip(parts, paths, strict=True):
             source = each.source if path == each.path else ""  # the line is that of the first
-            yield _Item(axes, collective_class(each.part_of or each.kind), payload, each.count, path, source)
+            yield _Item(axes, collective_class(each.part_of or each.kind), payload, each.count, path, source, each.reader)
 
 
 def _unmatched(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], list[_Item]]:
@@ -294,9 +295,9 @@ def _ending(path: str, parts: int | None = 2) -> str:
 
 
 def _ends_in(each: _Item, words: Iterable[str]) -> bool:
-    """Whether the operation that sends is one of these."""
-    name = each.path.rpartition("/")[2]
-    return any(word in name for word in words)
+    """Whether the operation that sends, or that reads what is sent, is one of these."""
+    names = each.path.rpartition("/")[2], each.reader.rpartition("/")[2]
+    return any(word in name for word in words for name in names)
 
 
 def _difference(each: _Item, predicted: int, compiled: int, cause: Cause) -> Difference:

@@ -11,12 +11,14 @@ A collective stands in a compiled program as
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from workbench.collective import KINDS
 from workbench.compiled import CompiledCollective
 from workbench.engine.groups import axes_of, parse_groups
 from workbench.engine.hlo import Computation, HloModule, Instruction, Visit, parse_hlo
 from workbench.engine.hlo_shapes import arrays, parse_shape
+from workbench.engine.readers import Readers
 from workbench.engine.source_lines import SourceLines
 from workbench.engine.windowed import Window, put_together, windows
 from workbench.mesh import Mesh
@@ -36,14 +38,15 @@ def read_collectives(hlo_text: str, mesh: Mesh) -> tuple[CompiledCollective, ...
 
 def collectives_of(module: HloModule, lines: SourceLines, mesh: Mesh) -> tuple[CompiledCollective, ...]:
     """The same of a text that was read before."""
-    rings = windows(module)
+    rings, readers = windows(module), Readers(module)
     found: list[CompiledCollective] = []
     pieces: list[tuple[Visit, Window, CompiledCollective]] = []
     for visit in _once_a_channel(module):
         groups = parse_groups(visit.instruction.attributes, mesh.size)
         if not (axes := axes_of(groups, mesh)):
             continue
-        each = _collective(visit, lines, axes, max(map(len, groups)))
+        reader = readable_path(readers.path_of(visit.computation, visit.instruction))
+        each = replace(_collective(visit, lines, axes, max(map(len, groups))), reader=reader)
         if each.payload and (ring := rings.get(visit.instruction.name)):
             pieces.append((visit, ring, each))
         elif each.payload:

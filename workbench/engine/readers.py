@@ -1,0 +1,62 @@
+"""What reads the value that a collective brings.
+
+From JAX 0.11 on XLA's partitioner names a collective that lays a value out anew after the operation that *made* the value, and marks it
+`is_spmd_generated`; before, after the operation that needed it so. What sends it is the reader's doing: a look-up, a window, a product.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from workbench.engine.hlo import Computation, HloModule, Instruction
+
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_GENERATED = 'is_spmd_generated="true"'
+_CARRIES = (  # these hand a value on, whatever they are named after
+    *("bitcast", "copy", "copy-start", "copy-done", "get-tuple-element", "reshape", "transpose", "convert", "tuple"),
+    *("all-gather", "all-gather-start", "all-gather-done", "all-to-all", "all-to-all-start", "all-to-all-done"),
+    *("collective-permute", "collective-permute-start", "collective-permute-done"),
+)
+
+
+class Readers:
+    """Of the collectives of one module, what reads the value each brings."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+        self._users: dict[int, Mapping[str, list[Instruction]]] = {}
+
+    def path_of(self, computation: Computation, collective: Instruction) -> str:
+        """The `op_name` of the first operation that does more with the value than hand it on, inside of fusions too; empty where the
+        compiler names the collective after that itself, or where a loop or the program's end takes the value."""
+        if _GENERATED not in collective.attributes:
+            return ""
+        found = (_OP_NAME.search(each.attributes) for each in self._of(computation, collective.name))
+        return next((name[1] for name in found if name), "")
+
+    def _of(self, computation: Computation, name: str) -> Iterator[Instruction]:
+        for user in self._users_in(computation).get(name, ()):
+            if user.opcode in _CARRIES:
+                yield from self._of(computation, user.name)
+            elif user.opcode == "fusion":
+                yield from self._within(user, user.operands.index(name)) or self._of(computation, user.name)
+            elif user.opcode != "while":
+                yield user
+
+    def _within(self, fusion: Instruction, number: int) -> tuple[Instruction, ...]:
+        """The readers of a fusion's operand inside of it; none where it hands the value on."""
+        bodies = (self._module.computations[callee] for callee in self._module.callees(fusion))
+        return tuple(each for body in bodies for each in self._of(body, _parameter(body, number)))
+
+    def _users_in(self, computation: Computation) -> Mapping[str, list[Instruction]]:
+        if id(computation) not in self._users:
+            users: dict[str, list[Instruction]] = {}
+            for each in computation.values():
+                for operand in dict.fromkeys(each.operands):
+                    users.setdefault(operand, []).append(each)
+            self._users[id(computation)] = users
+        return self._users[id(computation)]
+
+
+def _parameter(computation: Computation, number: int) -> str:
+    """The name of a computation's parameter by its number."""
+    return next(each.name for each in computation.values() if each.opcode == "parameter" and each.literal == str(number))
