@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import patterns
-from workbench.paths import matches, template
+from workbench.paths import matches, matching, template
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,11 @@ def test_within_a_component_patterns_are_those_of_the_shell(pattern, name):
 def test_a_pattern_of_many_stars_is_tried_in_no_time(pattern):
     """A plan file or a link may bring any; this one took minutes, and the page of every visitor stood still."""
     assert not matches(pattern, "params/" + "a" * 40)
+
+
+@given(st.lists(patterns(), unique=True), st.lists(st.one_of(patterns(), st.text("ab/*?w1", max_size=6)), unique=True))
+def test_many_patterns_match_many_paths_as_each_does_each(tried, paths):
+    assert matching(tried, paths) == {path: [pattern for pattern in tried if matches(pattern, path)] for path in paths}
 
 
 @given(patterns().filter(lambda path: "*" not in path and "?" not in path))

@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable
 
+_WILD = re.compile(r"[*?]")
 _NUMBERS = re.compile(r"\[\d+(?:\.\.\d+)?(?:,\d+(?:\.\.\d+)?)*\]")
 
 
@@ -38,6 +39,25 @@ def matches(pattern: str, path: str) -> bool:
     (True, False)
     """
     return _compiled(pattern).fullmatch(path) is not None
+
+
+def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
+    """Of each path the patterns that match it, in their order. A pattern is tried on those paths alone that end in its last word: hundreds
+    of patterns, each of one weight, meet as many paths.
+
+    >>> matching(["w1", "*/w1", "w*"], ["mlp/w1", "mlp/w2"])
+    {'mlp/w1': ['w1', '*/w1', 'w*'], 'mlp/w2': ['w*']}
+    """
+    found: dict[str, list[str]] = {path: [] for path in paths}
+    ending: dict[str, list[str]] = {}
+    for path in found:
+        ending.setdefault(path.rpartition("/")[2], []).append(path)
+    for pattern in patterns:
+        last = pattern.strip("/").rpartition("/")[2]
+        for path in found if _WILD.search(last) else ending.get(last, ()):
+            if matches(pattern, path):
+                found[path].append(pattern)
+    return found
 
 
 def template(path: str) -> str:

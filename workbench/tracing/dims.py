@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workbench.errors import DimensionError, unknown_name, wrong_type
-from workbench.paths import matches
+from workbench.paths import matching
 from workbench.tensor import verify_dim_name
 
 Names = tuple[str | None, ...]  # None: to be inferred
@@ -27,12 +27,14 @@ def user_names(dims: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, .
             [f'write {{"{path}": "{" ".join(["batch", *"_" * (len(shape) - 1)])}"}}' for path, shape in list(shapes.items())[-1:] if shape],
         )
     patterns = dict(_flattened("", dims or {}))
+    of_path = matching(patterns, shapes)
+    fitted = {pattern for fitting in of_path.values() for pattern in fitting}
     for pattern in patterns:
-        if not any(matches(pattern, path) for path in shapes):
+        if pattern not in fitted:
             raise DimensionError(*unknown_name("argument", pattern, shapes))
     given: dict[str, Names] = {}
     for path, shape in shapes.items():
-        fitting = [pattern for pattern in patterns if matches(pattern, path)]
+        fitting = of_path[path]
         if fitting and not (path.startswith("opt_state/") and _rank(patterns[max(fitting, key=len)]) not in (None, len(shape))):
             given[path] = _parse(patterns[max(fitting, key=len)], path, shape)
     return given
