@@ -77,6 +77,24 @@ def test_names_and_pins_stay_with_their_plan(session):
     assert (len(session.nodes[0].name), session.nodes[0].pinned) == (MOST_NAME, False)
 
 
+def test_what_was_foreseen_is_the_edit_that_follows_and_no_other(session):
+    foreseen = session.foresee(PlaceDim("hidden", ("cols",)))
+    assert session.foresee(PlaceDim("hidden", ("cols",))) is foreseen
+    assert (session.edits, len(session.nodes)) == ((), 1)
+    assert session.apply(PlaceDim("hidden", ("cols",))) is foreseen
+    assert session.plan is foreseen.plan
+    session.foresee(PlaceDim("hidden"))
+    assert session.apply(PlaceDim("batch")).plan.layout.rule("hidden") == ("cols",)
+    with pytest.raises(LayoutError):
+        session.foresee(PlaceDim("io", ("cols",)))
+
+
+def test_what_was_foreseen_for_other_hardware_is_forgotten(session):
+    session.foresee(PlaceDim("hidden", ("cols",)))
+    session.use_hardware(HARDWARE)
+    assert session.apply(PlaceDim("hidden", ("cols",))).step_time.hardware == "test"
+
+
 def test_a_few_reports_are_kept_and_others_made_again(session):
     first = session.report
     for size in range(2 * KEPT_REPORTS):

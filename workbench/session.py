@@ -1,5 +1,6 @@
 """The history of a plan, a tree, and whoever listens to it. It knows no user interface."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -74,6 +75,8 @@ class Session:
         self._later = later
         self._reports: dict[int, Report] = {}  # least recently used first
         self._glances = glances
+        self._foreseen: Report | None = None
+        self.seconds = 0.0  # that the last report took
         self._report = self.report_of(now)
         self._listeners: list[Listener] = []
 
@@ -125,10 +128,19 @@ class Session:
 
     def apply(self, edit: Edit) -> Report:
         """Make an edit; raises its `WorkbenchError` and stays where it was if the plan would be illegal."""
-        node = Node(len(self._nodes), edit.apply(self.plan), self._now, edit)
-        self._keep(node.number, self._analyze(node.plan))
+        report = self.foresee(edit)
+        self._foreseen = None
+        node = Node(len(self._nodes), report.plan, self._now, edit)
+        self._keep(node.number, report)
         self._nodes.append(node)
         return self.go(node.number)
+
+    def foresee(self, edit: Edit) -> Report:
+        """The report of what an edit would make of the present plan; the last one is kept for the edit to come. Raises as `apply`."""
+        plan = edit.apply(self.plan)
+        if self._foreseen is None or self._foreseen.plan != plan:
+            self._foreseen = self._analyze(plan)
+        return self._foreseen
 
     def undo(self) -> Report:
         """Back to the plan before, if there is one."""
@@ -163,6 +175,7 @@ class Session:
         self._hardware = hardware
         self._reports.clear()
         self._glances.clear()
+        self._foreseen = None
         return self._move(self._now)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -201,7 +214,7 @@ class Session:
 
     def _keep(self, number: int, report: Report) -> Report:
         self._reports[number] = report
-        self._glances[number] = Glance(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
+        self._glances[number] = _glance(report)
         while len(self._reports) > KEPT_REPORTS or (len(self._reports) > 1 and self._kept_bytes > KEPT_BYTES):
             del self._reports[next(iter(self._reports))]
         return report
@@ -211,7 +224,15 @@ class Session:
         return sum(_BYTES_PER_OPERATION * len(each.plan.program.operations) for each in self._reports.values())
 
     def _analyze(self, plan: Plan) -> Report:
-        return analyze(plan, plan.hardware or self._hardware)
+        begun = time.monotonic()
+        report = analyze(plan, plan.hardware or self._hardware)
+        _glance(report)  # a report works out what it is asked
+        self.seconds = time.monotonic() - begun
+        return report
+
+
+def _glance(report: Report) -> Glance:
+    return Glance(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
 
 
 def _verify_history(nodes: Sequence[Node], now: int, later: Mapping[int, int]) -> None:

@@ -10,6 +10,7 @@ from tests.widgets.scripted import ScriptedRunner
 from workbench.app import serve
 from workbench.errors import LayoutError
 from workbench.plan import Plan
+from workbench.session import Session
 from workbench.widgets.job_queue import JobQueue
 from workbench.widgets.queued_runner import QueuedRunner
 
@@ -92,6 +93,21 @@ def test_an_illegal_target_says_why_under_the_hand_and_the_drop_changes_nothing(
     expect(grip(board, "hidden")).to_be_visible()
     refusal.get_by_role("button", name="Dismiss").click()
     expect(refusal).to_have_count(0)
+
+
+def test_a_hand_that_rests_over_a_zone_has_its_answer_worked_out(board, monkeypatch):
+    foreseen, foresee = [], Session.foresee
+    monkeypatch.setattr(Session, "foresee", lambda session, edit: foreseen.append(str(edit)) or foresee(session, edit))
+    lift(board, "hidden", "data")
+    expect(zone(board, "data")).to_have_class(re.compile("barred"))
+    board.mouse.move(*centre(zone(board, "model")), steps=5)
+    for _ in range(500):
+        if not foreseen:
+            board.wait_for_timeout(20)
+    expect(board.locator(".layout")).to_have_text("batch:data")
+    board.mouse.up()
+    expect(board.locator(".layout")).to_have_text("batch:data; hidden:model")
+    assert foreseen == ["hidden → model"] * 2  # and once more, without work, as it was done
 
 
 def test_a_drag_is_cancelled_by_escape_and_outside_the_zones(board):

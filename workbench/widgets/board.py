@@ -40,6 +40,7 @@ from workbench.widgets.why import why
 
 Part = Literal["board", "table", "live"]
 MOST_PATH = 1000  # characters of a path that a gesture may name
+FORESEEN_WITHIN = 0.1  # seconds that a report may take to be made before it is asked for
 Publish = Callable[[Part, dict[str, Any]], None]
 
 _log = logging.getLogger(__name__)
@@ -103,6 +104,9 @@ class Board:
     def answer(self, gesture: Gesture) -> None:
         """Do what a hand asked for, or say why not."""
         with self._lock:
+            if gesture.get("ahead"):
+                self._foresee(gesture)
+                return
             asked = {"view": str(gesture.get("view", ""))[:40], "seq": gesture.get("seq", 0)}
             if gesture.get("verb") == "refresh" or (gesture.get("again") and self._done.get(asked["view"]) == asked["seq"]):
                 self._tell_again(asked)
@@ -127,6 +131,19 @@ class Board:
                 self._answering = False
                 self._show("board")
                 self._later(self._settle)
+
+    def _foresee(self, gesture: Gesture) -> None:
+        """Work out what a drop would do while the hand still holds the chip: silently, and only where that takes no time, as the hand may
+        do something else. What is wrong with it is said when it is done."""
+        if self.session.seconds > FORESEEN_WITHIN or self.session.plan.pipeline is not None:
+            return
+        try:
+            verify_gesture(gesture)
+            figures(self.session.foresee(edit_of(gesture, self.session.plan, self.session.report)))
+        except WorkbenchError:
+            pass
+        except Exception:  # noqa: BLE001 - nobody asked yet
+            _log.exception("What %r would do is not known", dict(gesture))
 
     def _tell_again(self, asked: dict[str, Any]) -> None:
         """The page lacks what it was told, as a host may lose a message: it is told anew what stands, and nothing is done twice."""

@@ -79,10 +79,11 @@ function outbox(model, root) {
   const kept = keptThroughCut();
   const view = kept?.view ?? Math.random().toString(36).slice(2);
   const queue = kept?.gestures ?? [];
-  let seq = kept?.seq ?? 0, waiting = null, timer = 0, asking = 0;
+  let seq = kept?.seq ?? 0, waiting = null, expected = null, timer = 0, asking = 0;
   const next = () => {
     root.dataset.busy = String(Boolean(waiting || queue.length));
-    if (waiting || !queue.length) return;
+    if (waiting) return;
+    if (!queue.length) { if (expected) tell(expected); expected = null; return; }
     waiting = queue.shift();
     timer = setTimeout(() => { root.dataset.silent = "true"; }, 10000);
     tell(waiting);
@@ -101,7 +102,8 @@ function outbox(model, root) {
       next();
       if (kept?.tab && kept.tab !== model.get("table").tab) this.send({ verb: "open", tab: kept.tab });
     },
-    send(gesture) { queue.push({ ...gesture, view, seq: ++seq }); next(); },
+    send(gesture) { expected = null; queue.push({ ...gesture, view, seq: ++seq }); next(); },
+    expect(gesture) { expected = { ...gesture, ahead: true }; next(); }, // it may be sent next; nothing answers this
     answered(answer) {
       if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;
       waiting = null;

@@ -1,6 +1,7 @@
 // Taking a chip and dropping it: by pointer (mouse, pen, touch), by keyboard, and by click and click.
 // `wb.held` is the chip in hand: `{chip, target, add, by}`. Whether a zone takes it, Python has said in `chip.illegal`.
 
+const REST = 30; // milliseconds over a zone after which Python works out what a drop there would do
 const KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";
 
 function zoneElements(wb) { return [...wb.root.querySelectorAll(".zone[data-axis], .droptarget[data-axis]")]; }
@@ -36,6 +37,25 @@ function aim(wb) {
     chip.classList.toggle("lifted", Boolean(mine && held.by === "pointer"));
     chip.querySelector(".grip").ariaPressed = String(Boolean(mine));
   }
+  foresee(wb);
+}
+
+// A hand that rests over a zone may let go there: by then the answer is worked out.
+function foresee(wb) {
+  const held = wb.held;
+  clearTimeout(wb.foreseeing);
+  if (!held || isNowhere(held) || reasonAt(held, held.target)) return;
+  wb.foreseeing = setTimeout(() => wb.expect(dropOf(held)), REST);
+}
+
+const isNowhere = ({ chip, target, add }) => target === null || (target === chip.source && !add);
+
+// What a drop of the chip in hand is to Python.
+function dropOf({ chip, target, add, only }) {
+  const { of, path, rank, place, source } = chip;
+  if (!chip.lazy) return { verb: "drop", dim: chip.dim, source, target, add };
+  if (only || chip.nameless) return { verb: "own", of, path, rank, place, source, target, add, zone: "tables" };
+  return { verb: "drop", dim: chip.rule, source, target, add, zone: "tables" };
 }
 
 function hold(wb, chip, by) {
@@ -54,24 +74,21 @@ function release(wb, words = "Cancelled.") {
 
 // Send the drop, and show the chip where it was dropped until Python answers.
 function drop(wb, axis, add) {
-  const { chip, only } = wb.held;
+  const held = { ...wb.held, target: axis, add }, { chip } = held;
   wb.held = null;
   aim(wb);
-  if (axis === null || (axis === chip.source && !add)) return;
-  if (chip.lazy) { dropLazy(wb, chip, axis, add, only); return; }
+  if (isNowhere(held)) return;
+  if (chip.lazy) wb.root.querySelectorAll(".dim").forEach((each) => { if (each.dataset.chip === chip.key) each.classList.add("pending"); });
+  else showDropped(wb, chip, axis, add);
+  wb.send(dropOf(held));
+}
+
+function showDropped(wb, chip, axis, add) {
   wb.wanted = `${chip.dim}@${axis}`;
   wb.optimistic = true;
   const element = [...wb.board.querySelectorAll(".chip")].find((each) => each.dataset.chip === chip.key);
   const zone = zoneElements(wb).find((each) => each.dataset.axis === axis);
   if (element && zone && !add) showPending(wb, element, zone, { ...chip, key: `${chip.dim}@${axis}`, source: axis, illegal: {}, menu: [] });
-  wb.send({ verb: "drop", dim: chip.dim, source: chip.source, target: axis, add });
-}
-
-function dropLazy(wb, chip, axis, add, only) {
-  wb.root.querySelectorAll(".dim").forEach((each) => { if (each.dataset.chip === chip.key) each.classList.add("pending"); });
-  const { of, path, rank, place, source } = chip;
-  if (only || chip.nameless) wb.send({ verb: "own", of, path, rank, place, source, target: axis, add, zone: "tables" });
-  else wb.send({ verb: "drop", dim: chip.rule, source, target: axis, add, zone: "tables" });
 }
 
 // A chip on its way can be taken again at once: what it is then, and whether that is legal, Python says.

@@ -7,7 +7,7 @@ function mount(model, el) {
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = { root, card, send: box.send, view: box.view, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, only: false, asked: null, chips: new Map(), axes: [] };
+  const wb = { root, card, send: box.send, expect: box.expect, view: box.view, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, only: false, asked: null, chips: new Map(), axes: [] };
   const head = h("header", { class: "head" });
   const figures = h("div", { class: "figures" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
