@@ -12,6 +12,8 @@ from workbench.errors import PartitionError
 from workbench.mesh import Mesh
 from workbench.partition.context import declare_mesh, declared_mesh
 
+_SYMBOL = re.compile(r"(<@|<mesh = @)([\w.]+)")
+_NAMING = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on
 _AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 
@@ -37,9 +39,9 @@ def _rename(parent: ir.Operation, meshes: dict[str, bool]) -> None:
                 _rename(op, meshes)
                 for key in list(op.attributes):
                     text = str(op.attributes[key])
-                    used = set(re.findall(r"<@([\w.]+)", text)) & set(meshes) if "sdy" in text else set()
+                    used = {name for _, name in _SYMBOL.findall(text)} & set(meshes) if any(word in text for word in _NAMING) else set()
                     if used:
-                        op.attributes[key] = ir.Attribute.parse(re.sub(r"<@[\w.]+", "<@mesh", text))
+                        op.attributes[key] = ir.Attribute.parse(_SYMBOL.sub(r"\1mesh", text))
                     if used and op.name == "sdy.sharding_constraint" and not any(meshes[name] for name in used):
                         op.results[0].replace_all_uses_with(op.operands[0])
                         op.erase()

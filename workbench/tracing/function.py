@@ -140,6 +140,7 @@ def build_program(
     traced = guarded(lambda: _traced(step.call, specs), name)
     verify_byte_counts(traced.jaxpr.jaxpr, name)
     module = guarded(lambda: _lowered(traced, name), name)
+    traced.jaxpr.jaxpr.eqns.clear()  # JAX 0.11 remembers for good what it lowered with all its arguments
     arguments = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
         for path, spec, role in zip(paths, specs, roles, strict=True)
