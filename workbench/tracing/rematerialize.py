@@ -24,11 +24,17 @@ _HOLDERS = (*CALLS, "scan", "while", "cond")  # what may hold layers
 _WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none
 
 
-def rematerialized(fn: Callable[..., Any], remat: Remat) -> Callable[..., Any]:
-    """`fn`, whose derivative keeps and computes again what `remat` says; values are those of `fn`."""
+def rematerialized(fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] | None = None) -> Callable[..., Any]:
+    """`fn`, whose derivative keeps and computes again what `remat` says; values are those of `fn`.
+
+    `traced` is the jaxpr of `fn`, if that was just made, and the shapes of its result: the first call with such arguments needs no other,
+    and lets it go, as it is large.
+    """
+    first = [traced] if traced else []
 
     def call(*args: Any) -> Any:
-        closed, shape = jax.make_jaxpr(fn, return_shape=True)(*args)
+        fits = bool(first) and [jax.typeof(each) for each in jax.tree.leaves(args)] == first[0][0].in_avals
+        closed, shape = first.pop() if fits else jax.make_jaxpr(fn, return_shape=True)(*args)
         rewritten = rewrite(closed, remat)
         return jax.tree.unflatten(jax.tree.structure(shape), jex_core.jaxpr_as_fun(rewritten)(*jax.tree.leaves(args)))
 

@@ -185,7 +185,8 @@ class _Recipe:
         layers = layers_in(closed)
         verify_remat(remat, layers, self.title)
         loss = computed_in(scalar, precision.compute, value)
-        return rematerialized(loss, remat) if layers.marked or remat != AS_TRACED else loss
+        traced = (closed, result) if loss is self.loss else None
+        return rematerialized(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss
 
     @property
     def _given(self) -> tuple[int, ...]:
