@@ -33,6 +33,8 @@ ENTRY %main (given: f32[2,4], rows: s32[2]) -> (f32[2,8], f32[2,4]) {{
   %read = f32[2,8] fusion(%rows, %turned), kind=kLoop, calls=%looked, metadata={{op_name="jit(f)/experts/add"}}
   %named = f32[8,4] all-gather(%product), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}, metadata={{op_name="jit(f)/head/dot_general"}}
   %last = f32[2,4] collective-permute(%product), source_target_pairs={{{{0,3}},{{1,2}},{{2,1}},{{3,0}}}}, {MARK}, {MADE}
+  %sum = f32[2,4] all-reduce(%product), replica_groups={{{{0,1,2,3}}}}, to_apply=%added, {MARK}, {MADE}
+  %half = f32[1,4] slice(%sum), slice={{[0:1], [0:4]}}, metadata={{op_name="jit(f)/head/slice"}}
   ROOT %results = (f32[2,8], f32[2,4]) tuple(%read, %last)
 }}
 """
@@ -45,6 +47,7 @@ ENTRY %main (given: f32[2,4], rows: s32[2]) -> (f32[2,8], f32[2,4]) {{
         ("whole", "jit(f)/experts/gather"),
         ("named", ""),  # after its reader already
         ("last", ""),  # a result
+        ("sum", ""),  # its maker sends it, whoever reads it
     ],
 )
 def test_the_reader_does_more_than_hand_the_value_on(collective, path):

@@ -143,6 +143,11 @@ class Visit(NamedTuple):
     within: Instruction | None
 
 
+def parameter_of(computation: Computation, number: int) -> Instruction | None:
+    """A computation's parameter by its number; `None` where the computation does not have it."""
+    return next((each for each in computation.values() if each.opcode == "parameter" and each.literal == str(number)), None)
+
+
 def root_of(computation: Computation) -> Instruction | None:
     return next((each for each in computation.values() if each.root), None)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from workbench.compiled import CompiledKernel
-from workbench.engine.hlo import Computation, HloModule, Instruction, Visit, root_of
+from workbench.engine.hlo import Computation, HloModule, Instruction, Visit, parameter_of, root_of
 from workbench.engine.hlo_flops import flops_of, is_product
 from workbench.engine.hlo_shapes import DEVICE_MEMORY, Array, arrays, parse_shape
 from workbench.engine.readback import kind_of
@@ -105,7 +105,7 @@ def _bytes(module: HloModule, visit: Visit) -> int:
 
 
 def _read_within(body: Computation, position: int, array: Array) -> int:
-    parameter = next((each for each in body.values() if each.opcode == "parameter" and each.literal == str(position)), None)
+    parameter = parameter_of(body, position)
     if parameter is None:
         return array.bytes
     users = _users(body, parameter)

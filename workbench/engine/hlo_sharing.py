@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from workbench.engine.hlo import Computation, HloModule, Instruction
+from workbench.engine.hlo import Computation, HloModule, Instruction, parameter_of
 from workbench.engine.hlo_buffers import HloValue, Tree, at, leaves
 
 MUST_ALIAS = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}")
@@ -69,8 +69,8 @@ class Sharing:
         if instruction.opcode != "fusion":
             return instruction.opcode in _ELEMENTWISE or instruction.opcode in _OVERWRITES
         body = self._module.computations[self._module.callees(instruction)[0]]
-        parameter = next((each.name for each in body.values() if each.opcode == "parameter" and each.literal == str(position)), "")
-        users = [each for each in body.values() if parameter in each.operands]
+        parameter = parameter_of(body, position)
+        users = [each for each in body.values() if parameter and parameter.name in each.operands]
         return bool(users) and all(each.opcode in _ELEMENTWISE or each.opcode in _IN_PLACE for each in users)
 
     def _ending(self, computation: Computation) -> dict[str, str]:

@@ -7,7 +7,7 @@ From JAX 0.11 on XLA's partitioner names a collective that lays a value out anew
 import re
 from collections.abc import Iterator, Mapping
 
-from workbench.engine.hlo import Computation, HloModule, Instruction
+from workbench.engine.hlo import Computation, HloModule, Instruction, parameter_of
 
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _GENERATED = 'is_spmd_generated="true"'
@@ -28,7 +28,7 @@ class Readers:
     def path_of(self, computation: Computation, collective: Instruction) -> str:
         """The `op_name` of the first operation that does more with the value than hand it on, inside of fusions too; empty where the
         compiler names the collective after that itself, or where a loop or the program's end takes the value."""
-        if _GENERATED not in collective.attributes:
+        if _GENERATED not in collective.attributes or collective.opcode not in _CARRIES:  # a reduction is named after what it adds up
             return ""
         found = (_OP_NAME.search(each.attributes) for each in self._of(computation, collective.name))
         return next((name[1] for name in found if name), "")
@@ -45,7 +45,8 @@ class Readers:
     def _within(self, fusion: Instruction, number: int) -> tuple[Instruction, ...]:
         """The readers of a fusion's operand inside of it; none where it hands the value on."""
         bodies = (self._module.computations[callee] for callee in self._module.callees(fusion))
-        return tuple(each for body in bodies for each in self._of(body, _parameter(body, number)))
+        given = ((body, parameter_of(body, number)) for body in bodies)
+        return tuple(each for body, parameter in given if parameter for each in self._of(body, parameter.name))
 
     def _users_in(self, computation: Computation) -> Mapping[str, list[Instruction]]:
         if id(computation) not in self._users:
@@ -55,8 +56,3 @@ class Readers:
                     users.setdefault(operand, []).append(each)
             self._users[id(computation)] = users
         return self._users[id(computation)]
-
-
-def _parameter(computation: Computation, number: int) -> str:
-    """The name of a computation's parameter by its number."""
-    return next(each.name for each in computation.values() if each.opcode == "parameter" and each.literal == str(number))
