@@ -61,6 +61,7 @@ ROOMS = (
     "durable_files",
     *(
         "partition",
+        "spmd",
         "tracing",
         "pipeline",
         "cut_plan",
@@ -103,11 +104,12 @@ ROOMS = (
 
 # Each foreign library, and the rooms that may import it, wherever in a file.
 DOORS = {
-    "numpy": {*NOUNS, "cost", "partition", "tracing", "models", "engine", "visualize"},
-    "jax": {"partition", "tracing", "models", "engine"},
-    "jax.extend": {"partition", "tracing"},
-    "jax.extend.mlir": {"partition"},
-    "jaxlib": {"partition"},
+    "numpy": {*NOUNS, "cost", "partition", "spmd", "tracing", "models", "engine", "visualize"},
+    "jax": {"partition", "spmd", "tracing", "models", "engine"},
+    "jax.extend": {"partition", "spmd", "tracing"},
+    "jax.extend.mlir": {"partition", "spmd"},
+    "jaxlib": {"partition", "spmd"},
+    "google.protobuf": {"spmd"},
     "jaxlib.mlir": {"partition"},
     "optax": {"tracing", "models"},
     "cloudpickle": {"engine"},

@@ -1,0 +1,115 @@
+"""Which devices a collective joins, mapped back to mesh axes.
+
+XLA writes the groups in one of four ways, all over the logical device numbers of the program (row-major in the mesh):
+
+- listed, `{{0,1},{2,3}}`; for a permutation pairs of source and target;
+- iota, `[4,2]<=[8]`: 0..7 shaped to 4 groups of 2, perhaps transposed before it is cut;
+- by a mesh and its axes or parts of axes (from XLA of 2026 on);
+- not at all, which is all devices.
+"""
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from workbench.mesh import Mesh
+from workbench.sharding import SubAxis
+from workbench.spmd import hlo_pb2
+
+Groups = tuple[tuple[int, ...], ...]
+Ids = np.ndarray[Any, np.dtype[Any]]  # logical device numbers
+
+
+def read_groups(instruction: hlo_pb2.Instruction, devices: int) -> Groups:
+    """The groups of devices that talk; for a permutation its (source, target) pairs. One group of all where XLA lists none."""
+    if instruction.source_target_pairs:
+        return tuple((each.source, each.target) for each in instruction.source_target_pairs)
+    listed = instruction.collective_device_list
+    for lists in (instruction, listed):  # libtpu of 2025 keeps them inside of the list of devices
+        iota = lists.iota_collective_device_list if lists is instruction else listed.iota_replica_group_list
+        if iota.num_replica_groups:
+            return _from_iota(iota)
+        if lists.mesh_axes_replica_group_list.axes:
+            return _from_mesh(lists.mesh_axes_replica_group_list, devices)
+    groups = tuple(tuple(each.replica_ids) for each in (listed.replica_groups or instruction.replica_groups))
+    if groups in ((), ((0,),), ((),)):  # one replica of many partitions: all of them
+        return (tuple(range(devices)),)
+    return groups
+
+
+def _from_iota(iota: hlo_pb2.IotaReplicaGroupList) -> Groups:
+    ids = _iota(tuple(iota.iota_reshape_dims), tuple(iota.iota_transpose_perm))
+    return _rows(ids.reshape(iota.num_replica_groups, iota.num_devices_per_group))
+
+
+def _iota(dims: tuple[int, ...], order: tuple[int, ...]) -> Ids:
+    ids: Ids = np.arange(prod(dims)).reshape(dims)
+    return ids.transpose(order) if order else ids
+
+
+def _rows(ids: Ids) -> Groups:
+    return tuple(map(tuple, ids.tolist()))
+
+
+def _from_mesh(groups: hlo_pb2.MeshAxesReplicaGroupList, devices: int) -> Groups:
+    """Cut every axis at its sub-axes, bring the used pieces last, and read the groups off the rows."""
+    mesh = groups.mesh
+    ids: Ids = np.arange(devices)
+    if mesh.iota_transform.reshape_dims:
+        ids = _iota(tuple(mesh.iota_transform.reshape_dims), tuple(mesh.iota_transform.transpose_perm))
+    elif mesh.device_ids:
+        ids = np.array(mesh.device_ids)
+    used: dict[int, list[tuple[int, int]]] = {}
+    for axis in groups.axes:
+        used.setdefault(axis.mesh_axis_index, []).append((axis.sub_axis_info.pre_size or 1, axis.sub_axis_info.size))
+    pieces: list[int] = []
+    talking: list[int] = []
+    for index, axis in enumerate(mesh.axes):
+        done = 1
+        for before, width in sorted(used.get(index, [])):
+            pieces += [before // done, width or axis.size]
+            talking.append(len(pieces) - 1)
+            done = before * (width or axis.size)
+        pieces.append(axis.size // done)
+    silent = [i for i in range(len(pieces)) if i not in talking]
+    return _rows(ids.reshape(pieces).transpose(silent + talking).reshape(-1, prod(pieces[i] for i in talking)))
+
+
+@lru_cache(maxsize=4096)
+def axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
+    """The mesh axes along which the members of a group differ, in mesh order; none if every group is one device.
+
+    >>> axes_of(((0, 2, 4, 6), (1, 3, 5, 7)), Mesh("data:4 model:2"))
+    ('data',)
+    """
+    varies = np.zeros(len(mesh.sizes), dtype=bool)
+    places = _places(mesh)
+    for width in {len(group) for group in groups}:
+        members = places[np.array([group for group in groups if len(group) == width])]
+        varies |= (members != members[:, :1]).any(axis=(0, 1))
+    return tuple(name for name, used in zip(mesh.names, varies, strict=True) if used)
+
+
+def sub_axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
+    """The same, but of an axis that only a part talks along the part: `y:(2)4`, with the sizes before it and of it.
+
+    >>> sub_axes_of(((0, 1), (2, 3)), Mesh("data:4"))
+    ('data:(2)2',)
+    """
+    places = _places(mesh)[np.array(max(groups, key=len))]
+    found = []
+    for name in axes_of(groups, mesh):
+        number, size = mesh.names.index(name), mesh[name]
+        reached = np.unique(places[:, number])
+        step = int(np.diff(reached).min()) if len(reached) > 1 else 1
+        is_part = 1 < len(reached) < size and size % (step * len(reached)) == 0
+        found.append(str(SubAxis(name, size // (step * len(reached)), len(reached))) if is_part else name)
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _places(mesh: Mesh) -> Ids:
+    """Coordinates of each device: int64[devices, axes]."""
+    return np.array(np.unravel_index(np.arange(mesh.size), mesh.sizes)).T.reshape(mesh.size, len(mesh.sizes))

@@ -1,0 +1,209 @@
+"""An HLO module, read from its serialised form: computations, instructions, and how often each instruction runs.
+
+Of the module that XLA's partitioner left as of any compiled program: `executable.hlo_modules()[0].as_serialized_hlo_module_proto()`.
+Shapes are read in `shapes.py`, groups of devices in `groups.py`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Any, NamedTuple
+
+from workbench.spmd import hlo_pb2
+from workbench.spmd.shapes import Array, Shape, arrays, read_shape
+
+_CALLERS = ("call", "fusion", "async-start", "custom-call")
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One instruction. `operands` and `called` are names: of instructions of its own computation, of computations of the module.
+
+    `fields` is the message itself, for what only few kinds of instruction have.
+    """
+
+    fields: hlo_pb2.Instruction
+    operands: tuple[str, ...]
+    called: tuple[str, ...]
+    is_root: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.fields.name
+
+    @property
+    def opcode(self) -> str:
+        return self.fields.opcode
+
+    @property
+    def op_name(self) -> str:
+        """The named scope and primitive it comes from, as JAX wrote it; empty if the compiler made it of its own."""
+        return self.fields.metadata.op_name
+
+    @cached_property
+    def shape(self) -> Shape:
+        return read_shape(self.fields.shape)
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays of its result."""
+        return arrays(self.shape)
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of its result on one device, without padding."""
+        return sum(each.bytes for each in self.arrays)
+
+    @property
+    def element(self) -> int:
+        """Of a `get-tuple-element`: which one."""
+        return self.fields.tuple_index
+
+    @cached_property
+    def backend_config(self) -> Mapping[str, Any]:
+        """What the compiler notes for itself, where that is JSON; else nothing."""
+        try:
+            found = json.loads(self.fields.backend_config or b"{}")
+        except ValueError:  # of a custom call: whatever it likes
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def whole_number(self) -> int | None:
+        """The number a constant is, if it is a single whole one."""
+        literal = self.fields.literal
+        if self.opcode != "constant" or literal.shape.dimensions:
+            return None
+        return next((int(each[0]) for each in (literal.s32s, literal.s64s, literal.u32s, literal.u64s) if each), None)
+
+
+Computation = Mapping[str, Instruction]
+
+
+class Visit(NamedTuple):
+    """An instruction that runs `runs` times a step: in the body or condition `loop` (empty outside of loops), inside the fusion or
+    asynchronous call `within` (the outermost), if any."""
+
+    computation: Computation
+    instruction: Instruction
+    runs: int
+    loop: str
+    within: Instruction | None
+
+
+@dataclass(frozen=True, eq=False)
+class HloModule:
+    """The computations of a program by name, each with its instructions by name, and which of them is the entry."""
+
+    fields: hlo_pb2.Module
+    computations: Mapping[str, Computation]
+    entry: str
+
+    def visits(self) -> Iterator[Visit]:
+        """Every instruction one run of the program reaches, and from where."""
+        return self._visits(self.entry, 1, "", None)
+
+    def _visits(self, name: str, count: int, loop: str, within: Instruction | None) -> Iterator[Visit]:
+        computation = self.computations[name]
+        for instruction in computation.values():
+            yield Visit(computation, instruction, count, loop, within)
+            is_loop, is_wrapper = instruction.opcode == "while", instruction.opcode in ("fusion", "async-start")
+            for callee, times in self._callees(instruction):
+                inner = (within or instruction) if is_wrapper else within
+                yield from self._visits(callee, count * times, callee if is_loop else loop, inner)
+
+    def callees(self, instruction: Instruction) -> tuple[str, ...]:
+        """Names of the computations the instruction runs; not those that say how single elements are combined."""
+        return tuple(name for name, _ in self._callees(instruction))
+
+    def _callees(self, instruction: Instruction) -> Iterator[tuple[str, int]]:
+        """Computations the instruction runs, and how often. Of a conditional all branches: which one runs is not known."""
+        if instruction.opcode == "while":
+            trips = self.trip_count(instruction)
+            yield from ((name, trips) for name in instruction.called)
+        elif instruction.opcode in _CALLERS or instruction.opcode == "conditional":
+            yield from ((name, 1) for name in instruction.called)
+
+    def trip_count(self, loop: Instruction) -> int:
+        """How often a `while` runs: as XLA proved it, else what its condition and the step of its counter come to, else 1."""
+        known = loop.backend_config.get("known_trip_count", {}).get("n")
+        if known is not None:
+            return int(known)
+        condition = self.computations[self._condition(loop)]
+        bounds = {number for each in condition.values() if (number := each.whole_number) is not None}
+        if len(bounds) != 1:
+            return 1
+        start, step = self._counter(loop, condition)
+        return max(ceil((bounds.pop() - start) / step), 0)
+
+    def body(self, loop: Instruction) -> str:
+        """The name of a loop's body."""
+        return loop.called[0]
+
+    def _condition(self, loop: Instruction) -> str:
+        return loop.called[1]
+
+    def _counter(self, loop: Instruction, condition: Computation) -> tuple[int, int]:
+        """Where a loop's counter starts and what a trip adds to it: 0 and 1 unless the program says otherwise.
+
+        XLA:TPU unrolls a windowed einsum's body twice and lets the bound be, so that the step is 2.
+        """
+        indices = {each.element for each in condition.values() if each.opcode == "get-tuple-element"}
+        body = self.computations[self.body(loop)]
+        if len(indices) != 1:
+            return 0, 1
+        index = indices.pop()
+        start = self._element(loop, index)
+        root = root_of(body)
+        added = body.get(root.operands[index]) if root and root.opcode == "tuple" else None
+        steps = [number for name in added.operands if (number := body[name].whole_number) is not None] if added else []
+        is_sum = added is not None and added.opcode == "add" and len(steps) == 1
+        return (start.whole_number or 0) if start else 0, (steps[0] if is_sum and steps[0] > 0 else 1)
+
+    def _element(self, loop: Instruction, index: int) -> Instruction | None:
+        """The instruction that makes one element of a loop's operand, if that is a tuple in the same computation."""
+        computation = self.home_of(loop)
+        made = computation.get(loop.operands[0])
+        return computation.get(made.operands[index]) if made and made.opcode == "tuple" else None
+
+    def home_of(self, instruction: Instruction) -> Computation:
+        """The computation an instruction stands in."""
+        return self.computations[self._homes[id(instruction)]]
+
+    @cached_property
+    def _homes(self) -> Mapping[int, str]:
+        return {id(each): name for name, computation in self.computations.items() for each in computation.values()}
+
+
+def read_module(serialized: bytes) -> HloModule:
+    """Read a serialised `HloModuleProto`. Instructions stand as the module is scheduled, else in an order in which operands come first."""
+    fields = hlo_pb2.Module.FromString(serialized)
+    names = {each.id: each.name for each in fields.computations}
+    computations = {each.name: _read_computation(each, names, fields.schedule) for each in fields.computations}
+    return HloModule(fields, computations, names.get(fields.entry_computation_id, fields.entry_computation_name))
+
+
+def _read_computation(fields: hlo_pb2.Computation, computations: Mapping[int, str], schedule: hlo_pb2.Schedule) -> Computation:
+    names = {each.id: each.name for each in fields.instructions}
+    found = {
+        each.name: Instruction(
+            each,
+            tuple([names[operand] for operand in each.operand_ids]),
+            tuple([computations[called] for called in each.called_computation_ids]),
+            each.id == fields.root_id,
+        )
+        for each in fields.instructions
+    }
+    order = schedule.sequences[fields.id].instruction_ids if fields.id in schedule.sequences else ()
+    return {names[number]: found[names[number]] for number in order} if order else found
+
+
+def parameter_of(computation: Computation, number: int) -> Instruction | None:
+    """A computation's parameter by its number; `None` where the computation does not have it."""
+    return next((each for each in computation.values() if each.opcode == "parameter" and each.fields.parameter_number == number), None)
+
+
+def root_of(computation: Computation) -> Instruction | None:
+    return next((each for each in computation.values() if each.is_root), None)
