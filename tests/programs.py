@@ -18,7 +18,7 @@ def no_step() -> Step:
 
 def program(*arguments: Tensor, operations: tuple[Operation, ...] = (), name: str = "toy", **fields) -> Program:
     """A program of these arguments that no compiler has seen."""
-    fields = {"results": (), "carried": (), "module": b"", "fingerprint": name, "step": no_step(), **fields}
+    fields = {"results": (), "carried": (), "module": b"", "lowered": b"", "fingerprint": name, "step": no_step(), **fields}
     return Program(name, arguments, operations=operations, **fields)
 
 

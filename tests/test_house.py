@@ -43,6 +43,7 @@ NOUNS = (
         "own_annotations",
         "legality",
         "compiled",
+        "partitioned",
         "kernel",
         "graph",
         "timeline",

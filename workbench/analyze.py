@@ -25,7 +25,7 @@ from workbench.partition import (
     HALVES,
     Dims,
     Kernels,
-    Partitioned,
+    Propagated,
     arguments_placed,
     backend_of,
     collectives,
@@ -144,7 +144,7 @@ def _fixed(program: Program, *, recomputes: bool, turns: bool) -> _Fixed:
     return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types)
 
 
-def _on_chip(fixed: _Fixed, partitioned: Partitioned, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:
+def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:
     if hardware is None or times is None or not hardware.chip.on_chip:
         return None
     return on_chip(partitioned.structure, fixed.kernels, times, fixed.lifetimes.extents, hardware.chip)
@@ -156,7 +156,7 @@ def _recomputes(hardware: Hardware | None) -> bool:
 
 
 def _local_bytes(
-    plan: Plan, partitioned: Partitioned, types: tuple[int, ...], tile: tuple[int, ...], *, widens: bool
+    plan: Plan, partitioned: Propagated, types: tuple[int, ...], tile: tuple[int, ...], *, widens: bool
 ) -> tuple[list[int], list[int]]:
     """Bytes of each value on one device, plain and padded to tiles; 0 where Shardy dropped the operation as dead.
 
@@ -175,7 +175,7 @@ def _local_bytes(
     return [plain for plain, _ in found], [padded for _, padded in found]
 
 
-def _values(plan: Plan, partitioned: Partitioned) -> tuple[Value, ...]:
+def _values(plan: Plan, partitioned: Propagated) -> tuple[Value, ...]:
     """The intermediate values, alike ones together, in order of appearance."""
     structure = partitioned.structure
     counts: Counter[tuple[Operation, Dims]] = Counter()

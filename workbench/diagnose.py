@@ -7,7 +7,7 @@ from workbench.diagnose_own import own_notes, subject_of
 from workbench.edits import PlaceDim, SetRemat, SetWiring
 from workbench.legality import why_illegal
 from workbench.padding import Padding
-from workbench.partition import Partitioned, padding_list, reshard_list
+from workbench.partition import Propagated, padding_list, reshard_list
 from workbench.partition.edges import Edge
 from workbench.places import operations_at
 from workbench.remat import Remat
@@ -25,7 +25,7 @@ _NOTEWORTHY = 1 << 20  # bytes
 _WASTE = 0.1  # of a value's bytes
 
 
-def diagnose(report: Report, partitioned: Partitioned) -> Report:
+def diagnose(report: Report, partitioned: Propagated) -> Report:
     """The report with its diagnostics."""
     found = (
         *_hardware_misfit(report),
@@ -55,7 +55,7 @@ def _hardware_misfit(report: Report) -> list[Diagnostic]:
     return [Diagnostic("hardware too small", "mesh", problem.message + ways_out, (SetWiring(None),) if fits_by_itself else ())]
 
 
-def _too_much_memory(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _too_much_memory(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """What one device would hold at the peak, against what it has; edits that hold less, the most telling first."""
     memory = report.memory
     if memory.fits:
@@ -69,7 +69,7 @@ def _too_much_memory(report: Report, partitioned: Partitioned) -> list[Diagnosti
     return [Diagnostic("does not fit", "memory", message, (*_remats(report, partitioned), *_splits(report)))]
 
 
-def _remats(report: Report, partitioned: Partitioned) -> tuple[SetRemat, ...]:
+def _remats(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
     """Keep less for the backward pass, if activations are what there is most of and scanned layers are there to be traced so."""
     program, by_role = report.plan.program, report.memory.by_role
     most = max(by_role, key=lambda role: by_role[role])
@@ -88,7 +88,7 @@ def _splits(report: Report) -> tuple[PlaceDim, ...]:
     return tuple(found.values())[:_LARGEST]
 
 
-def _rematerialisations(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _rematerialisations(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """What XLA will warn of, before it is compiled; with a sharding in between that avoids it, where one is found."""
     found = [each for each in partitioned.edges if each.way.rematerialises]
     if not found:
@@ -107,7 +107,7 @@ def _rematerialisations(report: Report, partitioned: Partitioned) -> list[Diagno
     ]
 
 
-def _reshards(report: Report, partitioned: Partitioned, edges: list[Edge]) -> tuple[Reshard, ...]:
+def _reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:
     """These places alone, alike ones together; nothing is priced."""
     return reshard_list(report.plan, replace(partitioned, edges=edges), lambda moves: [0.0] * len(moves))
 
@@ -129,7 +129,7 @@ def _reader(each: Reshard) -> str:
     return f"`{each.reader}`{_at(each.reader_source)}"
 
 
-def _resharding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _resharding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """Values resharded between operations that take a large share of what is sent; a parameter that is gathered lies so by choice."""
     if not report.sent:
         return []
@@ -147,7 +147,7 @@ def _resharding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     ][:_LARGEST]
 
 
-def _torn(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _torn(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """Reshapes whose major part takes the axis of the whole: a batch cut into micro-batches splits over the micro-batches first."""
     found = []
     for number in partitioned.structure.reshapes:
@@ -168,7 +168,7 @@ def _torn(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     return found[:_LARGEST]
 
 
-def _padding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """Dimensions that do not divide, by name: the values together, the largest told."""
     groups: dict[tuple[str, tuple[str, ...]], list[Padding]] = {}
     for each in padding_list(report.plan, partitioned):
@@ -187,7 +187,7 @@ def _padding(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     ][:_LARGEST]
 
 
-def _unused_axes(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _unused_axes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     used = {base_axis(axis) for dims in set(partitioned.dims) for axes in dims or () for axis in axes}
     peak = format_bytes(report.memory.peak)
     return [
@@ -222,7 +222,7 @@ def _carries_stages(report: Report, axis: str) -> bool:
     return report.plan.pipeline is not None and report.plan.pipeline.axis == axis
 
 
-def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     return [
         Diagnostic(
             "unknown trip count",
@@ -234,7 +234,7 @@ def _unknown_loops(report: Report, partitioned: Partitioned) -> list[Diagnostic]
     ]
 
 
-def _branches(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     counts = Counter(region.parent for region in partitioned.structure.regions)
     return [
         Diagnostic(
@@ -247,7 +247,7 @@ def _branches(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
     ]
 
 
-def _manual_regions(report: Report, partitioned: Partitioned) -> list[Diagnostic]:
+def _manual_regions(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     return [
         Diagnostic("shard_map", each.path, "What it sends by itself is not counted; what brings values in and out is.")
         for each in (report.plan.program.operations[index] for index in partitioned.structure.control_flow)

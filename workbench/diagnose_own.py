@@ -6,14 +6,14 @@ from collections.abc import Set as AbstractSet
 
 from workbench.edits import PlaceDim
 from workbench.legality import why_illegal
-from workbench.partition import Partitioned
+from workbench.partition import Propagated
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Diagnostic, Report
 from workbench.sharding import base_axis
 
 
-def own_notes(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:
+def own_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     yield from _uncounted(report, partitioned)
     yield from _without_rule(report, partitioned)
     yield from _summed_too_often(report, partitioned)
@@ -27,7 +27,7 @@ def subject_of(program: Program, index: int) -> str:
     return operation.path or operation.source or operation.kind
 
 
-def _uncounted(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:
+def _uncounted(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that read across the cut of a dimension in a way that is not known, a kind at a time."""
     structure = partitioned.structure
     uncounted = (index for index in structure.shifting if index not in partitioned.own.counted)
@@ -40,18 +40,18 @@ def _uncounted(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]
         )
 
 
-def _reads_across(partitioned: Partitioned, index: int) -> bool:
+def _reads_across(partitioned: Propagated, index: int) -> bool:
     op = partitioned.structure.ops[index]
     shifted = op.shifted or (0,)
     return op.own is not None and any(_is_cut(partitioned, value, shifted) for value in (op.operands[0], op.results[0]))
 
 
-def _is_cut(partitioned: Partitioned, value: int, dims: Sequence[int]) -> bool:
+def _is_cut(partitioned: Propagated, value: int, dims: Sequence[int]) -> bool:
     lies = partitioned.dims[value]
     return lies is not None and any(lies[dim] for dim in dims if dim < len(lies))
 
 
-def _without_rule(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:
+def _without_rule(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that Shardy has no rule for, a kind at a time; only where something of them is cut."""
     ops = partitioned.structure.ops
     cut = [
@@ -69,7 +69,7 @@ def _without_rule(report: Report, partitioned: Partitioned) -> Iterator[Diagnost
         )
 
 
-def _summed_too_often(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:
+def _summed_too_often(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     for index, axes in partitioned.own.repeated.items():
         times, named = 1, " and ".join(f"`{axis}`" for axis in axes)
         for axis in axes:
@@ -83,7 +83,7 @@ def _summed_too_often(report: Report, partitioned: Partitioned) -> Iterator[Diag
         )
 
 
-def _padded_alike(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:
+def _padded_alike(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that get the padding of others (`partition.shared_borders`)."""
     ops = partitioned.structure.ops
     for index, (first, padded) in partitioned.own.shared.mistaken.items():
@@ -121,7 +121,7 @@ def _is_legal(plan: Plan, edit: PlaceDim) -> bool:
     return why_illegal(plan.program, plan.mesh, plan.layout, edit.dim, edit.axes) is None
 
 
-def _aborts(report: Report, partitioned: Partitioned) -> Iterator[Diagnostic]:
+def _aborts(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     for index, why in partitioned.own.aborts.items():
         yield Diagnostic(
             "compiler stops",

@@ -97,7 +97,8 @@ class Program:
 
     **Invariants**
 
-    - `arguments` and `results` are in the order of `main`'s arguments and results in `module`.
+    - `arguments` and `results` are in the order of `main`'s arguments and results in `module`, which Shardy propagates, and in `lowered`,
+      the same program as XLA is given it.
     - `carried` pairs a result with the argument it becomes in the next step; both lie alike, and the argument's memory is donated.
     - Dimension names are unique within an argument.
     - `renamed` maps every dimension name of the trace to that of now; it is empty until the first renaming.
@@ -111,6 +112,7 @@ class Program:
     carried: tuple[tuple[int, int], ...]
     operations: tuple[Operation, ...]
     module: bytes
+    lowered: bytes
     fingerprint: str
     step: Step
     reference: Reference | None = None

@@ -12,7 +12,7 @@ from workbench.edits import Constrain, Edit, Override, PlaceDim
 from workbench.errors import WorkbenchError
 from workbench.mesh_edits import ResizeAxis
 from workbench.padding import Padding
-from workbench.partition import Dims, Partitioned, padding_list, partition
+from workbench.partition import Dims, Propagated, padding_list, partition
 from workbench.partition.xla_reshard import Way, way
 from workbench.paths import template
 from workbench.places import picks
@@ -42,7 +42,7 @@ def find_remedies(report: Report, place: Reshard) -> tuple[Remedy, ...]:
     return tuple(tried[:_SUGGESTED])
 
 
-def avoiding(plan: Plan, partitioned: Partitioned, place: Reshard) -> tuple[Edit, ...]:
+def avoiding(plan: Plan, partitioned: Propagated, place: Reshard) -> tuple[Edit, ...]:
     """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic."""
     sent, bad = _edges_sent(partitioned)
     gentle = (each for each in _candidates(plan, place) if isinstance(each, Constrain | Override))
@@ -56,7 +56,7 @@ def avoiding(plan: Plan, partitioned: Partitioned, place: Reshard) -> tuple[Edit
     return ()
 
 
-def _edges_sent(partitioned: Partitioned) -> tuple[int, int]:
+def _edges_sent(partitioned: Propagated) -> tuple[int, int]:
     """Payload bytes of all collectives of a step, and how many values are gathered whole."""
     times = partitioned.structure.regions
     return sum(each.payload * times[each.region].times for each in partitioned.reshards), sum(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from workbench.hardware import Chip
 from workbench.mesh import Mesh
-from workbench.partition import HALVES, Kernels, Partitioned
+from workbench.partition import HALVES, Kernels, Propagated
 from workbench.partition.kernels import PRODUCTS
 from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure
@@ -61,7 +61,7 @@ class Apart:
         self.elements[kernel] += elements
 
 
-def taken_apart(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> Apart:
+def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> Apart:
     """Of all kernels of a plan; `local_bytes` are those of each value of the structure."""
     apart = Apart(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
     structure = partitioned.structure
@@ -85,7 +85,7 @@ def taken_apart(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequenc
     return apart
 
 
-def _steps(each: Reshard, kernels: Kernels, partitioned: Partitioned, local_bytes: Sequence[int], devices: int, chip: Chip) -> Steps | None:
+def _steps(each: Reshard, kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], devices: int, chip: Chip) -> Steps | None:
     """How the product of a collective is taken apart, if it is: one of two-byte floats, whose weight no other product reads."""
     rings, structure = RINGS.get(chip.target), partitioned.structure
     if rings is None or devices > LONGEST:
@@ -102,7 +102,7 @@ def _steps(each: Reshard, kernels: Kernels, partitioned: Partitioned, local_byte
     return Steps(count, is_summed) if is_alone and devices >= rings[0 if is_summed else 1] else None
 
 
-def _gathered(each: Reshard, partitioned: Partitioned, local_bytes: Sequence[int], devices: int) -> tuple[int, bool] | None:
+def _gathered(each: Reshard, partitioned: Propagated, local_bytes: Sequence[int], devices: int) -> tuple[int, bool] | None:
     """The operand of a product that is gathered, and whether along a dimension that the product sums over."""
     structure = partitioned.structure
     op = structure.ops[each.before]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from workbench.cost.apart import WHOLE, Steps, taken_apart
 from workbench.hardware import Chip
 from workbench.mesh import Mesh
-from workbench.partition import Kernels, Partitioned, local_shape
+from workbench.partition import Kernels, Propagated, local_shape
 from workbench.partition.kernels import Product
 
 Seconds = NDArray[np.float64]
@@ -53,7 +53,7 @@ class KernelTimes:
         return np.maximum(self.arithmetic, self.memory)
 
 
-def kernel_times(kernels: Kernels, partitioned: Partitioned, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> KernelTimes:
+def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> KernelTimes:
     """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure."""
     sizes = np.asarray(local_bytes, dtype=np.float64)
     apart = taken_apart(kernels, partitioned, local_bytes, mesh, chip)
@@ -101,7 +101,7 @@ def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
     return int(read + (sizes[kernels.written] * kernels.times[kernels.writers]).sum())
 
 
-def _products(kernels: Kernels, partitioned: Partitioned, mesh: Mesh, chip: Chip, steps: Mapping[int, Steps]) -> Seconds:
+def _products(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip, steps: Mapping[int, Steps]) -> Seconds:
     found = np.zeros(kernels.count)
     known: dict[tuple[object, ...], float] = {}
     values, ops = partitioned.structure.values, partitioned.structure.ops

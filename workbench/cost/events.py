@@ -5,20 +5,20 @@ from dataclasses import replace
 from itertools import accumulate
 
 from workbench.cost.timeline import Send, SimulatedStep
-from workbench.partition import Kernels, Partitioned
+from workbench.partition import Kernels, Propagated
 from workbench.program import Program
 from workbench.sharding import base_axis
 from workbench.timeline import COMPUTE, Event, Timeline
 
 
-def timeline(program: Program, partitioned: Partitioned, kernels: Kernels, simulated: SimulatedStep) -> Timeline:
+def timeline(program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep) -> Timeline:
     """Kernels and collectives of main and of each loop's first turn, at the place of the loop; one event for a loop's other turns."""
     named = replace(kernels, ops=_named(kernels, partitioned))
     events = sorted(_events(0, 0.0, program, partitioned, named, simulated), key=lambda each: (each.start, each.stream))
     return Timeline(simulated.seconds, tuple(events))
 
 
-def _named(kernels: Kernels, partitioned: Partitioned) -> tuple[int, ...]:
+def _named(kernels: Kernels, partitioned: Propagated) -> tuple[int, ...]:
     """The operation each kernel is shown as: the largest product in it, else the last that was fused into it."""
     products = sorted(kernels.products, key=lambda each: partitioned.local_flops.get(each.op, 0))
     largest = {each.kernel: each.op for each in products if partitioned.local_flops.get(each.op)}
@@ -26,7 +26,7 @@ def _named(kernels: Kernels, partitioned: Partitioned) -> tuple[int, ...]:
 
 
 def _events(
-    number: int, offset: float, program: Program, partitioned: Partitioned, kernels: Kernels, simulated: SimulatedStep
+    number: int, offset: float, program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep
 ) -> Iterator[Event]:
     region, turn, sends = simulated.regions[number], simulated.turns[number], simulated.sends[number]
     for send, start, wait, place in zip(sends, turn.starts, turn.waits, simulated.reshards[number], strict=True):
@@ -45,7 +45,7 @@ def _events(
 
 
 def _loop(
-    op: int, start: float, times: int, program: Program, partitioned: Partitioned, kernels: Kernels, simulated: SimulatedStep
+    op: int, start: float, times: int, program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep
 ) -> Iterator[Event]:
     """The regions of one loop or branch one after the other, each with its first turn."""
     for number, region in enumerate(partitioned.structure.regions):

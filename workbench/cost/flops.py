@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workbench.hardware import Chip
-from workbench.partition import Partitioned
+from workbench.partition import Propagated
 from workbench.program import Program
 from workbench.sharding import base_axis
 from workbench.step_time import Flops, Product
@@ -23,7 +23,7 @@ class Products:
     per_device: int
 
 
-def products_of(partitioned: Partitioned) -> dict[str, Products]:
+def products_of(partitioned: Propagated) -> dict[str, Products]:
     """By the dtype of their operands, loops multiplied out."""
     structure = partitioned.structure
     found: dict[str, list[int]] = {}
@@ -43,7 +43,7 @@ def flops_of(program: Program, products: Mapping[str, Products], devices: int) -
     return Flops(unique, local, devices, model, six_nd(program))
 
 
-def product_list(program: Program, partitioned: Partitioned) -> tuple[Product, ...]:
+def product_list(program: Program, partitioned: Propagated) -> tuple[Product, ...]:
     """Each product of a step, alike ones together, the largest on one device first."""
     structure = partitioned.structure
     counts: Counter[tuple[str, str, int, int, tuple[str, ...]]] = Counter()

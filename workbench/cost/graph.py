@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from workbench.cost.timeline import SimulatedStep
 from workbench.graph import Graph, GraphNode, GraphSend
 from workbench.mesh import Mesh
-from workbench.partition import Kernels, Partitioned, value_names
+from workbench.partition import Kernels, Propagated, value_names
 from workbench.partition.reshards import Reshard, sent_bytes
 from workbench.program import Program
 from workbench.sharding import Sharding, axis_size, base_axis
@@ -18,7 +18,7 @@ from workbench.tensor import Role
 
 def graph_of(
     program: Program,
-    partitioned: Partitioned,
+    partitioned: Propagated,
     kernels: Kernels,
     mesh: Mesh,
     busy: Sequence[float] | NDArray[np.float64] = (),
@@ -45,7 +45,7 @@ def _node(
     number: int,
     op: int,
     program: Program,
-    partitioned: Partitioned,
+    partitioned: Propagated,
     kernels: Kernels,
     flops: int,
     busy: Sequence[float] | NDArray[np.float64],
@@ -61,7 +61,7 @@ def _node(
     )
 
 
-def _input(program: Program, partitioned: Partitioned, argument: int) -> GraphNode:
+def _input(program: Program, partitioned: Propagated, argument: int) -> GraphNode:
     number = partitioned.structure.arguments[argument]
     tensor, dims, value = program.arguments[argument], partitioned.dims[number], partitioned.structure.values[number]
     rank = len(value.shape)
@@ -72,7 +72,7 @@ def _input(program: Program, partitioned: Partitioned, argument: int) -> GraphNo
 class _Flow:
     """Which nodes a value comes from. A node is a kernel by its number, then an input of the step."""
 
-    def __init__(self, program: Program, partitioned: Partitioned, kernels: Kernels) -> None:
+    def __init__(self, program: Program, partitioned: Propagated, kernels: Kernels) -> None:
         self._structure, self._kernels = partitioned.structure, kernels
         self.inputs = tuple(i for i, tensor in enumerate(program.arguments) if tensor.role is Role.INPUT)
         self._nodes = {self._structure.arguments[each]: kernels.count + place for place, each in enumerate(self.inputs)}
@@ -140,7 +140,7 @@ class _Flow:
         return -1
 
 
-def _sends(program: Program, partitioned: Partitioned, flow: _Flow, mesh: Mesh, simulated: SimulatedStep | None) -> Iterator[GraphSend]:
+def _sends(program: Program, partitioned: Propagated, flow: _Flow, mesh: Mesh, simulated: SimulatedStep | None) -> Iterator[GraphSend]:
     times = [region.times for region in partitioned.structure.regions]
     lasting, waited = _seconds(partitioned, simulated)
     for number, each in enumerate(partitioned.reshards):
@@ -160,7 +160,7 @@ def _sends(program: Program, partitioned: Partitioned, flow: _Flow, mesh: Mesh, 
         )
 
 
-def _seconds(partitioned: Partitioned, simulated: SimulatedStep | None) -> tuple[dict[int, float], dict[int, float]]:
+def _seconds(partitioned: Propagated, simulated: SimulatedStep | None) -> tuple[dict[int, float], dict[int, float]]:
     """Of each collective: how long one execution takes, and how long the device waits for it."""
     lasting: dict[int, float] = {}
     waited: dict[int, float] = {}

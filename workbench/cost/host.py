@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from workbench.hardware import Chip
-from workbench.partition import Partitioned
+from workbench.partition import Propagated
 from workbench.partition.structure import Structure, Value
 from workbench.step_time import StepTime
 
 
-def host_memory(partitioned: Partitioned, local_bytes: Sequence[int]) -> tuple[int, int]:
+def host_memory(partitioned: Propagated, local_bytes: Sequence[int]) -> tuple[int, int]:
     """Bytes one device keeps on the host, and bytes it sends there and fetches back in a step.
 
     All of it is there at the end of the forward pass, when the backward pass has fetched nothing yet.

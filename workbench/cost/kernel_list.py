@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from workbench.cost.compute import KernelTimes
 from workbench.kernel import Kernel
-from workbench.partition import Kernels, Partitioned
+from workbench.partition import Kernels, Propagated
 from workbench.program import Program
 
 
-def kernel_list(program: Program, partitioned: Partitioned, kernels: Kernels, times: KernelTimes) -> tuple[Kernel, ...]:
+def kernel_list(program: Program, partitioned: Propagated, kernels: Kernels, times: KernelTimes) -> tuple[Kernel, ...]:
     """Alike ones together, the longest first. One with products has the name and the line of the largest of them."""
     flops, largest = Counter[int](), dict[int, int]()
     for each in kernels.products:
@@ -29,6 +29,6 @@ def kernel_list(program: Program, partitioned: Partitioned, kernels: Kernels, ti
     return tuple(sorted((replace(each, count=count) for each, count in counts.items()), key=lambda each: (-each.total_seconds, each.path)))
 
 
-def _multiplied(partitioned: Partitioned, product: int) -> str:
+def _multiplied(partitioned: Propagated, product: int) -> str:
     structure = partitioned.structure
     return structure.values[structure.ops[product].operands[0]].dtype

@@ -15,7 +15,7 @@ from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip import Interval, OnChip
 from workbench.cost.tiles import laid_out_bytes
 from workbench.memory import Alive, Memory, MemoryCurve
-from workbench.partition import Partitioned
+from workbench.partition import Propagated
 from workbench.partition.views import VIEWING
 from workbench.program import Program
 from workbench.tensor import Role
@@ -48,7 +48,7 @@ class MemoryOverStep:
     """
 
     def __init__(
-        self, program: Program, partitioned: Partitioned, lifetimes: Lifetimes, local_bytes: Sequence[int], on_chip: OnChip | None = None
+        self, program: Program, partitioned: Propagated, lifetimes: Lifetimes, local_bytes: Sequence[int], on_chip: OnChip | None = None
     ) -> None:
         self._program, self._partitioned, self._lifetimes = program, partitioned, lifetimes
         self._structure = partitioned.structure

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.hardware import Chip
-from workbench.partition import Partitioned
+from workbench.partition import Propagated
 from workbench.partition.kernels import Kernels
 from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure
@@ -192,7 +192,7 @@ def _last_positions(structure: Structure) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimulatedStep:
-    """Every region's turn, and which collectives its sends are (by their place in `Partitioned.reshards`)."""
+    """Every region's turn, and which collectives its sends are (by their place in `Propagated.reshards`)."""
 
     turns: tuple[Simulated, ...]
     sends: tuple[tuple[Send, ...], ...]
@@ -216,7 +216,7 @@ class SimulatedStep:
 
 
 def simulate_step(
-    partitioned: Partitioned, kernels: Kernels, regions: tuple[Region, ...], busy: Sequence[float], costs: Sequence[Cost]
+    partitioned: Propagated, kernels: Kernels, regions: tuple[Region, ...], busy: Sequence[float], costs: Sequence[Cost]
 ) -> SimulatedStep:
     """All regions, inner ones first; `busy` are the seconds of each kernel, `costs` of each collective."""
     sends: list[list[Send]] = [[] for _ in regions]

@@ -36,7 +36,7 @@ _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
 
 @dataclass(slots=True)
-class Partitioned:
+class Propagated:
     """Shardy's answer to a plan, by the numbers of the program's structure."""
 
     structure: Structure
@@ -48,7 +48,7 @@ class Partitioned:
     own: OwnNotes  # what operations send by themselves
 
 
-def partition(plan: Plan, hardware: Hardware | None = None) -> Partitioned:
+def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
     """Propagate the plan and read the answer as the compiler of `hardware` would take it.
 
     Raises `LayoutError` for a value that is to be a partial sum and is none.
@@ -71,7 +71,7 @@ class _Collector:
         self._own = OwnNotes(structure, self._mesh, backend, self._answer.dims_of, self._answer.producer_of, self._answer.region_of)
         self._reductions = Reductions(self._mesh, backend, self._answer, self._own)
 
-    def collect(self, module: ir.Operation) -> Partitioned:
+    def collect(self, module: ir.Operation) -> Propagated:
         main = main_function(module)
         attrs = ir.ArrayAttr(main.attributes["arg_attrs"])
         for value, each in zip(self._structure.arguments, attrs, strict=True):
@@ -80,7 +80,7 @@ class _Collector:
         self._block(main.regions[0].blocks[0], 0)
         verify_partial_sums(module, self._plan, self._answer)
         results = self._result_dims(main)
-        return Partitioned(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._own)
+        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._own)
 
     def _result_dims(self, main: ir.Operation) -> list[Dims]:
         ranks = [len(tensor.shape) for tensor in self._plan.program.results]

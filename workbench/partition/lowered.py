@@ -1,4 +1,5 @@
-"""A plan's statements written into the module that JAX is about to compile.
+"""A plan's statements written into a module as JAX lowered it: into the one that JAX is about to compile, or the one that XLA's
+partitioner is asked with.
 
 JAX has no words for priorities, open arguments, explicit replication or barriers. The compiler has: XLA runs the same partitioner, and
 reads them off the module. So the module that `jit(...).lower()` made is given what the planner gives its own: what is planned is compiled.
@@ -12,13 +13,17 @@ from jax.extend.mlir import ir
 from workbench.errors import PartitionError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
-from workbench.partition.context import main_function, run_passes
+from workbench.partition.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.partition.inline import inline_calls
 from workbench.partition.operations import CONTROL_FLOW, operations_below
+from workbench.partition.own_meshes import verify_own_axes
 from workbench.partition.program import place_of
+from workbench.partition.propagate import refused
 from workbench.partition.statements import annotate, insert_statements
 from workbench.places import picks
 from workbench.plan import Plan
+
+OPERATION = "wb"  # what the names of operations begin with, for XLA's partitioner
 
 _SHARDING = "sdy.sharding"
 _PROPAGATION = (
@@ -40,13 +45,37 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
     with module.context, ir.Location.unknown():
         _verify_mesh(module, plan.mesh)
         inline_calls(module.operation)
-        main = main_function(module.operation)
-        annotate(main, plan, keep=True)
-        ops = list(operations_below(main))
-        places = [place_of(op) for op in ops] if plan.layout.constraints or plan.layout.groups or plan.layout.barriers else []
-        insert_statements(main, ops, plan, lambda pattern, rank: _find(places, pattern, rank))
-        if _has_priorities(plan.layout) and jax.__version_info__ >= _DROPS_PRIORITIES:
-            _propagate_here(module)
+        _write(module, plan)
+
+
+def module_of(plan: Plan) -> bytes:
+    """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, each operation named `wb<number>`
+    after its place in the program as traced (`structure.Op.position`), so that what is made of it can be joined to it again.
+
+    Of the program, `lowered`, `carried` and the tensors are read, and nothing is called. Raises `PartitionError` with Shardy's words.
+    """
+    module = parse_module(plan.program.lowered)
+    with module.context, ir.Location.unknown():
+        ops = list(operations_below(main_function(module.operation)))
+        verify_own_axes(module.operation, plan.mesh, is_manual=any(op.name == "sdy.manual_computation" for op in ops))
+        declare_mesh(module.operation, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
+        try:
+            _write(module, plan)
+        except ir.MLIRError as error:
+            raise refused(str(error)) from error
+        for number, op in enumerate(ops):
+            op.location = ir.Location.name(f"{OPERATION}{number}")
+    return module_bytes(module)
+
+
+def _write(module: ir.Module, plan: Plan) -> None:
+    main = main_function(module.operation)
+    annotate(main, plan, keep=True)
+    ops = list(operations_below(main))
+    places = [place_of(op) for op in ops] if plan.layout.constraints or plan.layout.groups or plan.layout.barriers else []
+    insert_statements(main, ops, plan, lambda pattern, rank: _find(places, pattern, rank))
+    if _has_priorities(plan.layout) and jax.__version_info__ >= _DROPS_PRIORITIES:
+        _propagate_here(module)
 
 
 def _propagate_here(module: ir.Module) -> None:

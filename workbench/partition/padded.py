@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from workbench.padding import Padding
 from workbench.partition.attributes import Dims, local_shape
-from workbench.partition.collect import Partitioned
+from workbench.partition.collect import Propagated
 from workbench.plan import Plan
 from workbench.program import Operation
 from workbench.sharding import Sharding, axis_size, base_axis
@@ -24,7 +24,7 @@ class _Made(NamedTuple):
     flops: int
 
 
-def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
+def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
     """By wasted bytes of all of them, the most first. Scalars' and mask's padding counts as any other's."""
     uneven = _uneven(plan, partitioned)
     if not uneven:
@@ -44,7 +44,7 @@ def padding_list(plan: Plan, partitioned: Partitioned) -> tuple[Padding, ...]:
     return tuple(sorted(listed, key=lambda each: (-each.wasted_bytes * each.count, each.path, each.dim)))
 
 
-def _uneven(plan: Plan, partitioned: Partitioned) -> set[tuple[tuple[int, ...], int]]:
+def _uneven(plan: Plan, partitioned: Propagated) -> set[tuple[tuple[int, ...], int]]:
     """What is padded, as shapes and placements. Equal placements are one object for the most part, told by its `id`, for hashing them is
     slow: few are looked at, however long the program is."""
     structure, dims = partitioned.structure, partitioned.dims

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from workbench.partition.attributes import Dims
-from workbench.partition.collect import Partitioned, partition
+from workbench.partition.collect import Propagated, partition
 from workbench.partition.statements import result_shardings
 from workbench.plan import Plan
 from workbench.program_cache import kept_with_program
@@ -22,7 +22,7 @@ def placed(wishes: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sh
     )
 
 
-def arguments_placed(plan: Plan, partitioned: Partitioned) -> tuple[Sharding, ...]:
+def arguments_placed(plan: Plan, partitioned: Propagated) -> tuple[Sharding, ...]:
     """Where the arguments of a partitioned plan lie."""
     return placed(plan.argument_shardings, [partitioned.dims[value] for value in partitioned.structure.arguments])
 

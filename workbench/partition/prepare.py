@@ -1,6 +1,6 @@
 """From lowered StableHLO to a module ready for edits: everything that no layout changes is done here, once a trace.
 
-    lowered module  ->  calls inlined  ->  the form XLA's partitioner sees  ->  loop invariants captured
+    lowered module  ->  meshes merged, calls inlined  ->  the form XLA's partitioner sees  ->  loop invariants captured
                     ->  constants set apart  ->  what decides nothing dropped  ->  rules populated  ->  operations numbered
 
 The result propagates as the program does in XLA, in half the operations.
@@ -19,11 +19,16 @@ from workbench.partition.prune import prune
 ID = "wb_id"
 
 
-def prepare(module: ir.Module) -> None:
-    """Make the lowered module ready, in place."""
+def flatten(module: ir.Module) -> None:
+    """Leave one mesh and one function in a lowered module, in place: what XLA's partitioner is asked with (`lowered.module_of`)."""
     with module.context, ir.Location.unknown():
         merge_meshes(module.operation)
         inline_calls(module.operation)
+
+
+def prepare(module: ir.Module) -> None:
+    """Make a flattened module ready, in place."""
+    with module.context, ir.Location.unknown():
         to_hlo_form(main_function(module.operation))
         capture_invariants(main_function(module.operation))
         run_passes(module.operation, "sdy-constant-or-scalar-splitter")

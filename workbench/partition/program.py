@@ -14,7 +14,7 @@ from workbench.partition.inline import CALLER
 from workbench.partition.location import readable_path, scope_of, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
 from workbench.partition.operations import CONSTANTS, manual_axes, operations_below
-from workbench.partition.prepare import prepare
+from workbench.partition.prepare import flatten, prepare
 from workbench.partition.reading import read_structure
 from workbench.partition.structure import Structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
@@ -41,6 +41,8 @@ def prepare_program(
 ) -> Program:
     """Prepare the module for edits and name all dimensions; tensors come in with empty names."""
     fingerprint = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()[:16]
+    flatten(module)
+    lowered = module_bytes(module)
     prepare(module)
     naming = Naming(module)
     dims = name_dimensions(naming, arguments, given)
@@ -52,7 +54,7 @@ def prepare_program(
         for i, tensor in enumerate(results)
     )
     operations = tuple(_operation(op, naming) for op in operations_below(main_function(module.operation)))
-    return Program(name, named, outputs, carried, operations, module_bytes(module), fingerprint, step, reference)
+    return Program(name, named, outputs, carried, operations, module_bytes(module), lowered, fingerprint, step, reference)
 
 
 @kept_with_program(1000)

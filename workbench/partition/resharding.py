@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from workbench.partition.collect import Partitioned
+from workbench.partition.collect import Propagated
 from workbench.partition.edges import Edge, classes
 from workbench.partition.reshards import Reshard as Collective
 from workbench.partition.reshards import sent_bytes
@@ -15,7 +15,7 @@ from workbench.sharding import Sharding, axis_size, base_axis
 Seconds = Callable[[list[Collective]], list[float]]
 
 
-def reshard_list(plan: Plan, partitioned: Partitioned, seconds_of: Seconds) -> tuple[Reshard, ...]:
+def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tuple[Reshard, ...]:
     """Alike ones of one place together: what XLA gathers whole first, then by the bytes sent."""
     counts: dict[Reshard, int] = {}
     for edge in partitioned.edges:

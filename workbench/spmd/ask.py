@@ -1,0 +1,108 @@
+"""XLA's SPMD partitioner, called on a plan's module and stopped before code is generated. No device of that kind need be there.
+
+A CPU client of XLA with as many virtual devices as the mesh compiles the module; a public hook of JAX
+(`jax.extend.xla.register_hlo_module_transformation`, stage `PRE_SCHEDULER`) takes the module as Shardy, the partitioner and the passes
+after it left it, and ends the compilation there. The hook is of the whole process, and a failed check inside XLA aborts that: what is
+here is called in a worker process (`engine.partitioner`).
+"""
+
+import functools
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.extend import backend, xla
+from jaxlib import xla_client
+
+from workbench.errors import PartitionError
+
+MAX_DEVICES = 2048  # of a CPU client in one process (XLA)
+_HOOK = "workbench-partitioner"
+_LEAST_DEVICES = 8  # of a client: smaller meshes share one
+_NEEDLESS = (  # of XLA:CPU's own, behind what is asked: they fuse, copy, and join collectives that differ
+    *("fusion", "fusion-wrapper", "copy-insertion", "cpu-parallel-task-assigner", "dot-library-rewriter", "cpu-all-reduce-combiner"),
+)
+_WIDENING = (  # of XLA:CPU, which has no arithmetic of two-byte floats
+    *("float-normalization-bf16", "float-normalization-f16", "operand_upcaster", "all-reduce-promotion"),
+)
+
+
+class Answer(NamedTuple):
+    """The serialised `HloModuleProto` that the partitioner left, and what it printed meanwhile (its warnings)."""
+
+    module: bytes
+    words: str
+
+
+class _Stop(Exception):  # noqa: N818 - no error: the way out of a compilation
+    """Ends the compilation once the module is there."""
+
+
+def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: bool = False) -> Answer:
+    """What XLA makes of `module` (StableHLO in MLIR's bytecode, with Shardy's shardings) over so many devices.
+
+    `open_results` are those whose sharding is left to propagation. `widens`: as XLA:CPU has it, which computes and sends two-byte floats
+    as four-byte ones. Raises `PartitionError` with XLA's words.
+    """
+    client = client_of(devices)
+    flags = {"xla_disable_hlo_passes": ",".join((*_NEEDLESS, *(() if widens else _WIDENING)))}
+    found: list[bytes] = []
+
+    def take(partitioned: bytes) -> bytes | None:
+        found.append(partitioned)
+        raise _Stop
+
+    xla.register_hlo_module_transformation(take, name=_HOOK, platforms="cpu")
+    try:
+        with _overheard() as words:
+            _compile(client, module, devices, open_results, flags, stopped=found)
+    finally:
+        xla.clear_hlo_module_transformation(_HOOK, platforms="cpu")
+    return Answer(found[0], words[0])
+
+
+def _compile(client: Any, module: bytes, devices: int, open_results: tuple[bool, ...], flags: dict[str, str], stopped: list[bytes]) -> None:
+    numbers = np.arange(devices).reshape(1, devices)
+    options = backend.get_compile_options(1, devices, numbers, env_options_overrides=flags, backend=client)
+    options.executable_build_options.use_shardy_partitioner = True
+    options.executable_build_options.allow_spmd_sharding_propagation_to_output = list(open_results)
+    try:
+        client.compile_and_load(module, client.devices()[:devices], options)
+    except Exception as error:  # the hook's own, wrapped, or XLA's
+        if not stopped:
+            first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise PartitionError(f"XLA refuses this plan: {first[:300]}", ["change the layout back", "report it: this is a bug"]) from error
+
+
+def client_of(devices: int) -> Any:
+    """A CPU client with at least as many virtual devices; one is kept for each size. Raises `PartitionError` for more than it can have."""
+    if devices > MAX_DEVICES:
+        raise PartitionError(
+            f"XLA's partitioner answers here for at most {MAX_DEVICES:,} devices; the mesh has {devices:,}.",
+            ["make an axis smaller", "the planned figures stand"],
+        )
+    return _client(max(_LEAST_DEVICES, 1 << (devices - 1).bit_length()))
+
+
+@functools.lru_cache(maxsize=4)
+def _client(devices: int) -> Any:
+    return xla_client.make_cpu_client(num_devices=devices)
+
+
+@contextmanager
+def _overheard() -> Iterator[list[str]]:
+    """What XLA prints to standard error meanwhile: its one way of warning. The list has it behind the block."""
+    said: list[str] = []
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            said.append(file.read().decode(errors="replace"))

@@ -1,0 +1,52 @@
+"""A plan put to XLA's partitioner, and its answer read: what the worker process does."""
+
+import re
+import time
+
+import jaxlib
+
+from workbench.partition import module_of
+from workbench.partition.statements import result_shardings
+from workbench.partitioned import GatheredWhole, Partitioned
+from workbench.plan import Plan
+from workbench.spmd.ask import Answer, ask
+from workbench.spmd.collectives import operations_named, read_collectives
+from workbench.spmd.module import read_module
+
+_WARNING = re.compile(
+    r"Involuntary full rematerialization\. The compiler cannot go from sharding (?P<before>\{[^}]*\}) to (?P<after>\{[^}]*\}) "
+    r"efficiently for HLO operation %\S+ = (?P<shape>\S+\])[^\n]*"
+)
+
+
+def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
+    """What XLA's partitioner makes of a plan, with the habits of the compiler of `platform` (`cpu`, `tpu`, `cuda`; empty for none).
+
+    Nothing of the program is called: its StableHLO is enough (`without_functions`). Raises `PartitionError`.
+    """
+    begun = time.perf_counter()
+    answer = _ask(plan, platform)
+    return Partitioned(
+        platform,
+        plan.mesh.size,
+        f"XLA of jaxlib {jaxlib.__version__}",
+        read_collectives(read_module(answer.module), plan.mesh),
+        gathered_whole(answer.words),
+        time.perf_counter() - begun,
+        plan.mesh.size,
+    )
+
+
+def _ask(plan: Plan, platform: str) -> Answer:
+    given = result_shardings(plan)
+    open_results = tuple(number not in given for number in range(len(plan.program.results)))
+    return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")
+
+
+def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:
+    """The warnings in what XLA printed, each once."""
+    found = (
+        GatheredWhole(next(iter(operations_named(match[0])), -1), match["shape"], match["before"], match["after"])
+        for match in _WARNING.finditer(words)
+    )
+    return tuple(dict.fromkeys(found))
