@@ -40,24 +40,31 @@ from workbench.partition import (
     structure_of,
 )
 from workbench.partition.reshards import Reshard as Send
+from workbench.partitioned import Partitioned
 from workbench.pipeline.report import PipelineReport
 from workbench.plan import Plan
 from workbench.program import Operation, Program
 from workbench.program_cache import kept_with_program
 from workbench.report import Placement, Report, Value
 from workbench.sharding import Sharding
+from workbench.spmd.join import with_answer
 
 _MANY = 5_000  # operations: of as many, what a report keeps is worth not being looked through for garbage meanwhile
 
 
-def analyze(plan: Plan, hardware: Hardware | None = None) -> Report:
-    """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known."""
+def analyze(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | None = None) -> Report:
+    """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known.
+
+    With XLA's own `answer` to the plan, the collectives are those, and all that follows from them does.
+    """
     with no_collection() if len(plan.program.operations) > _MANY else nullcontext():
-        return _analyze(plan, hardware or plan.hardware)
+        return _analyze(plan, hardware or plan.hardware, answer)
 
 
-def _analyze(plan: Plan, hardware: Hardware | None) -> Report:
+def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Report:
     partitioned = partition(plan, hardware)
+    if answer is not None:
+        partitioned = with_answer(partitioned, answer)
     program, mesh, placed = plan.program, plan.mesh, arguments_placed(plan, partitioned)
     backend = backend_of(hardware)
     fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands)
@@ -89,6 +96,7 @@ def _analyze(plan: Plan, hardware: Hardware | None) -> Report:
         make_run=functools.partial(_as_run, plan, hardware),
         make_propagation=functools.partial(propagation_of, plan, partitioned.dims),
         read_own=functools.partial(own_annotations, program),
+        partitioned=answer,
     )
     if hardware and times:
         simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, (times.busy + times.launch).tolist(), costs)

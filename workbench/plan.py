@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.catalogue import read_hardware
-from workbench.errors import WorkbenchError, wrong_type
+from workbench.errors import WorkbenchError, unknown_name, wrong_type
 from workbench.hardware import Hardware
 from workbench.layout import Layout
 from workbench.legality import verify_layout, verify_pipeline
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from workbench.compiled import Compiled
     from workbench.edits import Edit
     from workbench.measurement import Measurement
+    from workbench.partitioned import Partitioned
     from workbench.plan_diff import PlanDiff
     from workbench.report import Report
+
+TIERS = ("planned", "partitioned")  # of a report
 
 
 @dataclass(frozen=True, init=False)
@@ -101,11 +104,26 @@ class Plan:
 
         return self.apply(find_recipe(name, axes).edit(self))
 
-    def report(self) -> "Report":
-        """What every device will hold, send and compute. `print` it."""
+    def report(self, tier: str = "planned") -> "Report":
+        """What every device will hold, send and compute. `print` it.
+
+        `planned`, from Shardy in this process, is there at once; `partitioned` has the collectives that XLA's own partitioner makes, and
+        all that follows from them, within half a second as a rule. Raises `PartitionError` where XLA refuses the plan.
+        """
         from workbench.analyze import analyze
 
-        return analyze(self)
+        if tier not in TIERS:
+            raise WorkbenchError(*unknown_name("tier", tier, TIERS))
+        return analyze(self, answer=self.partition() if tier == "partitioned" else None)
+
+    def partition(self, hardware: Hardware | str | None = None) -> "Partitioned":
+        """What XLA's partitioner makes of the plan, asked in a worker process, for this hardware or the plan's own. Nothing is compiled.
+
+        Raises `PartitionError` where XLA refuses the plan, or dies of it.
+        """
+        from workbench.engine import partition_plan
+
+        return partition_plan(self, read_hardware(hardware))
 
     def run(self, steps: int = 20, on_progress: "Callable[[Any], None] | None" = None, **options: Any) -> "Measurement":
         """Run on the attached devices in a worker process and measure; options are those of `engine.run_plan`."""

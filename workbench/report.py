@@ -14,6 +14,7 @@ from workbench.memory import Alive, Memory, MemoryCurve
 from workbench.mesh import Mesh
 from workbench.own_annotations import OwnAnnotations
 from workbench.padding import Padding
+from workbench.partitioned import Partitioned
 from workbench.propagation import EMPTY, Propagation
 from workbench.reshard import Reshard
 from workbench.sharding import Sharding
@@ -86,6 +87,7 @@ class Report:
     host_traffic: int = 0  # bytes one device sends to the host's memory and fetches back in a step
     diagnostics: tuple[Diagnostic, ...] = ()
     step_time: StepTime | None = None
+    partitioned: Partitioned | None = None  # XLA's answer, where the collectives are of that
     list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)
     make_memory_curve: Callable[[], MemoryCurve] = field(default=lambda: MemoryCurve((), {}), compare=False, repr=False)
     list_alive: Callable[[], tuple[Alive, ...]] = field(default=tuple, compare=False, repr=False)
@@ -100,6 +102,11 @@ class Report:
     list_reshards: Callable[[], tuple[Reshard, ...]] = field(default=tuple, compare=False, repr=False)
     list_padding: Callable[[], tuple[Padding, ...]] = field(default=tuple, compare=False, repr=False)
     make_propagation: Callable[[], Propagation] = field(default=lambda: EMPTY, compare=False, repr=False)
+
+    @property
+    def tier(self) -> str:
+        """Who says what is sent: `planned`, Shardy in this process; `partitioned`, XLA's own partitioner."""
+        return "planned" if self.partitioned is None else "partitioned"
 
     @property
     def mesh(self) -> Mesh:

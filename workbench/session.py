@@ -10,6 +10,7 @@ from workbench.analyze import analyze
 from workbench.edits import Edit
 from workbench.errors import WorkbenchError
 from workbench.hardware import Hardware
+from workbench.partitioned import Partitioned
 from workbench.plan import Plan
 from workbench.report import Report
 
@@ -75,6 +76,7 @@ class Session:
         self._later = later
         self._reports: dict[int, Report] = {}  # least recently used first
         self._glances = glances
+        self._answers: dict[int, Partitioned] = {}
         self._foreseen: Report | None = None
         self.seconds = 0.0  # that the last report took
         self._report = self.report_of(now)
@@ -126,6 +128,10 @@ class Session:
     def can_redo(self) -> bool:
         return self._now in self._later
 
+    def hardware_of(self, plan: Plan) -> Hardware | None:
+        """What a plan of the history is analysed for: its own hardware, else the session's."""
+        return plan.hardware or self._hardware
+
     def apply(self, edit: Edit) -> Report:
         """Make an edit; raises its `WorkbenchError` and stays where it was if the plan would be illegal."""
         report = self.foresee(edit)
@@ -167,12 +173,23 @@ class Session:
 
     def report_of(self, number: int) -> Report:
         """The report of any plan of the history; the last few are kept, another is made again."""
-        report = self._reports.pop(number, None) or self._analyze(self._at(number).plan)
+        report = self._reports.pop(number, None) or self._analyze(self._at(number).plan, self._answers.get(number))
         return self._keep(number, report)
+
+    def settle(self, number: int, answer: Partitioned) -> Report:
+        """The report of a plan anew, with what XLA's partitioner says of it; listeners are told where it is the present one."""
+        node = self._at(number)
+        self._answers[number] = answer
+        report = self._keep(number, self._analyze(node.plan, answer))
+        if number == self._now:
+            self._report = report
+            self._tell()
+        return report
 
     def use_hardware(self, hardware: Hardware) -> Report:
         """Predict step times for this hardware from now on, a machine just calibrated, say, where the plan names none."""
         self._hardware = hardware
+        self._answers.clear()
         self._reports.clear()
         self._glances.clear()
         self._foreseen = None
@@ -223,9 +240,9 @@ class Session:
     def _kept_bytes(self) -> int:
         return sum(_BYTES_PER_OPERATION * len(each.plan.program.operations) for each in self._reports.values())
 
-    def _analyze(self, plan: Plan) -> Report:
+    def _analyze(self, plan: Plan, answer: Partitioned | None = None) -> Report:
         begun = time.monotonic()
-        report = analyze(plan, plan.hardware or self._hardware)
+        report = analyze(plan, self.hardware_of(plan), answer)
         _glance(report)  # a report works out what it is asked
         self.seconds = time.monotonic() - begun
         return report

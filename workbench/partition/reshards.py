@@ -39,6 +39,7 @@ class Reshard:
     last_use: int  # the position up to which it lives
     user_heights: tuple[int, ...]  # see `Structure.heights`
     own: bool = False  # what operation `before` sends by itself (see `own_communication`)
+    times: int | None = None  # executions a step, where they are not those of the region
 
     @property
     def sender(self) -> int:
@@ -64,7 +65,8 @@ def collectives(
     for number, each in enumerate(reshards):
         operation = program.operations[each.sender]
         key = (each.kind, each.axes, each.payload, operation.path, operation.source)
-        counts[key] = counts.get(key, 0) + structure.regions[each.region].times
+        times = structure.regions[each.region].times if each.times is None else each.times
+        counts[key] = counts.get(key, 0) + times
         lasting[key] = seconds[number] if seconds else 0.0
     sized = {axes: math.prod(axis_size(axis, mesh) for axis in axes) for _, axes, *_ in counts}
     found = [

@@ -8,6 +8,7 @@ here is called in a worker process (`engine.partitioner`).
 
 import functools
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,8 +95,16 @@ def _client(devices: int) -> Any:
 
 @contextmanager
 def _overheard() -> Iterator[list[str]]:
-    """What XLA prints to standard error meanwhile: its one way of warning. The list has it behind the block."""
+    """What XLA prints to standard error meanwhile: its one way of warning. The list has it behind the block.
+
+    Where standard error is a file already, as a worker's is, it is read there: should the process die, the words stay.
+    """
     said: list[str] = []
+    if stat.S_ISREG(os.fstat(2).st_mode):
+        begun = os.fstat(2).st_size
+        yield said
+        said.append(os.pread(2, os.fstat(2).st_size - begun, begun).decode(errors="replace"))
+        return
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)

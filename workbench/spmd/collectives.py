@@ -2,8 +2,8 @@
 
 Every operation was named `wb<number>` before (`partition.module_of`), and XLA keeps names as metadata: an instruction of the compiler's own
 has the name of what it was made for, one that stands for several the names of all. A reduction is named after what it adds up; what lays a
-value out anew after the operation that needs it so (jax 0.10) or that made it (jax 0.11 on), so both are looked for along the operands
-and users of the instruction, with the name as the last resort.
+value out anew after the operation that needs it so (jax 0.10) or that made it (jax 0.11 on); the other end is looked for along the
+operands or users.
 """
 
 import re
@@ -32,6 +32,7 @@ _CARRIES = (
 )
 _ALIKE = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
+_GENERATED = "is_spmd_generated"  # from jax 0.11 on: it lays out anew what it is named after
 
 
 def read_collectives(module: HloModule, mesh: Mesh) -> tuple[PartitionedCollective, ...]:
@@ -74,46 +75,41 @@ def _read(
     for number, name in enumerate(instruction.operands):
         operand = computation[name]
         result = results[number].bytes if number < len(results) and not instruction.opcode.endswith("-start") else operand.bytes
-        payload = max(operand.bytes, result)
-        if not payload:
+        if not (payload := max(operand.bytes, result)):
             continue
-        made_by = _made_by(computation, operand)
-        read_by = _read_by(users, instruction, number if len(instruction.operands) > 1 else None)
-        if kind in _REDUCTIONS:
-            made_by = names[number] if len(names) == len(instruction.operands) else names[0] if names and made_by < 0 else made_by
-        elif read_by < 0 and names and names[0] != made_by:
-            read_by = names[0]
-        frees = len(users.get(name, ())) == 1
-        yield PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, frees)
+        own = names[number] if len(names) == len(instruction.operands) else next(iter(names), -1)
+        element = number if len(instruction.operands) > 1 else None
+        if kind in _REDUCTIONS or _GENERATED in instruction.fields.frontend_attributes.map:
+            made_by, read_by = own, _read_by(users, instruction, element, own)
+        else:
+            made_by, read_by = _made_by(computation, operand, own), own
+        yield PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, len(users.get(name, ())) == 1)
 
 
-def _made_by(computation: Computation, value: Instruction) -> int:
-    """The operation that made a value, through what only hands it on and the compiler's own moves."""
+def _made_by(computation: Computation, value: Instruction, reader: int) -> int:
+    """The operation that made a value: what the compiler put between it and its reader has the reader's name, or none."""
     seen: set[str] = set()
-    while value.name not in seen:
+    while value.name not in seen and value.opcode not in ("parameter", "constant", "partition-id"):
         seen.add(value.name)
-        if value.opcode in ("parameter", "constant", "partition-id"):
-            return -1
-        if value.opcode not in _CARRIES and _kind(value.opcode) is None and (names := operations_named(value.op_name)):
-            return names[0]
+        found = next(iter(operations_named(value.op_name)), -1)
+        if found not in (-1, reader):
+            return found
         if not value.operands:
             return -1
         value = computation[value.operands[0]]
     return -1
 
 
-def _read_by(users: Mapping[str, list[Instruction]], value: Instruction, element: int | None) -> int:
-    """The first operation that does more with a value than hand it on; of a tuple's element alone, if one is given."""
+def _read_by(users: Mapping[str, list[Instruction]], value: Instruction, element: int | None, maker: int) -> int:
+    """The first operation that reads a value, or one element of it; what has the maker's name or none is looked through."""
     for user in users.get(value.name, ()):
-        if element is not None and (user.opcode != "get-tuple-element" or user.element != element):
+        if user.opcode in ("tuple", "while") or (element is not None and user.element != element):
             continue
-        if user.opcode in ("tuple", "while"):
-            continue
-        if user.opcode in _CARRIES or _kind(user.opcode) is not None:
-            if (found := _read_by(users, user, None)) >= 0:
-                return found
-        elif names := operations_named(user.op_name):
-            return names[0]
+        found = next(iter(operations_named(user.op_name)), -1)
+        if found in (-1, maker):
+            found = _read_by(users, user, None, maker)
+        if found >= 0:
+            return found
     return -1
 
 

@@ -1,7 +1,9 @@
 """A plan put to XLA's partitioner, and its answer read: what the worker process does."""
 
+import copy
 import re
 import time
+from dataclasses import replace
 
 import jaxlib
 
@@ -9,9 +11,12 @@ from workbench.partition import module_of
 from workbench.partition.statements import result_shardings
 from workbench.partitioned import GatheredWhole, Partitioned
 from workbench.plan import Plan
+from workbench.program import Step
 from workbench.spmd.ask import Answer, ask
 from workbench.spmd.collectives import operations_named, read_collectives
 from workbench.spmd.module import read_module
+
+COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
 
 _WARNING = re.compile(
     r"Involuntary full rematerialization\. The compiler cannot go from sharding (?P<before>\{[^}]*\}) to (?P<after>\{[^}]*\}) "
@@ -29,12 +34,27 @@ def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
     return Partitioned(
         platform,
         plan.mesh.size,
-        f"XLA of jaxlib {jaxlib.__version__}",
+        COMPILER,
         read_collectives(read_module(answer.module), plan.mesh),
         gathered_whole(answer.words),
         time.perf_counter() - begun,
         plan.mesh.size,
     )
+
+
+def without_functions(plan: Plan) -> Plan:
+    """The plan with as much of its program as `ask_partitioner` reads, which is data: fit to be sent to another process."""
+    bare = copy.copy(plan)
+    program = replace(plan.program, module=b"", operations=(), step=_NO_STEP, reference=None)
+    object.__setattr__(bare, "program", program)  # not by `updated`: the layout was found legal before
+    return bare
+
+
+def _nothing(*_: object) -> tuple[()]:
+    return ()
+
+
+_NO_STEP = Step(_nothing, _nothing, _nothing)
 
 
 def _ask(plan: Plan, platform: str) -> Answer:

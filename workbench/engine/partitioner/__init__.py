@@ -1,0 +1,6 @@
+"""XLA's partitioner in a process of its own that stays warm: a check that fails inside XLA ends that process, and is a message here."""
+
+from workbench.engine.partitioner.answers import partition_plan as partition_plan
+from workbench.engine.partitioner.answers import start_partition as start_partition
+from workbench.engine.partitioner.worker import WarmWorker as WarmWorker
+from workbench.engine.partitioner.worker import shared_worker as shared_worker

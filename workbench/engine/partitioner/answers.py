@@ -1,0 +1,112 @@
+"""A plan's answer: from disk where the same was asked before, else from the warm process, and kept.
+
+Nothing here is promised to be kept: a file that cannot be read is thrown away and made anew.
+"""
+
+import json
+import os
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from workbench.engine.compiled_store import folder, key_of
+from workbench.engine.partitioner.worker import WarmWorker, shared_worker
+from workbench.hardware import Hardware
+from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
+from workbench.plan import Plan
+from workbench.spmd.partition import COMPILER
+
+MOST_FILES = 10_000
+"""Answers that are kept, a few kilobytes each; the least recently used go first."""
+_READER = 1  # raised when what is read of an answer changes
+
+
+def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True) -> Partitioned:
+    """What XLA's partitioner makes of a plan for this hardware, else the plan's own; an interrupt gives it up.
+
+    Raises `PartitionError` where XLA refuses the plan, or dies of it.
+    """
+    answer = start_partition(plan, hardware, keep=keep)
+    try:
+        return answer.result()
+    except KeyboardInterrupt:
+        shared_worker().cancel(answer)
+        raise
+
+
+def start_partition(
+    plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: WarmWorker | None = None
+) -> Future[Partitioned]:
+    """The same as a future, there at once where the plan was asked about before. `worker` is this process's own if none is given."""
+    platform = platform_of(hardware or plan.hardware)
+    key = _key(plan, platform) if keep else ""
+    if key and (known := _load(key)) is not None:
+        found: Future[Partitioned] = Future()
+        found.set_result(known)
+        return found
+    answer = (worker or shared_worker()).ask(plan, platform)
+    if key:
+        answer.add_done_callback(partial(_store_answer, key))
+    return answer
+
+
+def platform_of(hardware: Hardware | None) -> str:
+    """Whose habits the answer has: those of the compiler for this hardware; of none without."""
+    return hardware.chip.platform if hardware else ""
+
+
+def _key(plan: Plan, platform: str) -> str:
+    """Of everything the answer depends on. Where the layout's statements take hold goes by paths and names of dimensions."""
+    program = plan.program
+    names = f"{program.identity} {[str(each) for each in program.arguments]} {program.carried}"
+    paths = "\n".join(f"{each.path} {each.source}" for each in program.operations) if plan.layout.constraints else ""
+    return key_of(names, paths, str(plan.mesh), str(plan.layout), platform, COMPILER, str(_READER))
+
+
+def _path(key: str) -> Path:
+    return folder() / "partitioned" / f"{key}.json"
+
+
+def _load(key: str) -> Partitioned | None:
+    try:
+        path = _path(key)
+        found = _read(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, RuntimeError):
+        return None
+    except Exception:  # noqa: BLE001 - what damage makes JSON and the record raise is of any kind
+        with suppress(OSError):
+            path.unlink()
+        return None
+    with suppress(OSError):
+        path.touch()
+    return found
+
+
+def _store_answer(key: str, answer: Future[Partitioned]) -> None:
+    """A disk that is full or not writable is no error; nor is an answer that did not come."""
+    if answer.cancelled() or answer.exception() is not None:
+        return
+    with suppress(OSError, RuntimeError):
+        path = _path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps(asdict(answer.result())), encoding="utf-8")
+        unfinished.replace(path)
+        _make_room(path.parent)
+
+
+def _make_room(where: Path) -> None:
+    names = os.listdir(where)  # noqa: PTH208 - names alone, thousands of them
+    if len(names) > MOST_FILES:
+        oldest = sorted(where.iterdir(), key=lambda each: each.stat().st_mtime)
+        for each in oldest[: len(names) - MOST_FILES * 9 // 10]:
+            each.unlink(missing_ok=True)
+
+
+def _read(record: dict[str, Any]) -> Partitioned:
+    collectives = tuple(PartitionedCollective(**{**each, "axes": tuple(each["axes"])}) for each in record["collectives"])
+    gathered = tuple(GatheredWhole(**each) for each in record["gathered_whole"])
+    return Partitioned(**{**record, "collectives": collectives, "gathered_whole": gathered})

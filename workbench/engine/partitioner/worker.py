@@ -1,0 +1,293 @@
+"""The warm process as its starter knows it: questions in a row, answers as futures, a process that is started again when it dies."""
+
+import atexit
+import functools
+import os
+import pickle
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import IO, Any, NamedTuple
+
+from workbench.errors import PartitionError
+from workbench.partitioned import Partitioned
+from workbench.plan import Plan
+from workbench.spmd.partition import without_functions
+from workbench.tracing.platform import NO_TPU, lacks_tpu
+
+TIME_LIMIT = 120.0  # seconds for one answer
+IDLE_LIMIT = 600.0  # seconds without a question after which the process is let go
+START_LIMIT = 120.0  # seconds for the process to be ready
+_ENDING = 5.0  # seconds in which a process whose connection is closed is gone
+
+
+class _Question(NamedTuple):
+    plan: Plan
+    platform: str
+    answer: Future[Partitioned]
+
+
+class _Ended(Exception):  # noqa: N818 - how the process ended, on the way to words
+    """The process ended before it answered."""
+
+    def __init__(self, status: int | None, last_words: str) -> None:
+        super().__init__(status, last_words)
+        self.status, self.last_words = status, last_words
+
+
+class WarmWorker:
+    """Asks XLA's partitioner in a process of its own, which is started with the first question and stays.
+
+    Questions are answered one after the other. A future that is cancelled before its turn is never asked; `cancel` also ends one that is
+    being answered, by ending the process. A process that dies takes the question it was at along, which is told in words; the next one
+    finds a new process. Without questions for `IDLE_LIMIT` seconds the process is let go.
+    """
+
+    def __init__(self) -> None:
+        self._questions: queue.SimpleQueue[_Question] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._current: _Question | None = None
+        self._thread: threading.Thread | None = None
+        self._waiting = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; `None` while there is none."""
+        process = self._process
+        return process.pid if process else None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a question is being answered or waits."""
+        return self._waiting > 0
+
+    def ask(self, plan: Plan, platform: str = "") -> Future[Partitioned]:
+        """What XLA's partitioner makes of a plan (`spmd.partition.ask_partitioner`); the future raises `PartitionError`."""
+        question = _Question(without_functions(plan), platform, Future())
+        with self._lock:
+            self._waiting += 1
+            self._questions.put(question)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, daemon=True, name="partitioner")
+                self._thread.start()
+        return question.answer
+
+    def cancel(self, answer: Future[Partitioned]) -> None:
+        """Give up a question: one that waits is never asked, one under way ends with the process. One that is answered stays."""
+        if answer.cancel() or answer.done():
+            return
+        with self._lock:
+            current, process = self._current, self._process
+            if current is not None and current.answer is answer and process is not None:
+                process.cancelled = True
+                process.kill()
+
+    def close(self) -> None:
+        """End the process now. A later question starts another."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def _serve(self) -> None:
+        """The thread: question by question, until none has come for a while."""
+        while True:
+            try:
+                question = self._questions.get(timeout=IDLE_LIMIT)
+            except queue.Empty:
+                with self._lock:
+                    if self._waiting:
+                        continue
+                    self._let_go()
+                    self._thread = None
+                    return
+            try:
+                if question.answer.set_running_or_notify_cancel():
+                    self._settle(question)
+            finally:
+                with self._lock:
+                    self._waiting -= 1
+
+    def _settle(self, question: _Question) -> None:
+        try:
+            with self._lock:
+                self._current = question
+            answer = self._answered(question)
+        except CancelledError:
+            question.answer.set_exception(PartitionError("The question to XLA's partitioner was cancelled."))
+        except PartitionError as error:
+            question.answer.set_exception(error)
+        except _Ended as error:
+            question.answer.set_exception(_death(question.plan, error))
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            question.answer.set_exception(PartitionError(f"XLA's partitioner could not be asked: {type(error).__name__}: {error}"))
+        else:
+            question.answer.set_result(answer)
+        finally:
+            with self._lock:
+                self._current = None
+
+    def _answered(self, question: _Question) -> Partitioned:
+        process = self._at_hand()
+        try:
+            kind, *rest = process.asked(pickle.dumps((question.plan, question.platform)), TIME_LIMIT)
+        except _Ended:
+            self._let_go()
+            if process.cancelled:
+                raise CancelledError from None
+            raise
+        except TimeoutError:
+            self._let_go()
+            raise PartitionError(
+                f"XLA's partitioner took more than {TIME_LIMIT:.0f} s for this plan, and was stopped.",
+                ["scan the layers: one is partitioned then", "the planned figures stand"],
+            ) from None
+        if kind == "refused":
+            raise PartitionError(rest[0], rest[1])
+        found: Partitioned = rest[0]
+        return found
+
+    def _at_hand(self) -> "_Process":
+        """The process, started if there is none, or anew if it died while nobody asked."""
+        if self._process is not None and self._process.is_gone:
+            self._let_go()
+        if self._process is None:
+            started = _Process()
+            with self._lock:
+                self._process = started
+            try:
+                started.wait_until_ready()
+            except (_Ended, TimeoutError):
+                self._let_go()
+                raise
+        return self._process
+
+    def _let_go(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+
+class _Process:
+    """One warm process and the connection to it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._last_words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        self.cancelled = False
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+                [sys.executable, "-P", "-m", "workbench.engine.partitioner.process", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._last_words,
+                pass_fds=(theirs.fileno(),),
+                env=_environment(),
+                start_new_session=True,  # an interrupt of the terminal is for us, not for it
+            )
+        self._connection = Connection(ours.detach())
+        _alive.add(self)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_gone(self) -> bool:
+        return self._process.poll() is not None
+
+    def wait_until_ready(self) -> None:
+        self._received(START_LIMIT)
+
+    def asked(self, question: bytes, limit: float) -> tuple[Any, ...]:
+        """Its answer; raises `_Ended` where it dies first, `TimeoutError` where it takes longer."""
+        try:
+            self._connection.send_bytes(question)
+        except OSError:
+            raise self._ended() from None
+        return self._received(limit)
+
+    def kill(self) -> None:
+        """End it now."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """End it, and let go of all that belongs to it."""
+        self.kill()
+        self._process.wait()
+        self._connection.close()
+        self._last_words.close()
+        _alive.discard(self)
+
+    def _received(self, limit: float) -> tuple[Any, ...]:
+        try:
+            if not self._connection.poll(limit):
+                raise TimeoutError
+            found: tuple[Any, ...] = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our own process wrote it
+        except (EOFError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise self._ended() from None
+        return found
+
+    def _ended(self) -> _Ended:
+        try:
+            status = self._process.wait(_ENDING)
+        except subprocess.TimeoutExpired:  # it closed its connection and goes on
+            self.kill()
+            status = self._process.wait()
+        self._last_words.seek(0)
+        return _Ended(status, self._last_words.read().decode(errors="replace").strip("\0"))
+
+
+_alive: set[_Process] = set()
+
+
+@functools.cache
+def shared_worker() -> WarmWorker:
+    """The one worker of this process. Nothing is started before it is asked."""
+    return WarmWorker()
+
+
+def _environment() -> dict[str, str]:
+    """JAX on the CPU alone: a GPU's memory, or a TPU, is for those who run plans."""
+    quiet = NO_TPU if lacks_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ else {}
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - what an empty entry means to Python
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **quiet}
+
+
+def _death(plan: Plan, ended: _Ended) -> PartitionError:
+    """In the user's terms: what happened, and that nothing is lost."""
+    status = ended.status
+    how = f"by {signal.Signals(-status).name}" if status is not None and status < 0 else f"with exit code {status}"
+    said = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(
+        iter(ended.last_words.splitlines()[-1:]), ""
+    )
+    words = f" Its last words: {said[:300]}" if said else ""
+    return PartitionError(
+        f"XLA's partitioner ended {how} while it was asked about {plan.name}.{words}",
+        ["change the layout back", "the planned figures stand: they do not need it"],
+    )
+
+
+def _end_all() -> None:
+    for each in tuple(_alive):
+        each.kill()
+
+
+def _forget_all() -> None:
+    """In a forked child: the processes are the parent's."""
+    _alive.clear()
+    shared_worker.cache_clear()
+
+
+atexit.register(_end_all)
+os.register_at_fork(after_in_child=_forget_all)
