@@ -96,6 +96,7 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
         make_run=functools.partial(_as_run, plan, hardware),
         make_propagation=functools.partial(propagation_of, plan, partitioned.dims),
         read_own=functools.partial(own_annotations, program),
+        hardware=hardware,
         partitioned=answer,
     )
     if hardware and times:

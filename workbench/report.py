@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.collective import Collective
 from workbench.errors import WorkbenchError
 from workbench.graph import Graph
+from workbench.hardware import Hardware
 from workbench.kernel import Kernel
 from workbench.memory import Alive, Memory, MemoryCurve
 from workbench.mesh import Mesh
@@ -86,6 +87,7 @@ class Report:
     kernels: int = 0  # fused operations one device runs in a step
     host_traffic: int = 0  # bytes one device sends to the host's memory and fetches back in a step
     diagnostics: tuple[Diagnostic, ...] = ()
+    hardware: Hardware | None = None  # what time and capacity are of
     step_time: StepTime | None = None
     partitioned: Partitioned | None = None  # XLA's answer, where the collectives are of that
     list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)

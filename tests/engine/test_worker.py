@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine.programs import batch_of, loss, plan
 from workbench.durable_files import try_lock
-from workbench.engine import run_plan, start_compile, start_run, supervisor
+from workbench.engine import run_plan, start_compile, start_run, worker_process
 from workbench.errors import EngineError
 from workbench.measurement import Measurement
 
@@ -181,9 +181,9 @@ def test_where_nothing_can_be_written_the_last_words_of_a_worker_are_kept_in_mem
     def fails():
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr(supervisor.tempfile, "TemporaryFile", fails)
+    monkeypatch.setattr(worker_process.tempfile, "TemporaryFile", fails)
     if hasattr(os, "memfd_create"):
-        with supervisor._file_for_last_words() as file:
+        with worker_process.file_for_last_words() as file:
             file.write(b"words")
         monkeypatch.delattr(os, "memfd_create")
     with pytest.raises(EngineError) as caught:

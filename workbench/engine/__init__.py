@@ -7,6 +7,7 @@ from workbench.engine.distributed import start_distributed as start_distributed
 from workbench.engine.execute import execute as execute
 from workbench.engine.launch import compile_plan as compile_plan
 from workbench.engine.launch import measure_units as measure_units
+from workbench.engine.launch import prepare_compile as prepare_compile
 from workbench.engine.launch import run_fleet as run_fleet
 from workbench.engine.launch import run_plan as run_plan
 from workbench.engine.launch import start_compile as start_compile

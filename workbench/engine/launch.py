@@ -1,9 +1,13 @@
 """Start a plan's run or compilation, or the training of a fleet, in a worker process, or start it and wait."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from workbench.compiled import Compiled
-from workbench.engine.parcel import Job
+from workbench.engine.parcel import Job, environment
 from workbench.engine.supervisor import Handle, Listener
 from workbench.engine.targets import environment_for, verify_target
+from workbench.engine.worker_process import STANDBY
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.measurement import Measurement
@@ -78,9 +82,20 @@ def start_compile(
     """
     hardware = hardware or plan.hardware
     verify_target(plan, hardware)
-    options = {"hardware": hardware, "keep": keep, "hlo_file": hlo_file}
-    job = Job("compile", "compilation", plan, options, result="compiled", environment=environment_for(hardware))
-    return Handle(job, on_event, time_limit)
+    return Handle(_compile_job(plan, hardware, {"keep": keep, "hlo_file": hlo_file}), on_event, time_limit)
+
+
+def prepare_compile(plan: Plan, hardware: Hardware | None = None) -> None:
+    """Have a process wait for a compilation of this plan or its like, so that `start_compile` need not start Python and import JAX.
+
+    It is let go when no compilation comes for ten minutes; each compilation that found one waiting is followed by another that waits.
+    """
+    STANDBY.prepare(environment(_compile_job(plan, hardware or plan.hardware, {})), "compile")
+
+
+def _compile_job(plan: Plan, hardware: Hardware | None, options: Mapping[str, Any]) -> Job:
+    given = {"hardware": hardware, **options}
+    return Job("compile", "compilation", plan, given, result="compiled", environment=environment_for(hardware))
 
 
 ONE_THREAD_A_DEVICE = ("--xla_cpu_multi_thread_eigen=false",)

@@ -28,6 +28,14 @@ class ProcessGroup:
     def stdin(self) -> IO[bytes] | None:
         return self._process.stdin
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._reaped.is_set()
+
     def kill(self) -> None:
         """End it now, and what it has started. Nothing happens if it has ended."""
         with self._lock:

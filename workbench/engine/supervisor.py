@@ -7,17 +7,14 @@ import base64
 import json
 import os
 import pickle
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from workbench.engine.failures import CancelledError, death, too_slow
 from workbench.engine.parcel import Job, environment, pack
-from workbench.engine.process_group import ProcessGroup
+from workbench.engine.worker_process import STANDBY, WorkerProcess
 from workbench.errors import EngineError, WorkbenchError
 from workbench.units import seconds_above_zero
 
@@ -44,17 +41,12 @@ class Handle(Generic[Result]):
         self._orders: list[bytes] | None = []  # given before the job was sent; `None` once it is
         self._writing = threading.Lock()
         parcel = pack(job)
-        self._stderr = _file_for_last_words()  # the listening thread closes it
-        read_end, write_end = os.pipe()
-        self._process = ProcessGroup(
-            [sys.executable, "-P", "-m", "workbench.engine.worker", str(write_end)],  # the folder it works in stands where it does here
-            stdin=subprocess.PIPE,
-            stderr=self._stderr,
-            pass_fds=(write_end,),
-            env=environment(job),
-        )
-        os.close(write_end)
-        self._thread = threading.Thread(target=self._follow, args=(parcel, read_end, time_limit), daemon=True)
+        self._environment = environment(job)
+        waiting = STANDBY.take(self._environment, job.kind)
+        self._was_waiting = waiting is not None
+        worker = waiting or WorkerProcess(self._environment)
+        self._stderr, self._process = worker.stderr, worker.group  # the listening thread closes them
+        self._thread = threading.Thread(target=self._follow, args=(parcel, worker.pipe, time_limit), daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
@@ -106,6 +98,9 @@ class Handle(Generic[Result]):
             timer.cancel()
             self._process.close()
             os.close(pipe)
+        if self._was_waiting:  # whoever had one at hand has the next one, too
+            with suppress(EngineError):
+                STANDBY.prepare(self._environment, self._job.kind)
         self._tell(self._ending())
 
     def _send(self, parcel: bytes) -> None:
@@ -147,16 +142,3 @@ class Handle(Generic[Result]):
         if isinstance(self._error, CancelledError):
             return {"event": "cancelled"}
         return {"event": "error", "message": str(self._error)}
-
-
-def _file_for_last_words() -> IO[bytes]:
-    """In memory where nothing can be written; raises `EngineError` where that cannot be, either."""
-    try:
-        return tempfile.TemporaryFile()
-    except OSError as error:
-        if hasattr(os, "memfd_create"):
-            return os.fdopen(os.memfd_create("last words"), "w+b")
-        raise EngineError(
-            f"A worker process needs a temporary file, and none can be written: {error.strerror or error}.",
-            ["make room on the disk", "set TMPDIR to a folder in which you may write"],
-        ) from None

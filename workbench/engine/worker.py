@@ -1,4 +1,4 @@
-"""The worker process: `python -m workbench.engine.worker FD` does the one job it is sent and tells what happens on pipe FD.
+"""The worker process: `python -m workbench.engine.worker FD [KIND]` does the one job it is sent and tells what happens on pipe FD.
 
 A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for orders, one
 JSON object a line, and the worker ends when it closes, so that neither it nor what it has started outlives whoever started it. Events leave
@@ -35,11 +35,18 @@ Orders = queue.SimpleQueue[dict[str, Any]]
 _SPEAKING = threading.Lock()
 
 
-def main(descriptor: int) -> None:
-    """Do the job on standard input; every ending but a crash is an event."""
+def main(descriptor: int, waits_for: str = "") -> None:
+    """Do the job on standard input, if one comes; every ending but a crash is an event.
+
+    With a kind in `waits_for` the job is not there yet: what such a job needs is imported meanwhile.
+    """
+    if waits_for:
+        _function(WORK[waits_for])
     with os.fdopen(descriptor, "w", buffering=1) as pipe:
         try:
-            kind, subject, options = _receive(sys.stdin.buffer)
+            if (size := sys.stdin.buffer.read(8)) == b"":
+                return  # our starter is gone, or has no use for us
+            kind, subject, options = _receive(sys.stdin.buffer, int.from_bytes(size, "big"))
             orders: Orders = queue.SimpleQueue()
             threading.Thread(target=_listen, args=(sys.stdin.buffer, orders), daemon=True).start()
             listening = {"orders": orders} if kind in TAKES_ORDERS else {}
@@ -49,9 +56,8 @@ def main(descriptor: int) -> None:
             _tell(pipe, {"event": "error", "message": error.message, "ways_out": error.ways_out})
 
 
-def _receive(stream: BinaryIO) -> tuple[str, Any, dict[str, Any]]:
+def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
     """Kind, plan or fleet, options. The outer pickle holds plain values, and JAX's settings are set before what is inside makes arrays."""
-    size = int.from_bytes(stream.read(8), "big")
     parcel: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
     import jax
 
@@ -87,4 +93,4 @@ def _listen(stream: BinaryIO, orders: Orders) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])
