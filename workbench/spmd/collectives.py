@@ -78,7 +78,7 @@ def _read(
         if not payload:
             continue
         made_by = _made_by(computation, operand)
-        read_by = _read_by(users, instruction, number if len(instruction.operands) > 1 else None)
+        read_by = _read_by(users, instruction, number if len(instruction.operands) > 1 else None, names)
         if kind in _REDUCTIONS:
             made_by = names[number] if len(names) == len(instruction.operands) else names[0] if names and made_by < 0 else made_by
         elif read_by < 0 and names and names[0] != made_by:
@@ -102,18 +102,20 @@ def _made_by(computation: Computation, value: Instruction) -> int:
     return -1
 
 
-def _read_by(users: Mapping[str, list[Instruction]], value: Instruction, element: int | None) -> int:
-    """The first operation that does more with a value than hand it on; of a tuple's element alone, if one is given."""
+def _read_by(users: Mapping[str, list[Instruction]], value: Instruction, element: int | None, names: tuple[int, ...]) -> int:
+    """The first operation that does more with a value than hand it on; of a tuple's element alone, if one is given. The slice that a device
+    keeps of a sum hands it on: it has the `names` of the collective."""
     for user in users.get(value.name, ()):
         if element is not None and (user.opcode != "get-tuple-element" or user.element != element):
             continue
         if user.opcode in ("tuple", "while"):
             continue
-        if user.opcode in _CARRIES or _kind(user.opcode) is not None:
-            if (found := _read_by(users, user, None)) >= 0:
+        called = operations_named(user.op_name)
+        if user.opcode in _CARRIES or _kind(user.opcode) is not None or (user.opcode == "dynamic-slice" and called == names):
+            if (found := _read_by(users, user, None, names)) >= 0:
                 return found
-        elif names := operations_named(user.op_name):
-            return names[0]
+        elif called:
+            return called[0]
     return -1
 
 
