@@ -31,6 +31,7 @@ _CARRIES = (
     "concatenate",
 )
 _ALIKE = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
+_WITH_OPERANDS = ("all-gather-start", "collective-permute-start")  # whose result holds the operands too, before what was made
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
 
 
@@ -71,9 +72,11 @@ def _read(
     """Operands are what is sent; of an all-gather the result is the larger, and an entry's share of it goes by its operand."""
     names = operations_named(instruction.op_name)
     results = arrays(instruction.shape)
+    if instruction.opcode in _WITH_OPERANDS:
+        results = results[len(instruction.operands) :]
     for number, name in enumerate(instruction.operands):
         operand = computation[name]
-        result = results[number].bytes if number < len(results) and not instruction.opcode.endswith("-start") else operand.bytes
+        result = results[number].bytes if number < len(results) else operand.bytes
         payload = max(operand.bytes, result)
         if not payload:
             continue
