@@ -130,6 +130,12 @@ def test_a_loop_without_a_known_count_runs_at_least_once():
     assert counts["all-reduce"] == 3
 
 
+def test_only_whole_numbers_bound_a_loop():
+    text = TEXT.replace("%limit = s32[] constant(5)", "%limit = f32[] constant(0)")
+    counts = {each.kind: each.count for each in read_collectives(text, MESH)}
+    assert counts["all-reduce"] == 3
+
+
 def _compiled(f, *shardings, out=None, shape=(64, 64)):
     mesh = attach(MESH)
     places = [named_sharding(Sharding.parse(each), mesh) for each in shardings]

@@ -153,7 +153,7 @@ def root_of(computation: Computation) -> Instruction | None:
 
 
 def _is_whole(instruction: Instruction) -> bool:
-    return instruction.opcode == "constant" and instruction.literal.isdecimal()
+    return instruction.opcode == "constant" and instruction.shape.startswith(("s", "u")) and instruction.literal.isdecimal()
 
 
 def parse_hlo(text: str) -> HloModule:

@@ -11,7 +11,7 @@ from workbench.engine.readback import collectives_of
 from workbench.engine.source_lines import SourceLines
 from workbench.mesh import Mesh
 
-READER = 2
+READER = 3
 """Raised when the reading changes, so that what was read before is read anew: from the HLO text, without compiling again."""
 
 

@@ -18,19 +18,8 @@ from workbench.spmd.module import Computation, HloModule, Instruction
 from workbench.spmd.shapes import arrays
 
 _NAMED = re.compile(rf"\b{OPERATION}(\d+)\b")
-_CARRIES = (
-    "bitcast",
-    "copy",
-    "reshape",
-    "transpose",
-    "convert",
-    "get-tuple-element",
-    "optimization-barrier",
-    "slice",
-    "pad",
-    "concatenate",
-)
 _ALIKE = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
+_WITH_OPERANDS = ("all-gather-start", "collective-permute-start")  # whose result holds the operands too, before what was made
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
 _GENERATED = "is_spmd_generated"  # from jax 0.11 on: it lays out anew what it is named after
 
@@ -72,9 +61,11 @@ def _read(
     """Operands are what is sent; of an all-gather the result is the larger, and an entry's share of it goes by its operand."""
     names = operations_named(instruction.op_name)
     results = arrays(instruction.shape)
+    if instruction.opcode in _WITH_OPERANDS:
+        results = results[len(instruction.operands) :]
     for number, name in enumerate(instruction.operands):
         operand = computation[name]
-        result = results[number].bytes if number < len(results) and not instruction.opcode.endswith("-start") else operand.bytes
+        result = results[number].bytes if number < len(results) else operand.bytes
         if not (payload := max(operand.bytes, result)):
             continue
         own = names[number] if len(names) == len(instruction.operands) else next(iter(names), -1)

@@ -1,0 +1,56 @@
+"""Random plans to put to XLA's partitioner: programs of every kind, arguments laid out at random, values constrained at random."""
+
+import functools
+from math import prod
+
+import jax
+import jax.numpy as jnp
+from hypothesis import strategies as st
+
+from tests.layered import stack
+from tests.partition.test_random_programs import TRACED
+from tests.stack import stack_program
+from workbench.layout import Layout
+from workbench.mesh import Mesh
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.program import Program
+from workbench.sharding import Sharding
+from workbench.tracing import trace
+
+MESHES = ("x:8", "x:4 y:2", "x:2 y:4", "x:2 y:2 z:2", "x:3 y:2", "x:4", "x:1 y:4")
+
+
+def halves(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Sums in four bytes of products in two."""
+    return jnp.einsum("bi,io->bo", x, w, preferred_element_type=jnp.float32).sum(0).astype(jnp.bfloat16)
+
+
+@functools.cache
+def programs() -> tuple[Program, ...]:
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((16, 32), (32, 24))]
+    return (*TRACED, trace(halves, *shapes), stack(2), stack_program(2), build("two_layer"))
+
+
+@st.composite
+def shardings(draw: st.DrawFn, shape: tuple[int, ...], mesh: Mesh, *, is_even: bool) -> Sharding:
+    """Each dimension on any free axes, which divide it if that `is_even`."""
+    free, dims = list(draw(st.permutations(mesh.names))), []
+    for size in shape:
+        axes: list[str] = []
+        while free and draw(st.booleans()) and not (is_even and size % prod(mesh[axis] for axis in [*axes, free[-1]])):
+            axes.append(free.pop())
+        dims.append(tuple(axes))
+    flags = tuple(draw(st.integers(0, 3)) == 0 for _ in dims)
+    return Sharding(tuple(dims), flags if any(flags) else ())
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """A program with most of its arguments placed, and up to two of its values."""
+    program, mesh = draw(st.sampled_from(programs())), Mesh(draw(st.sampled_from(MESHES)))
+    overrides = [(each.path, draw(shardings(each.shape, mesh, is_even=True))) for each in program.arguments if draw(st.integers(0, 3))]
+    values = [each for each in program.operations if each.path and each.shape]
+    chosen = draw(st.lists(st.sampled_from(values), max_size=2, unique_by=lambda each: each.path))
+    constraints = [(each.path, draw(shardings(each.shape, mesh, is_even=draw(st.integers(0, 3)) > 0))) for each in chosen]
+    return Plan(program, mesh, Layout("", tuple(overrides), tuple(constraints)))

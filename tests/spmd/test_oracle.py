@@ -1,0 +1,140 @@
+"""What XLA's partitioner is heard to answer is what XLA compiles: over random programs, meshes, layouts and constraints."""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.spmd.plans import plans
+from workbench.collective import collective_class
+from workbench.compiled import payload_by_axis_and_kind
+from workbench.engine.compiled_step import argument_specs, jitted
+from workbench.engine.readback import read_collectives
+from workbench.engine.wired import wired
+from workbench.errors import PartitionError
+from workbench.partition import write_layout
+from workbench.partition.context import main_function, parse_module
+from workbench.partition.operations import operations_below
+from workbench.partition.program import place_of
+from workbench.plan import Plan
+from workbench.spmd.partition import ask_partitioner
+from workbench.tracing import trace
+
+pytestmark = pytest.mark.usefixtures("quick_code_generation")
+
+F32 = jnp.float32
+
+
+def compiled_bytes(plan):
+    """As the text of the compiled program has it, which other code reads. All of the layout is written into the module that JAX lowers:
+    JAX itself has no words for what becomes an operation only then (the slice that a scan takes)."""
+    mesh = wired(plan)
+    step = jitted(plan, mesh, own=True).lower(*argument_specs(plan.program))
+    write_layout(step.compiler_ir("stablehlo"), plan)
+    return by_class(payload_by_axis_and_kind(read_collectives(step.compile().as_text(), plan.mesh)))
+
+
+def by_class(volumes):
+    totals = Counter()
+    for (axes, kind), payload in volumes.items():
+        totals[axes, collective_class(kind)] += payload
+    return +totals
+
+
+def answer_of(plan, platform=""):
+    """`None` where XLA fails on the plan."""
+    try:
+        return ask_partitioner(plan, platform)
+    except PartitionError:
+        return None
+
+
+def traced_paths(program):
+    """Of each operation of the program as traced, by its place."""
+    module = parse_module(program.lowered)
+    with module.context:
+        return [place_of(op)[0] for op in operations_below(main_function(module.operation))]
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(plans())
+def test_the_answer_for_cpu_is_what_xla_compiles_for_it(plan):
+    answer = answer_of(plan, "cpu")
+    if answer is None:
+        with pytest.raises(Exception, match="INTERNAL"):  # XLA's own error, whatever JAX wraps it in
+            compiled_bytes(plan)
+    else:
+        assert by_class(answer.by_axis_and_kind) == compiled_bytes(plan)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(plans())
+def test_what_makes_and_reads_a_collective_is_in_the_program_as_traced(plan):
+    operations = len(traced_paths(plan.program))
+    answer = answer_of(plan)
+    for each in answer.collectives if answer else ():
+        assert -1 <= each.made_by < operations
+        assert -1 <= each.read_by < operations
+        assert each.payload >= each.result > 0
+        assert each.count >= 1
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(plans())
+def test_an_answer_does_not_depend_on_what_was_asked_before(plan):
+    first, second = answer_of(plan), answer_of(plan)
+    assert (first and first.collectives) == (second and second.collectives)
+
+
+def scopes(x, up, down):
+    with jax.named_scope("up"):
+        hidden = x @ up
+    with jax.named_scope("act"):
+        hidden = jnp.sin(hidden)
+    with jax.named_scope("down"):
+        out = hidden @ down
+    with jax.named_scope("tail"):
+        return jnp.cos(out)
+
+
+JOINED = [  # layout, and of each collective: kind, what makes its operand, what reads its result
+    ("up=[-, m]; down=[m, -]", [("all-reduce", "down/dot_general", "tail/cos")]),
+    ("x=[-, m]; up=[m, -]", [("all-reduce", "up/dot_general", "act/sin")]),
+    ("x=[m, -]; @up/dot_general=[-, m]", [("all-gather", "", "up/dot_general"), ("all-reduce", "down/dot_general", "tail/cos")]),
+    ("up=[-, m]; @act/sin=[-, -]", [("all-gather", "up/dot_general", "act/sin")]),
+    ("x=[m, -]; @tail/cos=[-, -]", [("all-gather", "down/dot_general", "tail/cos")]),
+    ("up=[-, m]; down=[m, -]; @down/dot_general=[m, -]", [("all-reduce", "down/dot_general", "tail/cos")]),  # a device keeps its slice
+    ("up=[-, m]; down=[m, -]; @down/dot_general=[m, -]; @tail/cos=[m, -]", [("all-reduce", "down/dot_general", "tail/cos")]),
+]
+
+
+@pytest.fixture(scope="module")
+def scoped():
+    shapes = [jax.ShapeDtypeStruct(shape, F32) for shape in ((16, 32), (32, 64), (64, 24))]
+    return trace(scopes, *shapes, dims={"x": "b i", "up": "i h", "down": "h o"}, name="scopes")
+
+
+@pytest.mark.parametrize(("layout", "expected"), JOINED)
+def test_a_collective_is_joined_to_the_operations_on_both_its_sides(scoped, layout, expected):
+    paths = traced_paths(scoped)
+    found = ask_partitioner(Plan(scoped, "m:8", layout), "cpu").collectives
+    sides = [(each.kind, *(paths[at] if at >= 0 else "" for at in (each.made_by, each.read_by))) for each in found]
+    assert list(dict.fromkeys(sides)) == expected
+
+
+def test_a_loop_counts_as_often_as_it_runs():
+    def recurrence(x, w):
+        return jax.lax.scan(lambda h, step: (jnp.tanh(h @ w + step), None), jnp.zeros(x.shape[1:]), x)[0]
+
+    program = trace(recurrence, jax.ShapeDtypeStruct((6, 8, 16), F32), jax.ShapeDtypeStruct((16, 16), F32))
+    (each,) = ask_partitioner(Plan(program, "m:8", "w=[m, -]; x=[-, -, -]")).collectives
+    assert (each.kind, each.count, each.payload) == ("all-reduce", 6, 8 * 16 * 4)
+
+
+def test_two_byte_floats_are_sent_as_four_on_cpu_alone():
+    program = trace(lambda x, w: x @ w, *[jax.ShapeDtypeStruct((16, 16), jnp.bfloat16)] * 2, dims={"x": "b i", "w": "i o"})
+    plan = Plan(program, "m:8", "i:m")
+    assert [each.payload for each in ask_partitioner(plan).collectives] == [16 * 16 * 2]
+    assert [each.payload for each in ask_partitioner(plan, "cpu").collectives] == [16 * 16 * 4]
