@@ -13,6 +13,9 @@ from tests.stack import stack_program
 from workbench.layout import Layout
 from workbench.mesh import Mesh
 from workbench.models import build
+from workbench.partition.context import main_function, parse_module
+from workbench.partition.operations import operations_below
+from workbench.partition.program import place_of
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.sharding import Sharding
@@ -30,6 +33,13 @@ def halves(x: jax.Array, w: jax.Array) -> jax.Array:
 def programs() -> tuple[Program, ...]:
     shapes = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((16, 32), (32, 24))]
     return (*TRACED, trace(halves, *shapes), stack(2), stack_program(2), build("two_layer"))
+
+
+def traced_paths(program: Program) -> list[str]:
+    """Of each operation of the program as traced, by its place."""
+    module = parse_module(program.lowered)
+    with module.context:
+        return [place_of(op)[0] for op in operations_below(main_function(module.operation))]
 
 
 @st.composite

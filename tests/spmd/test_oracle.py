@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.spmd.plans import plans
+from tests.spmd.plans import plans, traced_paths
 from workbench.collective import collective_class
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import argument_specs, jitted
@@ -15,9 +15,6 @@ from workbench.engine.readback import read_collectives
 from workbench.engine.wired import wired
 from workbench.errors import PartitionError
 from workbench.partition import write_layout
-from workbench.partition.context import main_function, parse_module
-from workbench.partition.operations import operations_below
-from workbench.partition.program import place_of
 from workbench.plan import Plan
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
@@ -49,13 +46,6 @@ def answer_of(plan, platform=""):
         return ask_partitioner(plan, platform)
     except PartitionError:
         return None
-
-
-def traced_paths(program):
-    """Of each operation of the program as traced, by its place."""
-    module = parse_module(program.lowered)
-    with module.context:
-        return [place_of(op)[0] for op in operations_below(main_function(module.operation))]
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
