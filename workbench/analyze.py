@@ -62,9 +62,8 @@ def analyze(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | 
 
 
 def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Report:
-    partitioned = partition(plan, hardware)
-    if answer is not None:
-        partitioned = with_answer(partitioned, answer)
+    planned = partition(plan, hardware)
+    partitioned = planned if answer is None else with_answer(planned, answer)
     program, mesh, placed = plan.program, plan.mesh, arguments_placed(plan, partitioned)
     backend = backend_of(hardware)
     fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands)
@@ -108,7 +107,7 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
             list_kernels=functools.partial(kernel_list, program, partitioned, fixed.kernels, times),
             make_graph=functools.partial(graph_of, program, partitioned, fixed.kernels, mesh, times.busy + times.launch, simulated),
         )
-    return diagnose(report, partitioned)
+    return diagnose(report, planned)  # edits are tried on what Shardy says, and compared with that
 
 
 def _seconds(plan: Plan, hardware: Hardware | None, sends: list[Send]) -> list[float]:

@@ -9,12 +9,14 @@ from workbench.legality import why_illegal
 from workbench.padding import Padding
 from workbench.partition import Propagated, padding_list, reshard_list
 from workbench.partition.edges import Edge
+from workbench.partitioned import GatheredWhole
 from workbench.places import operations_at
 from workbench.remat import Remat
 from workbench.remedies import avoiding, resized, unsplit
 from workbench.report import Diagnostic, Report
 from workbench.reshard import REMATERIALISATION, Reshard
 from workbench.sharding import Sharding, base_axis
+from workbench.spmd.join import operations_at_places
 from workbench.tensor import Role
 from workbench.topology import wiring_problem
 from workbench.units import format_bytes
@@ -89,11 +91,16 @@ def _splits(report: Report) -> tuple[PlaceDim, ...]:
 
 
 def _rematerialisations(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """What XLA will warn of, before it is compiled; with a sharding in between that avoids it, where one is found."""
+    """What XLA warns of, or will; with a sharding in between that avoids it, where one is found.
+
+    Where its partitioner was asked, its warnings are the truth: what it does not warn of is not said, what was not foreseen is.
+    """
     found = [each for each in partitioned.edges if each.way.rematerialises]
-    if not found:
-        return []
-    places = _reshards(report, partitioned, found)
+    warned = _warned_of(report, partitioned)
+    if warned is not None:
+        found = [each for each in found if warned.keys() & {each.source, *each.readers}]
+    foreseen = {number for each in found for number in (each.source, *each.readers)}
+    places = _reshards(report, partitioned, found) if found else ()
     return [
         Diagnostic(
             REMATERIALISATION,
@@ -104,7 +111,26 @@ def _rematerialisations(report: Report, partitioned: Propagated) -> list[Diagnos
             avoiding(report.plan, partitioned, each) if number < _LARGEST else (),
         )
         for number, each in enumerate(places)
-    ]
+    ] + [_unforeseen(report, number, each) for number, each in (warned or {}).items() if number not in foreseen]
+
+
+def _warned_of(report: Report, partitioned: Propagated) -> dict[int | None, GatheredWhole] | None:
+    """XLA's own warnings by the operation they are about; `None` where it was not asked."""
+    if report.partitioned is None:
+        return None
+    warnings = report.partitioned.gathered_whole
+    return dict(zip(operations_at_places(partitioned.structure, [each.operation for each in warnings]), warnings, strict=True))
+
+
+def _unforeseen(report: Report, number: int | None, warning: GatheredWhole) -> Diagnostic:
+    operation = None if number is None else report.plan.program.operations[number]
+    name = f"`{operation.path}`{_at(operation.source)}" if operation else "a value"
+    return Diagnostic(
+        REMATERIALISATION,
+        operation.path if operation else "",
+        f"XLA's partitioner warns that it finds no way for {name} from {warning.before} to {warning.after}: every device gathers "
+        f"{warning.shape} whole and keeps its part.",
+    )
 
 
 def _reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:

@@ -1,6 +1,7 @@
 """XLA's answer in the terms of the planner: its collectives among the operations of the program, in place of those that Shardy inserted."""
 
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from workbench.partition import Propagated
@@ -11,21 +12,29 @@ from workbench.partitioned import Partitioned, PartitionedCollective
 
 def with_answer(propagated: Propagated, answer: Partitioned) -> Propagated:
     """What is known of a plan, with the collectives that XLA makes: what follows from them (memory, time, pictures) follows from these."""
-    joiner = _Joiner(propagated.structure)
+    joiner = _Joiner(propagated.structure, (place for each in answer.collectives for place in (each.made_by, each.read_by)))
     return replace(propagated, reshards=[joiner.reshard(each) for each in answer.collectives])
 
 
+def operations_at_places(structure: Structure, places: Sequence[int]) -> list[int | None]:
+    """The operations at places of the program as traced; `None` for a place that is not known (-1).
+
+    Where the planner dropped an operation, that is the one before it.
+    """
+    by_position = sorted((op.position, number) for number, op in enumerate(structure.ops))
+    positions = [position for position, _ in by_position]
+    return [by_position[max(bisect_right(positions, place) - 1, 0)][1] if place >= 0 else None for place in places]
+
+
 class _Joiner:
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, places: Iterable[int]) -> None:
         self._structure = structure
-        ops = structure.ops
-        self._numbers = sorted(range(len(ops)), key=lambda number: ops[number].position)
-        self._positions = [ops[number].position for number in self._numbers]
+        known = sorted(set(places))
+        self._operations = dict(zip(known, operations_at_places(structure, known), strict=True))
 
     def reshard(self, each: PartitionedCollective) -> Reshard:
         """Where nothing is known of a collective's reader it is what follows its maker, and the end of the step where neither is known."""
-        source = self._operation(each.made_by)
-        before = self._operation(each.read_by)
+        source, before = self._operations[each.made_by], self._operations[each.read_by]
         if before is None:
             before = self._after(source) if source is not None else len(self._structure.ops) - 1
         region = self._region(before if each.read_by >= 0 or source is None else source, each.count)
@@ -44,12 +53,6 @@ class _Joiner:
             (self._structure.heights[before],),
             times=each.count,
         )
-
-    def _operation(self, place: int) -> int | None:
-        """The operation at a place of the program as traced, or what the planner has left of it: the one before."""
-        if place < 0:
-            return None
-        return self._numbers[max(bisect_right(self._positions, place) - 1, 0)]
 
     def _after(self, source: int) -> int:
         """The first operation that reads what another makes."""
