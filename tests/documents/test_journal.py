@@ -190,7 +190,7 @@ def test_only_the_present_plan_is_analysed_and_the_history_keeps_its_figures(beg
     journal.close()
     analysed = []
     real = Session._analyze
-    monkeypatch.setattr(Session, "_analyze", lambda self, plan: (analysed.append(plan), real(self, plan))[1])
+    monkeypatch.setattr(Session, "_analyze", lambda self, plan, *answer: (analysed.append(plan), real(self, plan, *answer))[1])
     again = restore(journal_path(tmp_path, BOARD)).session
     assert analysed == [session.plan]
     assert again.glances == session.glances
