@@ -22,7 +22,7 @@ import numpy as np
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import CASES, FITTED, QUICK, TARGETS, Case
+from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
 from published import predictions, published_errors
 
 from workbench.analyze import analyze
