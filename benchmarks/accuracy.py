@@ -22,9 +22,9 @@ import numpy as np
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 sys.path.insert(0, str(Path(__file__).parent))
 
-from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
 from published import predictions, published_errors
 
+from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
 from workbench.analyze import analyze
 from workbench.catalogue import parse_hardware
 from workbench.comparison import Comparison

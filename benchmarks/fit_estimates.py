@@ -26,7 +26,6 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 sys.path.insert(0, str(Path(__file__).parent))
 
 from benchmarks.corpus.zoo import CASES, FITTED, TARGETS, Case
-
 from workbench.analyze import analyze
 from workbench.catalogue import parse_hardware
 from workbench.engine import compile_plan

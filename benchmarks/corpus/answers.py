@@ -54,9 +54,16 @@ class Answers:
     versions: Mapping[str, str]
     layouts: Mapping[str, Answer]
 
+    @property
+    def header(self) -> tuple[Any, ...]:
+        """What answers of one file have alike."""
+        return self.program, self.stablehlo, self.target, dict(self.versions)
+
     def why_stale(self, layout: str, plan: wb.Plan, versions: Mapping[str, str]) -> str:
         """Why the answer of this layout is not one of the plan as it is today; empty where it is."""
-        differing = [f"{name} {self.versions.get(name, 'unknown')}, now {now}" for name, now in versions.items() if self.versions.get(name) != now]
+        differing = [
+            f"{name} {self.versions.get(name, 'unknown')}, now {now}" for name, now in versions.items() if self.versions.get(name) != now
+        ]
         answer = self.layouts.get(layout)
         reasons = {
             "not recorded": answer is None,
@@ -81,7 +88,9 @@ def answer_of(plan: wb.Plan, compiled: Compiled) -> Answer:
     memory = compiled.memory
     seconds = compiled.compute_seconds or 0.0
     peaks = {"peak": memory.peak, "analysed_peak": memory.analysed_peak}
-    return Answer(str(plan.mesh), digest_of(plan), payload, **peaks, kernel_seconds=seconds, compile_seconds=round(compiled.compile_seconds, 1))
+    return Answer(
+        str(plan.mesh), digest_of(plan), payload, **peaks, kernel_seconds=seconds, compile_seconds=round(compiled.compile_seconds, 1)
+    )
 
 
 def versions_of(program: ThirdPartyProgram) -> Mapping[str, str]:

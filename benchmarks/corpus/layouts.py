@@ -1,6 +1,6 @@
 """How a third-party program is laid out over eight devices: as a user would, and at random by a rule that depends on its name alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
@@ -126,8 +126,3 @@ def _draw_axes(names: Sequence[str], draws: Draws) -> tuple[str, ...]:
 
 def _divides(axes: Sequence[str], mesh: Mesh, sizes: Sequence[int]) -> bool:
     return all(size and size % prod(mesh[axis] for axis in axes) == 0 for size in sizes)
-
-
-def named_layouts(program: Program, name: str, stated: Mapping[str, StatedLayout]) -> Mapping[str, StatedLayout]:
-    """Those a user states, and the random ones of the program's name."""
-    return {**stated, **{each: draw_layout(program, f"{name}/{each}") for each in RANDOM_LAYOUTS}}

@@ -1,17 +1,21 @@
 """A program that nobody here wrote: what it needs, how it is traced, and how a user would lay it out."""
 
 import importlib.metadata
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 import workbench as wb
-from benchmarks.corpus.layouts import DATA_PARALLEL, ZERO_3, StatedLayout, named_layouts
+from benchmarks.corpus.layouts import DATA_PARALLEL, RANDOM_LAYOUTS, ZERO_3, StatedLayout, draw_layout
 from benchmarks.corpus.split import Half, half_of
 from workbench.catalogue import parse_hardware
 from workbench.program import Program
 
+LAYOUTS = ("data parallel", "tensor parallel", "zero 3", *RANDOM_LAYOUTS)
 TARGET = "TPU v5e 2x4"
+SETTINGS = {"KERAS_BACKEND": "jax", "USE_TF": "0", "USE_TORCH": "0", "TF_CPP_MIN_LOG_LEVEL": "3", "EQX_ON_ERROR": "nan"}
+"""Environment variables that Keras, Transformers and Equinox read when they are imported; a worker process inherits them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +44,21 @@ class ThirdPartyProgram:
         """The packages that are not installed."""
         return tuple(each for each in self.packages if not version_of(each))
 
-    @property
-    def layouts(self) -> Mapping[str, StatedLayout]:
-        """By name; traces the program, for the random ones depend on its dimensions."""
+    def layout(self, name: str) -> StatedLayout:
+        """One of `LAYOUTS`; for a random one the program is traced, for it depends on its dimensions."""
         stated = {"data parallel": self.data_parallel, "tensor parallel": self.tensor_parallel, "zero 3": self.zero_3}
-        return named_layouts(traced(self), self.name, stated)
+        return stated[name] if name in stated else draw_layout(traced(self), f"{self.name}/{name}")
 
     def plan(self, layout: str) -> wb.Plan:
         """For `TARGET`."""
-        plan = self.layouts[layout].plan(traced(self), f"{self.name}/{layout}")
+        plan = self.layout(layout).plan(traced(self), f"{self.name}/{layout}")
         return plan.updated(hardware=parse_hardware(TARGET))
 
 
 @cache
 def traced(program: ThirdPartyProgram) -> Program:
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
     return program.build()
 
 

@@ -9,7 +9,7 @@ from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.glue import tokens
 from workbench.program import Program
 
-WORDS = 16_384
+WORDS = 8192
 
 
 def build() -> Program:
@@ -18,8 +18,8 @@ def build() -> Program:
     config = BartConfig(
         vocab_size=WORDS,
         d_model=512,
-        encoder_layers=2,
-        decoder_layers=2,
+        encoder_layers=1,
+        decoder_layers=1,
         encoder_attention_heads=8,
         decoder_attention_heads=8,
         encoder_ffn_dim=2048,

@@ -16,7 +16,7 @@ def build() -> Program:
     config = BertConfig(
         vocab_size=8192,
         hidden_size=512,
-        num_hidden_layers=3,
+        num_hidden_layers=2,
         num_attention_heads=8,
         intermediate_size=2048,
         max_position_embeddings=256,
@@ -30,7 +30,7 @@ def build() -> Program:
         return jnp.where(counted, each, 0).sum() / counted.sum()
 
     batch = {name: tokens(32, 256) for name in ("tokens", "mask", "labels")} | {"rng": spec((2,), "uint32")}
-    dims = {name: "batch seq" for name in ("batch/tokens", "batch/mask", "batch/labels")}
+    dims = dict.fromkeys(("batch/tokens", "batch/mask", "batch/labels"), "batch seq")
     return wb.trace_training(loss, model.params_shape_tree, batch, optimizer=optax.lamb(1e-3), dims=dims, name="flax_bert")
 
 

@@ -15,7 +15,7 @@ BATCH = 64
 def build() -> Program:
     from transformers import CLIPConfig, CLIPTextConfig, CLIPVisionConfig, FlaxCLIPModel
 
-    sizes = {"num_hidden_layers": 2, "num_attention_heads": 8}
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 8}
     text = CLIPTextConfig(vocab_size=8192, hidden_size=512, intermediate_size=2048, max_position_embeddings=64, eos_token_id=2, **sizes)
     vision = CLIPVisionConfig(hidden_size=512, intermediate_size=2048, image_size=128, patch_size=16, **sizes)
     config = CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=256)

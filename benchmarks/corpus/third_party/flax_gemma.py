@@ -14,10 +14,10 @@ def build() -> Program:
     from transformers import FlaxGemmaForCausalLM, GemmaConfig
 
     config = GemmaConfig(
-        vocab_size=32_768,
+        vocab_size=16_384,
         hidden_size=512,
         intermediate_size=2048,
-        num_hidden_layers=3,
+        num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=1,
         head_dim=128,

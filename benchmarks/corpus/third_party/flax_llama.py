@@ -14,10 +14,10 @@ def build() -> Program:
     from transformers import FlaxLlamaForCausalLM, LlamaConfig
 
     config = LlamaConfig(
-        vocab_size=16_384,
+        vocab_size=8192,
         hidden_size=768,
         intermediate_size=2048,
-        num_hidden_layers=3,
+        num_hidden_layers=2,
         num_attention_heads=12,
         num_key_value_heads=4,
         max_position_embeddings=512,

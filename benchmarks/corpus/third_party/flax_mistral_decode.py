@@ -16,10 +16,10 @@ def build() -> Program:
     from transformers import FlaxMistralForCausalLM, MistralConfig
 
     config = MistralConfig(
-        vocab_size=16_384,
+        vocab_size=8192,
         hidden_size=1024,
         intermediate_size=2816,
-        num_hidden_layers=4,
+        num_hidden_layers=2,
         num_attention_heads=16,
         num_key_value_heads=8,
         max_position_embeddings=LENGTH,

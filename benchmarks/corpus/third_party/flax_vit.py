@@ -13,7 +13,7 @@ from workbench.program import Program
 def build() -> Program:
     from transformers import FlaxViTForImageClassification, ViTConfig
 
-    config = ViTConfig(hidden_size=384, num_hidden_layers=4, num_attention_heads=8, intermediate_size=1536, num_labels=1000)
+    config = ViTConfig(hidden_size=384, num_hidden_layers=2, num_attention_heads=8, intermediate_size=1536, num_labels=1000)
     model = FlaxViTForImageClassification(config, dtype=jnp.bfloat16, _do_init=False)
 
     def loss(params, batch):

@@ -18,8 +18,8 @@ def build() -> Program:
     config = WhisperConfig(
         vocab_size=8192,
         d_model=384,
-        encoder_layers=2,
-        decoder_layers=2,
+        encoder_layers=1,
+        decoder_layers=1,
         encoder_attention_heads=8,
         decoder_attention_heads=8,
         encoder_ffn_dim=1536,

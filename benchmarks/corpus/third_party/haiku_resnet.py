@@ -1,4 +1,4 @@
-"""ResNet-18 of dm-haiku: convolutions, batch normalisation over all examples, momentum."""
+"""A residual network of dm-haiku, four groups of one block: convolutions, batch normalisation over all examples, momentum."""
 
 import jax
 import optax
@@ -14,7 +14,7 @@ def build() -> Program:
     import haiku as hk
 
     def forward(images):
-        return hk.nets.ResNet18(1000)(images, is_training=True)
+        return hk.nets.ResNet((1, 1, 1, 1), 1000, bottleneck=False, channels_per_group=(64, 128, 256, 512))(images, is_training=True)
 
     net = hk.without_apply_rng(hk.transform_with_state(forward))
     images = spec((64, 128, 128, 3))
