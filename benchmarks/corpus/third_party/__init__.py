@@ -65,3 +65,5 @@ PROGRAMS: tuple[ThirdPartyProgram, ...] = tuple(
         rlax_impala,
     )
 )
+QUICK_PROGRAMS = ("rlax_dqn", "jraph_network")
+"""Small ones, of both halves."""
