@@ -41,11 +41,12 @@ def compile_answer(plan: wb.Plan) -> Answer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", help="names; all if none is given")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="names, in the order in which to compile; all if none is given")
     parser.add_argument("--layout", choices=LAYOUTS, help="one alone; else each for all programs, then the next")
     parser.add_argument("--anew", action="store_true", help="compile what is recorded too")
     options = parser.parse_args()
-    chosen = [each for each in PROGRAMS if each.name in (options.programs or [each.name])]
+    known = {each.name: each for each in PROGRAMS}
+    chosen = [known[name] for name in options.programs or known]
     for program in chosen:
         if program.missing:
             print(f"{program.name} is left out: {', '.join(program.missing)} not installed (pip install 'sharding-workbench[corpus]').")

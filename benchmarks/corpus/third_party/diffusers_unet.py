@@ -16,9 +16,9 @@ def build() -> Program:
 
     model = FlaxUNet2DConditionModel(
         sample_size=32,
-        block_out_channels=(128, 256),
-        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        block_out_channels=(128,),
+        down_block_types=("CrossAttnDownBlock2D",),
+        up_block_types=("CrossAttnUpBlock2D",),
         layers_per_block=1,
         attention_head_dim=8,
         cross_attention_dim=512,
