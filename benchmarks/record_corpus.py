@@ -1,14 +1,16 @@
 """Records what XLA:TPU says of the third-party programs (`benchmarks/corpus/answers/`), for `accuracy.py` to hold predictions against.
 
-Only what is missing or stale is compiled, unless `--anew` is given. A layout that the workbench or the compiler refuses is recorded too,
-with the first line of the reason.
+Only what is missing or stale is compiled, unless `--anew` is given, and the file is written after each case. A layout that the workbench
+or the compiler refuses is recorded too, with the first line of the reason.
 
     python benchmarks/record_corpus.py [PROGRAM ...] [--layout NAME] [--anew]
 """
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 
@@ -41,19 +43,22 @@ def compile_answer(plan: wb.Plan) -> Answer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="names, in the order in which to compile; all if none is given")
-    parser.add_argument("--layout", choices=LAYOUTS, help="one alone; else each for all programs, then the next")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="names; all if none is given")
+    parser.add_argument("--layout", choices=LAYOUTS, help="one alone")
     parser.add_argument("--anew", action="store_true", help="compile what is recorded too")
     options = parser.parse_args()
-    known = {each.name: each for each in PROGRAMS}
-    chosen = [known[name] for name in options.programs or known]
+    chosen = [each for each in PROGRAMS if each.name in (options.programs or [each.name])]
     for program in chosen:
         if program.missing:
             print(f"{program.name} is left out: {', '.join(program.missing)} not installed (pip install 'sharding-workbench[corpus]').")
-    for layout in [options.layout] if options.layout else LAYOUTS:
-        for program in chosen:
-            if not program.missing:
-                record(program, layout, anew=options.anew)
+    for program, layout in shuffled([each for each in chosen if not each.missing], [options.layout] if options.layout else LAYOUTS):
+        record(program, layout, anew=options.anew)
+
+
+def shuffled(programs: Sequence[ThirdPartyProgram], layouts: Sequence[str]) -> list[tuple[ThirdPartyProgram, str]]:
+    """All cases by the digest of their names: what is recorded at any time is then a fair sample of them."""
+    cases = [(program, layout) for program in programs for layout in layouts]
+    return sorted(cases, key=lambda case: sha256(f"{case[0].name}/{case[1]}".encode()).digest())
 
 
 if __name__ == "__main__":
