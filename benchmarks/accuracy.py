@@ -5,7 +5,12 @@ and the median and 90th percentile of the relative error of peak memory and of c
 only XLA:TPU gives). What falls outside is listed with its cause. Programs are compiled in a worker process and kept on disk, so a second
 run takes a minute; the first takes half an hour on two cores.
 
+Beside the programs of our own zoo, those of other people's packages (the extra `corpus`), for TPU v5e 2x4: their figures stand apart, and
+nothing is compiled for them, for the compiler's answers are recorded (`record_corpus.py`). `third_party` is the half that nothing may be
+fitted on, `third_party_fitted` the other (`corpus/split.py`).
+
     python benchmarks/accuracy.py --quick --json
+    python benchmarks/accuracy.py --third-party --save benchmarks/results/third_party.json
 """
 
 import argparse
@@ -14,7 +19,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +27,13 @@ import numpy as np
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import CASES, FITTED, QUICK, TARGETS, Case
 from published import predictions, published_errors
 
+from benchmarks.corpus.answers import COMPILERS
+from benchmarks.corpus.judge import Judged, LeftOut, judge_programs
+from benchmarks.corpus.program import TARGET, version_of
+from benchmarks.corpus.third_party import PROGRAMS, QUICK_PROGRAMS
+from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
 from workbench.analyze import analyze
 from workbench.catalogue import parse_hardware
 from workbench.comparison import Comparison
@@ -70,7 +79,7 @@ def quantile(errors: Iterable[float | None], q: float) -> float | None:
     return float(np.quantile(known, q)) if known else None
 
 
-def figures(results: Sequence[Result]) -> dict[str, float | int | None]:
+def figures(results: Sequence[Result | Judged]) -> dict[str, float | int | None]:
     return {
         "cases": len(results),
         "comm_exact_share": sum(each.is_exact for each in results) / len(results) if results else None,
@@ -107,13 +116,68 @@ def outside(result: Result) -> Iterable[str]:
             yield f"{result.case}: {name} {error:+.0%}"
 
 
+def case_row(name: str, result: Result | Judged) -> str:
+    shown = ["-" if error is None else f"{error:+.1%}" for error in (result.memory, result.time)]
+    return f"{name:<52} communication {'same' if result.is_exact else 'DIFFERS':<8} memory {shown[0]:>7} time {shown[1]:>7}"
+
+
+def judge_third_party(case: str, *, quick: bool) -> dict[str, object]:
+    """The figures of each half, each case, and what is left out with its reason; a row a case is printed, and the figures."""
+    judged: list[Judged] = []
+    left: list[LeftOut] = []
+    for each in judge_programs(PROGRAMS if not quick else [each for each in PROGRAMS if each.name in QUICK_PROGRAMS], case):
+        if isinstance(each, LeftOut):
+            left.append(each)
+        else:
+            judged.append(each)
+            print(case_row(each.name, each), flush=True)
+    found: dict[str, object] = {}
+    print("\n" + f"{'third':<10}" + "".join(f"{name:>17}" for name in figures(judged)))
+    for key, half in (("third_party", "tested"), ("third_party_fitted", "fitted")):
+        found[key] = figures([each for each in judged if each.half == half])
+        print(row(half, found[key]))
+    print_left_out(left)
+    return {**found, "third_party_cases": [asdict(each) for each in judged], "third_party_left_out": [asdict(each) for each in left]}
+
+
+def print_left_out(left: Sequence[LeftOut]) -> None:
+    """Missing packages in one line, other cases in one each."""
+    missing = sorted({each.reason.removesuffix(" not installed") for each in left if each.reason.endswith(" not installed")})
+    if missing:
+        print(f"Left out, for these packages are not installed: {', '.join(missing)} (pip install 'sharding-workbench[corpus]').")
+    for each in left:
+        if not each.reason.endswith(" not installed"):
+            print(f"{each.name:<52} LEFT OUT: {each.reason[:160]}")
+
+
+def save_third_party(path: str, found: dict[str, object]) -> None:
+    """What was found as a file for `benchmarks/results`."""
+    names = (*COMPILERS, *sorted({package for each in PROGRAMS for package in each.packages}))
+    about = {
+        "command": f"python benchmarks/accuracy.py --third-party --save {path}",
+        "target": TARGET,
+        "versions": {name: version_of(name) for name in names},
+    }
+    rounded = json.loads(json.dumps({**about, **found}), parse_float=lambda text: round(float(text), 4))
+    Path(path).write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the smallest programs only, and one table of published rows")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object of figures")
     parser.add_argument("--target", choices=TARGETS, help="one target alone")
     parser.add_argument("--case", help="cases whose name contains this")
+    parser.add_argument("--third-party", action="store_true", help="the programs of other people's packages only")
+    parser.add_argument("--save", metavar="FILE", help="with --third-party: write what was found")
     options = parser.parse_args()
+    if options.third_party:
+        found = judge_third_party(options.case or "", quick=options.quick)
+        if options.save:
+            save_third_party(options.save, found)
+        if options.json:
+            print(json.dumps(found))
+        return
     chosen = QUICK if options.quick else CASES
     chosen = [each for each in chosen if options.target in (None, each.target) and (options.case or "") in str(each)]
     if not any(importlib.util.find_spec(name) for name in ("jax_cuda13_plugin", "jax_cuda12_plugin")):
@@ -124,9 +188,7 @@ def main() -> None:
     for case in chosen:
         try:
             results.append(compare(case))
-            exact = "same" if results[-1].is_exact else "DIFFERS"
-            shown = ["-" if error is None else f"{error:+.1%}" for error in (results[-1].memory, results[-1].time)]
-            print(f"{case!s:<52} communication {exact:<8} memory {shown[0]:>7} time {shown[1]:>7}", flush=True)
+            print(case_row(str(case), results[-1]), flush=True)
         except WorkbenchError as error:
             failed.append(str(case))
             print(f"{case!s:<52} NOT COMPILED: {str(error).splitlines()[0][:160]}", flush=True)
@@ -143,10 +205,11 @@ def main() -> None:
     print("\nOutside: " + ("none" if not lines else "\n  " + "\n  ".join(lines)))
     if failed:
         print("Not compiled: " + ", ".join(failed))
+    third = {} if options.target not in (None, "TPU v5e") else judge_third_party(options.case or "", quick=options.quick)
     if options.json:
         published = published_errors(predictions(["maxtext"]) if options.quick else None)
         halves = {f"time_{q}_{title}": figures(chosen)[f"time_{q}"] for title, chosen in sides(results).items() for q in ("p50", "p90")}
-        print(json.dumps({**figures(results), **halves, "not_compiled": failed, "published": published}))
+        print(json.dumps({**figures(results), **halves, **third, "not_compiled": failed, "published": published}))
 
 
 if __name__ == "__main__":

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 sys.path.insert(0, str(Path(__file__).parent))
 
-from corpus import CASES, FITTED, TARGETS, Case
-
+from benchmarks.corpus.zoo import CASES, FITTED, TARGETS, Case
 from workbench.analyze import analyze
 from workbench.catalogue import parse_hardware
 from workbench.engine import compile_plan

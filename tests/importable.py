@@ -9,6 +9,13 @@ from tests import programs
 from workbench.program import Program
 
 
+class Absent:
+    """A sentinel's class, as libraries have them."""
+
+
+ABSENT = Absent()
+
+
 def mlp() -> Program:
     return programs.mlp()
 

@@ -109,6 +109,21 @@ def test_what_a_loop_writes_forwards_is_not_filled_first():
     assert not unfilled_stacks(back)
 
 
+@pytest.mark.parametrize("depth", [3, 60])
+def test_a_place_that_is_reached_in_many_ways_is_looked_at_once(depth):
+    def turn(carry, each):
+        at, stack = carry
+        place = at
+        for _ in range(depth):
+            place = place + place  # 2 ** depth ways to the counter
+        return (at + 1, jax.lax.dynamic_update_slice(stack, each[None], (place,))), None
+
+    def turns(x):
+        return jax.lax.scan(turn, (0, jnp.zeros(8)), x)[0][1]
+
+    assert len(unfilled_stacks(structure_of(trace(turns, S((8,), "float32"))))) == 1
+
+
 def test_what_a_run_sustains_is_no_part_of_the_compilers_estimate():
     plan = Plan(build("two_layer"), "rows:2 cols:4", "batch:rows; hidden:cols")
     hardware = parse_hardware("TPU v5e 2x4")

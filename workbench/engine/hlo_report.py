@@ -58,6 +58,7 @@ def stated(memory: Any) -> CompiledMemory:
         code=memory.generated_code_size_in_bytes,
         host=host + memory.host_temp_size_in_bytes,
         stated=memory.temp_size_in_bytes,
+        analysed_peak=getattr(memory, "peak_memory_in_bytes", 0),
     )
 
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import cloudpickle
 import jax
 import numpy as np
 
+from workbench.engine.pickling import dump_by_value
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.outlook import devices_of
@@ -85,8 +85,8 @@ def use_jax_settings(settings: Mapping[str, Any]) -> None:
 def sendable(content: Any, name: str, other_way: str) -> bytes:
     """A pickle, functions by value; raises `EngineError` if there is something in `content` that cannot leave this process."""
     try:
-        return cloudpickle.dumps(content)
-    except Exception as error:  # cloudpickle raises whatever the object does
+        return dump_by_value(content)
+    except Exception as error:  # pickling raises whatever the object does
         raise EngineError(
             f"{name} cannot be sent to a worker process: {type(error).__name__}: {error}",
             ["let its functions refer to arrays and plain values only, not to open files, locks or devices", other_way],

@@ -78,11 +78,13 @@ def _start(structure: Structure, value: int) -> int | None:
 
 def _is_computed(structure: Structure, place: int) -> bool:
     """Whether a place is more than a loop's counter, counted from the end where it is negative."""
-    pending = [place]
+    pending, seen = [place], {place}
     while pending:
         born = structure.values[pending.pop()].born
         if born >= 0:
             if structure.ops[born].kind == _LESS:
                 return True
-            pending.extend(structure.ops[born].operands)
+            others = [each for each in structure.ops[born].operands if each not in seen]  # one reached in many ways is looked at once
+            pending.extend(others)
+            seen.update(others)
     return False

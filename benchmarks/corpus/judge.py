@@ -1,0 +1,71 @@
+"""Predictions of the third-party programs, made now, beside what the compiler said of them when its answers were recorded."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from benchmarks.corpus.answers import Answer, Answers, read_answers, versions_of
+from benchmarks.corpus.program import LAYOUTS, ThirdPartyProgram
+from benchmarks.corpus.split import Half
+from workbench.analyze import analyze
+from workbench.comparison import compare_collectives
+from workbench.errors import WorkbenchError
+from workbench.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One case, `program/layout`: whether its collectives agree within 2 %, and relative, signed errors; `None` where the compiler gives
+    no figure."""
+
+    name: str
+    half: Half
+    is_exact: bool
+    memory: float | None
+    time: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A case that is not judged, and why."""
+
+    name: str
+    half: Half
+    reason: str
+
+
+def judge_programs(programs: Iterable[ThirdPartyProgram], part_of_name: str = "") -> Iterator[Judged | LeftOut]:
+    """The cases of these programs whose name contains `part_of_name`; packages that are missing are named once a program."""
+    for program in programs:
+        layouts = [layout for layout in LAYOUTS if part_of_name in f"{program.name}/{layout}"]
+        if layouts and program.missing:
+            yield LeftOut(program.name, program.half, f"{', '.join(program.missing)} not installed")
+            continue
+        answers = read_answers(program.name)
+        yield from (judge(program, layout, answers) for layout in layouts)
+
+
+def judge(program: ThirdPartyProgram, layout: str, answers: Answers | None) -> Judged | LeftOut:
+    """One case; whatever fails in planning is a reason, for another case may well go through."""
+    name = f"{program.name}/{layout}"
+    if answers is None:
+        return LeftOut(name, program.half, "not recorded")
+    try:
+        plan = program.plan(layout)
+        if stale := answers.why_stale(layout, plan, versions_of(program)):
+            return LeftOut(name, program.half, f"stale: {stale}" if layout in answers.layouts else stale)
+        answer = answers.layouts[layout]
+        return (
+            LeftOut(name, program.half, f"not compiled: {answer.refused}") if answer.refused else compare_answer(plan, answer, program.half)
+        )
+    except WorkbenchError as error:
+        return LeftOut(name, program.half, f"not planned: {error.message}")
+
+
+def compare_answer(plan: Plan, answer: Answer, half: Half) -> Judged:
+    """The prediction for a plan beside the answer for it."""
+    report = analyze(plan)
+    is_exact = all(row.is_close for row in compare_collectives(report.as_run, answer.volumes))
+    memory = report.as_run.memory.peak / answer.peak - 1 if answer.peak else None
+    seconds = report.step_time.estimate if report.step_time else None
+    time = seconds / answer.kernel_seconds - 1 if seconds and answer.kernel_seconds else None
+    return Judged(plan.name, half, is_exact, memory, time)
