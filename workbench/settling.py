@@ -189,5 +189,19 @@ def stays_planned(plan: Plan) -> str:
     return ONE_DEVICE if plan.mesh.size == 1 else ""
 
 
+def is_settled(before: Report, now: Report) -> bool:
+    """Whether a report is of the same plan, as XLA's partitioner has it, that was planned before."""
+    return before.plan is now.plan and (before.tier, now.tier) == ("planned", "partitioned")
+
+
+def changes_figures(before: Report, now: Report) -> bool:
+    """Whether anything but the tier differs between two reports of one plan."""
+    return _figures_of(before) != _figures_of(now)
+
+
+def _figures_of(report: Report) -> tuple[object, ...]:
+    return report.collectives, report.memory, report.step_time, report.diagnostics
+
+
 def _reason_of(error: Exception) -> str:
     return error.message if isinstance(error, WorkbenchError) else f"XLA's partitioner could not be asked: {failure_words(error)}"
