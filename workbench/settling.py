@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from workbench.error_text import failure_words
-from workbench.errors import WorkbenchError
+from workbench.errors import PartitionError, WorkbenchError
 from workbench.hardware import Hardware
 from workbench.partitioned import Partitioned
 from workbench.plan import Plan
@@ -180,6 +180,16 @@ class Settler:
         if subject == self._subject():
             self._failed = subject, _reason_of(error)
             self._on_change()
+
+
+def settled_report(plan: Plan) -> tuple[Report, str]:
+    """The report that a plan settles to, for whoever waits; where that is the planned one, also why."""
+    if reason := stays_planned(plan):
+        return plan.report(), reason
+    try:
+        return plan.report("partitioned"), ""
+    except PartitionError as error:
+        return plan.report(), error.message
 
 
 def stays_planned(plan: Plan) -> str:

@@ -12,7 +12,7 @@ from workbench.step_time import StepTime
 from workbench.tensor import Role
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.evidence import Evidence
-from workbench.widgets.tiers import mark_of, tier_of
+from workbench.widgets.tiers import mark_of, settles, tier_of
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"
@@ -248,7 +248,7 @@ def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> l
             "parts": list(figure.parts),
             "apart": figure.apart,
             "limit": figure.limit,
-            "tier": mark_of(figure.tier),
+            "tier": {**mark_of(figure.tier), "settles": settles(figure.key)},
             "tiers": list(figure.tiers),
             "delta": _delta(figure, old.get(figure.key, figure).value),
             "changes": list(_changes(figure, old.get(figure.key, figure))),

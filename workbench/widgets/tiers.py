@@ -35,7 +35,12 @@ def tier_of(key: str, report: Report) -> str:
     """The tier of a figure of the head: what is computed where Shardy places it stays planned."""
     if key == "measured":
         return "measured"
-    return report.tier if key in _OF_COLLECTIVES else "planned"
+    return report.tier if settles(key) else "planned"
+
+
+def settles(key: str) -> bool:
+    """Whether a figure is another one once the partitioner has answered."""
+    return key in _OF_COLLECTIVES
 
 
 def mark_of(tier: str) -> dict[str, str]:

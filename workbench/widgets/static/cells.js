@@ -20,7 +20,7 @@ function drawBar(figure) {
 
 // Which tier a figure is of: a sign for the eye, the word for a screen reader and for a hand that rests on it.
 function drawMark(mark) {
-  return mark?.key ? h("span", { class: "mark", title: mark.title, data: { tier: mark.key } }, h("span", { class: "sr" }, ` ${mark.label}`)) : null;
+  return mark?.key ? h("span", { class: "origin", title: mark.title, data: { tier: mark.key, settles: mark.settles || null } }, h("span", { class: "sr" }, ` ${mark.label}`)) : null;
 }
 
 // How the figures stand: planned, on their way, as XLA's partitioner has them, or why not.
@@ -32,8 +32,8 @@ function drawFigure(wb, figure) {
   const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
   const wide = figure.parts.length > 0;
   return h("div", { class: wide ? "figure wide" : "figure", title: wide ? "" : figure.title, data: { figure: figure.key } },
-    h("div", { class: "label", title: figure.title }, termLabel(wb, figure.label, figure.key), drawMark(figure.tier), drawAsk(wb, `figure ${figure.key}`, figure.label)),
-    h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
+    h("div", { class: "label", title: figure.title }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)),
+    h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), drawMark(figure.tier), wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
     wide ? null : h("div", { class: "sub" }, delta, delta && " ", figure.note),
     figure.changes.length ? h("div", { class: "changes" }, ...figure.changes.map((change) => h("span", { class: change.tone }, change.text))) : null,
     ...(wide ? drawBar(figure) : []),
