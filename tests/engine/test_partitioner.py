@@ -1,12 +1,14 @@
 """The warm process that asks XLA's partitioner: its answers, what ends it, and what is left of it."""
 
 import os
+import secrets
 import signal
 import time
 from contextlib import suppress
 
 import pytest
 
+from benchmarks.partitioner_kills import kills
 from workbench.engine import partitioner
 from workbench.engine.partitioner import WarmWorker, answers, partition_plan, shared_worker, start_partition, worker
 from workbench.engine.partitioner.worker import pack_question
@@ -175,3 +177,14 @@ def test_only_so_many_answers_are_kept(warm, plan, own_cache, monkeypatch):
 def test_the_one_worker_of_this_process_answers_for_plans(plan):
     assert partition_plan(plan).collectives == plan.report("partitioned").partitioned.collectives
     assert shared_worker() is partitioner.shared_worker()
+
+
+def test_no_edit_is_lost_and_no_answer_is_wrong_when_the_process_is_killed_while_a_session_is_edited():
+    found = kills(5, seed=secrets.randbelow(1 << 32))
+    assert {name: found[name] for name in ("kills", "lost", "wrong", "silent", "left")} == {
+        "kills": 5,
+        "lost": 0,
+        "wrong": 0,
+        "silent": 0,
+        "left": 0,
+    }, found

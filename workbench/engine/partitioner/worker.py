@@ -105,10 +105,10 @@ class WarmWorker:
         timer.start()
 
     def close(self) -> None:
-        """End the process now. A later question starts another."""
+        """End the process now, and wait until it is gone. A later question starts another."""
         process = self._process
         if process is not None:
-            process.kill()
+            process.end()
 
     def _put(self, content: bytes, name: str) -> Future[Partitioned]:
         question = _Question(content, name, Future())
@@ -250,10 +250,14 @@ class _Process:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    def close(self) -> None:
-        """End it, and let go of all that belongs to it."""
+    def end(self) -> None:
+        """End it now, and wait for that."""
         self.kill()
         self._process.wait()
+
+    def close(self) -> None:
+        """End it, and let go of all that belongs to it."""
+        self.end()
         self._connection.close()
         self._last_words.close()
         _alive.discard(self)
