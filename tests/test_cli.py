@@ -12,6 +12,7 @@ from workbench.documents import load_plan
 from workbench.layout import Layout
 from workbench.measurement import Measurement
 from workbench.plan import Plan
+from workbench.settling import PIPELINED
 
 ROOT = Path(__file__).parents[1]
 MODEL = ["--model", "tests.importable:regression", "-a", "width=32"]
@@ -31,7 +32,21 @@ def plan_file(tmp_path) -> str:
 def test_report_prints_the_report(capsys):
     assert cli.main(["report", *MODEL, *LAYOUT]) == 0
     printed = capsys.readouterr().out
-    assert printed == f"{Plan(regression(width=32), 'data:4 model:2', 'batch:data; d_ff:model').report()}\n"
+    plan = Plan(regression(width=32), "data:4 model:2", "batch:data; d_ff:model")
+    assert printed == f"{plan.report('partitioned')}\n"
+    assert cli.main(["report", *MODEL, *LAYOUT, "--planned"]) == 0
+    assert capsys.readouterr().out == f"{plan.report()}\n"
+
+
+def test_a_plan_that_stays_planned_says_why_in_one_line(capsys):
+    pipelined = ["--model", "gpt", "-a", "layers=4", "--mesh", "stage:2 data:2", "--pipeline", "stages:2 micro_batches:2 axis:stage"]
+    assert cli.main(["report", *pipelined]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"The figures are the planned ones. {PIPELINED}"
+    refused = ["--model", "two_layer", "-a", "batch=4096", "--mesh", "data:4096", "--layout", "batch:data", "--json"]
+    assert cli.main(["report", *refused]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["tier"] == "planned"
+    assert record["why_planned"] == "XLA's partitioner answers here for at most 2,048 devices; the mesh has 4,096."
 
 
 def test_report_as_json_has_the_figures_of_the_report(capsys):
@@ -41,23 +56,24 @@ def test_report_as_json_has_the_figures_of_the_report(capsys):
     assert record["mesh"] == [["data", 4], ["model", 2]]
     assert record["memory"]["peak"] == report.memory.peak
     assert record["sent"] == report.sent > 0
+    assert (record["tier"], record["why_planned"]) == ("partitioned", None)
     assert [each["local_shape"] for each in record["arguments"]] == [list(each.local_shape) for each in report.arguments]
 
 
 def test_a_plan_document_can_be_tried_on_another_mesh_and_layout(plan_file, capsys):
-    assert cli.main(["report", plan_file, "--mesh", "data:8", "--json"]) == 0
+    assert cli.main(["report", plan_file, "--planned", "--mesh", "data:8", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["mesh"], record["layout"]) == ([["data", 8]], "batch:data")
-    assert cli.main(["report", plan_file, "--layout", "d_ff:model", "--json"]) == 0
+    assert cli.main(["report", plan_file, "--planned", "--layout", "d_ff:model", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["layout"] == "d_ff:model"
 
 
 def test_remat_and_precision_can_be_tried(capsys):
     model = ["--model", "tests.layered:stack", "--mesh", "data:4"]
-    assert cli.main(["report", *model, "--remat", "save:mixed", "--precision", "bfloat16", "--json"]) == 0
+    assert cli.main(["report", *model, "--planned", "--remat", "save:mixed", "--precision", "bfloat16", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["remat"], record["precision"]) == ("save:mixed", "bfloat16")
-    assert cli.main(["report", *model, "--remat", "save:mixd"]) == 1
+    assert cli.main(["report", *model, "--planned", "--remat", "save:mixd"]) == 1
     assert "did you mean `mixed`?" in capsys.readouterr().err
     assert cli.main(["export", *model, "--remat", "full"]) == 0
     assert 'program.variant(remat=Remat.parse("full"))' in capsys.readouterr().out
@@ -99,11 +115,11 @@ def test_diff_sets_two_plans_side_by_side(plan_file, tmp_path, capsys):
 
 
 def test_a_report_is_for_the_hardware_and_the_wiring_that_are_given(plan_file, capsys):
-    assert cli.main(["report", plan_file, "--hardware", "TPU v5e 4x4", "--json"]) == 0
+    assert cli.main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["hardware"], record["wiring"]) == ("TPU v5e 4x4", "data:y; model:x")
     assert record["step_time"]["hardware"] == "TPU v5e 4x4"
-    assert cli.main(["report", plan_file, "--hardware", "tpu v5e 4x4", "--wiring", "data:x; model:y"]) == 0
+    assert cli.main(["report", plan_file, "--planned", "--hardware", "tpu v5e 4x4", "--wiring", "data:x; model:y"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "data over x (4, a line) · model over y (2, a line)" in printed
     assert "on TPU v5e 4x4" in printed
@@ -130,10 +146,10 @@ def test_a_file_of_ones_own_hardware_counts(plan_file, tmp_path, capsys, monkeyp
     monkeypatch.setenv(OWN_FILE, "")  # so that what the command sets is taken back
     own = tmp_path / "own.toml"
     own.write_text(SHIPPED.read_text(encoding="utf-8").replace('["B200"', '["B2000"'), encoding="utf-8")
-    assert cli.main(["report", plan_file, "--hardware", "8 B2000", "--hardware-file", str(own), "--json"]) == 0
+    assert cli.main(["report", plan_file, "--planned", "--hardware", "8 B2000", "--hardware-file", str(own), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["hardware"] == "8 B2000"
     monkeypatch.setenv(OWN_FILE, "")
-    assert cli.main(["report", plan_file, "--hardware", "8 B2000"]) == 1
+    assert cli.main(["report", plan_file, "--planned", "--hardware", "8 B2000"]) == 1
     assert "did you mean `B200`?" in capsys.readouterr().err
 
 

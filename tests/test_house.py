@@ -84,6 +84,7 @@ ROOMS = (
         "recipes",
         "exercises",
         "session",
+        "settling",
         "live_plans",
         "tables",
         "pipeline_text",

@@ -179,12 +179,23 @@ class Session:
     def settle(self, number: int, answer: Partitioned) -> Report:
         """The report of a plan anew, with what XLA's partitioner says of it; listeners are told where it is the present one."""
         node = self._at(number)
-        self._answers[number] = answer
+        known = self._reports.get(number)
+        if known is not None and known.partitioned == answer:
+            return known
         report = self._keep(number, self._analyze(node.plan, answer))
+        self._answers[number] = answer
         if number == self._now:
             self._report = report
             self._tell()
         return report
+
+    def remember(self, number: int, answer: Partitioned) -> None:
+        """Keep what XLA's partitioner says of a plan that is not the present one: it is analysed with it when somebody goes there."""
+        if number == self._now:
+            self.settle(number, answer)
+            return
+        self._answers[self._at(number).number] = answer
+        self._reports.pop(number, None)
 
     def use_hardware(self, hardware: Hardware) -> Report:
         """Predict step times for this hardware from now on, a machine just calibrated, say, where the plan names none."""

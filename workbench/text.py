@@ -35,7 +35,7 @@ def report_text(report: Report) -> str:
         _pipeline(report),
         f"Arguments, and what one device holds of them\n\n{_arguments(report.arguments)}",
         own_annotations_text(report.own_annotations),
-        _collectives(report.collectives),
+        _collectives(report),
         reshards_text(report.reshards),
         padding_text(report.padding),
         _diagnostics(report.notes),
@@ -78,6 +78,7 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         format_bytes(report.sent),
         " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items()),
     )
+    yield "tier of what is sent", report.tier, _whose(report)
     where = ("of the mean stage; " if stages > 1 else "") + f"{format_count(flops.unique, 'FLOP')} in the whole step"
     yield "arithmetic per device", format_count(flops.per_device // stages, "FLOP"), where
     yield "duplication", f"{duplication:.2f} ×", _duplication_text(duplication)
@@ -92,6 +93,10 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         yield "the mesh on its links", "", routes
     if plan.hardware and (idle := plan.hardware.size - report.mesh.size) > 0:
         yield "devices used", f"{report.mesh.size:,} of {plan.hardware.size:,}", f"the other {idle:,} of {plan.hardware} are idle"
+
+
+def _whose(report: Report) -> str:
+    return f"as {report.partitioned.compiler} partitions it" if report.partitioned else "as Shardy places it, at once"
 
 
 def _memory_figures(memory: Memory) -> Iterable[tuple[str, str, str]]:
@@ -160,9 +165,10 @@ def _split_followers(placements: Sequence[Placement]) -> tuple[list[Placement], 
     return [each for each in placements if not follows(each)], followers
 
 
-def _collectives(collectives: Sequence[Collective]) -> str:
+def _collectives(report: Report) -> str:
+    collectives = report.collectives
     if not collectives:
-        return "Shardy inserts no collective."
+        return f"{'Shardy inserts' if report.partitioned is None else 'The partitioner makes'} no collective."
     totals = []
     for group in grouped(collectives, lambda each: (each.axes, each.kind)):
         counts = (sum(each.count for each in group), sum(each.total_payload for each in group), sum(each.total_sent for each in group))

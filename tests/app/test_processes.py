@@ -15,6 +15,7 @@ import pytest
 from workbench import layer, trace_training
 from workbench.app.opening import Served, live_plan
 from workbench.app.processes.boards import Boards
+from workbench.engine import shared_worker
 from workbench.engine.parcel import sendable
 from workbench.errors import DocumentError, EngineError, WorkbenchError
 from workbench.models import build
@@ -66,6 +67,7 @@ def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         folder = tmp_path_factory.mktemp("boards")
         patched.setenv("WORKBENCH_STATE", str(folder))
+        patched.setenv("WORKBENCH_CACHE", str(folder / "cache"))
         yield folder
 
 
@@ -96,10 +98,14 @@ def is_there(pid):
 
 
 def gone(pid):
+    return within(lambda: not is_there(pid))
+
+
+def within(is_so):
     deadline = time.monotonic() + PATIENCE
-    while is_there(pid) and time.monotonic() < deadline:
+    while not is_so() and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not is_there(pid)
+    return is_so()
 
 
 def test_each_visitor_has_a_process_of_its_own_that_ends_when_nobody_wants_it(boards):
@@ -203,6 +209,50 @@ def test_the_runs_of_all_boards_go_through_one_queue_and_a_board_that_dies_gives
     there.until(lambda page: not page.board["live"]["waits"])
     one.close()
     two.close()
+
+
+def is_settled(page):
+    return page.board.get("board", {}).get("standing", {}).get("mark", {}).get("key") == "partitioned"
+
+
+def test_the_figures_of_all_boards_settle_through_one_process_of_the_server(boards):
+    (one, here), (two, there) = opened(boards), opened(boards)
+    for page in (here, there):
+        page.until(is_settled)
+        page.place("hidden", "model", 1)
+        page.until(is_settled)
+        assert {figure["tier"]["key"] for figure in page.board["board"]["figures"]} == {"planned", "partitioned"}
+    assert is_there(shared_worker().pid)
+    one.close()
+    two.close()
+
+
+def test_a_partitioner_that_dies_is_a_reason_on_the_board_and_the_next_edit_settles(boards):
+    board, page = opened(boards)
+    page.until(is_settled)
+    pid = shared_worker().pid
+    os.kill(pid, signal.SIGSTOP)
+    page.place("hidden", "data", 1)  # not asked before: the disk knows nothing of it
+    assert within(lambda: shared_worker().is_busy)
+    os.kill(pid, signal.SIGKILL)
+    page.until(lambda page: "ended by SIGKILL" in page.board["board"]["standing"]["text"])
+    assert "hidden:data" in page.board["board"]["layout"]
+    assert not page.board["board"]["standing"]["settling"]
+    page.place("io", "model", 2)
+    page.until(is_settled)
+    board.close()
+
+
+def test_a_board_whose_process_dies_gives_its_question_up(boards):
+    board, page = opened(boards)
+    page.until(is_settled)
+    pid = shared_worker().pid
+    os.kill(pid, signal.SIGSTOP)
+    page.place("hidden", "data", 1)
+    assert within(lambda: shared_worker().is_busy)
+    board.close()
+    assert gone(pid), "a question that nobody waits for is cancelled once it is old"
+    assert within(lambda: not shared_worker().is_busy)
 
 
 def test_what_keeps_the_plan_from_being_made_is_said_on_the_page():

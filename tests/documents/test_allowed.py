@@ -129,7 +129,7 @@ def test_the_command_line_says_what_it_does_not_import(module, tmp_path, monkeyp
         assert cli.main(command) == 1
         assert f"add `--allow {module}` to the command" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
-    assert cli.main(["report", "theirs.plan.json", "--allow", module]) == 0
+    assert cli.main(["report", "theirs.plan.json", "--planned", "--allow", module]) == 0
 
 
 SHADOWS = ("panel", "bokeh", "jax", "numpy", "json", "jsonschema", "optax", "cloudpickle", "ml_dtypes", "random", "argparse")

@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.app.keeping import Keeping
 from workbench.app.plan_file import PlanFile, file_under
-from workbench.app.visit import FileVisit, LabVisit, Visit
+from workbench.app.visit import FileVisit, Hosted, LabVisit, Settling, Visit
 from workbench.app.window import Window
 from workbench.documents import parse_link
 from workbench.errors import DocumentError
@@ -43,27 +43,33 @@ def _with_functions(plan: Plan, retrace: Any, list_removed: Any) -> Plan:
 
 
 def open_visit(
-    served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer, keeping: Keeping | None = None
+    served: Served,
+    asked: Mapping[str, str],
+    window: Window,
+    runner: Runner | None,
+    defer: Defer,
+    keeping: Keeping | None = None,
+    settling: Settling | None = None,
 ) -> Visit:
-    """The visit that an address asks for, its history kept as `keeping` says.
+    """The visit that an address asks for, its history kept as `keeping` says, its figures settled as `settling` says.
 
     Whatever fails becomes a text on the page: one that raises would show a spinner for ever.
     """
     try:
-        return _visit(served, asked, window, runner, defer, keeping)
+        return _visit(served, asked, Hosted(window, runner, defer, keeping, settling))
     except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
-        failed = Visit(window, runner, defer)
+        failed = Visit(Hosted(window, runner, defer))
         failed.show_failure(error, by_link="plan" in asked)
         return failed
 
 
-def _visit(served: Served, asked: Mapping[str, str], window: Window, runner: Runner | None, defer: Defer, keeping: Keeping | None) -> Visit:
+def _visit(served: Served, asked: Mapping[str, str], hosted: Hosted) -> Visit:
     if asked.get("host") == "jupyterlab":
-        return LabVisit(served.make, window, runner, defer, served.allow)
+        return LabVisit(served.make, hosted._replace(keeping=None), served.allow)
     file = file_asked_for(served, asked)
     if file and "plan" not in asked:
-        return FileVisit(PlanFile(file, served.allow), window, runner, defer, Host(link=address_of, allow=served.allow), keeping)
-    visit = Visit(window, runner, defer, keeping)
+        return FileVisit(PlanFile(file, served.allow), hosted, Host(link=address_of, allow=served.allow))
+    visit = Visit(hosted)
     tour = served.tour and not {"plan", "board"} & asked.keys()
     visit.show(lambda: _first_plan(served, asked), Host(link=address_of, allow=served.allow), tour=tour)
     return visit

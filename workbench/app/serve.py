@@ -17,7 +17,7 @@ from workbench.app.guard import Hosts, allowed_hosts
 from workbench.app.opening import Served, live_plan, open_visit
 from workbench.app.processes.boards import Boards
 from workbench.app.screen import Screen, on_document
-from workbench.app.visit import WATCHED
+from workbench.app.visit import WATCHED, Settling
 from workbench.app.window import Window
 from workbench.documents import read_allowed
 from workbench.errors import WorkbenchError
@@ -25,6 +25,7 @@ from workbench.plan import Plan
 from workbench.tracing import untested_jax
 from workbench.widgets.board import at_once
 from workbench.widgets.job_queue import JobQueue
+from workbench.widgets.partitioner import EnginePartitioner
 from workbench.widgets.runner import RUN_LIMIT, Runner
 
 LOOPBACK = "127.0.0.1"
@@ -186,7 +187,9 @@ def _open_here(served: Served, runner: Runner) -> Opening:
 
     def open_board(asked: Mapping[str, str], screen: Screen) -> Callable[[], None]:
         document = pn.state.curdoc
-        visit = open_visit(served, asked, Window(screen.show), runner, on_document(document) if document else at_once)
+        defer = on_document(document) if document else at_once
+        settling = Settling(EnginePartitioner(), defer) if document else None
+        visit = open_visit(served, asked, Window(screen.show), runner, defer, settling=settling)
         screen.hear = visit.hear
         if document:
             pn.state.add_periodic_callback(visit.look, period=WATCHED)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.app.keeping import Keeping
 from workbench.app.offer import Unsaved, asked_boards, offer
@@ -15,6 +15,7 @@ from workbench.error_text import failure_words, without_folders
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.session import Session
+from workbench.settling import Partitioner
 from workbench.widgets.board import Board
 from workbench.widgets.host import Host
 from workbench.widgets.jobs import Defer
@@ -28,11 +29,29 @@ Message = Mapping[str, Any]
 """What a page says: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` of the window around it."""
 
 
+class Settling(NamedTuple):
+    """Who asks XLA's partitioner for a board, as `Board.begin_settling` takes it."""
+
+    partitioner: Partitioner
+    defer: Defer
+    is_idle: Callable[[], bool] = lambda: True
+
+
+class Hosted(NamedTuple):
+    """What a visit stands on: its window, who runs plans, the host's loop, where it is kept, and how its figures settle."""
+
+    window: Window
+    runner: Runner | None
+    defer: Defer
+    keeping: Keeping | None = None
+    settling: Settling | None = None
+
+
 class Visit:
     """The board of one visitor, and what the window around it is told."""
 
-    def __init__(self, window: Window, runner: Runner | None, defer: Defer, keeping: Keeping | None = None) -> None:
-        self.window, self._runner, self._defer, self._keeping = window, runner, defer, keeping
+    def __init__(self, hosted: Hosted) -> None:
+        self.window, self._runner, self._defer, self._keeping, self._settling = hosted
         self.board: Board | None = None
         self._journal: Journal | None = None
         self._first: dict[str, Any] | None = None  # the parts of a board that is being made: they are shown together
@@ -47,6 +66,8 @@ class Visit:
             unsaved.moved(session.plan)
         self._first = {}
         self.board = Board(session, self._publish, runner=self._runner, defer=self._defer, host=host)
+        if self._settling:
+            self.board.begin_settling(*self._settling)
         first, self._first = self._first, None
         self.window.show_board(new=True, tour=tour, **first)
         notice = {"title": "Not all of this board could be taken up again", "text": problem, "choices": [["dismiss", "All right"]]}
@@ -115,10 +136,8 @@ class Visit:
 class FileVisit(Visit):
     """A page opened with a file: it saves there, and notices when somebody else did."""
 
-    def __init__(
-        self, file: PlanFile, window: Window, runner: Runner | None, defer: Defer, host: Host, keeping: Keeping | None = None
-    ) -> None:
-        super().__init__(window, runner, defer, keeping)
+    def __init__(self, file: PlanFile, hosted: Hosted, host: Host) -> None:
+        super().__init__(hosted)
         self._file = file
         on_disk = file.read()
         self.show(lambda: on_disk, replace(host, save=self._save, path=file.name, changed=self._moved))
@@ -168,8 +187,8 @@ class FileVisit(Visit):
 class LabVisit(Visit):
     """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and tells each change of it."""
 
-    def __init__(self, make: Callable[[], Plan], window: Window, runner: Runner | None, defer: Defer, allow: tuple[str, ...] = ()) -> None:
-        super().__init__(window, runner, defer)
+    def __init__(self, make: Callable[[], Plan], hosted: Hosted, allow: tuple[str, ...] = ()) -> None:
+        super().__init__(hosted)
         self._make, self._name, self._opening, self._allow = make, "", False, allow
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:

@@ -17,6 +17,7 @@ from workbench.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.measurement import Measurement
 from workbench.plan import Plan
+from workbench.settling import settled_report
 from workbench.units import format_seconds
 
 CHANGES = ("mesh", "layout", "remat", "precision", "hardware", "wiring", "pipeline")  # options that make another plan than the file's
@@ -62,8 +63,14 @@ def listening(options: argparse.Namespace) -> Iterator[None]:
 def report(options: argparse.Namespace) -> None:
     from workbench.documents import report_record
 
-    report = plan_on_the_cpu(options).report()
-    print(json.dumps(report_record(report), indent=1) if options.json else report)
+    plan = plan_on_the_cpu(options)
+    report, why_planned = (plan.report(), "") if options.planned else settled_report(plan)
+    if options.json:
+        print(json.dumps({**report_record(report), "why_planned": why_planned or None}, indent=1))
+        return
+    print(report)
+    if why_planned:
+        print(f"\nThe figures are the planned ones. {why_planned}")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -85,6 +85,12 @@ def _report(added: Any) -> None:
     command = _command(
         added, "report", commands.report, "print what every device would hold, send and compute", "workbench report my.plan.json --json"
     )
+    command.add_argument(
+        "--planned",
+        action="store_true",
+        help="print the figures as planned here, at once (default: XLA's own partitioner is asked what is sent, which takes seconds the "
+        "first time)",
+    )
     _add_json(command)
 
 

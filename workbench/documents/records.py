@@ -14,7 +14,7 @@ from workbench.topology import default_wiring, wiring_problem
 
 
 def report_record(report: Report) -> dict[str, Any]:
-    """All figures of a report; bytes are per device, collectives per step."""
+    """All figures of a report; bytes are per device, collectives per step. `tier`: who says what is sent, `planned` or `partitioned`."""
     time = report.step_time
     return {
         "program": report.plan.program.name,
@@ -35,6 +35,7 @@ def report_record(report: Report) -> dict[str, Any]:
             "host": report.memory.host,
         },
         "host_traffic": report.host_traffic,
+        "tier": report.tier,
         "sent": report.sent,
         "traffic": report.traffic,
         "flops": {

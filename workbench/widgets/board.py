@@ -15,6 +15,7 @@ from workbench.pipeline.report import PipelineReport
 from workbench.plan import Plan
 from workbench.report import Report
 from workbench.session import Session
+from workbench.settling import Partitioner, Settler, changes_figures, is_settled
 from workbench.widgets.aside import Aside
 from workbench.widgets.blocks import Paint
 from workbench.widgets.evidence import Evidence, evidence
@@ -83,7 +84,9 @@ class Board:
         self._jobs = Jobs(runner, self._later, self._working)
         self._evidence: Evidence | None = None
         self._now: tuple[Figure, ...] = ()
-        self._before: tuple[Figure, ...] = ()
+        self._by_tier: dict[str, tuple[Figure, ...]] = {}  # of the present plan
+        self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before: what an edit changed is told within a tier
+        self._settler: Settler | None = None
         self._know()
         self._seen = session.report
         self._stop_listening = session.listen(self._moved)
@@ -130,7 +133,7 @@ class Board:
             finally:
                 self._answering = False
                 self._show("board")
-                self._later(self._settle)
+                self._later(self._show_owed)
 
     def _foresee(self, gesture: Gesture) -> None:
         """Work out what a drop would do while the hand still holds the chip: silently, and only where that takes no time, as the hand may
@@ -150,15 +153,36 @@ class Board:
         self._answer, self._told = asked, self._told + 1
         self._show("board", "table", "live")
 
+    def begin_settling(self, partitioner: Partitioner, defer: Defer, is_idle: Callable[[], bool] = lambda: True) -> None:
+        """From now on the figures of each plan settle to what XLA's partitioner says of it; once or more.
+
+        `defer(work)` carries work onto the host's loop, behind what is being done there; `is_idle()` says whether a gesture waits there.
+        """
+        if self._settler is None:
+            locked: Defer = lambda work: defer(lambda: self._locked(work))  # noqa: E731
+            self._settler = Settler(self.session, partitioner, defer=locked, is_idle=is_idle, on_change=lambda: self._show("board"))
+            self._show("board")
+
     def close(self) -> None:
         """Stop listening, and what runs or is compiled: nobody watches any more."""
         self._stop_listening()
+        if self._settler:
+            self._settler.close()
         self._jobs.cancel_run()
         self._jobs.cancel_compilation()
 
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
-        shown = board_state(self.session, now=self._now, before=self._before, refusal=self._refusal, tab=self._tab, evidence=self._evidence)
+        before = self._before.get(self.session.report.tier, ())
+        shown = board_state(
+            self.session,
+            now=self._now,
+            before=before,
+            refusal=self._refusal,
+            tab=self._tab,
+            evidence=self._evidence,
+            standing=self._settler.standing if self._settler else None,
+        )
         told = {"answer": self._answer, "told": self._told, "follows": "table" in self._owed}
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **told}
 
@@ -262,19 +286,29 @@ class Board:
         report, live = self.session.report, self._jobs.live
         self._evidence = evidence(report, self._jobs.compiling, live, self._evidence)
         ran, own = live.shown(report.plan), live.of(report.plan)
-        self._now = figures(report, self._evidence, ran.measurement if ran else None, stale=own is None)
+        self._now = self._by_tier[report.tier] = figures(report, self._evidence, ran.measurement if ran else None, stale=own is None)
 
     def _moved(self, plan: Plan, report: Report) -> None:
         with self._lock:
-            if report is not self._seen:  # else a plan of the history was named or pinned
-                self._before, self._seen = self._now, report
+            if is_settled(self._seen, report):
+                self._show_settled(report)
+            elif report is not self._seen:  # else a plan of the history was named or pinned
+                self._before, self._by_tier, self._seen = self._by_tier, {}, report
                 self._know()
                 self._show("table", "live")
                 self._host.changed(plan)
             if not self._answering:  # the answer shows the board once, at its end
                 self._show("board")
 
-    def _settle(self) -> None:
+    def _show_settled(self, report: Report) -> None:
+        """The same plan in figures of another tier: the tables follow the board, if anything in them is another."""
+        changed, self._seen = changes_figures(self._seen, report), report
+        self._know()
+        if changed or self._tab == "communication":
+            self._owed |= {"table", "live"}
+            self._later(self._show_owed)
+
+    def _show_owed(self) -> None:
         """Show what the last answers left for later: the hand waits for the board, and for the tables after it."""
         owed, self._owed = self._owed, set()
         self._show(*sorted(owed))

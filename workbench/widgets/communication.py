@@ -20,8 +20,16 @@ _Exposed = Mapping[tuple[str, str, str, float], float]  # stream, kind, path, se
 
 def communication_blocks(report: Report, paint: Paint) -> list[Block]:
     if not report.collectives:
-        return [note_block("Shardy inserts no collective: no operation of the step needs another device.")]
+        who = "XLA's partitioner makes" if report.partitioned else "Shardy inserts"
+        return [note_block(f"{who} no collective: no operation of the step needs another device.")]
     return [_totals(report, paint), _operations(report, paint)]
+
+
+def whose(report: Report) -> str:
+    """Who says what is sent."""
+    if report.partitioned is None:
+        return "Planned: the collectives are those that Shardy inserts, in the terms of XLA's partitioner as the planner knows it."
+    return f"Partitioned: the collectives are those that XLA's own partitioner makes of this plan ({report.partitioned.compiler})."
 
 
 def _totals(report: Report, paint: Paint) -> Block:

@@ -9,6 +9,7 @@ from workbench.units import format_bytes, format_seconds
 from workbench.widgets.compiling import Compiling
 from workbench.widgets.evidence import Evidence
 from workbench.widgets.messages import log_state, stage_text
+from workbench.widgets.tiers import mark_of
 
 INVITATION = (
     "XLA compiles this plan for {target}, in a process of its own; its collectives, kernels and memory then stand beside the prediction."
@@ -57,7 +58,7 @@ def _target(plan: Plan) -> str:
     return str(plan.hardware) if plan.hardware else "the attached devices"
 
 
-def _facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, str]]:
+def _facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, Any]]:
     peak = next(comparison.memory_figures()).predicted
     where = f"stage {compiled.fullest}, the fullest; " if compiled.stages else ""
     facts = [_fact("peak memory", format_bytes(compiled.memory.peak), f"{where}predicted {format_bytes(int(peak or 0))}")]
@@ -67,11 +68,11 @@ def _facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, str]]:
         facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{told}"))
     facts.append(_collectives(comparison))
     took = "from the cache" if compiled.from_cache else f"took {format_seconds(compiled.compile_seconds)}"
-    facts.append(_fact("compiled for", compiled.target, took))
+    facts.append(_fact("compiled for", compiled.target, took, tier=""))
     return facts
 
 
-def _collectives(comparison: Comparison) -> dict[str, str]:
+def _collectives(comparison: Comparison) -> dict[str, Any]:
     rows = comparison.collectives
     if not rows:
         return _fact("collectives", "none", "neither planned nor compiled", "good")
@@ -81,5 +82,5 @@ def _collectives(comparison: Comparison) -> dict[str, str]:
     )
 
 
-def _fact(label: str, text: str, note: str, tone: str = "") -> dict[str, str]:
-    return {"label": label, "text": text, "note": note, "tone": tone}
+def _fact(label: str, text: str, note: str, tone: str = "", tier: str = "compiled") -> dict[str, Any]:
+    return {"label": label, "text": text, "note": note, "tone": tone, "mark": mark_of(tier)}

@@ -12,6 +12,7 @@ from workbench.step_time import StepTime
 from workbench.tensor import Role
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.evidence import Evidence
+from workbench.widgets.tiers import mark_of, settles, tier_of
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"
@@ -23,7 +24,7 @@ class Figure:
     """One number of the head.
 
     - `parts` of its bar, `apart` what is shown beside it and is no part of the figure, `limit` where the bar should end;
-    - `tiers`: the same number as compiled or measured;
+    - `tier` that it is of; `tiers`: the same number as compiled or measured;
     - of every figure less is better, unless `more_is_better`.
     """
 
@@ -37,7 +38,8 @@ class Figure:
     parts: tuple[dict[str, Any], ...] = ()
     apart: dict[str, Any] | None = None
     limit: dict[str, Any] | None = None
-    tiers: tuple[dict[str, str], ...] = ()
+    tier: str = ""
+    tiers: tuple[dict[str, Any], ...] = ()
     more_is_better: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)  # what else an edit may add to or take away, by its name in the singular
 
@@ -61,7 +63,7 @@ def figures(
         evidence = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured(measurement, stale=stale))
-    return tuple(replace(figure, tiers=tuple(_tiers(figure, evidence))) for figure in found)
+    return tuple(replace(figure, tier=tier_of(figure.key, report), tiers=tuple(_tiers(figure, evidence))) for figure in found)
 
 
 def _time(step: StepTime | None) -> Iterator[Figure]:
@@ -191,7 +193,7 @@ def _measured(measurement: Measurement, *, stale: bool) -> Figure:
 _COMPARED = {"memory": "peak memory", "flops": "products"}  # a figure here, and its name in a comparison
 
 
-def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, str]]:
+def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, Any]]:
     """What the compiler and a run say of the same figure."""
     if evidence is None:
         return
@@ -211,15 +213,16 @@ def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, str]
             yield _tier("compiled", _multiple(products * evidence.comparison.report.flops.devices / unique), "", stale=evidence.stale)
 
 
-def _tiers_of(each: Compared, figure: Figure, *, stale: bool) -> Iterator[dict[str, str]]:
+def _tiers_of(each: Compared, figure: Figure, *, stale: bool) -> Iterator[dict[str, Any]]:
     for name, value in (("compiled", each.compiled), ("measured", each.measured)):
         if value is not None:
             text = difference_text(each._replace(compiled=value, measured=None))
             yield _tier(name, figure.show(value), f"predicted {figure.show(each.predicted or 0)}, {text}" if stale else text, stale=stale)
 
 
-def _tier(label: str, text: str, note: str, *, stale: bool) -> dict[str, str]:
-    return {"label": label, "text": text, "note": note, "stale": "before the last edit" if stale else ""}
+def _tier(label: str, text: str, note: str, *, stale: bool) -> dict[str, Any]:
+    mark = mark_of("measured" if label.endswith("measured") else "compiled")
+    return {"label": label, "text": text, "note": note, "stale": "before the last edit" if stale else "", "mark": mark}
 
 
 def difference_text(each: Compared) -> str:
@@ -245,6 +248,7 @@ def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> l
             "parts": list(figure.parts),
             "apart": figure.apart,
             "limit": figure.limit,
+            "tier": {**mark_of(figure.tier), "settles": settles(figure.key)},
             "tiers": list(figure.tiers),
             "delta": _delta(figure, old.get(figure.key, figure).value),
             "changes": list(_changes(figure, old.get(figure.key, figure))),

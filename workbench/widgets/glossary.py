@@ -7,6 +7,7 @@ from typing import Any
 from workbench.widgets.glossary_annotations import ANNOTATIONS
 from workbench.widgets.glossary_fleet import FLEETS
 from workbench.widgets.glossary_pipeline import PIPELINES
+from workbench.widgets.tiers import TIERS
 
 JAX = "https://docs.jax.dev/en/latest/"
 SHARDY = "https://openxla.org/shardy/"
@@ -244,13 +245,13 @@ PROOF = (
         "Compile ahead of time",
         "XLA compiles the plan for its hardware, which need not be here; the collectives, kernels and memory it decides on are read back.",
         f"{JAX}aot.html",
-        ("compile ahead of time", "compiled"),
+        ("compile ahead of time",),
     ),
     Term(
         "Run",
         "The plan runs in a process of its own on the attached devices, or on virtual CPU devices; its shards, time and loss are measured.",
         f"{JAX}profiling.html",
-        ("run on the attached devices", "measured", "step, measured"),
+        ("run on the attached devices",),
         "Run it",
     ),
     Term(
@@ -275,6 +276,7 @@ GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
     ("Resharding and recipes", RESHARDING),
     ("Pipelines", tuple(Term(*each) for each in PIPELINES)),
     ("Many models", tuple(Term(*each, number="04") for each in FLEETS)),
+    ("Where a figure is from", tuple(Term(*each) for each in TIERS)),
     ("Proving it", PROOF),
 )
 

@@ -1,5 +1,9 @@
 """The board in a notebook cell."""
 
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
 from workbench import live_plans
 from workbench.compiled import Compiled
 from workbench.measurement import Measurement
@@ -10,11 +14,22 @@ from workbench.widgets.board import Board
 from workbench.widgets.cell import BoardCell
 from workbench.widgets.host import notebook_host
 from workbench.widgets.job_queue import JobQueue
+from workbench.widgets.partitioner import EnginePartitioner
 from workbench.widgets.queued_runner import QueuedRunner
 from workbench.widgets.runner import Runner, WorkerRunner
 from workbench.widgets.snapshot import snapshot_html
 
 _QUEUE = JobQueue()  # of all boards of this kernel
+
+
+def loop_defer(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None]], None]:
+    """Carries work from any thread onto a loop; nowhere once that has ended."""
+
+    def defer(work: Callable[[], None]) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(work)
+
+    return defer
 
 
 class Workbench(BoardCell):
@@ -31,7 +46,7 @@ class Workbench(BoardCell):
     """
 
     def __init__(self, plan: Plan | Session, runner: Runner | None = None, theme: str = "auto", tour: bool = False) -> None:
-        super().__init__(theme, tour=tour)
+        super().__init__(theme, tour=tour, when_shown=self._begin_settling)
         self.session = plan if isinstance(plan, Session) else Session(plan)
         self._board = Board(self.session, self._show, runner=runner or QueuedRunner(WorkerRunner(), _QUEUE), host=notebook_host())
         live_plans.boards.add(self)
@@ -61,6 +76,11 @@ class Workbench(BoardCell):
             self._board.close()
             live_plans.boards.discard(self)
         super().close()
+
+    def _begin_settling(self) -> None:
+        """A board that is seen settles, on the loop of the kernel: behind the cell that runs, and the gestures that came before."""
+        with suppress(RuntimeError):  # no loop: whoever asked for the board is not a notebook
+            self._board.begin_settling(EnginePartitioner(), loop_defer(asyncio.get_running_loop()))
 
     def _picture(self) -> str:
         return snapshot_html(self.board, self.table)

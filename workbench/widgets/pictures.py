@@ -15,7 +15,7 @@ from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
 from workbench.visualize.collapse import open_at_first, scopes_of
 from workbench.widgets.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
-from workbench.widgets.communication import collectives_block, communication_blocks
+from workbench.widgets.communication import collectives_block, communication_blocks, whose
 from workbench.widgets.compared import figures_block
 from workbench.widgets.evidence import Evidence
 from workbench.widgets.figures import ROLES, memory_parts
@@ -84,7 +84,7 @@ def traffic_blocks(report: Report, evidence: Evidence | None, paint: Paint) -> l
         return tables
     comparison = _present(evidence)
     beside = [collectives_block(comparison, paint)] if comparison and comparison.collectives else []
-    return [picture_block(communication(report), name="communication"), *beside, *tables]
+    return [picture_block(communication(report), whose(report), name="communication"), *beside, *tables]
 
 
 def memory_blocks(report: Report, evidence: Evidence | None, views: Views) -> list[Block]:

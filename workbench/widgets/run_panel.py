@@ -14,6 +14,7 @@ from workbench.widgets.curves import curve
 from workbench.widgets.live import Live, same_step
 from workbench.widgets.messages import log_state, stage_text
 from workbench.widgets.stage_figures import predicted_peak
+from workbench.widgets.tiers import mark_of
 
 MOST_DISAGREEMENTS = 100
 INVITATION = (
@@ -66,17 +67,26 @@ def _curves(live: Live) -> list[dict[str, Any]]:
     return [each for each in drawn if each]
 
 
-def _facts(measured: Measurement, report: Report | None) -> list[dict[str, str]]:
+def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]:
     low, high = (format_seconds(each) for each in measured.spread_seconds)
-    facts = [_fact("measured step", format_seconds(measured.median_seconds), f"median of {len(measured.step_seconds)}; {low} to {high}")]
+    facts = [
+        _fact(
+            "measured step",
+            format_seconds(measured.median_seconds),
+            f"median of {len(measured.step_seconds)}; {low} to {high}",
+            tier="measured",
+        )
+    ]
     if measured.predicted_seconds:
         ratio = measured.median_seconds / measured.predicted_seconds
         facts.append(_fact("predicted step", format_seconds(measured.predicted_seconds), f"measured is {ratio:.2f}× of it"))
     agreeing = sum(check.agrees for check in measured.shards)
     tone = "good" if measured.shards_agree else "bad"
-    facts.append(_fact("shard shapes", f"{agreeing} of {len(measured.shards)}", "agree with the arrays that existed", tone))
+    facts.append(
+        _fact("shard shapes", f"{agreeing} of {len(measured.shards)}", "agree with the arrays that existed", tone, tier="measured")
+    )
     if losses := [each for each in measured.losses if isfinite(each)]:
-        facts.append(_fact("loss", f"{losses[0]:.4g} → {losses[-1]:.4g}", f"over {len(measured.losses)} steps"))
+        facts.append(_fact("loss", f"{losses[0]:.4g} → {losses[-1]:.4g}", f"over {len(measured.losses)} steps", tier="measured"))
     if len(losses) < len(measured.losses):
         facts.append(_fact("not a number", f"{len(measured.losses) - len(losses)} losses", "of the run are infinite or undefined", "bad"))
     if measured.max_error is not None:
@@ -96,8 +106,8 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, str]]
     return [*facts, _fact("ran on", f"{measured.devices} × {measured.device_kind}", took)]
 
 
-def _fact(label: str, text: str, note: str, tone: str = "") -> dict[str, str]:
-    return {"label": label, "text": text, "note": note, "tone": tone}
+def _fact(label: str, text: str, note: str, tone: str = "", tier: str = "") -> dict[str, Any]:
+    return {"label": label, "text": text, "note": note, "tone": tone, "mark": mark_of(tier)}
 
 
 def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.program import Program
 from workbench.report import Diagnostic, Report
+from workbench.settling import Standing
 from workbench.widgets.annotating import rule_items
 from workbench.widgets.drops import brief_reason, illegal_drops, thinned
 from workbench.widgets.evidence import Evidence
@@ -20,6 +21,7 @@ from workbench.widgets.figures import Figure, figure_states, figures
 from workbench.widgets.hardware import hardware_state
 from workbench.widgets.marks import priority_mark
 from workbench.widgets.menus import axis_menu, dim_menu, spare_axis_name
+from workbench.widgets.tiers import standing_state
 
 COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (
@@ -75,6 +77,7 @@ def board_state(
     refusal: Refusal | None = None,
     tab: str = "tensors",
     evidence: Evidence | None = None,
+    standing: Standing | None = None,
 ) -> dict[str, Any]:
     """Head, figures, zones and tabs of a session; JSON only, no infinities."""
     plan, report = session.plan, session.report
@@ -88,6 +91,7 @@ def board_state(
         "redo": f"Redo {session.undone}" if session.can_redo else None,
         "hardware": hardware_state(plan, refusal.asked if refusal else None),
         "figures": figure_states(figures(report) if now is None else now, before),
+        "standing": standing_state(standing, report),
         "alarms": [_alarm(note) for note in report.notes if note.kind in URGENT],
         "zones": list(_zones(plan)),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},

@@ -12,6 +12,7 @@ from workbench.app.processes.remote_board import RemoteBoard
 from workbench.app.processes.served_board import ServedBoard
 from workbench.app.screen import Screen
 from workbench.documents import is_board_id, journal_folder, new_board_id, prune
+from workbench.engine import shared_worker
 from workbench.engine.parcel import jax_settings, sendable
 from workbench.errors import EngineError, WorkbenchError
 from workbench.widgets.job_queue import JobQueue
@@ -24,12 +25,15 @@ _LOOK = 1.0  # seconds between two looks at all boards
 
 
 class Boards:
-    """The boards of one server. Raises `EngineError` if what is served cannot be sent to another process."""
+    """The boards of one server; all of them ask XLA's partitioner in one warm process of the server's.
+
+    Raises `EngineError` if what is served cannot be sent to another process.
+    """
 
     def __init__(self, served: Served, queue: JobQueue) -> None:
         parcel = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
         self._prepare = {"prepare": {"served": base64.b64encode(parcel).decode(), "jax_config": jax_settings()}}
-        self._forking, self._queue = ForkServer(), queue
+        self._forking, self._queue, self._worker = ForkServer(), queue, shared_worker()
         self._lock = threading.RLock()
         self._boards: list[ServedBoard] = []
         self._spare: RemoteBoard | None = None
@@ -85,9 +89,15 @@ class Boards:
         return spare
 
     def _prepared(self) -> RemoteBoard:
-        remote = RemoteBoard(self._forking.connect(), self._queue)
+        remote = RemoteBoard(self._forking.connect(), self._queue, self._worker)
         remote.send(self._prepare)
+        remote.prepared.add_done_callback(lambda _: self._warm())
         return remote
+
+    def _warm(self) -> None:
+        """The partitioner is there when the first visitor comes, and has not slowed the first board down."""
+        if not self._is_closed.is_set():
+            self._worker.warm()
 
     def _refill(self, taken: RemoteBoard | None = None) -> None:
         """Another one in the place of the one that was taken, once that is ready: two at a time would slow each other."""

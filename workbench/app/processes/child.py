@@ -3,7 +3,8 @@
 In come `{"prepare": {...}}` with a pickle of what is served, answered by `{"prepared": problem}`, and `{"open": {"asked", "name"}}` when a
 visitor is there; then `{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Out go `{"ready": pid}`, `{"show": target,
 "parameters": {...}}` and, when a message was dealt with, `{"done": its number}`. Its runs wait in the server's queue: `{"enter": kind,
-"ticket": n}` and `{"leave": n}` go out, and `{"ticket": n, "ahead": jobs}` comes in. It ends when the connection does.
+"ticket": n}` and `{"leave": n}` go out, and `{"ticket": n, "ahead": jobs}` comes in. It asks the server's partitioner
+(`processes.partitioning`). It ends when the connection does.
 """
 
 import base64
@@ -23,14 +24,16 @@ from typing import Any
 
 from workbench.app.keeping import Keeping
 from workbench.app.opening import Served, open_visit
+from workbench.app.processes.partitioning import RemoteWorker
 from workbench.app.processes.slots import RemoteSlots
-from workbench.app.visit import WATCHED, Visit
+from workbench.app.visit import WATCHED, Settling, Visit
 from workbench.app.window import Window
 from workbench.documents import journal_folder
 from workbench.engine.parcel import use_jax_settings
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.tracing.platform import leave_accelerators_alone
+from workbench.widgets.partitioner import EnginePartitioner
 from workbench.widgets.queued_runner import QueuedRunner
 from workbench.widgets.runner import WorkerRunner
 
@@ -55,6 +58,7 @@ class BoardProcess:
         self._served: Served | None = None
         self._visit: Visit | None = None
         self._slots = RemoteSlots(self._send)
+        self._worker = RemoteWorker(self._send)
 
     def serve(self) -> None:
         """Until the connection ends."""
@@ -79,9 +83,12 @@ class BoardProcess:
                 message = json.loads(self._connection.recv_bytes())
                 if "ticket" in message:
                     self._slots.tell(message["ticket"], message["ahead"])
-                    self._send({"done": message["number"]})
+                elif "partition" in message:
+                    self._worker.tell(message["partition"], message["answer"])
+                else:
+                    self._inbox.put(lambda message=message: self._deal_with(message))  # type: ignore[misc]
                     continue
-                self._inbox.put(lambda message=message: self._deal_with(message))  # type: ignore[misc]
+                self._send({"done": message["number"]})
         self._inbox.put(None)
 
     def _deal_with(self, message: Mapping[str, Any]) -> None:
@@ -126,7 +133,8 @@ class BoardProcess:
         keeping = Keeping(journal_folder(), name, source, (*served.allow, *_own_program(served)))
         limit = served.time_limit
         runner = QueuedRunner(WorkerRunner(limit, limit), self._slots)
-        self._visit = open_visit(served, asked, window, runner, self._inbox.put, keeping)
+        settling = Settling(EnginePartitioner(self._worker), self._inbox.put, self._inbox.empty)
+        self._visit = open_visit(served, asked, window, runner, self._inbox.put, keeping, settling)
         if reason := opening.get("died"):
             window.tell(notice=died_notice(reason))
 

@@ -13,8 +13,10 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
+from workbench.app.processes.partitioning import Questions
 from workbench.app.processes.slots import Places
 from workbench.app.window import Show
+from workbench.engine import WarmWorker
 from workbench.widgets.job_queue import JobQueue
 
 ENDING = 5.0  # seconds that a board has to end by itself
@@ -29,13 +31,13 @@ class RemoteBoard:
     `ended(board)` is called once, from a thread, when the process is gone without having been closed; `pid` is then whose it was.
     """
 
-    def __init__(self, connection: Connection, queue: JobQueue) -> None:
+    def __init__(self, connection: Connection, queue: JobQueue, worker: WarmWorker) -> None:
         self.show: Show = _to_nobody
         self.ended: Callable[[RemoteBoard], None] = _nobody_asks
         self.pid: int | None = None
         self.is_closed = False
         self.prepared: Future[Mapping[str, Any]] = Future()
-        self._connection, self._places = connection, Places(queue, self.send)
+        self._connection, self._places, self._questions = connection, Places(queue, self.send), Questions(worker, self.send)
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._under_way: dict[int, float] = {}  # when messages were sent that are not dealt with
         self._number = 0
@@ -83,6 +85,7 @@ class RemoteBoard:
         self._connection.close()
         self._outbox.put(None)
         self._places.leave_all()
+        self._questions.give_up()
         if not self.prepared.done():
             self.prepared.set_result({})
         if not self.is_closed:
@@ -98,6 +101,8 @@ class RemoteBoard:
             self._under_way.pop(message["done"], None)
         elif "enter" in message or "leave" in message:
             self._places.take(message)
+        elif "partition" in message or "overtaken" in message:
+            self._questions.take(message)
         else:
             self.show(message["show"], message["parameters"])
 

@@ -10,14 +10,21 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from workbench.engine.compiled_store import folder, key_of
-from workbench.engine.partitioner.worker import WarmWorker, shared_worker
+from workbench.engine.partitioner.worker import shared_worker
 from workbench.hardware import Hardware
 from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.plan import Plan
 from workbench.spmd.partition import COMPILER
+
+
+class Asked(Protocol):
+    """A `WarmWorker`, or one of another process."""
+
+    def ask(self, plan: Plan, platform: str = "") -> Future[Partitioned]: ...
+
 
 MOST_FILES = 10_000
 """Answers that are kept, a few kilobytes each; the least recently used go first."""
@@ -37,9 +44,7 @@ def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool =
         raise
 
 
-def start_partition(
-    plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: WarmWorker | None = None
-) -> Future[Partitioned]:
+def start_partition(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: Asked | None = None) -> Future[Partitioned]:
     """The same as a future, there at once where the plan was asked about before. `worker` is this process's own if none is given."""
     platform = platform_of(hardware or plan.hardware)
     key = _key(plan, platform) if keep else ""

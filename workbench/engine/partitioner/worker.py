@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -29,8 +30,10 @@ _ENDING = 5.0  # seconds in which a process whose connection is closed is gone
 
 
 class _Question(NamedTuple):
-    plan: Plan
-    platform: str
+    """What is sent to the process, empty for one that only has it started; the name of the plan."""
+
+    content: bytes
+    name: str
     answer: Future[Partitioned]
 
 
@@ -55,6 +58,7 @@ class WarmWorker:
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._current: _Question | None = None
+        self._begun = 0.0  # when the current question was
         self._thread: threading.Thread | None = None
         self._waiting = 0
 
@@ -71,7 +75,43 @@ class WarmWorker:
 
     def ask(self, plan: Plan, platform: str = "") -> Future[Partitioned]:
         """What XLA's partitioner makes of a plan (`spmd.partition.ask_partitioner`); the future raises `PartitionError`."""
-        question = _Question(without_functions(plan), platform, Future())
+        return self.ask_packed(pack_question(plan, platform), plan.name)
+
+    def ask_packed(self, question: bytes, name: str) -> Future[Partitioned]:
+        """The same for a question that another process packed; it is not unpacked in this one. `name` is that of the plan."""
+        return self._put(question, name)
+
+    def warm(self) -> None:
+        """Have the process started, so that the first question finds it ready. Returns at once."""
+        self._put(b"", "")
+
+    def cancel(self, answer: Future[Partitioned], after: float = 0.0) -> None:
+        """Give up a question: one that waits is never asked, one under way ends with the process. One that is answered stays.
+
+        With `after`, one under way may go on until so many seconds were spent on it: ending the process costs the next asker a second.
+        """
+        if answer.cancel() or answer.done():
+            return
+        with self._lock:
+            if self._current is None or self._current.answer is not answer or self._process is None:
+                return
+            left = self._begun + after - time.monotonic()
+            if left <= 0:
+                self._process.cancelled = True
+                self._process.kill()
+                return
+        timer = threading.Timer(left, self.cancel, (answer, after))
+        timer.daemon = True
+        timer.start()
+
+    def close(self) -> None:
+        """End the process now, and wait until it is gone. A later question starts another."""
+        process = self._process
+        if process is not None:
+            process.end()
+
+    def _put(self, content: bytes, name: str) -> Future[Partitioned]:
+        question = _Question(content, name, Future())
         with self._lock:
             self._waiting += 1
             self._questions.put(question)
@@ -79,22 +119,6 @@ class WarmWorker:
                 self._thread = threading.Thread(target=self._serve, daemon=True, name="partitioner")
                 self._thread.start()
         return question.answer
-
-    def cancel(self, answer: Future[Partitioned]) -> None:
-        """Give up a question: one that waits is never asked, one under way ends with the process. One that is answered stays."""
-        if answer.cancel() or answer.done():
-            return
-        with self._lock:
-            current, process = self._current, self._process
-            if current is not None and current.answer is answer and process is not None:
-                process.cancelled = True
-                process.kill()
-
-    def close(self) -> None:
-        """End the process now. A later question starts another."""
-        process = self._process
-        if process is not None:
-            process.kill()
 
     def _serve(self) -> None:
         """The thread: question by question, until none has come for a while."""
@@ -109,23 +133,30 @@ class WarmWorker:
                     self._thread = None
                     return
             try:
-                if question.answer.set_running_or_notify_cancel():
+                if not question.content:
+                    self._start_ahead()
+                elif question.answer.set_running_or_notify_cancel():
                     self._settle(question)
             finally:
                 with self._lock:
                     self._waiting -= 1
 
+    def _start_ahead(self) -> None:
+        """Whatever keeps the process from starting is told with the first question."""
+        with suppress(_Ended, TimeoutError, OSError):
+            self._at_hand()
+
     def _settle(self, question: _Question) -> None:
         try:
             with self._lock:
-                self._current = question
+                self._current, self._begun = question, time.monotonic()
             answer = self._answered(question)
         except CancelledError:
             question.answer.set_exception(PartitionError("The question to XLA's partitioner was cancelled."))
         except PartitionError as error:
             question.answer.set_exception(error)
         except _Ended as error:
-            question.answer.set_exception(_death(question.plan, error))
+            question.answer.set_exception(_death(question.name, error))
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             question.answer.set_exception(PartitionError(f"XLA's partitioner could not be asked: {type(error).__name__}: {error}"))
         else:
@@ -137,7 +168,7 @@ class WarmWorker:
     def _answered(self, question: _Question) -> Partitioned:
         process = self._at_hand()
         try:
-            kind, *rest = process.asked(pickle.dumps((question.plan, question.platform)), TIME_LIMIT)
+            kind, *rest = process.asked(question.content, TIME_LIMIT)
         except _Ended:
             self._let_go()
             if process.cancelled:
@@ -155,8 +186,8 @@ class WarmWorker:
         return found
 
     def _at_hand(self) -> "_Process":
-        """The process, started if there is none, or anew if it died while nobody asked."""
-        if self._process is not None and self._process.is_gone:
+        """The process, started if there is none, or anew if it died while nobody asked, or was ended with the question before."""
+        if self._process is not None and (self._process.is_gone or self._process.cancelled):
             self._let_go()
         if self._process is None:
             started = _Process()
@@ -219,10 +250,14 @@ class _Process:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    def close(self) -> None:
-        """End it, and let go of all that belongs to it."""
+    def end(self) -> None:
+        """End it now, and wait for that."""
         self.kill()
         self._process.wait()
+
+    def close(self) -> None:
+        """End it, and let go of all that belongs to it."""
+        self.end()
         self._connection.close()
         self._last_words.close()
         _alive.discard(self)
@@ -251,6 +286,11 @@ class _Process:
 _alive: set[_Process] = set()
 
 
+def pack_question(plan: Plan, platform: str = "") -> bytes:
+    """What the process is sent: of the plan as much as it reads."""
+    return pickle.dumps((without_functions(plan), platform))
+
+
 @functools.cache
 def shared_worker() -> WarmWorker:
     """The one worker of this process. Nothing is started before it is asked."""
@@ -264,7 +304,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **quiet}
 
 
-def _death(plan: Plan, ended: _Ended) -> PartitionError:
+def _death(name: str, ended: _Ended) -> PartitionError:
     """In the user's terms: what happened, and that nothing is lost."""
     status = ended.status
     how = f"by {signal.Signals(-status).name}" if status is not None and status < 0 else f"with exit code {status}"
@@ -273,7 +313,7 @@ def _death(plan: Plan, ended: _Ended) -> PartitionError:
     )
     words = f" Its last words: {said[:300]}" if said else ""
     return PartitionError(
-        f"XLA's partitioner ended {how} while it was asked about {plan.name}.{words}",
+        f"XLA's partitioner ended {how} while it was asked about {name}.{words}",
         ["change the layout back", "the planned figures stand: they do not need it"],
     )
 

@@ -18,16 +18,26 @@ function drawBar(figure) {
   ];
 }
 
+// Which tier a figure is of: a sign for the eye, the word for a screen reader and for a hand that rests on it.
+function drawMark(mark) {
+  return mark?.key ? h("span", { class: "origin", title: mark.title, data: { tier: mark.key, settles: mark.settles || null } }, h("span", { class: "sr" }, ` ${mark.label}`)) : null;
+}
+
+// How the figures stand: planned, on their way, as XLA's partitioner has them, or why not.
+function drawStanding(wb, standing) {
+  return [drawMark(standing.mark), h("span", { title: standing.mark.title }, termLabel(wb, standing.mark.label)), h("span", { class: "how" }, standing.text)];
+}
+
 function drawFigure(wb, figure) {
   const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
   const wide = figure.parts.length > 0;
   return h("div", { class: wide ? "figure wide" : "figure", title: wide ? "" : figure.title, data: { figure: figure.key } },
     h("div", { class: "label", title: figure.title }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)),
-    h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
+    h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), drawMark(figure.tier), wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
     wide ? null : h("div", { class: "sub" }, delta, delta && " ", figure.note),
     figure.changes.length ? h("div", { class: "changes" }, ...figure.changes.map((change) => h("span", { class: change.tone }, change.text))) : null,
     ...(wide ? drawBar(figure) : []),
-    ...figure.tiers.map((tier) => h("div", { class: tier.stale ? "tier stale" : "tier", title: tier.stale }, `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
+    ...figure.tiers.map((tier) => h("div", { class: tier.stale ? "tier stale" : "tier", title: tier.stale }, drawMark(tier.mark), `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
 }
 
 function drawAlarm(wb, alarm) {

@@ -9,16 +9,17 @@ function mount(model, el) {
   const box = outbox(model, root);
   const wb = { root, card, send: box.send, expect: box.expect, view: box.view, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, only: false, asked: null, chips: new Map(), axes: [] };
   const head = h("header", { class: "head" });
-  const figures = h("div", { class: "figures" });
+  const figures = h("div", { class: "figures" }), standing = h("div", { class: "standing" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
   const alarms = h("div", { class: "alarms" });
   const why = whySection(wb);
   const compile = compileSection(wb);
   const history = historySection(wb), files = filesSection(wb);
-  card.append(head, files.section, history.section, figures, alarms, silent, board.section,
+  card.append(head, files.section, history.section, figures, standing, alarms, silent, board.section,
     h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, compile.section, run.section)), run.results, why.section, helpSection(wb));
   const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
-  const paintFigures = painter((state) => patch(figures, state, (figure) => drawFigure(wb, figure)));
+  const paintFigures = painter((state) => keepingFocus(root, figures, () => patch(figures, state, (figure) => drawFigure(wb, figure))));
+  const paintStanding = painter((state) => keepingFocus(root, standing, () => standing.replaceChildren(...drawStanding(wb, state))));
   const paintAlarms = painter((state) => patch(alarms, state, (alarm) => drawAlarm(wb, alarm)));
 
   let said = "";
@@ -32,6 +33,8 @@ function mount(model, el) {
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
     paintFigures(state.figures);
+    paintStanding(state.standing);
+    root.dataset.settling = `${state.standing.settling}`;
     paintAlarms(state.alarms);
     if (!wb.optimistic || root.dataset.busy !== "true") { // drops on their way stay where the hand put them until the last is answered
       board.paint({ zones, spare, count, refusal, seq }, wb.optimistic);

@@ -19,7 +19,7 @@ function progressOf(label) {
 
 function factsOf() {
   const facts = h("dl", { class: "facts" });
-  const paint = painter((state) => { facts.hidden = !state.length; facts.replaceChildren(...state.flatMap((fact) => [h("dt", {}, fact.label), h("dd", {}, h("b", { class: fact.tone }, fact.text), " ", h("span", {}, fact.note))])); });
+  const paint = painter((state) => { facts.hidden = !state.length; facts.replaceChildren(...state.flatMap((fact) => [h("dt", {}, fact.label), h("dd", {}, h("b", { class: fact.tone }, fact.text), drawMark(fact.mark), " ", h("span", {}, fact.note))])); });
   return { facts, paint };
 }
 

@@ -1,0 +1,157 @@
+"""A board whose figures settle: planned at once, then as XLA's partitioner has them, each with the mark of its tier."""
+
+from concurrent.futures import Future
+
+import pytest
+
+from tests.machines import flat
+from tests.widgets.test_board import Screen
+from workbench.edits import PlaceDim, SetHardware
+from workbench.errors import PartitionError
+from workbench.mesh import Mesh
+from workbench.mesh_edits import SetMesh
+from workbench.partitioned import Partitioned, PartitionedCollective
+from workbench.settling import ONE_DEVICE
+
+HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
+PATHS = {"predicted", "mfu", "memory", "sent"}
+
+
+class Settled(Screen):
+    """A board on a loop of the test's own, whose partitioner answers when the test says so."""
+
+    def __init__(self, session):
+        self.waiting, self.asked, self.order = [], [], []
+        super().__init__(session, defer=self.waiting.append)
+        self.board.begin_settling(self, self.waiting.append)
+        self.turn()
+
+    def publish(self, part, state):
+        super().publish(part, state)
+        self.order.append(part)
+
+    def ask(self, _plan, _hardware):
+        self.asked.append(Future())
+        return self.asked[-1]
+
+    def cancel(self, answer):
+        answer.cancel()
+
+    def turn(self):
+        while self.waiting:
+            self.waiting.pop(0)()
+        return self.shown["board"]
+
+    def answer(self, outcome=None, *payloads):
+        if isinstance(outcome, Exception):
+            self.asked[-1].set_exception(outcome)
+        elif outcome:
+            self.asked[-1].set_result(outcome)
+        else:
+            collectives = tuple(PartitionedCollective("all-reduce", ("model",), each, each, 1) for each in payloads or (4096,))
+            self.asked[-1].set_result(Partitioned("", 8, "XLA of a test", collectives))
+        self.order.clear()
+        return self.turn()
+
+
+def tiers(state):
+    return {figure["key"]: figure["tier"]["key"] for figure in state["figures"]}
+
+
+def sent(state):
+    return next(figure for figure in state["figures"] if figure["key"] == "sent")
+
+
+@pytest.fixture
+def screen(session):
+    session.apply(SetHardware(HARDWARE))
+    return Settled(session)
+
+
+def test_every_figure_has_a_mark_and_a_line_says_that_they_settle(screen):
+    state = screen.shown["board"]
+    assert set(tiers(state).values()) == {"planned"}
+    assert state["standing"]["settling"]
+    assert state["standing"]["text"] == "asking XLA's partitioner…"
+    assert {figure["key"] for figure in state["figures"] if figure["tier"]["settles"]} == PATHS
+    assert sent(state)["tier"]["title"].startswith("Planned. Worked out in this process")
+
+
+def test_the_figures_settle_and_those_that_the_partitioner_says_nothing_of_stay_planned(screen):
+    state = screen.answer()
+    assert {key for key, tier in tiers(state).items() if tier == "partitioned"} == PATHS
+    assert {key for key, tier in tiers(state).items() if tier == "planned"} == {"flops", "duplication"}
+    assert sent(state)["text"] == "4.00 KiB"
+    assert state["standing"]["text"].startswith("by XLA of a test")
+    assert not state["standing"]["settling"]
+
+
+def test_the_board_is_shown_first_and_the_tables_after_it(screen):
+    screen.answer()
+    assert screen.order == ["board", "live", "table"]
+
+
+def test_nothing_but_the_board_is_shown_where_the_mark_alone_changed(screen, session):
+    session.apply(PlaceDim("batch", ()))  # nothing is split: nothing is sent, whoever is asked
+    screen.turn()
+    screen.answer()  # of the plan before
+    assert session.report.collectives == ()
+    state = screen.answer(Partitioned("", 8, "XLA of a test", ()))
+    assert (screen.order, tiers(state)["sent"]) == (["board"], "partitioned")
+
+
+def test_what_an_edit_changed_is_told_within_a_tier(screen):
+    screen.answer(None, 4096)
+    planned = screen.send("drop", dim="hidden", source="", target="model")
+    screen.turn()
+    assert tiers(planned)["sent"] == "planned"
+    settled = screen.answer(None, 4096, 1024)
+    assert sent(settled)["delta"]["text"] == "+1.00 KiB"
+    assert sent(settled)["changes"] == [{"text": "+1 all-reduce", "tone": "bad"}]
+
+
+def test_undo_shows_what_is_known_at_once(screen):
+    screen.answer()
+    screen.send("drop", dim="hidden", source="", target="model")
+    screen.turn()
+    state = screen.send("undo")
+    assert tiers(state)["sent"] == "partitioned"
+    assert not state["standing"]["settling"]
+
+
+def test_a_plan_that_xla_refuses_says_so_under_its_planned_figures(screen):
+    state = screen.answer(PartitionError("XLA refuses this plan: no.", ["change it"]))
+    assert set(tiers(state).values()) == {"planned"}
+    assert state["standing"]["text"] == "XLA refuses this plan: no."
+    assert state["refusal"] is None
+    assert screen.order == ["board"]
+
+
+def test_one_device_says_that_there_is_nothing_to_ask(screen, session):
+    session.apply(SetMesh(Mesh("data:1")))
+    assert screen.turn()["standing"]["text"] == ONE_DEVICE
+    assert len(screen.asked) == 1
+
+
+def test_the_communication_tab_says_whose_collectives_these_are(screen):
+    screen.send("open", tab="communication")
+    screen.turn()
+    session = screen.board.session
+    session.apply(PlaceDim("hidden", ("model",)))
+    screen.turn()
+    assert screen.shown["table"]["blocks"][0]["note"].startswith("Planned: ")
+    screen.answer()  # of the plan before
+    screen.answer()
+    assert "Partitioned: the collectives are those that XLA's own partitioner makes of this plan (XLA of a test)." in [
+        block["note"] for block in screen.shown["table"]["blocks"]
+    ]
+
+
+def test_a_board_that_nobody_lets_settle_says_who_planned_it(session):
+    state = Screen(session).shown["board"]
+    assert (state["standing"]["text"], state["standing"]["settling"]) == ("by Shardy, in this process", False)
+
+
+def test_a_board_that_is_closed_gives_its_question_up(screen):
+    screen.board.close()
+    assert screen.asked[-1].cancelled()

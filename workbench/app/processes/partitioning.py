@@ -1,0 +1,112 @@
+"""The server's one warm process for XLA's partitioner, at both ends of a board's connection.
+
+Out of a board's process go `{"partition": n, "name": of the plan, "question": packed}` and `{"overtaken": n}`; in comes
+`{"partition": n, "answer": packed}`. The server hands the question on as it came: it does not unpack what a board sent.
+"""
+
+import base64
+import pickle
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from queue import SimpleQueue
+from typing import Any
+
+from workbench.engine import WarmWorker
+from workbench.engine.partitioner import pack_question
+from workbench.errors import PartitionError
+from workbench.partitioned import Partitioned
+from workbench.plan import Plan
+from workbench.settling import PATIENCE
+
+Send = Callable[[Mapping[str, Any]], None]
+
+
+class RemoteWorker:
+    """The server's process as a board's process knows it.
+
+    Answers are given out on a thread of their own: whoever hears them may write to the disk, and the connection is read meanwhile.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send, self._lock = send, threading.Lock()
+        self._asked: dict[int, Future[Partitioned]] = {}
+        self._answered: SimpleQueue[tuple[int, str]] = SimpleQueue()
+        self._number = 0
+
+    def ask(self, plan: Plan, platform: str = "") -> Future[Partitioned]:
+        """As `WarmWorker.ask`."""
+        answer: Future[Partitioned] = Future()
+        with self._lock:
+            if not self._number:
+                threading.Thread(target=self._give_out, daemon=True, name="partitioner").start()
+            self._number += 1
+            number = self._number
+            self._asked[number] = answer
+        question = base64.b64encode(pack_question(plan, platform)).decode()
+        self._send({"partition": number, "name": plan.name, "question": question})
+        return answer
+
+    def cancel(self, answer: Future[Partitioned]) -> None:
+        """Nobody waits for it any more; the server decides what becomes of the question."""
+        with self._lock:
+            number = next((each for each, asked in self._asked.items() if asked is answer), None)
+            self._asked.pop(number or 0, None)
+        answer.cancel()
+        if number is not None:
+            self._send({"overtaken": number})
+
+    def tell(self, number: int, answer: str) -> None:
+        """What the server says. Returns at once."""
+        self._answered.put((number, answer))
+
+    def _give_out(self) -> None:
+        while True:
+            number, packed = self._answered.get()
+            with self._lock:
+                answer = self._asked.pop(number, None)
+            if answer is None:
+                continue
+            kind, *rest = pickle.loads(base64.b64decode(packed))  # noqa: S301 - our own server wrote it
+            if not answer.set_running_or_notify_cancel():
+                continue
+            if kind == "answer":
+                answer.set_result(rest[0])
+            else:
+                answer.set_exception(PartitionError(*rest))
+
+
+class Questions:
+    """Those of one board, as the server knows them; they are given up when its process ends."""
+
+    def __init__(self, worker: WarmWorker, send: Send) -> None:
+        self._worker, self._send = worker, send
+        self._asked: dict[int, Future[Partitioned]] = {}
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """`{"partition": n, ...}` or `{"overtaken": n}`, on one thread."""
+        if "overtaken" in message:
+            if (answer := self._asked.pop(message["overtaken"], None)) is not None:
+                self._worker.cancel(answer, after=PATIENCE)
+            return
+        number = message["partition"]
+        self._asked = {each: asked for each, asked in self._asked.items() if not asked.done()}
+        self._asked[number] = answer = self._worker.ask_packed(base64.b64decode(message["question"]), message["name"])
+        answer.add_done_callback(lambda done: self._pass_on(number, done))
+
+    def give_up(self) -> None:
+        """The process is gone."""
+        while self._asked:
+            self._worker.cancel(self._asked.popitem()[1], after=PATIENCE)
+
+    def _pass_on(self, number: int, done: Future[Partitioned]) -> None:
+        self._send({"partition": number, "answer": base64.b64encode(pickle.dumps(_outcome(done))).decode()})
+
+
+def _outcome(done: Future[Partitioned]) -> tuple[Any, ...]:
+    try:
+        return "answer", done.result()
+    except PartitionError as error:
+        return "refused", error.message, error.ways_out
+    except CancelledError:
+        return "refused", "The question to XLA's partitioner was cancelled.", ()
