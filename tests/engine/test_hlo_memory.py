@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.engine import tpu_hlo
-from workbench.engine.hlo import parse_hlo
+from tests.hlo_text import module_from
 from workbench.engine.hlo_memory import timeline_of
 from workbench.engine.hlo_report import READER, read_again, read_compiled
 from workbench.mesh import Mesh
@@ -28,11 +28,11 @@ def memory(temporary):
 
 
 def read(temporary, compiler="libtpu 0"):
-    return read_compiled(ROOM, Mesh("x:1"), memory(temporary), compiler=compiler)
+    return read_compiled(module_from(ROOM), Mesh("x:1"), memory(temporary), compiler=compiler)
 
 
 def test_a_value_that_dies_before_the_result_is_made_lies_in_its_place():
-    assert timeline_of(parse_hlo(ROOM), ROOM).peak == SECOND
+    assert timeline_of(module_from(ROOM)).peak == SECOND
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_what_libtpu_states_has_its_waste_twice(compiler, stated, peak):
 def test_what_was_read_before_is_read_again_as_it_is_read_today():
     today = read(4 * SECOND)
     assert today.reader == READER
-    assert read_again(today, ROOM, Mesh("x:1"), None) == today
-    assert read_again(today, tpu_hlo.IN_PLACE, Mesh("x:1"), None).memory.live != today.memory.live
+    assert read_again(today, module_from(ROOM), Mesh("x:1"), None) == today
+    assert read_again(today, module_from(tpu_hlo.IN_PLACE), Mesh("x:1"), None).memory.live != today.memory.live

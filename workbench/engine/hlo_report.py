@@ -4,19 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.compiled import Compiled, CompiledMemory
-from workbench.engine.hlo import parse_hlo
 from workbench.engine.hlo_kernels import kernels_of
 from workbench.engine.hlo_memory import timeline_of
 from workbench.engine.readback import collectives_of
-from workbench.engine.source_lines import SourceLines
 from workbench.mesh import Mesh
+from workbench.spmd.module import HloModule
 
-READER = 2
-"""Raised when the reading changes, so that what was read before is read anew: from the HLO text, without compiling again."""
+READER = 3
+"""Raised when the reading changes, so that what was read before is read anew: from the stored module, without compiling again."""
 
 
 def read_compiled(
-    hlo_text: str,
+    module: HloModule,
     mesh: Mesh,
     memory: Any,
     *,
@@ -25,22 +24,21 @@ def read_compiled(
     compile_seconds: float = 0.0,
     compiler: str = "",
 ) -> Compiled:
-    """What `compiled.as_text()` and `compiled.memory_analysis()` of a program partitioned over `mesh` say; `clock` in Hz."""
+    """What the module and `compiled.memory_analysis()` of a program partitioned over `mesh` say; `clock` in Hz."""
     compiled = Compiled(target, mesh.size, compile_seconds, stated(memory), (), compiler=compiler)
-    return read_again(compiled, hlo_text, mesh, clock)
+    return read_again(compiled, module, mesh, clock)
 
 
-def read_again(compiled: Compiled, hlo_text: str, mesh: Mesh, clock: float | None) -> Compiled:
-    """The record with all that follows from the HLO text as it is read today."""
-    module, lines = parse_hlo(hlo_text), SourceLines(hlo_text)
-    timeline = timeline_of(module, hlo_text)
+def read_again(compiled: Compiled, module: HloModule, mesh: Mesh, clock: float | None) -> Compiled:
+    """The record with all that follows from the module as it is read today."""
+    timeline = timeline_of(module)
     said = compiled.memory.stated or compiled.memory.temporary
     temporary = _packed(said, timeline.peak) if compiled.compiler.startswith("libtpu") else said
     return replace(
         compiled,
         memory=replace(compiled.memory, temporary=temporary, stated=said, live=timeline.peak),
-        collectives=collectives_of(module, lines, mesh),
-        kernels=kernels_of(module, lines, clock),
+        collectives=collectives_of(module, mesh),
+        kernels=kernels_of(module, clock),
         alive=timeline.alive,
         alive_at_peak=timeline.at_peak,
         reader=READER,
