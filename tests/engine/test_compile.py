@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import time
 from dataclasses import replace
 
@@ -249,6 +250,11 @@ def test_a_plan_that_does_not_fit_is_told_with_the_compilers_own_sum(said, shown
     assert "make the batch smaller" in error.ways_out
 
 
+def instructions(file):
+    """Of HLO text, without the numbers of stack frames and what the compiler noted for itself, in no order."""
+    return [re.sub(r" ?stack_frame_id=\d+|, backend_config=.*", "", line) for line in file.read_text().splitlines() if " = " in line]
+
+
 def test_the_command_line_compiles_and_prints_figures(capsys, tmp_path):
     arguments = ["compile", "--model", "two_layer", "--mesh", "data:4 model:2", "--layout", "batch:data; hidden:model"]
     assert main([*arguments, "--hlo", str(tmp_path / "step.hlo")]) == 0
@@ -257,11 +263,14 @@ def test_the_command_line_compiles_and_prints_figures(capsys, tmp_path):
     assert "all-reduce" in printed.out
     assert printed.err.split("\n")[:2] == ["starting ...", "lowering ..."]
     assert (tmp_path / "step.hlo").read_text().startswith("HloModule")
-    assert main([*arguments, "--json"]) == 0
+    assert main([*arguments, "--json", "--hlo", str(tmp_path / "again.hlo")]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["from_cache"]
     assert record["memory"]["peak"] > 0
     assert record["payload"]
+    fresh, stored = (instructions(tmp_path / name) for name in ("step.hlo", "again.hlo"))
+    assert len(fresh) > 10
+    assert stored == fresh
 
 
 @needs_libtpu

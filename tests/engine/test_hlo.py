@@ -10,6 +10,7 @@ from workbench.engine.placement import attach, named_sharding
 from workbench.engine.readback import collectives_of
 from workbench.mesh import Mesh
 from workbench.sharding import Sharding
+from workbench.spmd import hlo_pb2
 from workbench.spmd.executable import module_of
 from workbench.spmd.groups import axes_of, read_groups
 
@@ -45,6 +46,18 @@ def test_groups_of_devices_become_mesh_axes_in_every_way_xla_writes_them(attribu
     opcode = "collective-permute(%p0)" if "pairs" in attributes else "all-reduce(%p0), to_apply=%add"
     assert read_groups(instruction_from(f"f32[16] {opcode}, {attributes}", "f32[16]").fields, 8) == groups
     assert axes_of(groups, MESH) == axes
+
+
+def test_groups_are_found_in_the_list_of_devices_too():
+    """As compilers of 2025 wrote them, and still do where there are few."""
+    iota = {"num_replica_groups": 2, "num_devices_per_group": 4, "iota_reshape_dims": [4, 2], "iota_transpose_perm": [1, 0]}
+    axes = {"mesh": {"axes": [{"name": "a", "size": 8}]}, "axes": [{"mesh_axis_index": 0, "sub_axis_info": {"pre_size": 1, "size": 4}}]}
+    for lists in (
+        {"iota_replica_group_list": iota},
+        {"mesh_axes_replica_group_list": axes},
+        {"replica_groups": [{"replica_ids": each} for each in QUADS]},
+    ):
+        assert read_groups(hlo_pb2.Instruction(collective_device_list=lists), 8) == QUADS
 
 
 def test_groups_of_one_device_join_no_axis():
@@ -119,6 +132,41 @@ def test_loops_multiply_async_forms_count_once_and_groups_of_one_are_left_out():
         ("collective-permute", ("data",)): (64, 1),
         ("all-to-all", ("model",)): (128, 1),
     }
+
+
+WRAPPED = """HloModule m
+
+%wrapped (w: f32[16], v: f32[32]) -> (f32[8], f32[16]) {
+  %w = f32[16] parameter(0)
+  %v = f32[32] parameter(1)
+  ROOT %rs = (f32[8], f32[16]) reduce-scatter(%w, %v), replica_groups=[4,2]<=[8], dimensions={0}, to_apply=%add, \
+metadata={op_name="jit(f)/add"}
+}
+
+ENTRY %main (x: f32[16], y: f32[32]) -> (f32[8], f32[16]) {
+  %x = f32[16] parameter(0)
+  %y = f32[32] parameter(1)
+  %up = f32[16] negate(%x), metadata={op_name="jit(f)/up/neg"}
+  %down = f32[32] negate(%y), metadata={op_name="jit(f)/down/neg"}
+  %start = ((f32[16], f32[32]), (f32[8], f32[16])) async-start(%up, %down), calls=%wrapped, \
+backend_config={"collective_backend_config":{"is_sync":IS_SYNC}}
+  ROOT %done = (f32[8], f32[16]) async-done(%start)
+}
+"""
+
+
+@pytest.mark.parametrize("is_sync", [False, True])
+def test_a_collective_in_an_asynchronous_call_is_named_after_what_the_call_is_given(is_sync):
+    module = module_from(WRAPPED.replace("IS_SYNC", str(is_sync).lower()))
+    (each,) = collectives_of(module, MESH)
+    assert (each.kind, each.name, each.parts, each.part_paths) == ("reduce-scatter", "start", (64, 128), ("up/neg", "down/neg"))
+    assert each.overlaps is not is_sync
+    entry = module.computations[module.entry]
+    assert [module.printed_opcode(entry[name]) for name in ("up", "start", "done")] == [
+        "negate",
+        "reduce-scatter-start",
+        "reduce-scatter-done",
+    ]
 
 
 def test_a_collective_keeps_the_name_of_the_operation_it_serves():

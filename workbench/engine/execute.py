@@ -94,7 +94,7 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, wat
         losses=losses,
         shards=shards,
         compiled=payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh)),
-        compiled_peak=stated(step.compiled.memory_analysis()).peak,
+        compiled_peak=stated(step.compiled.memory_analysis(), on_tpu=step.mesh.devices.flat[0].platform == "tpu").peak,
         device_peak=device_peak,
         predicted_seconds=_predicted(given, hardware),
         hardware=hardware,

@@ -18,6 +18,6 @@ def module_of(compiled: jax.stages.Compiled) -> HloModule:
 
 
 def module_text(serialized: bytes) -> str:
-    """A serialised module as HLO text. `compiled.as_text()` says more in its first line alone: how many partitions, what was propagated."""
+    """A serialised module as HLO text: `compiled.as_text()` but for its first line, which says less, and how stack frames are numbered."""
     found: str = xla_client.hlo.HloModule.from_serialized_hlo_module_proto(serialized).to_string()
     return found
