@@ -61,7 +61,7 @@ class CompiledMemory:
     - `aliased`: outputs that lie where arguments did; `temporary`: what the rest of the step needs at most, as the compiler packs it;
     - `live`: temporaries that are alive at once at the worst moment, beside what lies where a result will be; 0 if it is not known;
     - `stated`: `temporary` as `memory_analysis()` states it, which of libtpu is too much (see `engine.hlo_report`); 0 if it is not known;
-    - `analysed_peak`: `peak_memory_in_bytes` of `memory_analysis()`; 0 if it is not known.
+    - `stated_peak`: its `peak_memory_in_bytes`, without temporaries where XLA:CPU states it; 0 if it is not known.
     """
 
     arguments: int
@@ -72,11 +72,16 @@ class CompiledMemory:
     host: int = 0  # bytes of the host's memory: what was offloaded
     live: int = 0
     stated: int = 0
-    analysed_peak: int = 0
+    stated_peak: int = 0
+
+    @property
+    def held(self) -> int:
+        """Arguments, and the results beside them."""
+        return self.arguments + self.outputs - self.aliased
 
     @property
     def peak(self) -> int:
-        return self.arguments + self.outputs - self.aliased + self.temporary
+        return self.held + self.temporary
 
 
 @dataclass(frozen=True, slots=True)

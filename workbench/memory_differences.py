@@ -46,7 +46,7 @@ def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference
     found = [_difference(scope, ours[scope], theirs[scope]) for scope in {**ours, **theirs}]
     found.append(MemoryDifference("arguments", report.memory.held, memory.arguments, ARGUMENTS))
     if memory.live:
-        found.append(MemoryDifference("", 0, memory.temporary - memory.live, PACKED))
+        found.append(MemoryDifference("", 0, max(memory.temporary - memory.live, 0), PACKED))
     least = _LEAST * max(report.memory.peak, memory.peak)
     telling = sorted((each for each in found if _gap(each) >= least), key=lambda each: -_gap(each))
     left = report.memory.peak - sum(each.predicted for each in telling), memory.peak - sum(each.compiled for each in telling)

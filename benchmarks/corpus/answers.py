@@ -87,7 +87,7 @@ def answer_of(plan: wb.Plan, compiled: Compiled) -> Answer:
         payload[key] = payload.get(key, 0) + size
     memory = compiled.memory
     seconds = compiled.compute_seconds or 0.0
-    peaks = {"peak": memory.peak, "analysed_peak": memory.analysed_peak}
+    peaks = {"peak": memory.peak, "analysed_peak": memory.stated_peak}
     return Answer(
         str(plan.mesh), digest_of(plan), payload, **peaks, kernel_seconds=seconds, compile_seconds=round(compiled.compile_seconds, 1)
     )

@@ -12,10 +12,11 @@ from workbench.comparison import CollectiveRow, compare_collectives
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import host_value, real_shard_shape
-from workbench.engine.readback import read_collectives
+from workbench.engine.readback import collectives_of
 from workbench.models.mixture_layouts import TOP2_LAYOUTS
 from workbench.models.registry import ALL_MODELS, build
 from workbench.plan import Plan
+from workbench.spmd.executable import module_of
 
 CASES = [
     *((model.name, (), mesh, layout) for model in ALL_MODELS if model.name != "amoebanet" for mesh, layout in model.layouts),
@@ -66,7 +67,7 @@ def ran(name, arguments, mesh, layout):
         {"arguments": [each.local_shape for each in report.arguments], "results": [each.local_shape for each in report.results]},
         {"arguments": argument_shapes, "results": [real_shard_shape(each) for each in results]},
         [host_value(each) for each in results],
-        compare_collectives(report, payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), plan.mesh))),
+        compare_collectives(report, payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh))),
     )
 
 

@@ -13,10 +13,11 @@ from workbench.comparison import compare_collectives
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import host_value, real_shard_shape
-from workbench.engine.readback import read_collectives
+from workbench.engine.readback import collectives_of
 from workbench.errors import EngineError
 from workbench.models import build
 from workbench.plan import Plan
+from workbench.spmd.executable import module_of
 from workbench.tracing import trace
 
 MESH = "data:4 model:2"
@@ -93,7 +94,7 @@ def test_the_annotated_step_computes_the_same(case):
 @each_case
 def test_the_annotated_step_sends_what_was_planned(case):
     report, step, *_ = ran(*case)
-    rows = compare_collectives(report, payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), report.mesh)))
+    rows = compare_collectives(report, payload_by_axis_and_kind(collectives_of(module_of(step.compiled), report.mesh)))
     assert [row for row in rows if not row.agrees] == []
 
 

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import time
 from dataclasses import replace
 
@@ -66,10 +67,10 @@ def test_the_same_plan_is_compiled_once():
 
 def test_a_file_of_the_store_that_cannot_be_read_is_as_good_as_none(store):
     first = compile_plan(plan())
-    (file,) = store.rglob("*.json.gz")
-    for rubbish in (b"", b"no gzip", gzip.compress(b"no json"), gzip.compress(b'{"compiled": {}, "hlo": ""}')):
+    (file,) = store.rglob("*.gz")
+    for rubbish in (b"", b"no gzip", gzip.compress(b"no json"), gzip.compress(b"{}\nmodule")):
         file.write_bytes(rubbish)
-        assert compiled_store.load(file.name.removesuffix(".json.gz")) is None
+        assert compiled_store.load(file.name.removesuffix(".gz")) is None
     file.write_bytes(b"torn")
     again = compile_plan(plan())
     assert not again.from_cache
@@ -90,23 +91,23 @@ RECORD = Compiled(
 
 
 def test_what_is_stored_comes_back_whole():
-    compiled_store.store("key", RECORD, "HloModule m")
-    assert compiled_store.load("key") == (replace(RECORD, from_cache=True), "HloModule m")
+    compiled_store.store("key", RECORD, b"module\n\x00")
+    assert compiled_store.load("key") == (replace(RECORD, from_cache=True), b"module\n\x00")
     assert compiled_store.load("other") is None
 
 
 def test_whatever_is_damaged_in_the_store_is_as_good_as_none_and_is_thrown_away(store):
-    draw, text = random.Random(0), "HloModule m\n" + "".join(f"  %a.{i} = f32[{i}]\n" for i in range(200))
-    compiled_store.store("key", RECORD, text)
-    (file,) = store.rglob("*.json.gz")
-    whole, stored = file.read_bytes(), (replace(RECORD, from_cache=True), text)
+    draw, module = random.Random(0), b"".join(b"%%a.%d\n" % i for i in range(200))
+    compiled_store.store("key", RECORD, module)
+    (file,) = store.rglob("*.gz")
+    whole, stored = file.read_bytes(), (replace(RECORD, from_cache=True), module)
     for turn in range(300):
         at = draw.randrange(len(whole))
         damaged = whole[:at] if turn % 3 == 0 else whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :]
         file.write_bytes(damaged)
         found = compiled_store.load("key")
         assert found == stored or (found is None and not file.exists())  # a bit of the head's own file name, say, is none of the content
-    compiled_store.store("key", RECORD, text)
+    compiled_store.store("key", RECORD, module)
     assert compiled_store.load("key") == stored
 
 
@@ -117,27 +118,27 @@ def test_a_user_without_a_home_has_no_store(monkeypatch):
     monkeypatch.delenv("WORKBENCH_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(compiled_store.Path, "home", homeless)
-    compiled_store.store("key", RECORD, "")
+    compiled_store.store("key", RECORD, b"")
     assert compiled_store.load("key") is None
 
 
 def test_what_a_killed_process_left_unfinished_goes_after_a_day(store):
-    compiled_store.store("key", RECORD, "")
+    compiled_store.store("key", RECORD, b"")
     old, new = store / "compiled" / "old.json.123", store / "compiled" / "new.json.124"
     for each in (old, new):
         each.write_bytes(b"half")
     os.utime(old, (time.time() - 100_000, time.time() - 100_000))
-    compiled_store.store("other", RECORD, "")
+    compiled_store.store("other", RECORD, b"")
     assert (old.exists(), new.exists(), compiled_store.load("key") is None) == (False, True, False)
 
 
 def test_the_store_lets_go_of_what_was_not_used_for_longest(store):
-    noise = "".join(chr(33 + (i * i * 7919) % 90) for i in range(20_000))
+    noise = bytes(33 + (i * i * 7919) % 90 for i in range(20_000))
     for number in range(4):
         compiled_store.store(f"key{number}", RECORD, noise)
-        for file in store.rglob("*.json.gz"):
+        for file in store.rglob("*.gz"):
             os.utime(file, (time.time() - 100, time.time() - 100 + int(file.name[3])))
-    size = next(store.rglob("*.json.gz")).stat().st_size
+    size = next(store.rglob("*.gz")).stat().st_size
     compiled_store.load("key0")  # used now
     compiled_store.store("key4", RECORD, noise, limit=3 * size + 100)
     assert {each for each in range(5) if compiled_store.load(f"key{each}")} == {0, 3, 4}
@@ -146,7 +147,7 @@ def test_the_store_lets_go_of_what_was_not_used_for_longest(store):
 def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
-    compiled_store.store("key", RECORD, "")
+    compiled_store.store("key", RECORD, b"")
     assert compiled_store.load("key") is None
 
 
@@ -249,6 +250,11 @@ def test_a_plan_that_does_not_fit_is_told_with_the_compilers_own_sum(said, shown
     assert "make the batch smaller" in error.ways_out
 
 
+def instructions(file):
+    """Of HLO text, without the numbers of stack frames and what the compiler noted for itself, in no order."""
+    return [re.sub(r" ?stack_frame_id=\d+|, backend_config=.*", "", line) for line in file.read_text().splitlines() if " = " in line]
+
+
 def test_the_command_line_compiles_and_prints_figures(capsys, tmp_path):
     arguments = ["compile", "--model", "two_layer", "--mesh", "data:4 model:2", "--layout", "batch:data; hidden:model"]
     assert main([*arguments, "--hlo", str(tmp_path / "step.hlo")]) == 0
@@ -257,11 +263,14 @@ def test_the_command_line_compiles_and_prints_figures(capsys, tmp_path):
     assert "all-reduce" in printed.out
     assert printed.err.split("\n")[:2] == ["starting ...", "lowering ..."]
     assert (tmp_path / "step.hlo").read_text().startswith("HloModule")
-    assert main([*arguments, "--json"]) == 0
+    assert main([*arguments, "--json", "--hlo", str(tmp_path / "again.hlo")]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["from_cache"]
     assert record["memory"]["peak"] > 0
     assert record["payload"]
+    fresh, stored = (instructions(tmp_path / name) for name in ("step.hlo", "again.hlo"))
+    assert len(fresh) > 10
+    assert stored == fresh
 
 
 @needs_libtpu

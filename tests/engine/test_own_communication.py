@@ -15,8 +15,9 @@ from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine import compile_plan
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import host_value
-from workbench.engine.readback import read_collectives
+from workbench.engine.readback import collectives_of
 from workbench.plan import Plan
+from workbench.spmd.executable import module_of
 from workbench.tracing import trace
 
 needs_libtpu = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu, the compiler for TPUs, is not installed")
@@ -39,7 +40,7 @@ def ran(case):
 def run(plan):
     step = compile_step(plan)
     found = step.advance(step.arguments(0), None)
-    compiled = payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), plan.mesh))
+    compiled = payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh))
     expected = results(plan.program.step.call, plan.program.step.feed(0))
     return Ran(compare_collectives(plan.report(), compiled), [host_value(each) for each in found], expected)
 

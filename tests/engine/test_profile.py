@@ -7,6 +7,7 @@ import jax
 import pytest
 
 from tests.engine.programs import MESH, plan
+from tests.hlo_text import instruction_from, module_from
 from workbench.engine import execute, run_plan
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.profile import RawEvent, names, profile, raw_events
@@ -52,7 +53,7 @@ StackFrames
 ENTRY %main (x: f32[4,4]) -> f32[4,4] {
   %x = f32[4,4]{1,0} parameter(0)
   %fusion.3 = f32[4,4]{1,0} fusion(%x), kind=kCustom, calls=%fused, metadata={op_name="jit(call)/jvp(mlp)/dot_general" stack_frame_id=2}
-  %start.1 = f32[4,4]{1,0} all-reduce-start(%fusion.3), replica_groups={{0,1},{2,3},{4,5},{6,7}}, metadata={op_name="jit(call)/mlp/add"}
+  %start.1 = f32[4,4]{1,0} all-reduce-start(%fusion.3), replica_groups=[4,2]<=[8], to_apply=%add, metadata={op_name="jit(call)/mlp/add"}
   ROOT %done.1 = f32[4,4]{1,0} all-reduce-done(%start.1)
 }
 """.replace("JAX", str(Path(jax.__file__).parent))
@@ -158,15 +159,16 @@ def test_kernels_of_another_program_are_left_out():
 
 
 def test_every_instruction_has_its_place_in_the_plan():
-    known = names(TEXT, Mesh(MESH))
+    known = names(module_from(TEXT), Mesh(MESH))
     assert known["fusion.3"] == (COMPUTE, "dot", "mlp/dot_general", "train.py:42")
     assert known["start.1"] == ("model", "all-reduce", "mlp/add", "")
     assert known["done.1"][:2] == ("model", "all-reduce")
 
 
 def test_the_innermost_line_that_is_the_users_is_named():
-    lines = SourceLines(TEXT)
-    assert lines.of("metadata={stack_frame_id=2}") == "train.py:42"
-    assert lines.of("metadata={stack_frame_id=9}") == ""
-    assert lines.of('metadata={source_file="/home/me/model.py" source_line=3}') == "model.py:3"
-    assert lines.of("replica_groups={}") == ""
+    module = module_from(TEXT)
+    lines, entry = SourceLines(module), module.computations[module.entry]
+    written = instruction_from('f32[4] negate(%p0), metadata={source_file="/home/me/model.py" source_line=3}', "f32[4]")
+    unknown = instruction_from("f32[4] negate(%p0), metadata={stack_frame_id=9}", "f32[4]")
+    found = [lines.of(each) for each in (entry["fusion.3"], unknown, written, entry["done.1"])]
+    assert found == ["train.py:42", "", "model.py:3", ""]

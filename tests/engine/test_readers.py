@@ -2,8 +2,8 @@
 
 import pytest
 
-from workbench.engine.hlo import parse_hlo
-from workbench.engine.readback import read_collectives
+from tests.hlo_text import module_from
+from workbench.engine.readback import collectives_of
 from workbench.engine.readers import Readers
 from workbench.mesh import Mesh
 
@@ -13,13 +13,14 @@ TEXT = f"""HloModule jit_f, num_partitions=4
 
 %handed (p.0: f32[8,4]) -> f32[4,8] {{
   %p.0 = f32[8,4] parameter(0)
-  ROOT %turned.1 = f32[4,8] transpose(%p.0), {MARK}, {MADE}
+  ROOT %turned.1 = f32[4,8] transpose(%p.0), dimensions={{1,0}}, {MARK}, {MADE}
 }}
 
 %looked (p.1: s32[2], p.2: f32[4,8]) -> f32[2,8] {{
   %p.1 = s32[2] parameter(0)
   %p.2 = f32[4,8] parameter(1)
-  %found = f32[2,8] gather(%p.2, %p.1), offset_dims={{1}}, {LOOKED_UP}
+  %found = f32[2,8] gather(%p.2, %p.1), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, \
+slice_sizes={{1,8}}, {LOOKED_UP}
   ROOT %twice = f32[2,8] add(%found, %found), metadata={{op_name="jit(f)/experts/add"}}
 }}
 
@@ -33,7 +34,7 @@ ENTRY %main (given: f32[2,4], rows: s32[2]) -> (f32[2,8], f32[2,4]) {{
   %read = f32[2,8] fusion(%rows, %turned), kind=kLoop, calls=%looked, metadata={{op_name="jit(f)/experts/add"}}
   %named = f32[8,4] all-gather(%product), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}, metadata={{op_name="jit(f)/head/dot_general"}}
   %last = f32[2,4] collective-permute(%product), source_target_pairs={{{{0,3}},{{1,2}},{{2,1}},{{3,0}}}}, {MARK}, {MADE}
-  %sum = f32[2,4] all-reduce(%product), replica_groups={{{{0,1,2,3}}}}, to_apply=%added, {MARK}, {MADE}
+  %sum = f32[2,4] all-reduce(%product), replica_groups={{{{0,1,2,3}}}}, to_apply=%add, {MARK}, {MADE}
   %half = f32[1,4] slice(%sum), slice={{[0:1], [0:4]}}, metadata={{op_name="jit(f)/head/slice"}}
   ROOT %results = (f32[2,8], f32[2,4]) tuple(%read, %last)
 }}
@@ -51,12 +52,12 @@ ENTRY %main (given: f32[2,4], rows: s32[2]) -> (f32[2,8], f32[2,4]) {{
     ],
 )
 def test_the_reader_does_more_than_hand_the_value_on(collective, path):
-    module = parse_hlo(TEXT)
+    module = module_from(TEXT)
     entry = module.computations[module.entry]
     assert Readers(module).path_of(entry, entry[collective]) == path
 
 
 def test_a_collective_tells_its_maker_and_its_reader():
-    found = {each.name: (each.path, each.reader) for each in read_collectives(TEXT, Mesh("a:4"))}
+    found = {each.name: (each.path, each.reader) for each in collectives_of(module_from(TEXT), Mesh("a:4"))}
     assert found["moved"] == ("normal/mul", "experts/gather")
     assert found["named"] == ("head/dot_general", "")

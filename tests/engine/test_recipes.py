@@ -19,12 +19,11 @@ from tests.recipes.test_recipes import APPLIES, mesh_for
 from workbench.comparison import Comparison, compare_collectives
 from workbench.compiled import Compiled, CompiledMemory, payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
-from workbench.engine.hlo import parse_hlo
 from workbench.engine.placement import host_value, spread
 from workbench.engine.readback import collectives_of
-from workbench.engine.source_lines import SourceLines
 from workbench.models import amoebanet, amoebanet_config, build, photographs
 from workbench.plan import Plan
+from workbench.spmd.executable import module_of
 from workbench.tensor import Role
 
 BATCH = 1
@@ -78,8 +77,7 @@ def sharded(plan, values):
     step = compile_step(plan)
     arguments = [spread(np.array(values[i]), sharding) for i, sharding in enumerate(step.shardings)]
     results = [host_value(each) for each in step.advance(arguments, None)]
-    text = step.compiled.as_text()
-    return results, collectives_of(parse_hlo(text), SourceLines(text), plan.mesh)
+    return results, collectives_of(module_of(step.compiled), plan.mesh)
 
 
 def wrong(reference, results):
@@ -159,6 +157,5 @@ def test_amoebanet_is_the_unsharded_one_where_no_maximum_is_tied(recipe):
 
 def test_what_amoebanet_sends_where_images_are_cut_is_what_the_plan_says_or_its_cause_is_named():
     plan = Plan(amoebanet_without_ties(), mesh_for("spatial")).recipe("spatial")
-    text = compile_step(plan).compiled.as_text()
-    found = collectives_of(parse_hlo(text), SourceLines(text), plan.mesh)
+    found = collectives_of(module_of(compile_step(plan).compiled), plan.mesh)
     assert causes_of(plan, found) == EXPLAINED["amoebanet", "spatial"]

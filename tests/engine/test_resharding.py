@@ -10,7 +10,8 @@ from workbench.comparison import compare_collectives
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.heard import rematerialised
-from workbench.engine.readback import read_collectives
+from workbench.engine.readback import collectives_of
+from workbench.spmd.executable import module_of
 
 PLACES = (
     "[r, -, -]",
@@ -28,7 +29,7 @@ PAIRS = random.Random(5).sample([(before, after) for before in PLACES for after 
 
 
 def compiled_collectives(plan):
-    return read_collectives(compile_step(plan).compiled.as_text(), plan.mesh)
+    return collectives_of(module_of(compile_step(plan).compiled), plan.mesh)
 
 
 @pytest.mark.parametrize(("before", "after", "collectives", "classes"), TABLE)
@@ -57,7 +58,7 @@ def test_weight_update_sharding_sends_and_holds_what_was_measured(layout, argume
     del sent  # `tests/partition/test_resharding.py` has it; here the plan's figures are held against the compiler's
     plan = weight_update(layout)
     step = compile_step(plan)
-    rows = compare_collectives(plan.report(), payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), plan.mesh)))
+    rows = compare_collectives(plan.report(), payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh)))
     assert [row for row in rows if not row.agrees] == []
     assert step.compiled.memory_analysis().argument_size_in_bytes == 4 * arguments
 

@@ -10,11 +10,11 @@ import pytest
 
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
-from workbench.engine.hlo import parse_hlo
 from workbench.engine.hlo_flops import flops_of
 from workbench.engine.placement import host_value
-from workbench.engine.readback import read_collectives
+from workbench.engine.readback import collectives_of
 from workbench.plan import Plan
+from workbench.spmd.executable import module_of
 from workbench.tracing import trace
 
 GATHER, REDUCE, PERMUTE = "all-gather", "all-reduce", "collective-permute"
@@ -152,11 +152,11 @@ def test_the_plan_sends_what_is_worked_out_by_hand(case):
 def test_the_compiled_product_sends_that_computes_as_much_and_is_the_unsharded_one(case):
     plan = plan_of(case)
     step = compile_step(plan)
-    text = step.compiled.as_text()
-    found = payload_by_axis_and_kind(read_collectives(text, plan.mesh))
+    module = module_of(step.compiled)
+    found = payload_by_axis_and_kind(collectives_of(module, plan.mesh))
     scattered = "reduce-scatter"  # XLA:CPU makes an all-reduce and a slice of it
     assert found == {(axes, REDUCE if kind == scattered else kind): count for (axes, kind), count in CASES[case].sent.items()}
-    assert plan.report().flops.per_device == sum(flops_of(each, each.values()) for each in parse_hlo(text).computations.values())
+    assert plan.report().flops.per_device == sum(flops_of(each, each.values()) for each in module.computations.values())
     (ours,) = step.advance(step.arguments(0), None)
     expected = jax.tree.leaves(plan.program.step.call(*plan.program.step.feed(0)))
     np.testing.assert_allclose(host_value(ours), expected[0], rtol=1e-4, atol=1e-4)

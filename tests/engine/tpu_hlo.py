@@ -92,7 +92,7 @@ dimensions={0}, frontend_attributes={chain_id="0"}, metadata={op_name="jit(step)
 
 %all-reduce-scatter (input: f32[16,1024]) -> f32[4,1024] {
   %input = f32[16,1024]{1,0:T(8,128)S(1)} parameter(0)
-  %all-reduce.78 = f32[16,1024]{1,0:T(8,128)} all-reduce(%input), channel_id=5, replica_groups={{0,1,2,3}}, to_apply=%add.1.clone, \
+  %all-reduce.78 = f32[16,1024]{1,0:T(8,128)} all-reduce(%input), channel_id=5, replica_groups={{0,1,2,3}}, to_apply=%add, \
 frontend_attributes={from-cross-replica-sharding="true"}
   %constant.987 = u32[] constant(0)
   ROOT %dynamic-slice.296 = f32[4,1024]{1,0:T(8,128)S(1)} dynamic-slice(%all-reduce.78, %constant.987, %constant.987), \
@@ -140,7 +140,7 @@ ENTRY %main.1 (param.0: f32[3,6], param.1: f32[768]) -> (f32[3,6], f32[768]) {
   %param.0 = f32[3,6]{1,0:T(4,128)} parameter(0)
   %param.1 = f32[768]{0:T(1024)} parameter(1)
   %all-reduce.34 = (f32[3,6]{1,0:T(4,128)}, f32[768]{0:T(1024)}) all-reduce(%param.0, %param.1), channel_id=5, \
-replica_groups=mesh['axis_0'=1,'axis_1'=4,'axis_2'=1] {'axis_1','axis_2'}, to_apply=%region_20.20.clone, \
+replica_groups=mesh['axis_0'=1,'axis_1'=4,'axis_2'=1] {'axis_1','axis_2'}, to_apply=%add, \
 metadata={op_name="jit(step)/transpose(jvp(mlp))/up/dot_general" stack_frame_id=2}
   %get-tuple-element.2408 = f32[3,6]{1,0:T(4,128)} get-tuple-element(%all-reduce.34), index=0, \
 metadata={op_name="jit(step)/transpose(jvp(mlp))/up/dot_general" stack_frame_id=2}
@@ -151,7 +151,7 @@ metadata={op_name="jit(step)/transpose(jvp(norm))/reduce_sum" stack_frame_id=2}
 """
 """Gradients of two parameters reduced in one collective; a call stack whose innermost frame is a library's."""
 
-IN_PLACE = """HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }, allow_spmd={false}
+IN_PLACE = """HloModule jit_step, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }
 
 %cond (p: (s32[], f32[4,8,128])) -> pred[] {
   %p = (s32[]{:T(128)}, f32[4,8,128]{2,1,0:T(8,128)}) parameter(0)
@@ -168,6 +168,13 @@ IN_PLACE = """HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (
   %param_1 = s32[]{:T(128)} parameter(1)
   %zero = s32[]{:T(128)} constant(0)
   ROOT %dus = f32[4,8,128]{2,1,0:T(8,128)} dynamic-update-slice(%param_0, %bitcast.1, %param_1, %zero, %zero)
+}
+
+%reduced (param_0.1: f32[4,8,128], param_1.1: f32[64,128]) -> f32[4,128] {
+  %param_0.1 = f32[4,8,128]{2,1,0:T(8,128)} parameter(0)
+  %param_1.1 = f32[64,128]{1,0:T(8,128)S(1)} parameter(1)
+  %zero.1 = f32[]{:T(128)} constant(0)
+  ROOT %reduce.1 = f32[4,128]{1,0:T(8,128)} reduce(%param_0.1, %zero.1), dimensions={1}, to_apply=%add
 }
 
 %body (p.1: (s32[], f32[4,8,128])) -> (s32[], f32[4,8,128]) {
@@ -193,12 +200,6 @@ ENTRY %main.1 (param.0: f32[4,128]) -> f32[4,128] {
   %kept = f32[4,8,128]{2,1,0:T(8,128)} get-tuple-element(%loop), index=1
   %sum = f32[4,128]{1,0:T(8,128)} fusion(%kept, %on_chip), kind=kLoop, calls=%reduced, backend_config={"aliasing_operands":{"lists":[]}}
   ROOT %result = f32[4,128]{1,0:T(8,128)} add(%param.0, %sum), backend_config={"aliasing_operands":{"lists":[{"indices":["0","2"]}]}}
-}
-
-%reduced (param_0.1: f32[4,8,128], param_1.1: f32[64,128]) -> f32[4,128] {
-  %param_0.1 = f32[4,8,128]{2,1,0:T(8,128)} parameter(0)
-  %param_1.1 = f32[64,128]{1,0:T(8,128)S(1)} parameter(1)
-  ROOT %reduce.1 = f32[4,128]{1,0:T(8,128)} reduce(%param_0.1), dimensions={1}, to_apply=%add
 }
 """
 """A loop that stacks what it makes: the stack is updated in place, one buffer all through; a donated argument; a buffer on the chip."""

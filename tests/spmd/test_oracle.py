@@ -11,11 +11,12 @@ from tests.spmd.plans import plans, traced_paths
 from workbench.collective import collective_class
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import argument_specs, jitted
-from workbench.engine.readback import read_collectives
+from workbench.engine.readback import collectives_of
 from workbench.engine.wired import wired
 from workbench.errors import PartitionError
 from workbench.partition import write_layout
 from workbench.plan import Plan
+from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
@@ -25,12 +26,12 @@ F32 = jnp.float32
 
 
 def compiled_bytes(plan):
-    """As the text of the compiled program has it, which other code reads. All of the layout is written into the module that JAX lowers:
+    """As the compiled program has it, which other code reads. All of the layout is written into the module that JAX lowers:
     JAX itself has no words for what becomes an operation only then (the slice that a scan takes)."""
     mesh = wired(plan)
     step = jitted(plan, mesh, own=True).lower(*argument_specs(plan.program))
     write_layout(step.compiler_ir("stablehlo"), plan)
-    return by_class(payload_by_axis_and_kind(read_collectives(step.compile().as_text(), plan.mesh)))
+    return by_class(payload_by_axis_and_kind(collectives_of(module_of(step.compile()), plan.mesh)))
 
 
 def by_class(volumes):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ from workbench.engine.targets import Target, open_target, versions
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.plan import Plan
+from workbench.spmd.executable import module_text, serialize_module
+from workbench.spmd.module import read_module
 
 Listener = Callable[[Mapping[str, Any]], None]
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
-_KEYS = "2"  # raised when what a key is made of changes
+_KEYS = "3"  # raised when what a key is made of changes
 
 
 def compile_here(
@@ -50,7 +53,7 @@ def compile_here(
     except Exception as error:  # whatever a user's function or a compiler raises
         raise compilation_failed(error, plan, str(hardware or "the attached devices"), stages.name) from error
     if hlo_file is not None:
-        _write(hlo_file, hlo_text)
+        _write(hlo_file, hlo_text())
     return compiled
 
 
@@ -90,7 +93,8 @@ class _Stages:
 
 def _compile(
     plan: Plan, hardware: Hardware | None, stages: _Stages, options: Mapping[str, str | bool | int | float], *, keep: bool
-) -> tuple[Compiled, str]:
+) -> tuple[Compiled, Callable[[], str]]:
+    """The record, and what writes the HLO text."""
     with stages.stage("starting"):
         target = open_target(plan, hardware)
     if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
@@ -100,15 +104,15 @@ def _compile(
         step = lowered(_as_run(plan, target), target.mesh)
         key = _key(plan, target, step, options) if keep else ""
     if keep and (known := compiled_store.load(key)):
-        return replace(_read_today(key, *known, plan, target), target=target.name), known[1]
+        return replace(_read_today(key, *known, plan, target), target=target.name), partial(module_text, known[1])
     with stages.stage("compiling"):
         start, said = time.perf_counter(), said_so_far()
         executable = step.compile(compiler_options=dict(options) or None)
         seconds = time.perf_counter() - start
     with stages.stage("reading"):
-        hlo_text = executable.as_text()
+        serialized = serialize_module(executable)
         compiled = read_compiled(
-            hlo_text,
+            read_module(serialized),
             plan.mesh,
             executable.memory_analysis(),
             target=target.name,
@@ -118,8 +122,8 @@ def _compile(
         )
         compiled = replace(compiled, rematerialised=rematerialised_since(said))
         if keep:
-            compiled_store.store(key, compiled, hlo_text)
-    return compiled, hlo_text
+            compiled_store.store(key, compiled, serialized)
+    return compiled, executable.as_text
 
 
 def _as_run(plan: Plan, target: Target) -> Plan:
@@ -127,11 +131,11 @@ def _as_run(plan: Plan, target: Target) -> Plan:
     return spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan
 
 
-def _read_today(key: str, compiled: Compiled, hlo_text: str, plan: Plan, target: Target) -> Compiled:
+def _read_today(key: str, compiled: Compiled, serialized: bytes, plan: Plan, target: Target) -> Compiled:
     """A stored record as today's reader has it."""
     if compiled.reader != READER:
-        compiled = read_again(compiled, hlo_text, plan.mesh, target.clock)
-        compiled_store.store(key, compiled, hlo_text)
+        compiled = read_again(compiled, read_module(serialized), plan.mesh, target.clock)
+        compiled_store.store(key, compiled, serialized)
     return compiled
 
 

@@ -1,4 +1,4 @@
-"""Compiled plans on disk, by content: the record as JSON and the HLO text, compressed.
+"""Compiled plans on disk, by content: the record as a line of JSON and the serialised module after it, compressed.
 
 Nothing here is promised to be kept: files are not brought to the disk one by one, and one that cannot be read is thrown away and made anew.
 """
@@ -35,17 +35,16 @@ def key_of(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def load(key: str) -> tuple[Compiled, str] | None:
-    """The record and the HLO text stored under a key; what is damaged is removed."""
+def load(key: str) -> tuple[Compiled, bytes] | None:
+    """The record and the serialised module stored under a key; what is damaged is removed."""
     try:
         path = _path(key)
     except RuntimeError:  # a user without a home
         return None
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            stored = json.load(file)
-        compiled = replace(_compiled(stored["compiled"]), from_cache=True)
-        hlo_text = str(stored["hlo"])
+        with gzip.open(path) as file:
+            record, module = file.readline(), file.read()
+        compiled = replace(_compiled(json.loads(record)), from_cache=True)
     except FileNotFoundError:
         return None
     except Exception:  # noqa: BLE001 - what damage makes gzip, JSON and the record raise is of any kind (`zlib.error`, `RecursionError`)
@@ -54,18 +53,18 @@ def load(key: str) -> tuple[Compiled, str] | None:
         return None
     with suppress(OSError):
         path.touch()
-    return compiled, hlo_text
+    return compiled, module
 
 
-def store(key: str, compiled: Compiled, hlo_text: str, limit: int = LIMIT) -> None:
+def store(key: str, compiled: Compiled, module: bytes, limit: int = LIMIT) -> None:
     """Keep a record; a disk that is full or not writable is no error."""
     with suppress(OSError, RuntimeError):
         path = _path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}")
         try:
-            with gzip.open(unfinished, "wt", encoding="utf-8", compresslevel=5) as file:
-                json.dump({"compiled": asdict(compiled), "hlo": hlo_text}, file)
+            with gzip.open(unfinished, "wb", compresslevel=5) as file:
+                file.write(json.dumps(asdict(compiled)).encode() + b"\n" + module)
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -74,7 +73,7 @@ def store(key: str, compiled: Compiled, hlo_text: str, limit: int = LIMIT) -> No
 
 def _path(key: str) -> Path:
     """Raises `RuntimeError` for a user who has no home, where no other folder is named."""
-    return folder() / "compiled" / f"{key}.json.gz"
+    return folder() / "compiled" / f"{key}.gz"
 
 
 def _make_room(where: Path, limit: int) -> None:
@@ -82,7 +81,7 @@ def _make_room(where: Path, limit: int) -> None:
     for each in where.iterdir():
         if each.suffix != ".gz" and time.time() - each.stat().st_mtime > _UNFINISHED:
             each.unlink(missing_ok=True)
-    files = sorted(((each.stat().st_mtime, each.stat().st_size, each) for each in where.glob("*.json.gz")), reverse=True)
+    files = sorted(((each.stat().st_mtime, each.stat().st_size, each) for each in where.glob("*.gz")), reverse=True)
     held = 0
     for _, size, file in files:
         held += size

@@ -18,13 +18,14 @@ from workbench.engine.mpmd_check import largest_error_of, why_not
 from workbench.engine.mpmd_execute import run_pipelined
 from workbench.engine.placement import real_shard_shape
 from workbench.engine.profile import profile as profiled
-from workbench.engine.readback import read_collectives
+from workbench.engine.readback import collectives_of
 from workbench.engine.spmd_pipeline import spmd_plan
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.measurement import Measurement, ShardCheck
 from workbench.plan import Plan
 from workbench.report import Placement, Report
+from workbench.spmd.executable import module_of
 from workbench.units import whole_number
 
 Listener = Callable[[Mapping[str, Any]], None]
@@ -92,8 +93,8 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, wat
         step_seconds=seconds,
         losses=losses,
         shards=shards,
-        compiled=payload_by_axis_and_kind(read_collectives(step.compiled.as_text(), plan.mesh)),
-        compiled_peak=stated(step.compiled.memory_analysis()).peak,
+        compiled=payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh)),
+        compiled_peak=stated(step.compiled.memory_analysis(), on_tpu=step.mesh.devices.flat[0].platform == "tpu").peak,
         device_peak=device_peak,
         predicted_seconds=_predicted(given, hardware),
         hardware=hardware,

@@ -3,12 +3,11 @@
 A value is a tree of buffers, a tuple's branches its elements; positions are places in the schedule.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.engine.hlo import Instruction
-from workbench.engine.hlo_shapes import Array
+from workbench.spmd.module import Instruction
+from workbench.spmd.shapes import Array
 
 Tree = int | tuple["Tree", ...]  # numbers of buffers
 
@@ -86,9 +85,9 @@ def leaves(tree: Tree) -> Iterator[int]:
             yield from leaves(each)
 
 
-def at(tree: Tree, path: str) -> Tree:
-    """The branch at an index path, `1, 0`."""
-    for index in re.findall(r"\d+", path):
-        if isinstance(tree, tuple) and int(index) < len(tree):
-            tree = tree[int(index)]
+def at(tree: Tree, path: Iterable[int]) -> Tree:
+    """The branch at an index path."""
+    for index in path:
+        if isinstance(tree, tuple) and index < len(tree):
+            tree = tree[index]
     return tree

@@ -4,7 +4,6 @@ A TPU compiler writes every product as a convolution, batch dimensions as spatia
 so only positions where a window meets an element count (as XLA's own `HloCostAnalysis` has it).
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import prod
@@ -12,14 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.engine.hlo import Computation, Instruction
-from workbench.engine.hlo_shapes import Array, array_of
+from workbench.spmd.module import Computation, Instruction
+from workbench.spmd.shapes import Array
 
-_CONTRACTED = re.compile(r'lhs_contracting_dim(?:ension)?s"?[=:][{\[]([\d,"]*)[}\]]')
-_DIM_LABELS = re.compile(r"dim_labels=(\w+)_(\w+)->(\w+)")
-_WINDOW = re.compile(r"window=\{([^}]*)\}")
-_BATCH_GROUPS = re.compile(r"batch_group_count=(\d+)")
-_GEMM = re.compile(r'custom_call_target="(?:__cublas\$|__onednn\$matmul|__triton_gemm)')
+_GEMMS = ("__cublas$", "__onednn$matmul", "__triton_gemm")  # how the targets of custom calls that multiply begin
 
 
 class Window(NamedTuple):
@@ -41,51 +36,50 @@ def flops_of(computation: Computation, instructions: Iterable[Instruction]) -> i
 
 def is_product(instruction: Instruction) -> bool:
     opcode = instruction.opcode
-    return opcode in ("dot", "convolution") or (opcode == "custom-call" and _GEMM.search(instruction.attributes) is not None)
+    return opcode in ("dot", "convolution") or (opcode == "custom-call" and instruction.fields.custom_call_target.startswith(_GEMMS))
 
 
 def _flops(computation: Computation, instruction: Instruction) -> int:
-    if not is_product(instruction) or any(name not in computation for name in instruction.operands[:2]):
+    if not is_product(instruction):
         return 0
-    operands = [array_of(computation[name].shape) for name in instruction.operands[:2]]
+    operands = [computation[name].arrays[0] for name in instruction.operands[:2]]
     if instruction.opcode == "convolution":
         return _convolution_flops(instruction, operands)
-    contracted = _CONTRACTED.search(instruction.attributes)
-    dims = [int(each) for each in re.findall(r"\d+", contracted[1])] if contracted else [len(operands[0].dims) - 1]
-    return 2 * array_of(instruction.shape).size * prod(operands[0].dims[dim] for dim in dims)
+    contracted = prod(operands[0].dims[dim] for dim in _contracted(instruction, operands[0]))
+    return 2 * instruction.arrays[0].size * contracted
+
+
+def _contracted(instruction: Instruction, left: Array) -> Sequence[int]:
+    """Dimensions of the left operand that are summed over; of a library's call those in its own words, else the last."""
+    if instruction.opcode == "dot":
+        return instruction.fields.dot_dimension_numbers.lhs_contracting_dimensions
+    config = instruction.backend_config
+    numbers = config.get("gemm_backend_config", config).get("dot_dimension_numbers", {})
+    return [int(each) for each in numbers.get("lhs_contracting_dimensions", (len(left.dims) - 1,))]
 
 
 def _convolution_flops(instruction: Instruction, operands: Sequence[Array]) -> int:
-    labels = _DIM_LABELS.search(instruction.attributes)
-    if labels is None:
-        return 0
     given, kernel = operands
-    result = array_of(instruction.shape)
-    windows = _windows(instruction, labels, given, kernel, result)
-    batch_groups = _BATCH_GROUPS.search(instruction.attributes)
-    batch = given.dims[labels[1].index("b")] // (int(batch_groups[1]) if batch_groups else 1)
-    channels = kernel.dims[labels[2].index("i")] * kernel.dims[labels[2].index("o")]
-    return 2 * batch * channels * prod(map(_meetings, windows))
+    fields, numbers = instruction.fields, instruction.fields.convolution_dimension_numbers
+    batch = given.dims[numbers.input_batch_dimension] // (fields.batch_group_count or 1)
+    channels = kernel.dims[numbers.kernel_input_feature_dimension] * kernel.dims[numbers.kernel_output_feature_dimension]
+    return 2 * batch * channels * prod(map(_meetings, _windows(instruction, given, kernel)))
 
 
-def _windows(instruction: Instruction, labels: re.Match[str], given: Array, kernel: Array, result: Array) -> list[Window]:
-    text = _WINDOW.search(instruction.attributes)
-    fields = dict(each.split("=") for each in text[1].split()) if text else {}
-
-    def of(name: str, dimension: int, default: int) -> int:
-        return int(fields[name].split("x")[dimension].split("_")[0]) if name in fields else default
-
+def _windows(instruction: Instruction, given: Array, kernel: Array) -> list[Window]:
+    numbers, result = instruction.fields.convolution_dimension_numbers, instruction.arrays[0]
+    dimensions = (numbers.input_spatial_dimensions, numbers.kernel_spatial_dimensions, numbers.output_spatial_dimensions)
     return [
         Window(
-            given.dims[labels[1].index(str(i))],
-            kernel.dims[labels[2].index(str(i))],
-            result.dims[labels[3].index(str(i))],
-            stride=of("stride", i, 1),
-            pad_low=of("pad", i, 0),
-            lhs_dilate=of("lhs_dilate", i, 1),
-            rhs_dilate=of("rhs_dilate", i, 1),
+            given.dims[one],
+            kernel.dims[other],
+            result.dims[third],
+            each.stride,
+            each.padding_low,
+            lhs_dilate=each.base_dilation,
+            rhs_dilate=each.window_dilation,
         )
-        for i in range(len(given.dims) - 2)
+        for one, other, third, each in zip(*dimensions, instruction.fields.window.dimensions, strict=True)
     ]
 
 

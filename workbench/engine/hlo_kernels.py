@@ -1,19 +1,15 @@
 """The operations of a compiled program that take time, with the compiler's own estimate where it gives one (a TPU's cycles)."""
 
-import re
 from collections.abc import Iterator
 
 from workbench.compiled import CompiledKernel
-from workbench.engine.hlo import Computation, HloModule, Instruction, Visit, parameter_of, root_of
 from workbench.engine.hlo_flops import flops_of, is_product
-from workbench.engine.hlo_shapes import DEVICE_MEMORY, Array, arrays, parse_shape
+from workbench.engine.op_names import path_of
 from workbench.engine.readback import kind_of
 from workbench.engine.source_lines import SourceLines
-from workbench.partition.location import readable_path
+from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
+from workbench.spmd.shapes import DEVICE_MEMORY, Array
 
-_OP_NAME = re.compile(r'op_name="([^"]*)"')
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _FREE = (  # these name, hold or order values; control flow takes the time of what it runs
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all", "add-dependency"),
     *("partition-id", "replica-id", "optimization-barrier", "domain", "rng-get-and-update-state"),
@@ -24,12 +20,13 @@ _MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
 _SLICES = ("dynamic-slice", "slice", "gather")
 
 
-def kernels_of(module: HloModule, lines: SourceLines, clock: float | None) -> tuple[CompiledKernel, ...]:
+def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, ...]:
     """One record an instruction; arithmetic on single numbers (loop counters, addresses) and collectives left out.
 
     `clock` in Hz turns the compiler's cycles into seconds. Copies between the device's memories that run beside other work are of kind
     `prefetch` and have no time. `bytes` are those in the device's main memory: what lies on the chip is not counted.
     """
+    lines = SourceLines(module)
     return tuple(_kernel(module, visit, lines, clock) for visit in module.visits() if visit.within is None and _is_work(module, visit))
 
 
@@ -38,7 +35,7 @@ def _is_work(module: HloModule, visit: Visit) -> bool:
     opcode = instruction.opcode
     if opcode in _FREE or opcode.endswith(("-done", "-update")) or kind_of(opcode) is not None:
         return False
-    if opcode == "custom-call" and (target := _TARGET.search(instruction.attributes)) and target[1] in _FREE_CALLS:
+    if instruction.fields.custom_call_target in _FREE_CALLS:
         return False
     if opcode in _WRAPPERS and _only_communicates(module, instruction):
         return False
@@ -48,28 +45,28 @@ def _is_work(module: HloModule, visit: Visit) -> bool:
 def _only_communicates(module: HloModule, fusion: Instruction) -> bool:
     """The fusions that start, await or are a collective, as against those that compute beside one."""
     inside = [each for name in module.callees(fusion) for each in module.computations[name].values()]
-    talks = any(kind_of(each.opcode) or "AsyncCollective" in each.attributes for each in inside)
+    talks = any(kind_of(each.opcode) or "AsyncCollective" in each.fields.custom_call_target for each in inside)
     return talks and not any(is_product(each) for each in inside)
 
 
 def _touched(computation: Computation, instruction: Instruction) -> Iterator[Array]:
-    yield from arrays(parse_shape(instruction.shape))
+    yield from instruction.arrays
     for name in instruction.operands:
-        if name in computation:
-            yield from arrays(parse_shape(computation[name].shape))
+        yield from computation[name].arrays
 
 
 def _kernel(module: HloModule, visit: Visit, lines: SourceLines, clock: float | None) -> CompiledKernel:
     instruction = visit.instruction
-    path, cycles = _OP_NAME.search(instruction.attributes), _CYCLES.search(instruction.attributes)
-    is_move = instruction.opcode in _MOVES
+    cycles = instruction.backend_config.get("window_config", {}).get("estimated_cycles")
+    kind = module.printed_opcode(instruction)
+    is_move = kind in _MOVES
     return CompiledKernel(
         name=instruction.name,
-        kind="prefetch" if is_move else instruction.opcode,
+        kind="prefetch" if is_move else kind,
         count=visit.runs,
-        path=readable_path(path[1]) if path else "",
-        source=lines.of(instruction.attributes),
-        seconds=int(cycles[1]) / clock if cycles and clock and not is_move else None,
+        path=path_of(instruction),
+        source=lines.of(instruction),
+        seconds=int(cycles) / clock if cycles and clock and not is_move else None,
         flops=_flops(module, visit),
         bytes=_bytes(module, visit),
     )
@@ -91,14 +88,13 @@ def _flops_within(module: HloModule, name: str) -> int:
 def _bytes(module: HloModule, visit: Visit) -> int:
     """Read and written in main memory. Of an array that is only sliced, or updated in place, the slice counts."""
     instruction, computation = visit.instruction, visit.computation
-    if instruction.opcode in _MOVES:  # its shape names both ends
-        return max((each.bytes for each in arrays(parse_shape(instruction.shape)) if each.space == DEVICE_MEMORY), default=0)
+    if module.printed_opcode(instruction) in _MOVES:  # its shape names both ends
+        return max((each.bytes for each in instruction.arrays if each.space == DEVICE_MEMORY), default=0)
     body = module.computations[callees[0]] if instruction.opcode in _WRAPPERS and (callees := module.callees(instruction)) else None
     read = sum(
         _read_within(body, position, array) if body else array.bytes
         for position, name in enumerate(instruction.operands)
-        if name in computation
-        for array in arrays(parse_shape(computation[name].shape))
+        for array in computation[name].arrays
         if array.space == DEVICE_MEMORY
     )
     return read + _written(body, instruction)
@@ -110,7 +106,7 @@ def _read_within(body: Computation, position: int, array: Array) -> int:
         return array.bytes
     users = _users(body, parameter)
     if users and all(each.opcode in _SLICES for each in users):
-        return sum(_size(each) for each in users)
+        return sum(each.bytes for each in users)
     if users and all(each.opcode == "dynamic-update-slice" and each.operands[0] == parameter.name for each in users):
         return 0
     return array.bytes
@@ -123,24 +119,16 @@ def _users(body: Computation, value: Instruction) -> list[Instruction]:
 
 
 def _written(body: Computation | None, instruction: Instruction) -> int:
-    results = arrays(parse_shape(instruction.shape))
+    results = instruction.arrays
     root = root_of(body) if body else None
     if body is None or root is None:
         return sum(each.bytes for each in results if each.space == DEVICE_MEMORY)
-    made = [body.get(name) for name in root.operands] if root.opcode == "tuple" else [root]
-    return sum(
-        _updated(body, source) or array.bytes
-        for array, source in zip(results, made, strict=False)
-        if array.space == DEVICE_MEMORY and source
-    )
+    made = [body[name] for name in root.operands] if root.opcode == "tuple" else [root]
+    return sum(_updated(body, source) or array.bytes for array, source in zip(results, made, strict=False) if array.space == DEVICE_MEMORY)
 
 
 def _updated(body: Computation, source: Instruction) -> int | None:
     """Bytes of the slice that is written, if the value is an update in place."""
-    while source.opcode == "bitcast" and source.operands[0] in body:
+    while source.opcode == "bitcast":
         source = body[source.operands[0]]
-    return _size(body[source.operands[1]]) if source.opcode == "dynamic-update-slice" and source.operands[1] in body else None
-
-
-def _size(instruction: Instruction) -> int:
-    return sum(each.bytes for each in arrays(parse_shape(instruction.shape)))
+    return body[source.operands[1]].bytes if source.opcode == "dynamic-update-slice" else None

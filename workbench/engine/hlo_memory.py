@@ -4,24 +4,17 @@ Exact as to which buffers are alive; a real allocation adds what its packing was
 until the result is made: one after the other, as XLA reuses an allocation (`buffer_assignment.cc`).
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from workbench.engine.hlo import Computation, HloModule, Instruction
 from workbench.engine.hlo_buffers import Buffer, Schedule
 from workbench.engine.hlo_schedule import schedule_of
-from workbench.engine.hlo_shapes import DEVICE_MEMORY
-from workbench.partition.location import readable_path
+from workbench.engine.op_names import is_indexing, path_of_value
+from workbench.spmd.module import Computation, HloModule, Instruction
+from workbench.spmd.shapes import DEVICE_MEMORY
 
 LARGEST = 20  # buffers named at the peak
-
-_OP_NAME = re.compile(r'op_name="([^"]*)"')
-_INDEXING = re.compile(
-    r"(?:^|/)(?:dynamic_index_in_dim|dynamic_update_index_in_dim|dynamic_slice|dynamic_update_slice|squeeze|broadcast_in_dim)$"
-)
-_SCAN_SLICE = re.compile(r"/jit\(dynamic_(?:update_)?index_in_dim\)")
 
 
 class Timeline(NamedTuple):
@@ -35,9 +28,9 @@ class Timeline(NamedTuple):
         return max((count for _, count in self.alive), default=0)
 
 
-def timeline_of(module: HloModule, hlo_text: str) -> Timeline:
+def timeline_of(module: HloModule) -> Timeline:
     """Temporaries in the device's memory at every instruction that changes them, those that lie where a result will be aside."""
-    schedule = schedule_of(module, hlo_text.partition("\n")[0])
+    schedule = schedule_of(module)
     there = [each for each in schedule.buffers if each.space == DEVICE_MEMORY and each.bytes]
     held = _beside_results([each for each in there if each.is_temporary], [each for each in there if each.is_result])
     counts = _counts(schedule, held)
@@ -90,7 +83,7 @@ def _path(module: HloModule, buffer: Buffer) -> str:
     """What a person calls a buffer: the operation whose result lies in it; of stacked ones, what a loop writes into the stack."""
     makers = list(buffer.makers)
     named = [path for each in makers for path in _paths(module, each)]
-    telling = [path for path in named if path and not _INDEXING.search(path)]
+    telling = [path for path in named if not is_indexing(path)]
     return next(iter(telling or named), "") or makers[0].name
 
 
@@ -107,7 +100,8 @@ def _paths(module: HloModule, instruction: Instruction) -> Iterable[str]:
 
 def _upstream(body: Computation, name: str) -> Iterable[str]:
     """Paths along the first operands of a value, nearest first."""
-    while (here := body.get(name)) is not None:
-        if (found := _OP_NAME.search(here.attributes)) and "/" in found[1]:
-            yield readable_path(_SCAN_SLICE.sub("", found[1]))
+    while name:
+        here = body[name]
+        if path := path_of_value(here):
+            yield path
         name = here.operands[0] if here.operands else ""

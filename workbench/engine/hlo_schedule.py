@@ -1,25 +1,25 @@
 """Which values of a scheduled program share a buffer.
 
-The schedule is the order of the text, loop bodies in their loop's place. Values that the compiler must or may lay over one another are
-joined: a loop's state from operand to result, a branch's result, what is updated in place, a donated argument and its result.
+The schedule is the order of the instructions, loop bodies in their loop's place. Values that the compiler must or may lay over one
+another are joined: a loop's state from operand to result, a branch's result, what is updated in place, a donated argument and its result.
 """
 
 from collections.abc import Sequence
 
-from workbench.engine.hlo import Computation, HloModule, Instruction, root_of
 from workbench.engine.hlo_buffers import Buffer, HloValue, Schedule, Tree, at, leaves
-from workbench.engine.hlo_shapes import Array, Shape, parse_shape
-from workbench.engine.hlo_sharing import MUST_ALIAS, Sharing
+from workbench.engine.hlo_sharing import Sharing
+from workbench.spmd.module import Computation, HloModule, Instruction, root_of
+from workbench.spmd.shapes import Array, Shape
 
 _SAME = ("bitcast", "optimization-barrier", "add-dependency", "domain")
 
 
-def schedule_of(module: HloModule, header: str) -> Schedule:
-    """Walk a scheduled module; `header` is its text's first line, which names donated arguments."""
+def schedule_of(module: HloModule) -> Schedule:
+    """Walk a scheduled module."""
     walk = _Walk(module)
     entry = module.computations[module.entry]
     walk.run(entry, ())
-    walk.close(entry, header)
+    walk.close(entry)
     return Schedule(walk.steps, walk.buffers())
 
 
@@ -41,7 +41,7 @@ class _Walk:
             self._entry_values = values
         for instruction in computation.values():
             self.steps.append(instruction)
-            operands = [values[name] for name in instruction.operands if name in values]
+            operands = [values[name] for name in instruction.operands]
             for operand in operands:
                 self._use(operand)
             values[instruction.name] = self._value(computation, instruction, operands, arguments)
@@ -50,14 +50,14 @@ class _Walk:
         self._use(result)
         return result
 
-    def close(self, entry: Computation, header: str) -> None:
+    def close(self, entry: Computation) -> None:
         """Mark what is not temporary: arguments, which live through the whole program, and results, which live to its end."""
-        parameters = {each.literal: each.name for each in entry.values() if each.opcode == "parameter"}
+        parameters = {each.fields.parameter_number: each.name for each in entry.values() if each.opcode == "parameter"}
         root = root_of(entry)
         result = self._entry_values[root.name] if root else ()
-        for output, parameter, inner in MUST_ALIAS.findall(header.partition("entry_computation_layout")[0]):
-            if parameter in parameters:
-                self._join(at(result, output), at(self._entry_values[parameters[parameter]], inner))
+        for each in self.module.fields.input_output_alias.entries:
+            donated = self._entry_values[parameters[each.parameter_number]]
+            self._join(at(result, each.output_shape_index), at(donated, each.parameter_shape_index))
         for number in (leaf for name in parameters.values() for leaf in leaves(self._entry_values[name])):
             self._values[number].is_given = True
         for number in leaves(result):
@@ -72,7 +72,7 @@ class _Walk:
     def _value(self, computation: Computation, instruction: Instruction, operands: list[Tree], arguments: Sequence[Tree]) -> Tree:
         opcode = instruction.opcode
         if opcode == "parameter":
-            return arguments[int(instruction.literal)] if arguments else self._new(instruction)
+            return arguments[instruction.fields.parameter_number] if arguments else self._new(instruction)
         if opcode == "tuple":
             return tuple(operands)
         if opcode == "get-tuple-element" and operands and isinstance(operands[0], tuple):
@@ -94,11 +94,9 @@ class _Walk:
 
     def _loop(self, instruction: Instruction, state: Tree) -> Tree:
         """In place: state, parameter, the body's root and result lie in one buffer."""
-        for key in ("condition", "body"):
-            if (name := instruction.attribute(key)) in self.module.computations:
-                result = self.run(self.module.computations[name or ""], (self._again(state),))
-                if key == "body":
-                    self._join(result, state)
+        for name in (self.module.condition(instruction), self.module.body(instruction)):
+            result = self.run(self.module.computations[name], (self._again(state),))
+        self._join(result, state)
         return self._again(state)
 
     def _branches(self, instruction: Instruction, operands: list[Tree]) -> Tree:
@@ -123,7 +121,7 @@ class _Walk:
 
     def _awaited(self, instruction: Instruction, operands: list[Tree]) -> Tree:
         """The end of an asynchronous operation: its destination, among what was started, with operands and contexts."""
-        shape = parse_shape(instruction.shape)
+        shape = instruction.shape
         started = operands[0] if operands else ()
         if instruction.opcode == "copy-done" and isinstance(started, tuple):
             return started[0]
@@ -132,7 +130,7 @@ class _Walk:
         return started if started != () else self._fresh(shape, instruction)
 
     def _new(self, instruction: Instruction) -> Tree:
-        return self._fresh(parse_shape(instruction.shape), instruction)
+        return self._fresh(instruction.shape, instruction)
 
     def _fresh(self, shape: Shape, instruction: Instruction) -> Tree:
         if not isinstance(shape, Array):

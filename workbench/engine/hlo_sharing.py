@@ -1,15 +1,11 @@
 """Which of an instruction's results lie where its operands did, as XLA's back ends say it or are known to do it."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
-from workbench.engine.hlo import Computation, HloModule, Instruction, parameter_of
 from workbench.engine.hlo_buffers import HloValue, Tree, at, leaves
+from workbench.spmd.module import Computation, HloModule, Instruction, parameter_of
 
-MUST_ALIAS = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}")
-"""A result's index path, the operand's number, and the path in that."""
-
-_TPU_ALIAS = re.compile(r'"indices":\[([^\]]*)\]')
+_NUMBERED = "aliasing_operands"  # XLA:TPU's own note
 _STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")
 _OVERWRITES = ("sort", "all-reduce", "all-reduce-start")
 _IN_PLACE = ("dynamic-update-slice", "bitcast", "tuple", "fusion")
@@ -33,18 +29,14 @@ class Sharing:
     def pairs(self, computation: Computation, instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
         """Trees that lie over one another once an instruction has made `made` of its operands."""
         results, given = list(leaves(made)), [leaf for tree in operands for leaf in leaves(tree)]
-        said = [*self._said(instruction, operands, made), *_numbered(instruction, [*given, *results])]
+        said = [*_said(instruction, operands, made), *_numbered(instruction, [*given, *results])]
         yield from said
         if instruction.opcode in _STARTS:
             yield from _started(instruction, operands, made)
-        elif "ConcatBitcast" in instruction.attributes:
+        elif "ConcatBitcast" in instruction.fields.custom_call_target:
             yield from ((leaf, results[0]) for leaf in given)
-        elif not said and '"aliasing_operands"' not in instruction.attributes:
+        elif not said and _NUMBERED not in instruction.backend_config:
             yield from self._reused(computation, instruction, given, results)
-
-    def _said(self, instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
-        for output, operand, inner in MUST_ALIAS.findall(_section(instruction.attributes, "output_to_operand_aliasing")):
-            yield at(made, output), at(operands[int(operand)], inner)
 
     def _reused(self, computation: Computation, instruction: Instruction, given: list[int], results: list[int]) -> Pairs:
         """XLA:CPU and GPU do not say: an update is in place, and an element-wise result takes the place of an operand that ends here."""
@@ -82,10 +74,15 @@ class Sharing:
         return known
 
 
+def _said(instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+    for each in instruction.fields.output_operand_aliasing:
+        yield at(made, each.output_shape_index), at(operands[each.operand_index], each.operand_shape_index)
+
+
 def _numbered(instruction: Instruction, both: Sequence[int]) -> Pairs:
     """XLA:TPU numbers operands first and results after them."""
-    for indices in _TPU_ALIAS.findall(_section(instruction.attributes, '"aliasing_operands"')):
-        chosen = [both[int(index)] for index in re.findall(r"\d+", indices) if int(index) < len(both)]
+    for each in instruction.backend_config.get(_NUMBERED, {}).get("lists", ()):
+        chosen = [both[int(index)] for index in each.get("indices", ()) if int(index) < len(both)]
         yield from ((chosen[0], leaf) for leaf in chosen[1:])
 
 
@@ -93,17 +90,3 @@ def _started(instruction: Instruction, operands: Sequence[Tree], made: Tree) -> 
     """What is started names its operands again, which are no new buffers."""
     if isinstance(made, tuple) and operands:
         yield made[1] if instruction.opcode == "copy-start" else made[0], tuple(operands)
-
-
-def _section(attributes: str, key: str) -> str:
-    """The attribute from its key to where its braces close."""
-    start = attributes.find(key)
-    if start < 0:
-        return ""
-    depth, begun = 0, False
-    for position in range(start, len(attributes)):
-        depth += {"{": 1, "}": -1}.get(attributes[position], 0)
-        begun |= attributes[position] == "{"
-        if begun and depth == 0:
-            return attributes[start : position + 1]
-    return attributes[start:]

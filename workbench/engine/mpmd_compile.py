@@ -16,12 +16,13 @@ from workbench.engine.mpmd_stages import Sample
 from workbench.engine.registers import place_of
 from workbench.engine.targets import Target
 from workbench.plan import Plan
+from workbench.spmd.executable import module_of
 
 
 def compile_pipeline(
     plan: Plan, target: Target, tell: Callable[[str, float], None], options: Mapping[str, str | bool | int | float]
-) -> tuple[Compiled, str]:
-    """The fullest stage's record with those of all stages in it (`Compiled.stages`), and the HLO text of every task."""
+) -> tuple[Compiled, Callable[[], str]]:
+    """The fullest stage's record with those of all stages in it (`Compiled.stages`), and what writes the HLO text of every task."""
     start = time.perf_counter()
     known: dict[str, jax.stages.Compiled] = {}
 
@@ -34,11 +35,11 @@ def compile_pipeline(
     step = compile_mpmd(plan, tell, Sample(target.mesh, compiler))
     seconds = time.perf_counter() - start
     tell("reading", 0.95)
-    read = {id(each): read_compiled(each.as_text(), plan.mesh, each.memory_analysis(), clock=target.clock) for each in known.values()}
+    read = {id(each): read_compiled(module_of(each), plan.mesh, each.memory_analysis(), clock=target.clock) for each in known.values()}
     held_and_peak = zip(at_rest(step), compiled_peaks(step), strict=True)
     stages = tuple(_stage(step, place, *sizes, read, target, seconds) for place, sizes in enumerate(held_and_peak))
     fullest = max(stages, key=lambda each: each.memory.peak)
-    return replace(fullest, stages=stages), "\n\n".join(each.as_text() for each in known.values())
+    return replace(fullest, stages=stages), lambda: "\n\n".join(each.as_text() for each in known.values())
 
 
 def _stage(step: MpmdStep, place: int, held: int, peak: int, read: Mapping[int, Compiled], target: Target, seconds: float) -> Compiled:

@@ -15,7 +15,7 @@ from workbench.engine.mpmd_check import largest_error, why_not
 from workbench.engine.mpmd_memory import compiled_peaks
 from workbench.engine.mpmd_timeline import measure_tasks
 from workbench.engine.placement import real_shard_shape
-from workbench.engine.readback import read_collectives
+from workbench.engine.readback import collectives_of
 from workbench.engine.registers import place_of, run
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
@@ -23,6 +23,7 @@ from workbench.measurement import Measurement, ShardCheck
 from workbench.mesh import Mesh
 from workbench.pipeline.simulate import simulate
 from workbench.plan import Plan
+from workbench.spmd.executable import module_of
 from workbench.stage_costs import costs_of_cut
 
 Enter = Callable[[str, float], None]
@@ -152,8 +153,8 @@ def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
         mesh = step.stages.devices(each.label[1]).mesh
         if id(each.call) not in known:
             own = Mesh(dict(zip(mesh.axis_names, mesh.devices.shape, strict=True)))
-            text = each.call.as_text() if own.size > 1 else ""  # type: ignore[attr-defined]
-            known[id(each.call)] = payload_by_axis_and_kind(read_collectives(text, own)) if text else {}
+            found = collectives_of(module_of(each.call), own) if own.size > 1 else ()
+            known[id(each.call)] = payload_by_axis_and_kind(found)
         totals[place].update(known[id(each.call)])
     heaviest: Mapping[tuple[tuple[str, ...], str], int] = max(totals, key=lambda each: sum(each.values()))
     return dict(heaviest)

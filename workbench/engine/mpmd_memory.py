@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from workbench.engine.hlo_report import stated
 from workbench.engine.mpmd import MpmdStep
 from workbench.engine.registers import place_of
 
@@ -18,14 +19,15 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
     devices = step.stages.spec.stages
     sizes, home, alive = _sizes(step), _homes(step), _at_the_start(step)
     peaks = [sum(each.values()) for each in alive]
+    on_tpu = step.stages.devices(0).mesh.devices.flat[0].platform == "tpu"
     for each in step.instructions:
         for number in each.writes:
             if number in sizes:
                 alive[home[number]][number] = sizes[number]
         if each.label is not None:
             device = place_of(each.label, devices)
-            memory = each.call.memory_analysis()  # type: ignore[attr-defined]
-            peaks[device] = max(peaks[device], sum(alive[device].values()) + int(memory.temp_size_in_bytes))
+            needed = stated(each.call.memory_analysis(), on_tpu=on_tpu).temporary  # type: ignore[attr-defined]
+            peaks[device] = max(peaks[device], sum(alive[device].values()) + needed)
         for device in range(devices):
             peaks[device] = max(peaks[device], sum(alive[device].values()))
         for number in each.drops:

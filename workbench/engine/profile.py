@@ -19,17 +19,17 @@ import jax
 
 from workbench.device_trace import Trace, TraceEvent, summarize
 from workbench.engine.compiled_step import CompiledStep
-from workbench.engine.groups import axes_of, parse_groups
-from workbench.engine.hlo import HloModule, Instruction, parse_hlo
 from workbench.engine.hlo_flops import is_product
+from workbench.engine.op_names import path_of
 from workbench.engine.readback import kind_of
 from workbench.engine.source_lines import SourceLines
 from workbench.mesh import Mesh
-from workbench.partition.location import readable_path
+from workbench.spmd.executable import module_of
+from workbench.spmd.groups import axes_of, read_groups
+from workbench.spmd.module import Computation, HloModule, Instruction
 from workbench.timeline import COMPUTE
 
 _DEVICE_PLANE = re.compile(r"/device:(?:GPU|TPU):(\d+)")
-_OP_NAME = re.compile(r'op_name="([^"]*)"')
 _INSTRUCTION_NAME = re.compile(r"%?([\w.\-]+)")
 _CONTROL_FLOW = {"while", "conditional", "call"}  # their bodies' instructions have events of their own
 
@@ -44,7 +44,7 @@ class RawEvent(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What the compiled text says of an instruction."""
+    """What the compiled module says of an instruction."""
 
     stream: str
     kind: str
@@ -102,14 +102,9 @@ def read_trace(folder: str, step: CompiledStep) -> Trace:
     files = sorted(Path(folder).rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
     if not files:
         return summarize(())
-    hlo_text = step.compiled.as_text()
-    raw = raw_events(jax.profiler.ProfileData.from_file(str(files[-1])), _module_name(hlo_text))
-    return summarize(_in_plan_terms(raw, names(hlo_text, step.plan.mesh), _places(step.mesh)))
-
-
-def _module_name(hlo_text: str) -> str:
-    found = re.match(r"HloModule ([\w.\-]+)", hlo_text)
-    return found[1] if found else ""
+    module = module_of(step.compiled)
+    raw = raw_events(jax.profiler.ProfileData.from_file(str(files[-1])), module.name)
+    return summarize(_in_plan_terms(raw, names(module, step.plan.mesh), _places(step.mesh)))
 
 
 def raw_events(data: Any, module: str) -> list[RawEvent]:
@@ -172,33 +167,30 @@ _UNKNOWN = Named(COMPUTE, "kernel", "", "")
 """A kernel that no instruction owns: the runtime's copies, whatever runs in a command buffer."""
 
 
-def names(hlo_text: str, mesh: Mesh) -> dict[str, Named]:
+def names(module: HloModule, mesh: Mesh) -> dict[str, Named]:
     """Every instruction of the compiled program by name."""
-    module, sources = parse_hlo(hlo_text), SourceLines(hlo_text)
+    sources = SourceLines(module)
     found = {}
     for computation in module.computations.values():
         for instruction in computation.values():
-            path = _OP_NAME.search(instruction.attributes)
             kind, axes = _kind(instruction, computation, module, mesh)
-            found[instruction.name] = Named(
-                "+".join(axes) or COMPUTE, kind, readable_path(path[1]) if path else "", sources.of(instruction.attributes)
-            )
+            found[instruction.name] = Named("+".join(axes) or COMPUTE, kind, path_of(instruction), sources.of(instruction))
     return found
 
 
-def _kind(instruction: Instruction, computation: Mapping[str, Instruction], module: HloModule, mesh: Mesh) -> tuple[str, tuple[str, ...]]:
+def _kind(instruction: Instruction, computation: Computation, module: HloModule, mesh: Mesh) -> tuple[str, tuple[str, ...]]:
     """A collective's kind and axes, also of its `-start` and `-done`; any other instruction's kind and no axes."""
-    if instruction.opcode.endswith("-done") and instruction.operands and instruction.operands[0] in computation:
+    if instruction.opcode.endswith("-done"):
         return _kind(computation[instruction.operands[0]], computation, module, mesh)
     inside = [instruction]
-    if callee := instruction.attribute("calls"):
-        inside += module.computations.get(callee, {}).values()
+    if instruction.opcode in ("fusion", "async-start"):
+        inside += (each for name in module.callees(instruction) for each in module.computations[name].values())
     for each in inside:
         if kind := kind_of(each.opcode):
-            return kind, axes_of(parse_groups(each.attributes, mesh.size), mesh)
+            return kind, axes_of(read_groups(each.fields, mesh.size), mesh)
     if any(is_product(each) for each in inside):
         return "dot", ()
-    return instruction.opcode.removesuffix("-start"), ()
+    return module.printed_opcode(instruction).removesuffix("-start"), ()
 
 
 def _places(mesh: jax.sharding.Mesh) -> dict[int, int]:

@@ -9,44 +9,35 @@ A collective stands in a compiled program as
 - permutes that are the pieces of a gather or a reduce-scatter: `windowed.py` puts them together.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from workbench.collective import KINDS
 from workbench.compiled import CompiledCollective
-from workbench.engine.groups import axes_of, parse_groups
-from workbench.engine.hlo import Computation, HloModule, Instruction, Visit, parse_hlo
-from workbench.engine.hlo_shapes import arrays, parse_shape
+from workbench.engine.op_names import path_of
 from workbench.engine.readers import Readers
 from workbench.engine.source_lines import SourceLines
 from workbench.engine.windowed import Window, put_together, windows
 from workbench.mesh import Mesh
 from workbench.partition.location import readable_path
+from workbench.spmd.groups import axes_of, read_groups
+from workbench.spmd.module import Computation, HloModule, Instruction, Visit
 
-_OP_NAME = re.compile(r'op_name="([^"]*)"')
-_CHANNEL = re.compile(r"channel_id=(\d+)")
-_CHAINED = "chain_id="  # XLA:TPU's mark of a collective that is spread over fusions
-_SYNCHRONOUS = '"is_sync":true'  # XLA:GPU starts these apart only in name
+_CHAINED = "chain_id"  # XLA:TPU's mark of a collective that is spread over fusions
 _ALIKE = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
 
 
-def read_collectives(hlo_text: str, mesh: Mesh) -> tuple[CompiledCollective, ...]:
-    """The collectives in `compiled.as_text()` of a program partitioned over `mesh`, those within one device left out."""
-    return collectives_of(parse_hlo(hlo_text), SourceLines(hlo_text), mesh)
-
-
-def collectives_of(module: HloModule, lines: SourceLines, mesh: Mesh) -> tuple[CompiledCollective, ...]:
-    """The same of a text that was read before."""
-    rings, readers = windows(module), Readers(module)
+def collectives_of(module: HloModule, mesh: Mesh) -> tuple[CompiledCollective, ...]:
+    """The collectives of a program partitioned over `mesh`, those within one device left out."""
+    lines, rings, readers = SourceLines(module), windows(module), Readers(module)
     found: list[CompiledCollective] = []
     pieces: list[tuple[Visit, Window, CompiledCollective]] = []
     for visit in _once_a_channel(module):
-        groups = parse_groups(visit.instruction.attributes, mesh.size)
+        groups = read_groups(visit.instruction.fields, mesh.size)
         if not (axes := axes_of(groups, mesh)):
             continue
         reader = readable_path(readers.path_of(visit.computation, visit.instruction))
-        each = replace(_collective(visit, lines, axes, max(map(len, groups))), reader=reader)
+        each = replace(_collective(module, visit, lines, axes, max(map(len, groups))), reader=reader)
         if each.payload and (ring := rings.get(visit.instruction.name)):
             pieces.append((visit, ring, each))
         elif each.payload:
@@ -63,19 +54,23 @@ def kind_of(opcode: str) -> str | None:
 
 def _once_a_channel(module: HloModule) -> Iterator[Visit]:
     """Collectives as they run. An asynchronous one stands in all the fusions it runs beside, in loops too, on one channel."""
-    seen: set[str] = set()
+    seen: set[int] = set()
     for visit in module.visits():
-        attributes = visit.instruction.attributes
-        if kind_of(visit.instruction.opcode) is None:
+        instruction = visit.instruction
+        if kind_of(instruction.opcode) is None:
             continue
-        if _CHAINED in attributes and (channel := _CHANNEL.search(attributes)):
-            if channel[1] in seen:
+        if _is_chained(instruction) and (channel := instruction.fields.channel_id):
+            if channel in seen:
                 continue
-            seen.add(channel[1])
+            seen.add(channel)
         yield visit
 
 
-def _collective(visit: Visit, lines: SourceLines, axes: tuple[str, ...], group_size: int) -> CompiledCollective:
+def _is_chained(instruction: Instruction) -> bool:
+    return _CHAINED in instruction.fields.frontend_attributes.map
+
+
+def _collective(module: HloModule, visit: Visit, lines: SourceLines, axes: tuple[str, ...], group_size: int) -> CompiledCollective:
     """Bytes are of the larger of operand and result: only a gather's result is larger.
 
     Operands are counted and not the shape of the instruction, which for `-start` forms holds operands, results and contexts.
@@ -84,10 +79,10 @@ def _collective(visit: Visit, lines: SourceLines, axes: tuple[str, ...], group_s
     kind = kind_of(instruction.opcode) or ""
     grown = group_size if kind == "all-gather" else 1
     origin = visit.within or instruction
-    sizes = [_size(computation, name) * grown for name in instruction.operands]
-    texts = [_attributes(computation, instruction, index, origin) for index in range(len(sizes))]
-    paths = tuple(readable_path(found[1]) if (found := _OP_NAME.search(text)) else "" for text in texts)
-    named = next((text for text, path in zip(texts, paths, strict=True) if path), "")
+    sizes = [computation[name].bytes * grown for name in instruction.operands]
+    named = _named(module, visit)
+    paths = tuple(map(path_of, named))
+    telling = next((each for each, path in zip(named, paths, strict=True) if path), None)
     several = len(sizes) > 1
     return CompiledCollective(
         "reduce-scatter" if kind == "all-reduce" and visit.within and _is_sliced(computation, instruction) else kind,
@@ -95,16 +90,12 @@ def _collective(visit: Visit, lines: SourceLines, axes: tuple[str, ...], group_s
         sum(sizes),
         visit.runs,
         path=next(filter(None, paths), ""),
-        source=lines.of(named),
+        source=lines.of(telling) if telling else "",
         name=origin.name,
         overlaps=_overlaps(instruction, visit.within),
         parts=tuple(sizes) if several else (),
         part_paths=paths if several else (),
     )
-
-
-def _size(computation: Computation, name: str) -> int:
-    return sum(array.bytes for array in arrays(parse_shape(computation[name].shape))) if name in computation else 0
 
 
 def _is_sliced(computation: Computation, reduction: Instruction) -> bool:
@@ -120,17 +111,27 @@ def _slices(computation: Computation, user: Instruction) -> bool:
 
 
 def _overlaps(instruction: Instruction, within: Instruction | None) -> bool:
-    apart = instruction.opcode.endswith("-start") and _SYNCHRONOUS not in instruction.attributes
-    wrapped = within is not None and (within.opcode == "async-start" or "async" in within.name or "chain_id" in instruction.attributes)
-    return apart or wrapped
+    starts = within if within and within.opcode == "async-start" else instruction
+    if starts.opcode.endswith("-start"):
+        return not starts.backend_config.get("collective_backend_config", {}).get("is_sync")  # XLA:GPU starts those apart only in name
+    return within is not None and ("async" in within.name or _is_chained(instruction))
 
 
-def _attributes(computation: Computation, instruction: Instruction, index: int, origin: Instruction) -> str:
-    """The text that names where one operand's collective is from: of a combined one the user of its own result knows best."""
-    operand = [computation[name] for name in instruction.operands[index : index + 1] if name in computation]
-    if len(instruction.operands) > 1:
-        users = (each for each in computation.values() if each.opcode == "get-tuple-element" and each.operands == (instruction.name,))
-        candidates = [*(each for each in users if each.element == index), *operand, instruction]
+def _named(module: HloModule, visit: Visit) -> list[Instruction]:
+    """Of each operand the instruction that names where its collective is from: of a combined one the user of its own result knows best."""
+    instruction, operands = visit.instruction, [_operand(module, visit, index) for index in range(len(visit.instruction.operands))]
+    if len(operands) == 1:
+        candidates = [[instruction, visit.within or instruction, *operands]]
     else:
-        candidates = [instruction, origin, *operand]
-    return next((each.attributes for each in candidates if _OP_NAME.search(each.attributes)), instruction.attributes)
+        users = [each for each in visit.computation.values() if each.opcode == "get-tuple-element" and each.operands == (instruction.name,)]
+        takers = {each.element: each for each in users if each.op_name}
+        candidates = [[takers.get(index, operand), operand, instruction] for index, operand in enumerate(operands)]
+    return [next((each for each in several if each.op_name), instruction) for several in candidates]
+
+
+def _operand(module: HloModule, visit: Visit, index: int) -> Instruction:
+    """What makes an operand, outside of the computation of an asynchronous call."""
+    operand, within = visit.computation[visit.instruction.operands[index]], visit.within
+    if within and within.opcode == "async-start" and operand.opcode == "parameter":
+        return module.home_of(within)[within.operands[operand.fields.parameter_number]]
+    return operand

@@ -4,13 +4,11 @@ From JAX 0.11 on XLA's partitioner names a collective that lays a value out anew
 `is_spmd_generated`; before, after the operation that needed it so. What sends it is the reader's doing: a look-up, a window, a product.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 
-from workbench.engine.hlo import Computation, HloModule, Instruction, parameter_of
+from workbench.spmd.module import Computation, HloModule, Instruction, parameter_of
 
-_OP_NAME = re.compile(r'op_name="([^"]*)"')
-_GENERATED = 'is_spmd_generated="true"'
+_GENERATED = "is_spmd_generated"
 _CARRIES = (  # these hand a value on, whatever they are named after
     *("bitcast", "copy", "copy-start", "copy-done", "get-tuple-element", "reshape", "transpose", "convert", "tuple"),
     *("all-gather", "all-gather-start", "all-gather-done", "all-to-all", "all-to-all-start", "all-to-all-done"),
@@ -28,10 +26,9 @@ class Readers:
     def path_of(self, computation: Computation, collective: Instruction) -> str:
         """The `op_name` of the first operation that does more with the value than hand it on, inside of fusions too; empty where the
         compiler names the collective after that itself, or where a loop or the program's end takes the value."""
-        if _GENERATED not in collective.attributes or collective.opcode not in _CARRIES:  # a reduction is named after what it adds up
-            return ""
-        found = (_OP_NAME.search(each.attributes) for each in self._of(computation, collective.name))
-        return next((name[1] for name in found if name), "")
+        if collective.fields.frontend_attributes.map.get(_GENERATED) != "true" or collective.opcode not in _CARRIES:
+            return ""  # a reduction is named after what it adds up
+        return next((each.op_name for each in self._of(computation, collective.name) if each.op_name), "")
 
     def _of(self, computation: Computation, name: str) -> Iterator[Instruction]:
         for user in self._users_in(computation).get(name, ()):

@@ -12,11 +12,11 @@ from math import ceil
 from typing import NamedTuple
 
 from workbench.compiled import CompiledCollective
-from workbench.engine.hlo import Computation, HloModule, Instruction, Visit, root_of
+from workbench.engine.op_names import is_of_product
+from workbench.spmd.module import Computation, HloModule, Instruction, Visit, root_of
 
 _LOOP = re.compile(r"windowed_dot_general_body_(ag|rs)\b")
 _KINDS = {"ag": "all-gather", "rs": "reduce-scatter"}
-_PRODUCT = re.compile(r'op_name="([^"]*(?:dot_general|conv_general_dilated))"')
 _STARTS = ("collective-permute", "collective-permute-start")
 _PASSES_ON = (  # these change where or how a value lies, not what it is
     *("bitcast", "copy", "copy-start", "copy-done", "get-tuple-element", "reshape", "transpose", "convert", "slice-start", "slice-done"),
@@ -39,13 +39,13 @@ def windows(module: HloModule) -> Mapping[str, Window]:
     A permute that the program itself asked for (`ppermute`), or that lays an array out anew, is not there.
     """
     loops = (each for own in module.computations.values() for each in own.values() if each.opcode == "while")
-    trips = {each.attribute("body"): module.trip_count(each) for each in loops}
+    trips = {module.body(each): module.trip_count(each) for each in loops}
     found: dict[str, Window] = {}
     for name, computation in module.computations.items():
         loop = _LOOP.search(name)
         for each in computation.values():
-            if each.opcode in _STARTS and _PRODUCT.search(each.attributes) and (devices := _ring(each.attributes)):
-                kind = _KINDS[loop[1]] if loop else _kind_by_flow(computation, each)
+            if each.opcode in _STARTS and is_of_product(each) and (devices := _ring(each)):
+                kind = _KINDS[loop[1]] if loop else _kind_by_flow(module, computation, each)
                 found[each.name] = Window(kind, devices, trips.get(name, 1) if loop else None)
     return found
 
@@ -81,13 +81,9 @@ def _runs_unrolled(members: Sequence[tuple[Visit, Window, CompiledCollective]]) 
     return sum(each[0] * ceil(len(each) / (devices + 1)) for each in counts.values())
 
 
-def _ring(attributes: str) -> int:
+def _ring(permute: Instruction) -> int:
     """Devices of each ring, if the pairs form rings of one length that leave no device out (a transposition's do not); else 0."""
-    found = re.search(r"source_target_pairs=\{(\{.*?\})\}", attributes)
-    if found is None:
-        return 0
-    pairs = [each.split(",") for each in re.findall(r"\{([\d,]+)\}", found[1])]
-    target = {int(source): int(goal) for source, goal in pairs}
+    target = {each.source: each.target for each in permute.fields.source_target_pairs}
     if set(target) != set(target.values()):
         return 0
     lengths = {_cycle_length(target, start) for start in target}
@@ -101,31 +97,31 @@ def _cycle_length(target: Mapping[int, int], start: int) -> int:
     return length
 
 
-def _kind_by_flow(computation: Computation, permute: Instruction) -> str:
+def _kind_by_flow(module: HloModule, computation: Computation, permute: Instruction) -> str:
     """A reduce-scatter's permute sends a sum: zeros to begin with, or what was made of another permute's result and a product."""
-    source = _source(computation, permute)
-    return "reduce-scatter" if source is not None and (_is_zeros(source) or _receives(computation, source)) else "all-gather"
+    source = _source(module, computation, permute)
+    return "reduce-scatter" if source is not None and (_is_zeros(source) or _receives(module, computation, source)) else "all-gather"
 
 
-def _source(computation: Computation, permute: Instruction) -> Instruction | None:
+def _source(module: HloModule, computation: Computation, permute: Instruction) -> Instruction | None:
     """What made the value a permute sends, moves and other permutes left out; around a loop's back edge once. `None` for a parameter."""
     here, seen = permute, {permute.name}
     while True:
         following = _operand(computation, here)
         if following is None or following.name in seen or following.opcode == "parameter":
             return None
-        if following.opcode not in _PASSES_ON:
+        if module.printed_opcode(following) not in _PASSES_ON:
             return following
         seen.add(following.name)
         here = following
 
 
 def _operand(computation: Computation, instruction: Instruction) -> Instruction | None:
-    operand = computation.get(instruction.operands[0]) if instruction.operands else None
+    operand = computation[instruction.operands[0]] if instruction.operands else None
     if operand is not None and operand.opcode == "parameter" and instruction.opcode == "get-tuple-element":
         root = root_of(computation)
         is_loop = root is not None and root.opcode == "tuple" and root.shape == operand.shape
-        return computation.get(root.operands[instruction.element]) if root and is_loop else operand
+        return computation[root.operands[instruction.element]] if root and is_loop else operand
     return operand
 
 
@@ -133,12 +129,12 @@ def _is_zeros(source: Instruction) -> bool:
     return source.opcode in _ZEROS
 
 
-def _receives(computation: Computation, source: Instruction) -> bool:
+def _receives(module: HloModule, computation: Computation, source: Instruction) -> bool:
     """Whether an operation reads what a permute brought, moves left out."""
     for name in source.operands:
-        here = computation.get(name)
-        while here is not None and here.opcode in _PASSES_ON and "permute" not in here.opcode:
-            here = computation.get(here.operands[0]) if here.operands else None
-        if here is not None and "collective-permute" in here.opcode:
+        here = computation[name]
+        while "permute" not in here.opcode and here.operands and module.printed_opcode(here) in _PASSES_ON:
+            here = computation[here.operands[0]]
+        if "collective-permute" in here.opcode:
             return True
     return False

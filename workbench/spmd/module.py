@@ -29,15 +29,15 @@ class Instruction:
     called: tuple[str, ...]
     is_root: bool = False
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.fields.name
 
-    @property
+    @cached_property
     def opcode(self) -> str:
         return self.fields.opcode
 
-    @property
+    @cached_property
     def op_name(self) -> str:
         """The named scope and primitive it comes from, as JAX wrote it; empty if the compiler made it of its own."""
         return self.fields.metadata.op_name
@@ -101,6 +101,10 @@ class HloModule:
     computations: Mapping[str, Computation]
     entry: str
 
+    @property
+    def name(self) -> str:
+        return self.fields.name
+
     def visits(self) -> Iterator[Visit]:
         """Every instruction one run of the program reaches, and from where."""
         return self._visits(self.entry, 1, "", None)
@@ -126,12 +130,20 @@ class HloModule:
         elif instruction.opcode in _CALLERS or instruction.opcode == "conditional":
             yield from ((name, 1) for name in instruction.called)
 
+    def printed_opcode(self, instruction: Instruction) -> str:
+        """As HLO text has it: `slice-start` for an `async-start` that runs a slice, `slice-done` for the `async-done` that awaits it."""
+        started = instruction
+        while started.opcode in ("async-update", "async-done"):
+            started = self.home_of(started)[started.operands[0]]
+        root = root_of(self.computations[started.called[0]]) if started.opcode == "async-start" else None
+        return root.opcode + instruction.opcode.removeprefix("async") if root else instruction.opcode
+
     def trip_count(self, loop: Instruction) -> int:
         """How often a `while` runs: as XLA proved it, else what its condition and the step of its counter come to, else 1."""
         known = loop.backend_config.get("known_trip_count", {}).get("n")
         if known is not None:
             return int(known)
-        condition = self.computations[self._condition(loop)]
+        condition = self.computations[self.condition(loop)]
         bounds = {number for each in condition.values() if (number := each.whole_number) is not None}
         if len(bounds) != 1:
             return 1
@@ -142,7 +154,8 @@ class HloModule:
         """The name of a loop's body."""
         return loop.called[0]
 
-    def _condition(self, loop: Instruction) -> str:
+    def condition(self, loop: Instruction) -> str:
+        """The name of a loop's condition."""
         return loop.called[1]
 
     def _counter(self, loop: Instruction, condition: Computation) -> tuple[int, int]:

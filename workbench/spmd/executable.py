@@ -1,0 +1,23 @@
+"""The module of a compiled function, for devices that are attached or not: in its serialised form, and as the text that people read."""
+
+import jax
+from jaxlib import xla_client
+
+from workbench.spmd.module import HloModule, read_module
+
+
+def serialize_module(compiled: jax.stages.Compiled) -> bytes:
+    """The scheduled program as an `HloModuleProto`; that of the whole mesh is one."""
+    found: bytes = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
+    return found
+
+
+def module_of(compiled: jax.stages.Compiled) -> HloModule:
+    """The same, read."""
+    return read_module(serialize_module(compiled))
+
+
+def module_text(serialized: bytes) -> str:
+    """A serialised module as HLO text: `compiled.as_text()` but for its first line, which says less, and how stack frames are numbered."""
+    found: str = xla_client.hlo.HloModule.from_serialized_hlo_module_proto(serialized).to_string()
+    return found
