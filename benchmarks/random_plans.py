@@ -77,4 +77,6 @@ def _sharding(shape: tuple[int, ...], mesh: Mesh, rng: random.Random) -> Shardin
 
 def _can_be_constrained(operation: Operation) -> bool:
     """Not what becomes an operation only when JAX lowers the function (the slice that a scan takes): `jit` cannot constrain it."""
-    return bool(operation.path and operation.shape) and not operation.path.rpartition("/")[2].startswith(("dynamic_", "broadcast", "select"))
+    return bool(operation.path and operation.shape) and not operation.path.rpartition("/")[2].startswith(
+        ("dynamic_", "broadcast", "select")
+    )

@@ -74,9 +74,7 @@ def _kind(opcode: str) -> str | None:
     return kind if kind in KINDS else None
 
 
-def _read(
-    kind: str, axes: tuple[str, ...], instruction: Instruction, runs: int, computation: Computation, users: Users
-) -> Iterator[Found]:
+def _read(kind: str, axes: tuple[str, ...], instruction: Instruction, runs: int, computation: Computation, users: Users) -> Iterator[Found]:
     """Operands are what is sent; of an all-gather the result is the larger, and an entry's share of it goes by its operand."""
     names = operations_named(instruction.op_name)
     results = arrays(instruction.shape)

@@ -69,7 +69,7 @@ def _ask(plan: Plan, platform: str) -> Answer:
     module = module_of(plan)
     if platform == "tpu":
         module = merge_alike(module)
-    return ask(module, plan.mesh.size, open_results, widens=platform == "cpu")
+    return ask(module, plan.mesh.size, open_results, widens=platform == "cpu", simplifies=platform != "tpu")
 
 
 def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:

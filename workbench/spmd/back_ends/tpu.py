@@ -19,9 +19,12 @@ from workbench.spmd.module import Computation, Instruction
 KEPT_FOR = 100
 """Operations that a gathered value may wait for its next reader before it is gathered again (`schedule_aware_collective_cse.cc`)."""
 
+LANES = 128
+"""Elements of a row in a vector register."""
+
 _MOVES = ("bitcast", "copy", "reshape", "transpose", "get-tuple-element")
 _PASSES_ON = (  # these are of the precision of what they read (`bfloat16_support.cc`)
-    *("bitcast", "broadcast", "concatenate", "copy", "dynamic-slice", "get-tuple-element", "maximum", "minimum", "pad", "reshape"),
+    *("bitcast", "broadcast", "copy", "dynamic-slice", "get-tuple-element", "maximum", "minimum", "pad", "reshape"),
     *("reverse", "select", "slice", "transpose", "all-gather", "all-to-all", "collective-permute"),
 )
 _PRODUCTS = ("dot", "convolution")
@@ -73,15 +76,42 @@ def _fold(found: Sequence[Found], mesh: Mesh, kind: str) -> Sequence[Found]:
     return [folded.get(key, each) for key, each in zip(keys, found, strict=True) if key not in gone]
 
 
+def add_first(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
+    """Two sums along the same axes that are only added are added first and reduced together (`all_reduce_reassociate.cc`)."""
+    del mesh
+    sums = {(id(each.computation), each.instruction.name): each for each in found if each.collective.kind == "all-reduce"}
+    gone: set[int] = set()
+    for each in {id(each.computation): each for each in found}.values():
+        for value in each.computation.values():
+            if value.opcode == "add" and (pair := _added(each, value, sums)):
+                gone.add(id(pair[1]))
+                sums[id(each.computation), value.name] = pair[0]
+    return [each for each in found if id(each) not in gone]
+
+
+def _added(where: Found, value: Instruction, sums: Mapping[tuple[int, str], Found]) -> tuple[Found, Found] | None:
+    """The two collectives that make what is added here, if they are alike and nothing else reads them."""
+    sides = [moved_from(where.computation, where.users, where.computation[name], alone=True) for name in value.operands]
+    known = [sums.get((id(where.computation), side.name)) for side in sides if side is not None]
+    if len(known) != len(value.operands) or known[0] is None or known[1] is None or known[0] is known[1]:
+        return None
+    one, other = known[0].collective, known[1].collective
+    return (known[0], known[1]) if (one.axes, one.payload, one.count) == (other.axes, other.payload, other.count) else None
+
+
 def source_of(found: Found, *, alone: bool) -> Instruction | None:
     """What made the value that a collective sends, moves left out; `alone`: only where nothing else reads it on the way."""
-    value = found.computation[found.instruction.operands[found.number]]
+    return moved_from(found.computation, found.users, found.computation[found.instruction.operands[found.number]], alone=alone)
+
+
+def moved_from(computation: Computation, users: Users, value: Instruction, *, alone: bool) -> Instruction | None:
+    """The same of a value."""
     while True:
-        if alone and len(found.users[value.name]) > 1:
+        if alone and len(users[value.name]) > 1:
             return None
         if value.opcode not in _MOVES or not value.operands:
             return value
-        value = found.computation[value.operands[0]]
+        value = computation[value.operands[0]]
 
 
 def gather_again(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
@@ -117,7 +147,9 @@ def _sameness(found: Found) -> tuple[object, ...]:
 def _runs(gathers: Sequence[Found], height: Mapping[str, int]) -> list[Found]:
     """One gather for each run of readers that lie near each other."""
     order = {name: number for number, name in enumerate(gathers[0].computation)}
-    readers = sorted({name: gather for gather in gathers for name in _readers(gather.users, gather.instruction)}.items(), key=lambda each: order[each[0]])
+    readers = sorted(
+        {name: gather for gather in gathers for name in _readers(gather.users, gather.instruction)}.items(), key=lambda each: order[each[0]]
+    )
     runs: list[Found] = []
     lowest = -1
     for name, gather in readers:
@@ -144,6 +176,18 @@ def _heights(computation: Computation, users: Users) -> Mapping[str, int]:
             own = max(own, height.get(user.name, 0)) + 1
         height[name] = own
     return height
+
+
+def reduce_short_rows(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
+    """A gather of parts of one dimension that do not fill the lanes of a vector becomes a sum: each device adds its part to zeros."""
+    del mesh
+    return [each._replace(collective=replace(each.collective, kind="all-reduce")) if _is_short_row(each) else each for each in found]
+
+
+def _is_short_row(found: Found) -> bool:
+    operand = found.computation[found.instruction.operands[found.number]]
+    dims = operand.arrays[0].dims if operand.arrays else ()
+    return found.collective.kind == "all-gather" and len(dims) == 1 and dims[0] % LANES > 0
 
 
 def narrow(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
@@ -187,4 +231,4 @@ def _rounds(computation: Computation, users: Users, user: Instruction, known: di
     return user.opcode in _PASSES_ON and is_read_rounded(computation, users, user, known)
 
 
-REWRITES: tuple[Rewrite, ...] = (fold_reductions, fold_gathers, gather_again, narrow)
+REWRITES: tuple[Rewrite, ...] = (fold_reductions, add_first, fold_gathers, gather_again, narrow, reduce_short_rows)
