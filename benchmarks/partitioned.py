@@ -126,7 +126,7 @@ def figures(name: str, answered: Bytes, expected: Bytes, *, to_the_byte: bool) -
 def check(program: str, seed: int) -> Checked | None:
     """Random plan number `seed` of a program; `None` where XLA refuses it. Called in a process of its own."""
     jax.config.update("jax_num_cpu_devices", 8)
-    jax.config.update("jax_disable_most_optimizations", True)  # noqa: FBT003 - of LLVM: which collectives there are was decided before
+    jax.config.update("jax_disable_most_optimizations", True)  # of LLVM: which collectives there are was decided before
     plan = random_plan(program, seed)
     try:
         answer, compiled = ask_partitioner(plan, "cpu"), compile_here(plan, keep=False)
@@ -141,7 +141,7 @@ def checks(count: Callable[[str], int]) -> tuple[list[Checked], list[str]]:
     """Of `count` random plans of every program; and those that XLA refused, or aborted on."""
     found: list[Checked] = []
     failed: list[str] = []
-    for program, seed in ((program, seed) for program in PROGRAMS for seed in range(count(program))):
+    for program, seed in [(name, number) for name in PROGRAMS for number in range(count(name))]:
         try:
             result = _pool().submit(check, program, seed).result()
         except BrokenProcessPool:
@@ -153,6 +153,8 @@ def checks(count: Callable[[str], int]) -> tuple[list[Checked], list[str]]:
             continue
         found.append(result)
         print(row("compiled", result.compiled) + f"   planned {result.planned.error:7.2%} off", flush=True)
+    for each in _pools:
+        each.shutdown()
     return found, failed
 
 
