@@ -8,6 +8,7 @@ operands or users.
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from workbench.collective import KINDS
 from workbench.mesh import Mesh
@@ -24,10 +25,28 @@ _REDUCTIONS = ("all-reduce", "reduce-scatter")
 _GENERATED = "is_spmd_generated"  # from jax 0.11 on: it lays out anew what it is named after
 
 
+Users = Mapping[str, list[Instruction]]
+
+
+class Found(NamedTuple):
+    """A collective, and where it stands: its instruction and which operand it sends, the computation, and the users of each value there."""
+
+    collective: PartitionedCollective
+    computation: Computation
+    users: Users
+    instruction: Instruction
+    number: int
+
+
 def read_collectives(module: HloModule, mesh: Mesh) -> tuple[PartitionedCollective, ...]:
     """All that go between devices, in the order in which the program has them; of one that sends several arrays an entry each."""
-    users: dict[int, Mapping[str, list[Instruction]]] = {}
-    found: list[PartitionedCollective] = []
+    return tuple(each.collective for each in find_collectives(module, mesh))
+
+
+def find_collectives(module: HloModule, mesh: Mesh) -> tuple[Found, ...]:
+    """The same, with where they stand."""
+    users: dict[int, Users] = {}
+    found: list[Found] = []
     for computation, instruction, runs, _, _ in module.visits():
         if (kind := _kind(instruction.opcode)) is None:
             continue
@@ -35,7 +54,7 @@ def read_collectives(module: HloModule, mesh: Mesh) -> tuple[PartitionedCollecti
         if axes:
             key = id(computation)
             if key not in users:
-                users[key] = _users(computation)
+                users[key] = users_of(computation)
             found += _read(kind, axes, instruction, runs, computation, users[key])
     return tuple(found)
 
@@ -55,9 +74,7 @@ def _kind(opcode: str) -> str | None:
     return kind if kind in KINDS else None
 
 
-def _read(
-    kind: str, axes: tuple[str, ...], instruction: Instruction, runs: int, computation: Computation, users: Mapping[str, list[Instruction]]
-) -> Iterator[PartitionedCollective]:
+def _read(kind: str, axes: tuple[str, ...], instruction: Instruction, runs: int, computation: Computation, users: Users) -> Iterator[Found]:
     """Operands are what is sent; of an all-gather the result is the larger, and an entry's share of it goes by its operand."""
     names = operations_named(instruction.op_name)
     results = arrays(instruction.shape)
@@ -74,7 +91,8 @@ def _read(
             made_by, read_by = own, _read_by(users, instruction, element, own)
         else:
             made_by, read_by = _made_by(computation, operand, own), own
-        yield PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, len(users.get(name, ())) == 1)
+        sent = PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, len(users.get(name, ())) == 1)
+        yield Found(sent, computation, users, instruction, number)
 
 
 def _made_by(computation: Computation, value: Instruction, reader: int) -> int:
@@ -91,7 +109,7 @@ def _made_by(computation: Computation, value: Instruction, reader: int) -> int:
     return -1
 
 
-def _read_by(users: Mapping[str, list[Instruction]], value: Instruction, element: int | None, maker: int) -> int:
+def _read_by(users: Users, value: Instruction, element: int | None, maker: int) -> int:
     """The first operation that reads a value, or one element of it; what has the maker's name or none is looked through."""
     for user in users.get(value.name, ()):
         if user.opcode in ("tuple", "while") or (element is not None and user.element != element):
@@ -104,7 +122,8 @@ def _read_by(users: Mapping[str, list[Instruction]], value: Instruction, element
     return -1
 
 
-def _users(computation: Computation) -> Mapping[str, list[Instruction]]:
+def users_of(computation: Computation) -> Users:
+    """The instructions that read each value, each once."""
     users: dict[str, list[Instruction]] = {}
     for each in computation.values():
         for operand in dict.fromkeys(each.operands):

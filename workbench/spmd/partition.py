@@ -9,11 +9,12 @@ import jaxlib
 
 from workbench.partition import module_of
 from workbench.partition.statements import result_shardings
-from workbench.partitioned import GatheredWhole, Partitioned
+from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.plan import Plan
 from workbench.program import Step
 from workbench.spmd.ask import Answer, ask
-from workbench.spmd.collectives import operations_named, read_collectives
+from workbench.spmd.back_ends.tpu import as_tpu_sends, merge_alike
+from workbench.spmd.collectives import find_collectives, operations_named
 from workbench.spmd.module import read_module
 
 COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
@@ -35,7 +36,7 @@ def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
         platform,
         plan.mesh.size,
         COMPILER,
-        read_collectives(read_module(answer.module), plan.mesh),
+        _collectives(answer, plan, platform),
         gathered_whole(answer.words),
         time.perf_counter() - begun,
         plan.mesh.size,
@@ -57,10 +58,18 @@ def _nothing(*_: object) -> tuple[()]:
 _NO_STEP = Step(_nothing, _nothing, _nothing)
 
 
+def _collectives(answer: Answer, plan: Plan, platform: str) -> tuple[PartitionedCollective, ...]:
+    found = find_collectives(read_module(answer.module), plan.mesh)
+    return as_tpu_sends(found, plan.mesh) if platform == "tpu" else tuple(each.collective for each in found)
+
+
 def _ask(plan: Plan, platform: str) -> Answer:
     given = result_shardings(plan)
     open_results = tuple(number not in given for number in range(len(plan.program.results)))
-    return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")
+    module = module_of(plan)
+    if platform == "tpu":
+        module = merge_alike(module)
+    return ask(module, plan.mesh.size, open_results, widens=platform == "cpu", simplifies=platform != "tpu")
 
 
 def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:
