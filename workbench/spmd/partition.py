@@ -3,6 +3,7 @@
 import copy
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import jaxlib
@@ -13,8 +14,9 @@ from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollect
 from workbench.plan import Plan
 from workbench.program import Step
 from workbench.spmd.ask import Answer, ask
-from workbench.spmd.back_ends.tpu import as_tpu_sends, merge_alike
-from workbench.spmd.collectives import find_collectives, operations_named
+from workbench.spmd.back_ends.scatter import scatter_sums
+from workbench.spmd.back_ends.tpu import merge_alike, rewrite_for_tpu
+from workbench.spmd.collectives import Found, find_collectives, operations_named
 from workbench.spmd.module import read_module
 
 COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
@@ -59,8 +61,12 @@ _NO_STEP = Step(_nothing, _nothing, _nothing)
 
 
 def _collectives(answer: Answer, plan: Plan, platform: str) -> tuple[PartitionedCollective, ...]:
-    found = find_collectives(read_module(answer.module), plan.mesh)
-    return as_tpu_sends(found, plan.mesh) if platform == "tpu" else tuple(each.collective for each in found)
+    found: Sequence[Found] = find_collectives(read_module(answer.module), plan.mesh)
+    if platform == "tpu":
+        found = rewrite_for_tpu(found, plan.mesh)
+    if platform != "cpu":
+        found = tuple(scatter_sums(found, plan.mesh, in_part=platform in ("tpu", "cuda")))
+    return tuple(each.collective for each in found)
 
 
 def _ask(plan: Plan, platform: str) -> Answer:

@@ -11,7 +11,6 @@ from jax.extend.mlir import ir
 
 from workbench.mesh import Mesh
 from workbench.partition.context import module_bytes, parse_module, run_passes
-from workbench.partitioned import PartitionedCollective
 from workbench.sharding import base_axis
 from workbench.spmd.collectives import Found, Users, operations_named
 from workbench.spmd.module import Computation, Instruction
@@ -33,11 +32,11 @@ _GATHERS = ("all-gather", "all-to-all", "collective-permute")
 Rewrite = Callable[[Sequence[Found], Mesh], Sequence[Found]]
 
 
-def as_tpu_sends(found: Sequence[Found], mesh: Mesh) -> tuple[PartitionedCollective, ...]:
-    """The collectives that XLA:TPU makes of those that the partitioner made."""
+def rewrite_for_tpu(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
+    """The collectives that XLA:TPU makes of those that the partitioner made, sums as sums (`scatter` has those that are scattered)."""
     for rewrite in REWRITES:
         found = rewrite(found, mesh)
-    return tuple(each.collective for each in found)
+    return found
 
 
 def merge_alike(module: bytes) -> bytes:
@@ -117,7 +116,7 @@ def moved_from(computation: Computation, users: Users, value: Instruction, *, al
 def gather_again(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
     """A value that several read is gathered once for those that are near each other, and again for one that comes much later.
 
-    The partitioner of XLA:TPU gathers for each reader, and then merges (`schedule_aware_collective_cse.cc`); here gathers are of all readers.
+    The partitioner of XLA:TPU gathers for each reader, and then merges (`schedule_aware_collective_cse.cc`); here gathers are of all.
     """
     del mesh
     heights: dict[int, Mapping[str, int]] = {}

@@ -1,0 +1,68 @@
+"""Sums of which each device keeps its part alone: reduce-scatters, which XLA:TPU and XLA:GPU form and XLA:CPU does not.
+
+XLA's partitioner sums, and each device slices its part out (`reduce_scatter_creator.cc` joins the two). What is summed over more axes than
+it is cut along is scattered along those first, so that the sum along the rest is of the part.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import prod
+
+from workbench.mesh import Mesh
+from workbench.partitioned import PartitionedCollective
+from workbench.sharding import axis_size
+from workbench.spmd.collectives import Found, Users
+from workbench.spmd.module import Instruction
+
+_HANDS_ON = ("bitcast", "copy", "reshape", "transpose")
+
+
+def scatter_sums(found: Sequence[Found], mesh: Mesh, *, in_part: bool) -> Iterator[Found]:
+    """The collectives with such sums as reduce-scatters; `in_part`: also where only some of the axes cut what is summed."""
+    for each in found:
+        yield from _scattered(each, mesh, in_part=in_part)
+
+
+def _scattered(found: Found, mesh: Mesh, *, in_part: bool) -> Iterator[Found]:
+    sent = found.collective
+    parts = _parts(found)
+    along = _axes_of_size(sent.axes, parts, mesh) if parts > 1 else ()
+    if not along or (len(along) < len(sent.axes) and not in_part):
+        yield found
+        return
+    part = sent.payload // parts
+    yield found._replace(collective=replace(sent, kind="reduce-scatter", axes=along, result=part))
+    if rest := tuple(axis for axis in sent.axes if axis not in along):
+        yield found._replace(collective=_of_the_part(sent, rest, part))
+
+
+def _of_the_part(sent: PartitionedCollective, axes: tuple[str, ...], part: int) -> PartitionedCollective:
+    return replace(sent, axes=axes, payload=part, result=part, frees_operand=True)
+
+
+def _parts(found: Found) -> int:
+    """Into how many parts a sum is cut, of which a device keeps one; 1 if anything reads more than that."""
+    instruction = found.instruction
+    if found.collective.kind != "all-reduce" or len(instruction.operands) > 1:
+        return 1
+    kept = {each.bytes if each is not None else 0 for each in _slices(found.users, instruction)}
+    size = kept.pop() if len(kept) == 1 else 0
+    return found.collective.payload // size if size and found.collective.payload % size == 0 else 1
+
+
+def _slices(users: Users, value: Instruction) -> Iterator[Instruction | None]:
+    """The slices that read a value; `None` for a reader that is none."""
+    for user in users.get(value.name, ()):
+        if user.opcode in _HANDS_ON:
+            yield from _slices(users, user)
+        else:
+            yield user if user.opcode == "dynamic-slice" and user.operands[0] == value.name else None
+    if value.is_root:
+        yield None
+
+
+def _axes_of_size(axes: tuple[str, ...], parts: int, mesh: Mesh) -> tuple[str, ...]:
+    """The fewest of these axes that cut into so many parts; none if none do."""
+    chosen = (some for count in range(1, len(axes) + 1) for some in combinations(axes, count))
+    return next((some for some in chosen if prod(axis_size(axis, mesh) for axis in some) == parts), ())
