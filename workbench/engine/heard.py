@@ -1,17 +1,11 @@
 """What XLA's partitioner says aloud while it compiles: on this process's standard error, which the parent of a worker keeps in a file."""
 
 import os
-import re
 import stat
 
 from workbench.compiled import Rematerialised
 from workbench.partition import readable_path
-
-_WARNING = re.compile(
-    r"Involuntary full rematerialization\. The compiler cannot go from sharding (?P<before>\{[^}]*\}) to (?P<after>\{[^}]*\}) "
-    r"efficiently for HLO operation %(?P<name>\S+) = (?P<shape>\S+\])[^\n]*"
-)
-_SCOPE = re.compile(r'op_name="([^"]*)"')
+from workbench.spmd.partitioner_warnings import read_warnings
 
 
 def said_so_far() -> int:
@@ -33,14 +27,4 @@ def rematerialised_since(start: int) -> tuple[Rematerialised, ...]:
 
 def rematerialised(text: str) -> tuple[Rematerialised, ...]:
     """The warnings in what XLA wrote, each once."""
-    found = (
-        Rematerialised(
-            readable_path(scope[1]) if (scope := _SCOPE.search(match[0])) else "",
-            match["name"],
-            match["shape"],
-            match["before"],
-            match["after"],
-        )
-        for match in _WARNING.finditer(text)
-    )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(Rematerialised(readable_path(each.op_name), *each[1:]) for each in read_warnings(text)))

@@ -1,7 +1,6 @@
 """A plan put to XLA's partitioner, and its answer read: what the worker process does."""
 
 import copy
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,13 +17,9 @@ from workbench.spmd.back_ends.scatter import scatter_sums
 from workbench.spmd.back_ends.tpu import merge_alike, rewrite_for_tpu
 from workbench.spmd.collectives import Found, find_collectives, operations_named
 from workbench.spmd.module import read_module
+from workbench.spmd.partitioner_warnings import read_warnings
 
 COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
-
-_WARNING = re.compile(
-    r"Involuntary full rematerialization\. The compiler cannot go from sharding (?P<before>\{[^}]*\}) to (?P<after>\{[^}]*\}) "
-    r"efficiently for HLO operation %\S+ = (?P<shape>\S+\])[^\n]*"
-)
 
 
 def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
@@ -80,8 +75,6 @@ def _ask(plan: Plan, platform: str) -> Answer:
 
 def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:
     """The warnings in what XLA printed, each once."""
-    found = (
-        GatheredWhole(next(iter(operations_named(match[0])), -1), match["shape"], match["before"], match["after"])
-        for match in _WARNING.finditer(words)
-    )
+    warned = read_warnings(words)
+    found = (GatheredWhole(next(iter(operations_named(each.op_name)), -1), each.shape, each.before, each.after) for each in warned)
     return tuple(dict.fromkeys(found))
