@@ -47,7 +47,7 @@ from workbench.spmd.partition import ask_partitioner
 LARGE = ("data:64 model:32", "batch:data; heads:model; vocab:model; d_ff:model")
 TPU = "TPU v5e"
 EIGHT = parse_hardware(f"{TPU} 2x4")
-SEEDS = {"gpt unrolled": 14, "conformer": 4, "unet": 4}  # of random plans a program; of the others 8
+SEEDS = {"gpt unrolled": 14, "conformer": 2, "unet": 2}  # of random plans a program; of the others 4
 TPU_SEEDS = {"gpt unrolled": 14, "gpt": 6, "two_layer": 5, "mnist": 5, "decoder": 4, "mixture": 4, "t5": 3}
 CHECKED_ANEW = 20  # plans a process: XLA:CPU keeps what it compiled
 
@@ -203,30 +203,50 @@ def summary(share: str, errors: str, found: Iterable[Figures]) -> dict[str, floa
     return {share: round(sum(each.is_exact for each in found) / len(found), 4) if found else None, **quantiles}
 
 
+def times(*, quick: bool) -> dict[str, object]:
+    repeats = 5 if quick else 15
+    return {
+        "small_ms": round(milliseconds(small(), repeats), 1),
+        "gpt3_ms": round(milliseconds(wb.Plan(build("gpt", preset="gpt3-175b", scan=True), *LARGE), repeats), 1),
+        "unrolled_ms": round(milliseconds(wb.Plan(build("gpt", preset="gpt3-175b", scan=False), *LARGE), 1 if quick else 3), 1),
+        "cold_ms": round(cold_milliseconds(1 if quick else 5), 1),
+    }
+
+
+def random_shares(*, quick: bool) -> dict[str, object]:
+    found, failed = checks(lambda program: 1 if quick else SEEDS.get(program, 4))
+    return {
+        "random": len(found),
+        "refused": failed,
+        **summary("random_exact_share", "random", (each.compiled for each in found)),
+        **summary("planned_exact_share", "planned", (each.planned for each in found)),
+    }
+
+
+def tpu_shares(*, quick: bool) -> dict[str, object]:
+    corpus = list(tpu_figures(corpus_plans(quick=quick)))
+    random = list(tpu_figures(random_plans(quick=quick)))
+    return {
+        "tpu": len(corpus),
+        **summary("tpu_exact_share", "tpu", corpus),
+        "tpu_random": len(random),
+        **summary("tpu_random_share", "tpu_random", random),
+    }
+
+
+PARTS = {"times": times, "random": random_shares, "tpu": tpu_shares}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a plan or two of each program, and the smallest ones for TPU; two minutes")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.add_argument("--only", choices=PARTS, help="one part alone")
     options = parser.parse_args()
-    repeats = 5 if options.quick else 15
-    result: dict[str, object] = {"small_ms": round(milliseconds(small(), repeats), 1)}
-    result["gpt3_ms"] = round(milliseconds(wb.Plan(build("gpt", preset="gpt3-175b", scan=True), *LARGE), repeats), 1)
-    result["unrolled_ms"] = round(milliseconds(wb.Plan(build("gpt", preset="gpt3-175b", scan=False), *LARGE), 1 if options.quick else 3), 1)
-    result["cold_ms"] = round(cold_milliseconds(1 if options.quick else 5), 1)
-    for name, value in result.items():
-        print(f"{name:<12} {value:9}", flush=True)
-    found, failed = checks(lambda program: 1 if options.quick else SEEDS.get(program, 8))
-    planned = summary("planned_exact_share", "planned", (each.planned for each in found))
-    result |= {
-        "random": len(found),
-        "refused": failed,
-        **summary("random_exact_share", "random", (each.compiled for each in found)),
-        **planned,
-    }
-    corpus = list(tpu_figures(corpus_plans(quick=options.quick)))
-    random = list(tpu_figures(random_plans(quick=options.quick)))
-    result |= {"tpu": len(corpus), **summary("tpu_exact_share", "tpu", corpus)}
-    result |= {"tpu_random": len(random), **summary("tpu_random_share", "tpu_random", random)}
+    result: dict[str, object] = {}
+    for name, part in PARTS.items():
+        if options.only in (None, name):
+            result |= part(quick=options.quick)
     for name, value in result.items():
         print(f"{name:<20} {value}")
     if options.json:

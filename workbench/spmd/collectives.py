@@ -29,13 +29,17 @@ Users = Mapping[str, list[Instruction]]
 
 
 class Found(NamedTuple):
-    """A collective, and where it stands: its instruction and which operand it sends, the computation, and the users of each value there."""
+    """A collective, and where it stands: its instruction and which operand it sends, the computation, and the users of each value there.
+
+    `trips` of the loop it stands in; 1 outside of loops.
+    """
 
     collective: PartitionedCollective
     computation: Computation
     users: Users
     instruction: Instruction
     number: int
+    trips: int = 1
 
 
 def read_collectives(module: HloModule, mesh: Mesh) -> tuple[PartitionedCollective, ...]:
@@ -47,7 +51,13 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[Found, ...]:
     """The same, with where they stand."""
     users: dict[int, Users] = {}
     found: list[Found] = []
-    for computation, instruction, runs, _, _ in module.visits():
+    trips = {
+        module.body(each): module.trip_count(each)
+        for own in module.computations.values()
+        for each in own.values()
+        if each.opcode == "while"
+    }
+    for computation, instruction, runs, loop, _ in module.visits():
         if (kind := _kind(instruction.opcode)) is None:
             continue
         axes = sub_axes_of(read_groups(instruction.fields, mesh.size), mesh)
@@ -55,7 +65,8 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[Found, ...]:
             key = id(computation)
             if key not in users:
                 users[key] = users_of(computation)
-            found += _read(kind, axes, instruction, runs, computation, users[key])
+            sent = _read(kind, axes, instruction, runs, computation, users[key])
+            found += (each._replace(trips=trips.get(loop, 1)) for each in sent)
     return tuple(found)
 
 

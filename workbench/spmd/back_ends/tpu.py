@@ -13,7 +13,7 @@ from workbench.mesh import Mesh
 from workbench.partition.context import module_bytes, parse_module, run_passes
 from workbench.sharding import base_axis
 from workbench.spmd.collectives import Found, Users, operations_named
-from workbench.spmd.module import Computation, Instruction
+from workbench.spmd.module import Computation, Instruction, root_of
 
 KEPT_FOR = 100
 """Operations that a gathered value may wait for its next reader before it is gathered again (`schedule_aware_collective_cse.cc`)."""
@@ -21,6 +21,7 @@ KEPT_FOR = 100
 LANES = 128
 """Elements of a row in a vector register."""
 
+_SAME_SIZE = ("all-to-all", "collective-permute")
 _MOVES = ("bitcast", "copy", "reshape", "transpose", "get-tuple-element")
 _PASSES_ON = (  # these are of the precision of what they read (`bfloat16_support.cc`)
     *("bitcast", "broadcast", "copy", "dynamic-slice", "get-tuple-element", "maximum", "minimum", "pad", "reshape"),
@@ -116,7 +117,7 @@ def moved_from(computation: Computation, users: Users, value: Instruction, *, al
 def gather_again(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
     """A value that several read is gathered once for those that are near each other, and again for one that comes much later.
 
-    The partitioner of XLA:TPU gathers for each reader, and then merges (`schedule_aware_collective_cse.cc`); here gathers are of all.
+    XLA:TPU gathers for each reader, and then merges (`schedule_aware_collective_cse.cc`); the gathers found here are of all readers.
     """
     del mesh
     heights: dict[int, Mapping[str, int]] = {}
@@ -140,7 +141,14 @@ def _sameness(found: Found) -> tuple[object, ...]:
     """Gathers with the same are of one value, along the same axes, into the same shape."""
     source = source_of(found, alone=False)
     size = found.instruction.arrays[0].dims if found.instruction.arrays else ()
-    return id(found.computation), source.name if source else "", found.collective.axes, found.collective.result, tuple(sorted(size))
+    return (
+        id(found.computation),
+        found.collective.kind,
+        source.name if source else "",
+        found.collective.axes,
+        found.collective.result,
+        tuple(sorted(size)),
+    )
 
 
 def _runs(gathers: Sequence[Found], height: Mapping[str, int]) -> list[Found]:
@@ -189,6 +197,42 @@ def _is_short_row(found: Found) -> bool:
     return found.collective.kind == "all-gather" and len(dims) == 1 and dims[0] % LANES > 0
 
 
+def hoist(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
+    """What no turn of a loop changes is sent once, before it, unless that makes it larger (`while_loop_invariant_code_motion.cc`)."""
+    del mesh
+    return [_once(each) if each.collective.kind in _SAME_SIZE and is_invariant(each) else each for each in found]
+
+
+def _once(found: Found) -> Found:
+    sent = found.collective
+    return found._replace(collective=replace(sent, count=sent.count // max(found.trips, 1)), trips=1)
+
+
+def is_invariant(found: Found) -> bool:
+    """Whether what a collective in a loop sends is made of nothing but what the loop hands on as it was."""
+    root = root_of(found.computation)
+    if found.trips <= 1 or root is None or root.opcode != "tuple":
+        return False
+    waiting = [found.instruction.operands[found.number]]
+    seen: set[str] = set()
+    while waiting:
+        value = found.computation[waiting.pop()]
+        if value.opcode == "get-tuple-element" and found.computation[value.operands[0]].opcode == "parameter":
+            if not _is_handed_on(found.computation, root, value):
+                return False
+        elif value.opcode == "parameter":
+            return False
+        elif value.name not in seen:
+            seen.add(value.name)
+            waiting += value.operands
+    return True
+
+
+def _is_handed_on(computation: Computation, root: Instruction, value: Instruction) -> bool:
+    after = computation[root.operands[value.element]]
+    return after.opcode == "get-tuple-element" and after.element == value.element and after.operands == value.operands
+
+
 def narrow(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
     """Four-byte floats that only products read, which round them to two bytes, are sent so (`bfloat16_propagation.cc`); what was widened
     just before it is sent is sent as it was."""
@@ -230,4 +274,4 @@ def _rounds(computation: Computation, users: Users, user: Instruction, known: di
     return user.opcode in _PASSES_ON and is_read_rounded(computation, users, user, known)
 
 
-REWRITES: tuple[Rewrite, ...] = (fold_reductions, add_first, fold_gathers, gather_again, narrow, reduce_short_rows)
+REWRITES: tuple[Rewrite, ...] = (hoist, fold_reductions, add_first, fold_gathers, gather_again, narrow, reduce_short_rows)

@@ -1,0 +1,251 @@
+"""What is made of the partitioner's answer for TPU, against what libtpu compiles, each habit by itself."""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.spmd.test_reading import MESH, module_of
+from workbench.catalogue import parse_hardware
+from workbench.collective import collective_class
+from workbench.plan import Plan
+from workbench.spmd.back_ends.tpu import (
+    add_first,
+    as_tpu_sends,
+    fold_gathers,
+    fold_reductions,
+    gather_again,
+    hoist,
+    narrow,
+    reduce_short_rows,
+)
+from workbench.spmd.collectives import find_collectives
+from workbench.spmd.partition import ask_partitioner
+from workbench.tracing import trace
+
+F32 = jnp.float32
+
+
+def spec(*shape):
+    return jax.ShapeDtypeStruct(shape, F32)
+
+
+def summed_over_two(x, y):
+    return jnp.einsum("bsd,bse->de", x, y)
+
+
+def two_sums_added(x, y, w, v):
+    return jnp.tanh(x @ w + y @ v)
+
+
+def weights_gathered(x, w):
+    return jnp.tanh(x @ w).sum(1)
+
+
+def vector_gathered(x, scale):
+    return jnp.tanh(x) * scale
+
+
+def twice_the_same(x, w):
+    return jnp.sin(x) @ w, jnp.sin(x) @ (w + 1)
+
+
+HABITS = [
+    (summed_over_two, (spec(16, 32, 256), spec(16, 32, 256)), "x:2 y:4", "x=[x, y, -]; y=[x, y, -]"),
+    (two_sums_added, (spec(256, 512),) * 2 + (spec(512, 256),) * 2, "m:8", "x=[-, m]; y=[-, m]; w=[m, -]; v=[m, -]"),
+    (weights_gathered, (spec(1024, 256), spec(256, 256)), "m:8", "x=[m, -]; w=[m, -]"),
+    (vector_gathered, (spec(16, 64), spec(64)), "m:8", "x=[m, -]; scale=[m]"),
+    (twice_the_same, (spec(1024, 256), spec(256, 256)), "m:8", "x=[-, m]; w=[-, m]"),
+]
+
+
+def by_class(volumes):
+    totals = Counter()
+    for (axes, kind), payload in volumes.items():
+        totals[axes, collective_class(kind)] += payload
+    return +totals
+
+
+@pytest.mark.parametrize(("fn", "shapes", "mesh", "layout"), HABITS, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_habit_is_what_libtpu_compiles(fn, shapes, mesh, layout):
+    plan = Plan(trace(fn, *shapes, name=fn.__name__), mesh, layout)
+    compiled = plan.updated(hardware=parse_hardware("TPU v5e 2x4")).compile(keep=False)
+    assert by_class(ask_partitioner(plan, "tpu").by_axis_and_kind) == by_class(compiled.by_axis_and_kind)
+
+
+def sent(text, *rewrites):
+    """(kind, axes, payload, count) before and after rewriting."""
+    found = find_collectives(module_of(text), MESH)
+    before = [(each.collective.kind, each.collective.axes, each.collective.payload, each.collective.count) for each in found]
+    for rewrite in rewrites:
+        found = rewrite(found, MESH)
+    return before, [(each.collective.kind, each.collective.axes, each.collective.payload, each.collective.count) for each in found]
+
+
+DATA, MODEL = "replica_groups=[2,4]<=[4,2]T(1,0)", "replica_groups=[4,2]<=[8]"
+
+
+def test_sums_one_behind_the_other_are_one():
+    before, after = sent(
+        f"""ENTRY %main (x: f32[16]) -> f32[16] {{
+  %x = f32[16] parameter(0)
+  %one = f32[16] all-reduce(%x), channel_id=1, {DATA}, to_apply=%add
+  %moved = f32[16] copy(%one)
+  ROOT %two = f32[16] all-reduce(%moved), channel_id=2, {MODEL}, to_apply=%add
+}}""",
+        fold_reductions,
+    )
+    assert before == [("all-reduce", ("data",), 64, 1), ("all-reduce", ("model",), 64, 1)]
+    assert after == [("all-reduce", ("data", "model"), 64, 1)]
+
+
+def test_a_sum_that_others_read_too_stays():
+    before, after = sent(
+        f"""ENTRY %main (x: f32[16]) -> (f32[16], f32[16]) {{
+  %x = f32[16] parameter(0)
+  %one = f32[16] all-reduce(%x), channel_id=1, {DATA}, to_apply=%add
+  %two = f32[16] all-reduce(%one), channel_id=2, {MODEL}, to_apply=%add
+  ROOT %t = (f32[16], f32[16]) tuple(%one, %two)
+}}""",
+        fold_reductions,
+    )
+    assert before == after
+
+
+def test_gathers_one_behind_the_other_are_one():
+    _, after = sent(
+        f"""ENTRY %main (x: f32[16]) -> f32[128] {{
+  %x = f32[16] parameter(0)
+  %one = f32[32] all-gather(%x), channel_id=1, {MODEL}, dimensions={{0}}
+  ROOT %two = f32[128] all-gather(%one), channel_id=2, {DATA}, dimensions={{0}}
+}}""",
+        fold_gathers,
+    )
+    assert after == [("all-gather", ("data", "model"), 512, 1)]
+
+
+def test_three_sums_that_are_added_are_one():
+    _, after = sent(
+        f"""ENTRY %main (x: f32[16]) -> f32[16] {{
+  %x = f32[16] parameter(0)
+  %sin = f32[16] sine(%x)
+  %cos = f32[16] cosine(%x)
+  %one = f32[16] all-reduce(%x), channel_id=1, {DATA}, to_apply=%add
+  %two = f32[16] all-reduce(%sin), channel_id=2, {DATA}, to_apply=%add
+  %three = f32[16] all-reduce(%cos), channel_id=3, {DATA}, to_apply=%add
+  %both = f32[16] add(%one, %two)
+  ROOT %all = f32[16] add(%both, %three)
+}}""",
+        add_first,
+    )
+    assert after == [("all-reduce", ("data",), 64, 1)]
+
+
+def chain(length):
+    """A gathered value that is read at once, and again `length` operations later."""
+    steps = "\n".join(f"  %step{i} = f32[64] sine(%step{i - 1})" for i in range(1, length))
+    return f"""ENTRY %main (x: f32[16]) -> f32[64] {{
+  %x = f32[16] parameter(0)
+  %g = f32[64] all-gather(%x), channel_id=1, {DATA}, dimensions={{0}}
+  %step0 = f32[64] cosine(%g)
+{steps}
+  ROOT %sum = f32[64] add(%step{length - 1}, %g)
+}}"""
+
+
+@pytest.mark.parametrize(("length", "times"), [(90, 1), (120, 2)])
+def test_a_gathered_value_is_kept_for_a_hundred_operations(length, times):
+    _, after = sent(chain(length), gather_again)
+    assert after == [("all-gather", ("data",), 256, 1)] * times
+
+
+def test_gathers_of_one_value_are_one():
+    _, after = sent(
+        f"""ENTRY %main (x: f32[16]) -> f32[64] {{
+  %x = f32[16] parameter(0)
+  %one = f32[64] all-gather(%x), channel_id=1, {DATA}, dimensions={{0}}
+  %two = f32[64] all-gather(%x), channel_id=2, {DATA}, dimensions={{0}}
+  ROOT %sum = f32[64] add(%one, %two)
+}}""",
+        gather_again,
+    )
+    assert after == [("all-gather", ("data",), 256, 1)]
+
+
+@pytest.mark.parametrize(("precision", "bytes_"), [("default,default", 16 * 32 * 2), ("highest,highest", 16 * 32 * 4)])
+def test_what_only_products_read_is_sent_in_two_bytes(precision, bytes_):
+    _, after = sent(
+        f"""ENTRY %main (x: f32[4,32], w: f32[32,8]) -> f32[16,8] {{
+  %x = f32[4,32] parameter(0)
+  %w = f32[32,8] parameter(1)
+  %g = f32[16,32] all-gather(%x), channel_id=1, {DATA}, dimensions={{0}}
+  ROOT %dot = f32[16,8] dot(%g, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, operand_precision={{{precision}}}
+}}""",
+        narrow,
+    )
+    assert after == [("all-gather", ("data",), bytes_, 1)]
+
+
+def test_what_was_widened_is_sent_as_it_was():
+    _, after = sent(
+        f"""ENTRY %main (x: pred[16]) -> f32[64] {{
+  %x = pred[16] parameter(0)
+  %wide = f32[16] convert(%x)
+  ROOT %g = f32[64] all-gather(%wide), channel_id=1, {DATA}, dimensions={{0}}
+}}""",
+        narrow,
+    )
+    assert after == [("all-gather", ("data",), 64, 1)]
+
+
+@pytest.mark.parametrize(("size", "kind"), [(16, "all-reduce"), (128, "all-gather")])
+def test_short_rows_are_summed(size, kind):
+    _, after = sent(
+        f"""ENTRY %main (x: f32[{size}]) -> f32[{4 * size}] {{
+  %x = f32[{size}] parameter(0)
+  ROOT %g = f32[{4 * size}] all-gather(%x), channel_id=1, {DATA}, dimensions={{0}}
+}}""",
+        reduce_short_rows,
+    )
+    assert after == [(kind, ("data",), 16 * size, 1)]
+
+
+def test_what_no_turn_changes_is_sent_once():
+    text = """
+%cond (p: (s32[], f32[16], f32[16])) -> pred[] {
+  %p = (s32[], f32[16], f32[16]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %limit = s32[] constant(5)
+  ROOT %lt = pred[] compare(%i, %limit), direction=LT
+}
+
+%body (p: (s32[], f32[16], f32[16])) -> (s32[], f32[16], f32[16]) {
+  %p = (s32[], f32[16], f32[16]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[16] get-tuple-element(%p), index=1
+  %w = f32[16] get-tuple-element(%p), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %fixed = f32[16] collective-permute(%w), channel_id=1, source_target_pairs={{0,1},{1,0}}
+  %moving = f32[16] collective-permute(%x), channel_id=2, source_target_pairs={{0,1},{1,0}}
+  %sum = f32[16] add(%fixed, %moving)
+  ROOT %t = (s32[], f32[16], f32[16]) tuple(%next, %sum, %w)
+}
+
+ENTRY %main (x: f32[16], w: f32[16]) -> f32[16] {
+  %x = f32[16] parameter(0)
+  %w = f32[16] parameter(1)
+  %start = s32[] constant(0)
+  %t = (s32[], f32[16], f32[16]) tuple(%start, %x, %w)
+  %loop = (s32[], f32[16], f32[16]) while(%t), condition=%cond, body=%body
+  ROOT %r = f32[16] get-tuple-element(%loop), index=1
+}
+"""
+    before, after = sent(text, hoist)
+    assert [each[-1] for each in before] == [5, 5]
+    assert [each[-1] for each in after] == [1, 5]
+
+
+def test_nothing_is_made_of_nothing():
+    assert as_tpu_sends((), MESH) == ()
