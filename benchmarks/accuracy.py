@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from published import predictions, published_errors
 
 from benchmarks.corpus.answers import COMPILERS
-from benchmarks.corpus.judge import Judged, LeftOut, judge_programs
+from benchmarks.corpus.judge import NOT_RECORDED, Judged, LeftOut, judge_programs
 from benchmarks.corpus.program import TARGET, version_of
 from benchmarks.corpus.third_party import PROGRAMS, QUICK_PROGRAMS
 from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
@@ -141,12 +141,14 @@ def judge_third_party(case: str, *, quick: bool) -> dict[str, object]:
 
 
 def print_left_out(left: Sequence[LeftOut]) -> None:
-    """Missing packages in one line, other cases in one each."""
+    """Missing packages in one line, what is not recorded in another, all others in one each."""
     missing = sorted({each.reason.removesuffix(" not installed") for each in left if each.reason.endswith(" not installed")})
     if missing:
         print(f"Left out, for these packages are not installed: {', '.join(missing)} (pip install 'sharding-workbench[corpus]').")
+    if unknown := sum(each.reason == NOT_RECORDED for each in left):
+        print(f"Left out, for the compiler's answers are not recorded yet: {unknown} cases (python benchmarks/record_corpus.py).")
     for each in left:
-        if not each.reason.endswith(" not installed"):
+        if each.reason != NOT_RECORDED and not each.reason.endswith(" not installed"):
             print(f"{each.name:<52} LEFT OUT: {each.reason[:160]}")
 
 

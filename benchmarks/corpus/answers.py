@@ -60,7 +60,7 @@ class Answers:
         return self.program, self.stablehlo, self.target, dict(self.versions)
 
     def why_stale(self, layout: str, plan: wb.Plan, versions: Mapping[str, str]) -> str:
-        """Why the answer of this layout is not one of the plan as it is today; empty where it is."""
+        """Why there is no answer of this layout, or not one of the plan as it is today; empty where there is."""
         differing = [
             f"{name} {self.versions.get(name, 'unknown')}, now {now}" for name, now in versions.items() if self.versions.get(name) != now
         ]

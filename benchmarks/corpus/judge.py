@@ -11,6 +11,8 @@ from workbench.comparison import compare_collectives
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 
+NOT_RECORDED = "not recorded"
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -47,12 +49,12 @@ def judge_programs(programs: Iterable[ThirdPartyProgram], part_of_name: str = ""
 def judge(program: ThirdPartyProgram, layout: str, answers: Answers | None) -> Judged | LeftOut:
     """One case; whatever fails in planning is a reason, for another case may well go through."""
     name = f"{program.name}/{layout}"
-    if answers is None:
-        return LeftOut(name, program.half, "not recorded")
+    if answers is None or layout not in answers.layouts:
+        return LeftOut(name, program.half, NOT_RECORDED)
     try:
         plan = program.plan(layout)
         if stale := answers.why_stale(layout, plan, versions_of(program)):
-            return LeftOut(name, program.half, f"stale: {stale}" if layout in answers.layouts else stale)
+            return LeftOut(name, program.half, f"stale: {stale}")
         answer = answers.layouts[layout]
         return (
             LeftOut(name, program.half, f"not compiled: {answer.refused}") if answer.refused else compare_answer(plan, answer, program.half)

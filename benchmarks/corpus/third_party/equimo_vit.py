@@ -17,7 +17,7 @@ def build() -> Program:
     from equimo.models import VisionTransformer
 
     def make(key):
-        return VisionTransformer(img_size=128, in_channels=3, dim=512, patch_size=16, num_heads=8, depths=[2], key=key)
+        return VisionTransformer(img_size=128, in_channels=3, dim=512, patch_size=16, num_heads=8, depths=[1], key=key)
 
     arrays, rest = arrays_of(make)
 

@@ -16,7 +16,7 @@ def build() -> Program:
     config = BertConfig(
         vocab_size=8192,
         hidden_size=512,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=8,
         intermediate_size=2048,
         max_position_embeddings=256,

@@ -13,7 +13,7 @@ from workbench.program import Program
 def build() -> Program:
     from transformers import FlaxGPT2LMHeadModel, GPT2Config
 
-    config = GPT2Config(vocab_size=8192, n_positions=256, n_embd=512, n_layer=2, n_head=8)
+    config = GPT2Config(vocab_size=8192, n_positions=256, n_embd=512, n_layer=1, n_head=8)
     model = FlaxGPT2LMHeadModel(config, _do_init=False)
 
     def loss(params, batch):
