@@ -61,7 +61,8 @@ def test_an_edit_is_planned_at_once_and_settles_by_itself(guarded, address):
     for key, tier in (("memory", "partitioned"), ("sent", "partitioned"), ("flops", "planned")):
         mark = figure(page, key).locator(".value .origin")
         expect(mark).to_have_attribute("data-tier", tier)
-        expect(mark.locator(".sr")).to_have_text(tier.capitalize())
+        expect(mark).to_have_role("img")
+        expect(mark).to_have_accessible_name(tier.capitalize())
         assert mark.get_attribute("title").startswith(f"{tier.capitalize()}. ")
 
 

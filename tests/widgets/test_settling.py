@@ -1,5 +1,6 @@
 """A board whose figures settle: planned at once, then as XLA's partitioner has them, each with the mark of its tier."""
 
+import asyncio
 from concurrent.futures import Future
 
 import pytest
@@ -12,6 +13,7 @@ from workbench.mesh import Mesh
 from workbench.mesh_edits import SetMesh
 from workbench.partitioned import Partitioned, PartitionedCollective
 from workbench.settling import ONE_DEVICE
+from workbench.widgets.notebook import Workbench
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 PATHS = {"predicted", "mfu", "memory", "sent"}
@@ -155,3 +157,46 @@ def test_a_board_that_nobody_lets_settle_says_who_planned_it(session):
 def test_a_board_that_is_closed_gives_its_question_up(screen):
     screen.board.close()
     assert screen.asked[-1].cancelled()
+
+
+class Known:
+    """Whoever is asked knows the answer."""
+
+    def __init__(self):
+        self.count = 0
+
+    def ask(self, _plan, _hardware):
+        self.count += 1
+        answer = Future()
+        answer.set_result(Partitioned("", 8, "XLA of a test", ()))
+        return answer
+
+    def cancel(self, answer):
+        answer.cancel()
+
+
+def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkeypatch):
+    known = Known()
+    monkeypatch.setattr("workbench.widgets.notebook.EnginePartitioner", lambda: known)
+    bench = Workbench(session)
+
+    async def seen():
+        bench._asked(bench, {"want": "parts"}, [])
+        assert (known.count, bench.report.tier) == (0, "planned"), "behind what is being done"
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (known.count, bench.report.tier) == (1, "partitioned")
+        bench._asked(bench, {"want": "parts"}, [])  # another cell that shows it
+
+    asyncio.run(seen())
+    assert known.count == 1
+    session.apply(PlaceDim("hidden", ("model",)))  # after the loop has ended
+    assert bench.report.tier == "planned"
+    bench.close()
+
+
+def test_a_cell_without_a_kernel_stays_planned(session):
+    bench = Workbench(session)
+    bench._asked(bench, {"want": "parts"}, [])
+    assert bench.board["standing"]["text"] == "by Shardy, in this process"
+    bench.close()

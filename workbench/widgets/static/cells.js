@@ -20,12 +20,14 @@ function drawBar(figure) {
 
 // Which tier a figure is of: a sign for the eye, the word for a screen reader and for a hand that rests on it.
 function drawMark(mark) {
-  return mark?.key ? h("span", { class: "origin", title: mark.title, data: { tier: mark.key, settles: mark.settles || null } }, h("span", { class: "sr" }, ` ${mark.label}`)) : null;
+  return mark?.key ? h("span", { class: "origin", role: "img", ariaLabel: mark.label, title: mark.title, data: { tier: mark.key, settles: mark.settles || null } }) : null;
 }
 
 // How the figures stand: planned, on their way, as XLA's partitioner has them, or why not.
 function drawStanding(wb, standing) {
-  return [drawMark(standing.mark), h("span", { title: standing.mark.title }, termLabel(wb, standing.mark.label)), h("span", { class: "how" }, standing.text)];
+  const sign = drawMark(standing.mark);
+  sign.ariaHidden = "true"; // the word stands beside it
+  return [sign, h("span", { title: standing.mark.title }, termLabel(wb, standing.mark.label)), h("span", { class: "how" }, standing.text)];
 }
 
 function drawFigure(wb, figure) {
