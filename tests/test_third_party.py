@@ -175,4 +175,6 @@ def test_a_tenth_of_the_answers_is_compiled_anew(program, layout):
     if stale := answers.why_stale(layout, plan, versions_of(program)):
         pytest.skip(f"the answer is stale: {stale}")
     found, known = answer_of(plan, compile_plan(plan, keep=False)), answers.layouts[layout]
-    assert (found.payload, found.peak, found.kernel_seconds) == (known.payload, known.peak, pytest.approx(known.kernel_seconds))
+    stated = found.payload, found.analysed_peak, found.kernel_seconds
+    assert stated == (known.payload, known.analysed_peak, pytest.approx(known.kernel_seconds))
+    assert found.peak == pytest.approx(known.peak, rel=0.01)  # what is read into libtpu's temporaries may be another by now

@@ -120,7 +120,7 @@ def test_a_loop_counts_as_often_as_it_runs():
         return jax.lax.scan(lambda h, step: (jnp.tanh(h @ w + step), None), jnp.zeros(x.shape[1:]), x)[0]
 
     program = trace(recurrence, jax.ShapeDtypeStruct((6, 8, 16), F32), jax.ShapeDtypeStruct((16, 16), F32))
-    (each,) = ask_partitioner(Plan(program, "m:8", "w=[m, -]; x=[-, -, -]")).collectives
+    (each,) = ask_partitioner(Plan(program, "m:8", "w=[m, -]; x=[-, -, -]"), "cpu").collectives
     assert (each.kind, each.count, each.payload) == ("all-reduce", 6, 8 * 16 * 4)
 
 
