@@ -77,7 +77,8 @@ def _fold(found: Sequence[Found], mesh: Mesh, kind: str) -> Sequence[Found]:
 
 
 def add_first(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
-    """Two sums along the same axes that are only added are added first and reduced together (`all_reduce_reassociate.cc`)."""
+    """Two sums along the same axes that are only added are added first and reduced together (`all_reduce_reassociate.cc`), also where each
+    device adds the slices of them that it keeps."""
     del mesh
     sums = {(id(each.computation), each.instruction.name): each for each in found if each.collective.kind == "all-reduce"}
     gone: set[int] = set()
@@ -91,7 +92,8 @@ def add_first(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
 
 def _added(where: Found, value: Instruction, sums: Mapping[tuple[int, str], Found]) -> tuple[Found, Found] | None:
     """The two collectives that make what is added here, if they are alike and nothing else reads them."""
-    sides = [moved_from(where.computation, where.users, where.computation[name], alone=True) for name in value.operands]
+    moves = (*_MOVES, "dynamic-slice")
+    sides = [moved_from(where.computation, where.users, where.computation[name], alone=True, moves=moves) for name in value.operands]
     known = [sums.get((id(where.computation), side.name)) for side in sides if side is not None]
     if len(known) != len(value.operands) or known[0] is None or known[1] is None or known[0] is known[1]:
         return None
@@ -104,12 +106,14 @@ def source_of(found: Found, *, alone: bool) -> Instruction | None:
     return moved_from(found.computation, found.users, found.computation[found.instruction.operands[found.number]], alone=alone)
 
 
-def moved_from(computation: Computation, users: Users, value: Instruction, *, alone: bool) -> Instruction | None:
+def moved_from(
+    computation: Computation, users: Users, value: Instruction, *, alone: bool, moves: tuple[str, ...] = _MOVES
+) -> Instruction | None:
     """The same of a value."""
     while True:
         if alone and len(users[value.name]) > 1:
             return None
-        if value.opcode not in _MOVES or not value.operands:
+        if value.opcode not in moves or not value.operands:
             return value
         value = computation[value.operands[0]]
 
