@@ -251,6 +251,7 @@ def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> l
             "tier": {**mark_of(figure.tier), "settles": settles(figure.key)},
             "tiers": list(figure.tiers),
             "delta": _delta(figure, old.get(figure.key, figure).value),
+            "counted": figure.key == "sent",  # what may change has its line also while nothing did
             "changes": list(_changes(figure, old.get(figure.key, figure))),
         }
         for figure in now

@@ -37,9 +37,15 @@ function drawFigure(wb, figure) {
     h("div", { class: "label", title: figure.title }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)),
     h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), drawMark(figure.tier), wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
     wide ? null : h("div", { class: "sub" }, delta, delta && " ", figure.note),
-    figure.changes.length ? h("div", { class: "changes" }, ...figure.changes.map((change) => h("span", { class: change.tone }, change.text))) : null,
+    figure.counted ? h("div", { class: "changes" }, ...figure.changes.map((change) => h("span", { class: change.tone }, change.text))) : null,
     ...(wide ? drawBar(figure) : []),
     ...figure.tiers.map((tier) => h("div", { class: tier.stale ? "tier stale" : "tier", title: tier.stale }, drawMark(tier.mark), `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
+}
+
+// Figures that settle by themselves may take less room than before: what lies below stays where a hand is about to take it.
+function keepTall(figures, seq) {
+  figures.style.minHeight = figures.answered === seq ? `${figures.offsetHeight}px` : "";
+  figures.answered = seq;
 }
 
 function drawAlarm(wb, alarm) {
