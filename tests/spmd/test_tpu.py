@@ -160,6 +160,14 @@ def test_a_gathered_value_is_kept_for_a_hundred_operations(length, times):
     assert after == [("all-gather", ("data",), 256, 1)] * times
 
 
+def test_readers_far_from_the_first_have_a_gather_each():
+    text = chain(120).replace(
+        "ROOT %sum = f32[64] add(%step119, %g)", "%late = f32[64] add(%step119, %g)\n  ROOT %last = f32[64] add(%late, %g)"
+    )
+    _, after = sent(text, gather_again)
+    assert len(after) == 3
+
+
 def test_gathers_of_one_value_are_one():
     _, after = sent(
         f"""ENTRY %main (x: f32[16]) -> f32[64] {{

@@ -156,20 +156,18 @@ def _sameness(found: Found) -> tuple[object, ...]:
 
 
 def _runs(gathers: Sequence[Found], height: Mapping[str, int]) -> list[Found]:
-    """One gather for each run of readers that lie near each other."""
+    """One gather for the first reader and those that lie near, and one for each of the others: XLA compares with the first alone."""
     order = {name: number for number, name in enumerate(gathers[0].computation)}
-    readers = sorted(
-        {name: gather for gather in gathers for name in _readers(gather.users, gather.instruction)}.items(), key=lambda each: order[each[0]]
-    )
+    readers = {name: gather for gather in gathers for name in _readers(gather.users, gather.instruction)}
     runs: list[Found] = []
     lowest = -1
-    for name, gather in readers:
+    for name in sorted(readers, key=order.__getitem__):
         if runs and lowest <= height[name] + 1 + KEPT_FOR:
             lowest = min(lowest, height[name])
             continue
-        lowest = height[name]
-        names = operations_named(gather.computation[name].op_name)
-        runs.append(gather._replace(collective=replace(gather.collective, read_by=names[0] if names else gather.collective.read_by)))
+        lowest = height[name] if not runs else lowest
+        gather, names = readers[name], operations_named(gathers[0].computation[name].op_name)
+        runs.append(gather._replace(collective=replace(gather.collective, read_by=next(iter(names), gather.collective.read_by))))
     return runs or [gathers[0]]
 
 
@@ -179,11 +177,11 @@ def _readers(users: Users, value: Instruction) -> list[str]:
 
 
 def _heights(computation: Computation, users: Users) -> Mapping[str, int]:
-    """How much comes behind each instruction, as XLA counts it."""
+    """How much comes behind each instruction, as XLA counts it: one more for each user, the latest first."""
     height: dict[str, int] = {}
     for name in reversed(list(computation)):
         own = 0
-        for user in users.get(name, ()):
+        for user in reversed(users.get(name, ())):
             own = max(own, height.get(user.name, 0)) + 1
         height[name] = own
     return height
