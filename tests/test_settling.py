@@ -14,7 +14,7 @@ from workbench.models import build
 from workbench.partitioned import Partitioned, PartitionedCollective
 from workbench.plan import Plan
 from workbench.session import Session
-from workbench.settling import ONE_DEVICE, PATIENCE, PIPELINED, Settler, Standing
+from workbench.settling import ONE_DEVICE, PATIENCE, PAUSE, PIPELINED, Settler, Standing
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 SETTLING, SETTLED = Standing("planned", is_settling=True), Standing("partitioned")
@@ -33,7 +33,16 @@ class Bench:
         self.session = Session(plan or Plan(build("two_layer"), "rows:2 cols:4", "batch:rows"))
         self.waiting, self.asked, self.cancelled, self.told = [], [], [], []
         self.now, self.changed = 0.0, Mock()
-        self.settler = Settler(self.session, self, defer=self.waiting.append, on_change=self.changed, clock=lambda: self.now, **options)
+        self.later = []
+        self.settler = Settler(
+            self.session,
+            self,
+            defer=self.waiting.append,
+            on_change=self.changed,
+            clock=lambda: self.now,
+            call_later=lambda seconds, work: self.later.append((seconds, work)),
+            **options,
+        )
         self.session.listen(lambda _plan, report: self.told.append(report))
 
     def ask(self, plan, hardware):
@@ -46,7 +55,10 @@ class Bench:
         answer.set_exception(PartitionError("The question was cancelled."))
 
     def turn(self):
-        """What is due on the loop."""
+        """What is due on the loop, once the hand has rested."""
+        for each in [each for each in self.later if each[0] == PAUSE]:
+            self.later.remove(each)
+            each[1]()
         while self.waiting:
             self.waiting.pop(0)()
         return self
@@ -139,19 +151,23 @@ def test_a_plan_gone_back_to_while_its_question_was_cancelled_is_asked_about_aga
     assert (bench.plans, bench.standing) == ([bench.session.plan] * 2, SETTLING)
 
 
-def test_a_question_that_was_overtaken_is_looked_at_again_when_it_is_old(bench, monkeypatch):
-    timer = Mock()
-    monkeypatch.setattr("workbench.settling.threading.Timer", timer)
+def test_of_edits_in_quick_succession_only_the_last_plan_is_asked_about(bench):
+    bench.turn().answer()
+    for edit in EDITS:
+        bench.session.apply(edit)
+    assert bench.turn().plans[1:] == [bench.session.plan]
+
+
+def test_a_question_that_was_overtaken_is_looked_at_again_when_it_is_old(bench):
     bench.turn()
     bench.now = PATIENCE - 0.5
     for edit in EDITS:
         bench.session.apply(edit)
         bench.turn()
-    timer.assert_called_once()
-    seconds, defer, (look,) = timer.call_args.args
+    ((seconds, look),) = bench.later
     assert seconds == pytest.approx(0.5)
     bench.now = PATIENCE
-    defer(look)
+    look()
     bench.turn()
     assert bench.cancelled == [bench.asked[0][2]]
 

@@ -24,6 +24,8 @@ Defer = Callable[[Work], None]
 
 PATIENCE = 2.0
 """Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
+PAUSE = 0.1
+"""Seconds that a plan stands before it is asked about: of edits in quick succession, or a walk through the history, only the last is."""
 PIPELINED = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
 ONE_DEVICE = "One device sends nothing, so there is nothing for XLA's partitioner to say."
 
@@ -63,14 +65,23 @@ class _Question:
     begun: float
 
 
+def call_from_thread(seconds: float, work: Work) -> None:
+    """Call after so many seconds, from a thread of its own; never once the process ends."""
+    timer = threading.Timer(seconds, work)
+    timer.daemon = True
+    timer.start()
+
+
 class Settler:
     """Asks XLA's partitioner about the present plan of a session after every move, and settles the session to the answer.
 
     One question is under way at a time, and only the latest plan waits behind it. The answer to a plan that is no longer present is kept,
     so that undo finds it. A plan that is refused stays planned, and `standing` says why.
 
-    `defer(work)` carries work onto the loop on which the session is moved, after what is being done there. While `is_idle()` is false a
-    gesture waits, which goes first. `on_change()` is called there when `standing` changes although the session was not moved.
+    - `defer(work)` carries work onto the loop on which the session is moved, behind what is being done there;
+    - `is_idle()`: while it is false a gesture waits there, which goes first;
+    - `on_change()` is called there when `standing` changes although the session was not moved;
+    - `call_later(seconds, work)` calls it then, from any thread.
     """
 
     def __init__(
@@ -82,9 +93,10 @@ class Settler:
         is_idle: Callable[[], bool] = lambda: True,
         on_change: Work = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        call_later: Callable[[float, Work], None] = call_from_thread,
     ) -> None:
         self._session, self._partitioner = session, partitioner
-        self._defer, self._is_idle, self._on_change, self._clock = defer, is_idle, on_change, clock
+        self._defer, self._is_idle, self._on_change, self._clock, self._call_later = defer, is_idle, on_change, clock, call_later
         self._question: _Question | None = None
         self._timed: _Question | None = None  # that a timer looks at again
         self._given_up: _Question | None = None
@@ -119,10 +131,15 @@ class Settler:
         return _Subject(self._session.node.number, self._session.hardware_of(self._session.plan))
 
     def _hear_move(self, _plan: Plan, report: Report) -> None:
-        """The question waits until what moved the session is done: whoever made the edit sees the planned figures first."""
+        """The question waits until what moved the session is done and shown, and a little longer."""
         if report is not self._seen:  # else a plan was named or pinned
             self._seen, self._failed = report, None
-            self._defer(self._ask)
+            if self.standing.is_settling:
+                self._call_later(PAUSE, partial(self._defer, partial(self._ask_about, report)))
+
+    def _ask_about(self, report: Report) -> None:
+        if report is self._seen:
+            self._ask()
 
     def _ask(self) -> None:
         """About the present plan, unless that is known or one is being asked; an old question about another plan is given up."""
@@ -151,9 +168,7 @@ class Settler:
             self._partitioner.cancel(asked.answer)
         elif self._timed is not asked:
             self._timed = asked
-            timer = threading.Timer(left, self._defer, [self._ask])
-            timer.daemon = True
-            timer.start()
+            self._call_later(left, partial(self._defer, self._ask))
 
     def _hear_answer(self, question: _Question) -> None:
         if self._is_closed:

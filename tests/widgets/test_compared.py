@@ -12,6 +12,7 @@ from workbench.edits import SetHardware
 from workbench.widgets.compiling import Compiling
 from workbench.widgets.evidence import evidence, on_these_devices
 from workbench.widgets.live import Live
+from workbench.widgets.tiers import mark_of
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_compiled_figures_stand_beside_the_predicted_ones(screen):
     compile_now(screen, widened=2)
     peak = screen.board.session.report.memory.peak
     assert figure(screen, "memory")["tiers"] == [
-        {"label": "compiled", "text": figure_text(peak * 3 // 2), "note": "prediction −33%", "stale": ""}
+        {"label": "compiled", "text": figure_text(peak * 3 // 2), "note": "prediction −33%", "stale": "", "mark": mark_of("compiled")}
     ]
     assert [tier["note"] for tier in figure(screen, "flops")["tiers"]] == ["as predicted"]
     assert [tier["label"] for tier in figure(screen, "sent")["tiers"]] == ["payload, compiled"]

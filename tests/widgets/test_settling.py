@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from workbench.errors import PartitionError
 from workbench.mesh import Mesh
 from workbench.mesh_edits import SetMesh
 from workbench.partitioned import Partitioned, PartitionedCollective
-from workbench.settling import ONE_DEVICE
+from workbench.settling import ONE_DEVICE, Settler
 from workbench.widgets.notebook import Workbench
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
@@ -62,6 +63,12 @@ def tiers(state):
 
 def sent(state):
     return next(figure for figure in state["figures"] if figure["key"] == "sent")
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch):
+    """A plan is asked about as soon as what made it is done."""
+    monkeypatch.setattr("workbench.widgets.board.Settler", partial(Settler, call_later=lambda _seconds, work: work()))
 
 
 @pytest.fixture
