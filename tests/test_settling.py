@@ -14,7 +14,7 @@ from workbench.models import build
 from workbench.partitioned import Partitioned, PartitionedCollective
 from workbench.plan import Plan
 from workbench.session import Session
-from workbench.settling import ONE_DEVICE, PATIENCE, PAUSE, PIPELINED, Settler, Standing
+from workbench.settling import ONE_DEVICE, PATIENCE, PIPELINED, REST, Settler, Standing
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 SETTLING, SETTLED = Standing("planned", is_settling=True), Standing("partitioned")
@@ -56,12 +56,16 @@ class Bench:
 
     def turn(self):
         """What is due on the loop, once the hand has rested."""
-        for each in [each for each in self.later if each[0] == PAUSE]:
-            self.later.remove(each)
-            each[1]()
+        self.run()
+        while due := [each for each in self.later if each[0] <= REST]:
+            self.later.remove(due[0])
+            due[0][1]()
+            self.run()
+        return self
+
+    def run(self):
         while self.waiting:
             self.waiting.pop(0)()
-        return self
 
     def answer(self, number=-1, outcome=None):
         future = self.asked[number][2]
@@ -209,6 +213,17 @@ def test_a_gesture_that_waits_goes_before_the_answer():
     assert bench.session.report.tier == "planned"
     bench.turn()
     assert (idle, bench.session.report.tier, len(bench.asked)) == ([], "partitioned", 1)
+
+
+def test_a_hand_that_edits_quickly_finds_nobody_at_work(bench):
+    bench.turn()
+    bench.session.undo()
+    bench.now = 0.1
+    bench.asked[0][2].set_result(answer_of())
+    bench.run()
+    ((seconds, _),) = bench.later
+    assert (seconds, bench.session.report.tier) == (pytest.approx(REST - 0.1), "planned")
+    assert bench.turn().standing == SETTLED
 
 
 def test_nobody_is_told_of_an_answer_that_is_known(bench):

@@ -24,8 +24,9 @@ Defer = Callable[[Work], None]
 
 PATIENCE = 2.0
 """Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
-PAUSE = 0.1
-"""Seconds that a plan stands before it is asked about: of edits in quick succession, or a walk through the history, only the last is."""
+PAUSE, REST = 0.05, 0.25
+"""Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
+history, only the last is, and the next drop of a quick hand finds nobody at work."""
 PIPELINED = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
 ONE_DEVICE = "One device sends nothing, so there is nothing for XLA's partitioner to say."
 
@@ -103,6 +104,7 @@ class Settler:
         self._failed: tuple[_Subject, str] | None = None
         self._is_closed = False
         self._seen: Report | None = None
+        self._moved_at = 0.0
         self._stop_listening = session.listen(self._hear_move)
         self._hear_move(session.plan, session.report)
 
@@ -133,7 +135,7 @@ class Settler:
     def _hear_move(self, _plan: Plan, report: Report) -> None:
         """The question waits until what moved the session is done and shown, and a little longer."""
         if report is not self._seen:  # else a plan was named or pinned
-            self._seen, self._failed = report, None
+            self._seen, self._failed, self._moved_at = report, None, self._clock()
             if self.standing.is_settling:
                 self._call_later(PAUSE, partial(self._defer, partial(self._ask_about, report)))
 
@@ -170,11 +172,15 @@ class Settler:
             self._timed = asked
             self._call_later(left, partial(self._defer, self._ask))
 
-    def _hear_answer(self, question: _Question) -> None:
+    def _hear_answer(self, question: _Question, *, has_rested: bool = False) -> None:
+        again = partial(self._hear_answer, question, has_rested=True)
         if self._is_closed:
             return
+        if not has_rested and (left := self._moved_at + REST - self._clock()) > 0:
+            self._call_later(left, partial(self._defer, again))
+            return
         if not self._is_idle():
-            self._defer(partial(self._hear_answer, question))
+            self._defer(again)
             return
         self._question = None
         try:
