@@ -9,13 +9,6 @@ from tests import programs
 from workbench.program import Program
 
 
-class Absent:
-    """A sentinel's class, as libraries have them."""
-
-
-ABSENT = Absent()
-
-
 def mlp() -> Program:
     return programs.mlp()
 
