@@ -31,10 +31,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 import numpy as np
 import optax
-from corpus import CASES, QUICK
 from random_plans import PROGRAMS, random_plan
 
 import workbench as wb
+from benchmarks.corpus.zoo import CASES, QUICK
 from workbench.catalogue import parse_hardware
 from workbench.collective import collective_class
 from workbench.comparison import is_same

@@ -1,7 +1,7 @@
 """A board whose figures settle: planned at once, then as XLA's partitioner has them, each with the mark of its tier."""
 
 import asyncio
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -182,6 +182,12 @@ class Known:
         answer.cancel()
 
 
+def without_a_loop(work):
+    """On a thread of its own: that of the tests has a loop where a test before drove a browser."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
 def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkeypatch):
     known = Known()
     monkeypatch.setattr("workbench.widgets.notebook.EnginePartitioner", lambda: known)
@@ -195,7 +201,7 @@ def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkey
         assert (known.count, bench.report.tier) == (1, "partitioned")
         bench._asked(bench, {"want": "parts"}, [])  # another cell that shows it
 
-    asyncio.run(seen())
+    without_a_loop(lambda: asyncio.run(seen()))
     assert known.count == 1
     session.apply(PlaceDim("hidden", ("model",)))  # after the loop has ended
     assert bench.report.tier == "planned"
@@ -204,6 +210,6 @@ def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkey
 
 def test_a_cell_without_a_kernel_stays_planned(session):
     bench = Workbench(session)
-    bench._asked(bench, {"want": "parts"}, [])
+    without_a_loop(lambda: bench._asked(bench, {"want": "parts"}, []))
     assert bench.board["standing"]["text"] == "by Shardy, in this process"
     bench.close()

@@ -85,7 +85,7 @@ class Board:
         self._evidence: Evidence | None = None
         self._now: tuple[Figure, ...] = ()
         self._by_tier: dict[str, tuple[Figure, ...]] = {}  # of the present plan
-        self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before: what an edit changed is told within a tier
+        self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before: what an edit changed is told within a tier, if it was there
         self._settler: Settler | None = None
         self._know()
         self._seen = session.report
@@ -173,7 +173,7 @@ class Board:
 
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
-        before = self._before.get(self.session.report.tier, ())
+        before = self._before.get(self.session.report.tier) or next(iter(self._before.values()), ())
         shown = board_state(
             self.session,
             now=self._now,
