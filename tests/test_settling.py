@@ -209,7 +209,7 @@ def test_a_gesture_that_waits_goes_before_the_answer():
     bench = Bench(is_idle=lambda: idle.pop(0) if idle else True)
     bench.turn()
     bench.asked[0][2].set_result(answer_of())
-    bench.waiting.pop(0)()
+    bench.run()
     assert bench.session.report.tier == "planned"
     bench.turn()
     assert (idle, bench.session.report.tier, len(bench.asked)) == ([], "partitioned", 1)

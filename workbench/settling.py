@@ -24,7 +24,7 @@ Defer = Callable[[Work], None]
 
 PATIENCE = 2.0
 """Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
-PAUSE, REST = 0.05, 0.25
+PAUSE, REST = 0.05, 0.35
 """Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
 history, only the last is, and the next drop of a quick hand finds nobody at work."""
 PIPELINED = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
@@ -80,7 +80,7 @@ class Settler:
     so that undo finds it. A plan that is refused stays planned, and `standing` says why.
 
     - `defer(work)` carries work onto the loop on which the session is moved, behind what is being done there;
-    - `is_idle()`: while it is false a gesture waits there, which goes first;
+    - `is_idle()`: while it is false a gesture waits there or is about to come, which goes first;
     - `on_change()` is called there when `standing` changes although the session was not moved;
     - `call_later(seconds, work)` calls it then, from any thread.
     """
@@ -180,7 +180,7 @@ class Settler:
             self._call_later(left, partial(self._defer, again))
             return
         if not self._is_idle():
-            self._defer(again)
+            self._call_later(PAUSE, partial(self._defer, again))
             return
         self._question = None
         try:
