@@ -57,7 +57,7 @@ class Bench:
     def turn(self):
         """What is due on the loop, once the hand has rested."""
         self.run()
-        while due := [each for each in self.later if each[0] <= REST]:
+        while due := [each for each in self.later if each[0] < REST + 0.01]:
             self.later.remove(due[0])
             due[0][1]()
             self.run()
@@ -209,7 +209,7 @@ def test_a_gesture_that_waits_goes_before_the_answer():
     bench = Bench(is_idle=lambda: idle.pop(0) if idle else True)
     bench.turn()
     bench.asked[0][2].set_result(answer_of())
-    bench.waiting.pop(0)()
+    bench.run()
     assert bench.session.report.tier == "planned"
     bench.turn()
     assert (idle, bench.session.report.tier, len(bench.asked)) == ([], "partitioned", 1)
@@ -224,6 +224,20 @@ def test_a_hand_that_edits_quickly_finds_nobody_at_work(bench):
     ((seconds, _),) = bench.later
     assert (seconds, bench.session.report.tier) == (pytest.approx(REST - 0.1), "planned")
     assert bench.turn().standing == SETTLED
+
+
+def test_an_answer_that_waits_for_the_hand_to_rest_keeps_no_newer_question_waiting(bench):
+    bench.turn()
+    bench.asked[0][2].set_result(answer_of())
+    bench.run()
+    late = bench.later.pop()[1]
+    bench.session.apply(EDITS[0])
+    bench.turn()
+    assert bench.plans[1:] == [bench.session.plan]
+    late()
+    bench.run()
+    assert bench.answer(1).standing == SETTLED
+    assert bench.session.undo().tier == "partitioned"
 
 
 def test_nobody_is_told_of_an_answer_that_is_known(bench):

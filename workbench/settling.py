@@ -24,7 +24,7 @@ Defer = Callable[[Work], None]
 
 PATIENCE = 2.0
 """Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
-PAUSE, REST = 0.05, 0.25
+PAUSE, REST = 0.05, 0.35
 """Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
 history, only the last is, and the next drop of a quick hand finds nobody at work."""
 PIPELINED = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
@@ -80,7 +80,7 @@ class Settler:
     so that undo finds it. A plan that is refused stays planned, and `standing` says why.
 
     - `defer(work)` carries work onto the loop on which the session is moved, behind what is being done there;
-    - `is_idle()`: while it is false a gesture waits there, which goes first;
+    - `is_idle()`: while it is false a gesture waits there or is about to come, which goes first;
     - `on_change()` is called there when `standing` changes although the session was not moved;
     - `call_later(seconds, work)` calls it then, from any thread.
     """
@@ -150,6 +150,8 @@ class Settler:
         subject, asked = self._subject(), self._question
         if asked is None:
             self._begin(subject)
+        elif asked.subject != subject and asked.answer.done():  # its answer waited for the hand to rest
+            self._hear_answer(asked)
         elif asked.subject != subject:
             self._overtake(asked)
 
@@ -173,14 +175,10 @@ class Settler:
             self._call_later(left, partial(self._defer, self._ask))
 
     def _hear_answer(self, question: _Question, *, has_rested: bool = False) -> None:
-        again = partial(self._hear_answer, question, has_rested=True)
-        if self._is_closed:
+        if self._is_closed or question is not self._question:
             return
-        if not has_rested and (left := self._moved_at + REST - self._clock()) > 0:
-            self._call_later(left, partial(self._defer, again))
-            return
-        if not self._is_idle():
-            self._defer(again)
+        if question.subject == self._subject() and (seconds := self._wait(has_rested=has_rested)) > 0:
+            self._call_later(seconds, partial(self._defer, partial(self._hear_answer, question, has_rested=True)))
             return
         self._question = None
         try:
@@ -189,6 +187,11 @@ class Settler:
             if question is not self._given_up:  # else it is asked again where somebody went back to it
                 self._fail(question.subject, error)
         self._ask()
+
+    def _wait(self, *, has_rested: bool) -> float:
+        """Seconds for which the hand goes first: until it has rested, and while a gesture waits or is about to come."""
+        left = 0.0 if has_rested else self._moved_at + REST - self._clock()
+        return left if left > 0 or self._is_idle() else PAUSE
 
     def _use(self, subject: _Subject, answer: Partitioned) -> None:
         """Analyse the present plan anew; of another one the answer is kept."""

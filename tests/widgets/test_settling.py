@@ -3,6 +3,7 @@
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -117,6 +118,19 @@ def test_what_an_edit_changed_is_told_within_a_tier(screen):
     settled = screen.answer(None, 4096, 1024)
     assert sent(settled)["delta"]["text"] == "+1.00 KiB"
     assert sent(settled)["changes"] == [{"text": "+1 all-reduce", "tone": "bad"}]
+
+
+def test_a_chip_in_hand_is_let_go_before_the_figures_settle(screen, monkeypatch):
+    later = []
+    monkeypatch.setattr(screen.board._settler, "_call_later", lambda _seconds, work: later.append(work))
+    drop = {"verb": "drop", "dim": "hidden", "source": "", "target": "model", "add": False}
+    screen.board.answer({**drop, "ahead": True})
+    assert tiers(screen.answer())["sent"] == "planned"
+    while later:
+        monkeypatch.setattr("workbench.widgets.board.time", Mock(monotonic=lambda: screen.board._free_at))
+        later.pop()()
+        screen.turn()
+    assert tiers(screen.shown["board"])["sent"] == "partitioned"
 
 
 def test_undo_shows_what_is_known_at_once(screen):

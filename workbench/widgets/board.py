@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -41,6 +42,7 @@ from workbench.widgets.why import why
 
 Part = Literal["board", "table", "live"]
 MOST_PATH = 1000  # characters of a path that a gesture may name
+IN_HAND = 1.0  # seconds for which a hand that rests over a zone is expected to let go
 FORESEEN_WITHIN = 0.1  # seconds that a report may take to be made before it is asked for
 Publish = Callable[[Part, dict[str, Any]], None]
 
@@ -87,6 +89,7 @@ class Board:
         self._by_tier: dict[str, tuple[Figure, ...]] = {}  # of the present plan
         self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before: what an edit changed is told within a tier, if it was there
         self._settler: Settler | None = None
+        self._free_at = 0.0  # when no hand holds a chip any more, as far as is known
         self._know()
         self._seen = session.report
         self._stop_listening = session.listen(self._moved)
@@ -107,6 +110,7 @@ class Board:
     def answer(self, gesture: Gesture) -> None:
         """Do what a hand asked for, or say why not."""
         with self._lock:
+            self._free_at = time.monotonic() + IN_HAND if gesture.get("ahead") or gesture.get("verb") == "take" else 0.0
             if gesture.get("ahead"):
                 self._foresee(gesture)
                 return
@@ -160,7 +164,8 @@ class Board:
         """
         if self._settler is None:
             locked: Defer = lambda work: defer(lambda: self._locked(work))  # noqa: E731
-            self._settler = Settler(self.session, partitioner, defer=locked, is_idle=is_idle, on_change=lambda: self._show("board"))
+            free = lambda: is_idle() and time.monotonic() >= self._free_at  # noqa: E731
+            self._settler = Settler(self.session, partitioner, defer=locked, is_idle=free, on_change=lambda: self._show("board"))
             self._show("board")
 
     def close(self) -> None:
