@@ -21,9 +21,9 @@ from workbench.device_trace import Trace, TraceEvent, summarize
 from workbench.engine.compiled_step import CompiledStep
 from workbench.engine.hlo_flops import is_product
 from workbench.engine.op_names import path_of
-from workbench.engine.readback import kind_of
 from workbench.engine.source_lines import SourceLines
 from workbench.mesh import Mesh
+from workbench.spmd.collectives import kind_of
 from workbench.spmd.executable import module_of
 from workbench.spmd.groups import axes_of, read_groups
 from workbench.spmd.module import Computation, HloModule, Instruction

@@ -12,7 +12,6 @@ A collective stands in a compiled program as
 from collections.abc import Iterator
 from dataclasses import replace
 
-from workbench.collective import KINDS
 from workbench.compiled import CompiledCollective
 from workbench.engine.op_names import path_of
 from workbench.engine.readers import Readers
@@ -20,11 +19,11 @@ from workbench.engine.source_lines import SourceLines
 from workbench.engine.windowed import Window, put_together, windows
 from workbench.mesh import Mesh
 from workbench.partition.location import readable_path
+from workbench.spmd.collectives import kind_of
 from workbench.spmd.groups import axes_of, read_groups
 from workbench.spmd.module import Computation, HloModule, Instruction, Visit
 
 _CHAINED = "chain_id"  # XLA:TPU's mark of a collective that is spread over fusions
-_ALIKE = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
 
 
 def collectives_of(module: HloModule, mesh: Mesh) -> tuple[CompiledCollective, ...]:
@@ -43,13 +42,6 @@ def collectives_of(module: HloModule, mesh: Mesh) -> tuple[CompiledCollective, .
         elif each.payload:
             found.append(each)
     return (*found, *put_together(pieces))
-
-
-def kind_of(opcode: str) -> str | None:
-    """The kind of collective an opcode starts; `None` if it starts none."""
-    kind = opcode.removesuffix("-start")
-    kind = _ALIKE.get(kind, kind)
-    return kind if kind in KINDS else None
 
 
 def _once_a_channel(module: HloModule) -> Iterator[Visit]:

@@ -4,8 +4,9 @@ From JAX 0.11 on XLA's partitioner names a collective that lays a value out anew
 `is_spmd_generated`; before, after the operation that needed it so. What sends it is the reader's doing: a look-up, a window, a product.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from workbench.spmd.collectives import Users, users_of
 from workbench.spmd.module import Computation, HloModule, Instruction, parameter_of
 
 _GENERATED = "is_spmd_generated"
@@ -21,7 +22,7 @@ class Readers:
 
     def __init__(self, module: HloModule) -> None:
         self._module = module
-        self._users: dict[int, Mapping[str, list[Instruction]]] = {}
+        self._users: dict[int, Users] = {}
 
     def path_of(self, computation: Computation, collective: Instruction) -> str:
         """The `op_name` of the first operation that does more with the value than hand it on, inside of fusions too; empty where the
@@ -45,11 +46,7 @@ class Readers:
         given = ((body, parameter_of(body, number)) for body in bodies)
         return tuple(each for body, parameter in given if parameter for each in self._of(body, parameter.name))
 
-    def _users_in(self, computation: Computation) -> Mapping[str, list[Instruction]]:
+    def _users_in(self, computation: Computation) -> Users:
         if id(computation) not in self._users:
-            users: dict[str, list[Instruction]] = {}
-            for each in computation.values():
-                for operand in dict.fromkeys(each.operands):
-                    users.setdefault(operand, []).append(each)
-            self._users[id(computation)] = users
+            self._users[id(computation)] = users_of(computation)
         return self._users[id(computation)]

@@ -58,7 +58,7 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[Found, ...]:
         if each.opcode == "while"
     }
     for computation, instruction, runs, loop, _ in module.visits():
-        if (kind := _kind(instruction.opcode)) is None:
+        if (kind := kind_of(instruction.opcode)) is None:
             continue
         axes = sub_axes_of(read_groups(instruction.fields, mesh.size), mesh)
         if axes:
@@ -79,7 +79,8 @@ def operations_named(op_name: str) -> tuple[int, ...]:
     return tuple(map(int, _NAMED.findall(op_name)))
 
 
-def _kind(opcode: str) -> str | None:
+def kind_of(opcode: str) -> str | None:
+    """The kind of collective an opcode starts; `None` if it starts none."""
     kind = opcode.removesuffix("-start")
     kind = _ALIKE.get(kind, kind)
     return kind if kind in KINDS else None
