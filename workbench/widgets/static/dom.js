@@ -79,7 +79,7 @@ function outbox(model, root) {
   const kept = keptThroughCut();
   const view = kept?.view ?? Math.random().toString(36).slice(2);
   const queue = kept?.gestures ?? [];
-  let seq = kept?.seq ?? 0, waiting = null, expected = null, timer = 0, asking = 0;
+  let seq = kept?.seq ?? 0, opened = { tab: kept?.tab, seq: 0 }, waiting = null, expected = null, timer = 0, asking = 0;
   const next = () => {
     root.dataset.busy = String(Boolean(waiting || queue.length));
     if (waiting) return;
@@ -93,7 +93,9 @@ function outbox(model, root) {
   const onCut = () => {
     clearTimeout(timer);
     clearInterval(asking);
-    keepThroughCut({ view, seq, tab: model.get("table").tab, gestures: [...(waiting ? [{ ...waiting, again: true }] : []), ...queue] });
+    const gestures = [...(waiting ? [{ ...waiting, again: true }] : []), ...queue];
+    const table = model.get("table");
+    keepThroughCut({ view, seq, tab: table.seq < opened.seq ? opened.tab : table.tab, gestures }); // a tab may be asked for and not shown yet
   };
   window.addEventListener("workbench:cut", onCut);
   return {
@@ -102,7 +104,12 @@ function outbox(model, root) {
       next();
       if (kept?.tab && kept.tab !== model.get("table").tab) this.send({ verb: "open", tab: kept.tab });
     },
-    send(gesture) { expected = null; queue.push({ ...gesture, view, seq: ++seq }); next(); },
+    send(gesture) {
+      expected = null;
+      queue.push({ ...gesture, view, seq: ++seq });
+      if (gesture.verb === "open") opened = { tab: gesture.tab, seq };
+      next();
+    },
     expect(gesture) { expected = { ...gesture, ahead: true }; next(); }, // it may be sent next; nothing answers this
     answered(answer) {
       if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;
