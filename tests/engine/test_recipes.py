@@ -40,7 +40,7 @@ CASES = [*ALONE, *TOGETHER]
 """Model, its arguments, mesh, recipes in turn. Other layouts of several axes are compiled in `test_agreement`."""
 
 EXPLAINED = {
-    ("mixture", "context_parallel"): {"kept", "looked up otherwise", "moved out of a loop", "resharded otherwise"},
+    ("mixture", "context_parallel"): {"kept", "looked up otherwise", "moved out of a loop"},
     ("mixture", "sequence_parallel"): {"gathered again", "kept", "looked up otherwise", "moved out of a loop"},
     ("amoebanet", "spatial"): {"cut too fine", "borders", "kept"},  # four rows and fewer
 }

@@ -87,11 +87,12 @@ def compile_step(plan: Plan) -> CompiledStep:
 def lowered(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     """The step lowered over this mesh: its arguments where they lie, its state donated, all that the layout says in it.
 
-    What JAX has no words for (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it.
+    What JAX has no words for (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it; so are
+    constraints, since some values are made only when JAX lowers (the halves of a `cumsum`, a rotation) and no equation of the step names them.
     Raises `EngineError` for partial sums between steps.
     """
     _verify_whole(plan)
-    own = not plan.layout.is_plain
+    own = bool(plan.layout.constraints) or not plan.layout.is_plain
     step = _lowered(jitted(plan, mesh, own=own), plan.program)
     if own:
         write_layout(step.compiler_ir("stablehlo"), plan)
@@ -119,10 +120,6 @@ def jitted(plan: Plan, mesh: jax.sharding.Mesh, *, own: bool = False) -> Any:
     shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
     if own:
         call = functools.wraps(call)(lambda *arguments, inner=call: inner(*arguments))
-    elif plan.layout.constraints:
-        from workbench.tracing import constrain
-
-        call = constrain(call, plan.layout.constraints, mesh)
     fixed = {result: named_sharding(each, mesh) for result, each in result_placements(plan).items()}
     return jax.jit(
         call,
