@@ -83,6 +83,7 @@ ROOMS = (
         "pipeline_notes",
         "recipes",
         "exercises",
+        "compiled_report",
         "session",
         "settling",
         "live_plans",
@@ -128,6 +129,7 @@ DOORS = {
     "anywidget": {"widgets"},
     "traitlets": {"widgets"},
     "ipywidgets": {"widgets"},
+    "psutil": {"widgets"},
 }
 USER_INTERFACES = ("panel", "bokeh", "param", "anywidget", "ipywidgets", "traitlets", "IPython", "graphviz")
 

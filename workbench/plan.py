@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from workbench.plan_diff import PlanDiff
     from workbench.report import Report
 
-TIERS = ("planned", "partitioned")  # of a report
+TIERS = ("planned", "partitioned", "compiled")  # of a report
 
 
 @dataclass(frozen=True, init=False)
@@ -108,13 +108,17 @@ class Plan:
         """What every device will hold, send and compute. `print` it.
 
         `planned`, from Shardy in this process, is there at once; `partitioned` has the collectives that XLA's own partitioner makes, and
-        all that follows from them, within half a second as a rule. Raises `PartitionError` where XLA refuses the plan.
+        all that follows from them, within half a second as a rule; `compiled` has the memory and kernel times of the hardware's compiler
+        besides, or that of the attached devices, which takes seconds to minutes. Raises `PartitionError` where XLA refuses the plan, and
+        `EngineError` where it cannot be compiled.
         """
         from workbench.analyze import analyze
+        from workbench.compiled_report import with_compiled
 
         if tier not in TIERS:
             raise WorkbenchError(*unknown_name("tier", tier, TIERS))
-        return analyze(self, answer=self.partition() if tier == "partitioned" else None)
+        report = analyze(self, answer=None if tier == "planned" else self.partition())
+        return with_compiled(report, self.compile()) if tier == "compiled" else report
 
     def partition(self, hardware: Hardware | str | None = None) -> "Partitioned":
         """What XLA's partitioner makes of the plan, asked in a worker process, for this hardware or the plan's own. Nothing is compiled.

@@ -7,6 +7,7 @@ from math import ceil, prod
 from typing import TYPE_CHECKING
 
 from workbench.collective import Collective
+from workbench.compiled import Compiled
 from workbench.errors import WorkbenchError
 from workbench.graph import Graph
 from workbench.hardware import Hardware
@@ -90,6 +91,8 @@ class Report:
     hardware: Hardware | None = None  # what time and capacity are of
     step_time: StepTime | None = None
     partitioned: Partitioned | None = None  # XLA's answer, where the collectives are of that
+    compiled: Compiled | None = None  # for the hardware, where memory and step time are of that
+    predicted: "Report | None" = field(default=None, compare=False, repr=False)  # the report before it was compiled, see `prediction`
     list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)
     make_memory_curve: Callable[[], MemoryCurve] = field(default=lambda: MemoryCurve((), {}), compare=False, repr=False)
     list_alive: Callable[[], tuple[Alive, ...]] = field(default=tuple, compare=False, repr=False)
@@ -107,8 +110,14 @@ class Report:
 
     @property
     def tier(self) -> str:
-        """Who says what is sent: `planned`, Shardy in this process; `partitioned`, XLA's own partitioner."""
-        return "planned" if self.partitioned is None else "partitioned"
+        """Who says it: `planned`, Shardy in this process; `partitioned`, XLA's own partitioner what is sent, and what follows from it;
+        `compiled`, the hardware's compiler memory and kernel times, besides."""
+        return "compiled" if self.compiled is not None else "planned" if self.partitioned is None else "partitioned"
+
+    @property
+    def prediction(self) -> "Report":
+        """All as it was worked out before the plan was compiled; this report if it was not."""
+        return self.predicted or self
 
     @property
     def mesh(self) -> Mesh:

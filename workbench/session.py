@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from workbench.analyze import analyze
+from workbench.compiled import Compiled
+from workbench.compiled_report import with_compiled
 from workbench.edits import Edit
 from workbench.errors import WorkbenchError
 from workbench.hardware import Hardware
@@ -77,6 +79,7 @@ class Session:
         self._reports: dict[int, Report] = {}  # least recently used first
         self._glances = glances
         self._answers: dict[int, Partitioned] = {}
+        self._compiled: dict[int, Compiled] = {}
         self._foreseen: Report | None = None
         self.seconds = 0.0  # that the last report took
         self._report = self.report_of(now)
@@ -173,8 +176,8 @@ class Session:
 
     def report_of(self, number: int) -> Report:
         """The report of any plan of the history; the last few are kept, another is made again."""
-        report = self._reports.pop(number, None) or self._analyze(self._at(number).plan, self._answers.get(number))
-        return self._keep(number, report)
+        report = self._reports.pop(number, None)
+        return self._keep(number, self._analyze_known(number) if report is None else report)
 
     def settle(self, number: int, answer: Partitioned) -> Report:
         """The report of a plan anew, with what XLA's partitioner says of it; listeners are told where it is the present one."""
@@ -182,8 +185,17 @@ class Session:
         known = self._reports.get(number)
         if known is not None and known.partitioned == answer:
             return known
-        report = self._keep(number, self._analyze(node.plan, answer))
+        report = self._analyze(node.plan, answer, self._compiled.get(number))
         self._answers[number] = answer
+        return self._use(number, report)
+
+    def settle_compiled(self, number: int, compiled: Compiled) -> Report:
+        """The report of a plan with the memory and kernel times that its hardware's compiler found; listeners are told as by `settle`."""
+        self._compiled[self._at(number).number] = compiled
+        return self._use(number, with_compiled(self.report_of(number), compiled))
+
+    def _use(self, number: int, report: Report) -> Report:
+        self._keep(number, report)
         if number == self._now:
             self._report = report
             self._tell()
@@ -201,6 +213,7 @@ class Session:
         """Predict step times for this hardware from now on, a machine just calibrated, say, where the plan names none."""
         self._hardware = hardware
         self._answers.clear()
+        self._compiled.clear()
         self._reports.clear()
         self._glances.clear()
         self._foreseen = None
@@ -251,9 +264,13 @@ class Session:
     def _kept_bytes(self) -> int:
         return sum(_BYTES_PER_OPERATION * len(each.plan.program.operations) for each in self._reports.values())
 
-    def _analyze(self, plan: Plan, answer: Partitioned | None = None) -> Report:
+    def _analyze_known(self, number: int) -> Report:
+        return self._analyze(self._at(number).plan, self._answers.get(number), self._compiled.get(number))
+
+    def _analyze(self, plan: Plan, answer: Partitioned | None = None, compiled: Compiled | None = None) -> Report:
         begun = time.monotonic()
         report = analyze(plan, self.hardware_of(plan), answer)
+        report = with_compiled(report, compiled) if compiled is not None else report
         _glance(report)  # a report works out what it is asked
         self.seconds = time.monotonic() - begun
         return report

@@ -111,10 +111,11 @@ class Settler:
     @property
     def standing(self) -> Standing:
         """Of the present figures."""
-        if self._session.report.tier == "partitioned":
-            return Standing("partitioned")
+        report = self._session.report
+        if report.partitioned is not None:
+            return Standing(report.tier)
         reason = self._reason()
-        return Standing("planned", is_settling=not reason, reason=reason)
+        return Standing(report.tier, is_settling=not reason, reason=reason)
 
     def close(self) -> None:
         """Ask no more, and give up what was asked."""
@@ -224,8 +225,9 @@ def stays_planned(plan: Plan) -> str:
 
 
 def is_settled(before: Report, now: Report) -> bool:
-    """Whether a report is of the same plan, as XLA's partitioner has it, that was planned before."""
-    return before.plan is now.plan and (before.tier, now.tier) == ("planned", "partitioned")
+    """Whether a report is of the same plan and hardware, with another answer of XLA's partitioner or of the compiler."""
+    is_same = before.plan is now.plan and before.hardware == now.hardware
+    return is_same and (before.partitioned, before.compiled) != (now.partitioned, now.compiled)
 
 
 def changes_figures(before: Report, now: Report) -> bool:

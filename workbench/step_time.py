@@ -1,6 +1,6 @@
 """How much a step computes, and how long that takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,13 @@ class StepTime:
     def estimate(self) -> float:
         """Seconds in kernels and between them as the compiler would estimate them."""
         return self.compute * self.sustained + self.launch
+
+    def scaled(self, factor: float) -> "StepTime":
+        """With kernels, and what lies between them, so many times as long; the device waits for communication as long as before."""
+        arithmetic, memory, launch = (each * factor for each in (self.arithmetic, self.memory, self.launch))
+        total = arithmetic + memory + launch + self.exposed
+        share = self.total / total if total else 1.0
+        return replace(self, arithmetic=arithmetic, memory=memory, launch=launch, mfu=self.mfu * share, hfu=self.hfu * share)
 
     @property
     def communication(self) -> float:

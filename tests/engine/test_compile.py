@@ -16,7 +16,7 @@ from tests.engine.programs import loss, plan
 from workbench.catalogue import parse_hardware
 from workbench.cli import main
 from workbench.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
-from workbench.engine import compile_plan, compiled_store, start_compile, targets
+from workbench.engine import compile_plan, compiled_store, start_compile, targets, why_not_compiled
 from workbench.engine.failures import compilation_failed
 from workbench.errors import EngineError
 from workbench.models.registry import build
@@ -55,6 +55,23 @@ def test_a_compilation_tells_its_stages_and_then_what_came_out():
     assert compiled.target == "8 attached cpu"
     assert not compiled.from_cache
     assert {each.axes for each in compiled.collectives} == {("data",), ("model",)}
+
+
+def test_what_nobody_waits_for_leaves_the_processor_to_others():
+    priorities = set()
+
+    def look(event):
+        if event["event"] == "progress":
+            priorities.add(os.getpriority(os.PRIO_PROCESS, handle._process.pid))
+
+    handle = start_compile(plan(), None, look, behind=True)
+    handle.wait()
+    assert min(priorities) > os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_why_a_plan_is_not_compiled_is_known_without_trying():
+    assert why_not_compiled(plan()) == ""
+    assert "16" in why_not_compiled(plan().updated(hardware=parse_hardware("TPU v5e 4x4")))
 
 
 def test_the_same_plan_is_compiled_once():

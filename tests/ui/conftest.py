@@ -55,8 +55,11 @@ def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
         def start(self, plan, steps, on_event):
             return stages[-1].runner.start(plan, steps, on_event)
 
-        def compile(self, plan, on_event):
-            return stages[-1].runner.compile(plan, on_event)
+        def compile(self, plan, on_event, *, behind=False):
+            return stages[-1].runner.compile(plan, on_event, behind=behind)
+
+        def refuses(self, plan):
+            return stages[-1].runner.refuses(plan)
 
     running = serve(Current().make, port=port, open_browser=False, runner=Current(), threaded=True)
     wait_for(f"http://127.0.0.1:{port}/liveness")

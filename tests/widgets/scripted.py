@@ -74,10 +74,13 @@ class ScriptedRunner:
         threading.Thread(target=self._tell, args=(plan, steps, on_event), daemon=True).start()
         return self
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> "ScriptedRunner":
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> "ScriptedRunner":  # noqa: ARG002
         self.cancelled.clear()
         threading.Thread(target=self._compile, args=(plan, on_event), daemon=True).start()
         return self
+
+    def refuses(self, _plan: Plan) -> str:
+        return ""
 
     def cancel(self) -> None:
         self.cancelled.set()
@@ -108,15 +111,20 @@ class ScriptedRunner:
 
 
 class HeldRunner:
-    """Tells nothing by itself: the test holds `tell`."""
+    """Tells nothing by itself: the test holds `tell`. `refusal`: why it compiles nothing, if it does not."""
+
+    refusal = ""
 
     def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "HeldRunner":
         self.plan, self.steps, self.tell, self.cancels = plan, steps, on_event, 0
         return self
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> "HeldRunner":
-        self.plan, self.tell, self.cancels = plan, on_event, 0
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> "HeldRunner":
+        self.plan, self.tell, self.cancels, self.behind = plan, on_event, 0, behind
         return self
+
+    def refuses(self, _plan: Plan) -> str:
+        return self.refusal
 
     def cancel(self) -> None:
         self.cancels += 1

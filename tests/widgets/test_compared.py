@@ -112,7 +112,7 @@ def test_a_compiler_that_is_not_there_is_a_message(session):
     from workbench.errors import EngineError
 
     class Missing(HeldRunner):
-        def compile(self, plan, on_event):  # noqa: ARG002 - the protocol
+        def compile(self, plan, on_event, *, behind=False):  # noqa: ARG002 - the protocol
             raise EngineError("libtpu is not installed.", ["install it"])
 
     screen = Screen(session, runner=Missing())

@@ -34,7 +34,7 @@ class Jobs:
     def start(self, plan, steps, on_event):  # noqa: ARG002 - a runner's
         return self.compile(plan, on_event)
 
-    def compile(self, plan, on_event):
+    def compile(self, plan, on_event, *, behind=False):  # noqa: ARG002 - a runner's
         if self.error is not None:
             raise self.error
         self.started.append(Job(plan, on_event))

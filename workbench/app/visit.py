@@ -68,6 +68,7 @@ class Visit:
         self.board = Board(session, self._publish, runner=self._runner, defer=self._defer, host=host)
         if self._settling:
             self.board.begin_settling(*self._settling)
+            self.board.begin_compiling(self._settling.defer)
         first, self._first = self._first, None
         self.window.show_board(new=True, tour=tour, **first)
         notice = {"title": "Not all of this board could be taken up again", "text": problem, "choices": [["dismiss", "All right"]]}

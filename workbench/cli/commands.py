@@ -13,6 +13,7 @@ from typing import Any
 from workbench.cli import fleets
 from workbench.cli.plans import allowed, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.cli.reach import reach_of
+from workbench.compiled_report import with_compiled
 from workbench.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.measurement import Measurement
@@ -65,6 +66,8 @@ def report(options: argparse.Namespace) -> None:
 
     plan = plan_on_the_cpu(options)
     report, why_planned = (plan.report(), "") if options.planned else settled_report(plan)
+    if options.compiled:
+        report = with_compiled(report, plan.compile(on_progress=_stage_printer()))
     if options.json:
         print(json.dumps({**report_record(report), "why_planned": why_planned or None}, indent=1))
         return

@@ -85,11 +85,17 @@ def _report(added: Any) -> None:
     command = _command(
         added, "report", commands.report, "print what every device would hold, send and compute", "workbench report my.plan.json --json"
     )
-    command.add_argument(
+    tier = command.add_mutually_exclusive_group()
+    tier.add_argument(
         "--planned",
         action="store_true",
         help="print the figures as planned here, at once (default: XLA's own partitioner is asked what is sent, which takes seconds the "
         "first time)",
+    )
+    tier.add_argument(
+        "--compiled",
+        action="store_true",
+        help="compile the plan for its hardware, too, or for the attached devices: memory and kernel times are then the compiler's",
     )
     _add_json(command)
 

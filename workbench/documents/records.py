@@ -14,7 +14,8 @@ from workbench.topology import default_wiring, wiring_problem
 
 
 def report_record(report: Report) -> dict[str, Any]:
-    """All figures of a report; bytes are per device, collectives per step. `tier`: who says what is sent, `planned` or `partitioned`."""
+    """All figures of a report; bytes are per device, collectives per step. `tier`: who says what is sent, `planned` or `partitioned`;
+    `compiled_by`: the compiler whose memory and kernel times these are, if they are one's."""
     time = report.step_time
     return {
         "program": report.plan.program.name,
@@ -35,7 +36,8 @@ def report_record(report: Report) -> dict[str, Any]:
             "host": report.memory.host,
         },
         "host_traffic": report.host_traffic,
-        "tier": report.tier,
+        "tier": report.prediction.tier,
+        "compiled_by": report.compiled and report.compiled.compiler,
         "sent": report.sent,
         "traffic": report.traffic,
         "flops": {

@@ -14,6 +14,7 @@ from workbench.engine.launch import start_compile as start_compile
 from workbench.engine.launch import start_fleet as start_fleet
 from workbench.engine.launch import start_run as start_run
 from workbench.engine.launch import start_timing as start_timing
+from workbench.engine.launch import why_not_compiled as why_not_compiled
 from workbench.engine.partitioner import WarmWorker as WarmWorker
 from workbench.engine.partitioner import partition_plan as partition_plan
 from workbench.engine.partitioner import shared_worker as shared_worker

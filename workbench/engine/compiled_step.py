@@ -88,7 +88,7 @@ def lowered(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     """The step lowered over this mesh: its arguments where they lie, its state donated, all that the layout says in it.
 
     What JAX has no words for (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it; so are
-    constraints, since some values are made only when JAX lowers (the halves of a `cumsum`, a rotation) and no equation of the step names them.
+    constraints, for no equation of the step names a value that JAX makes as it lowers (the halves of a `cumsum`, a rotation).
     Raises `EngineError` for partial sums between steps.
     """
     _verify_whole(plan)

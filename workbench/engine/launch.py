@@ -1,6 +1,7 @@
 """Start a plan's run or compilation, or the training of a fleet, in a worker process, or start it and wait."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from workbench.compiled import Compiled
@@ -72,17 +73,29 @@ def start_compile(
     time_limit: float | None = None,
     keep: bool = True,
     hlo_file: str | None = None,
+    behind: bool = False,
 ) -> Handle[Compiled]:
     """Start compiling a plan in a worker process, for hardware that may be absent: this one, else the plan's, else the attached devices.
 
     `on_event` is called from a thread, at the start of the stages `starting`, `lowering`, `compiling`, `reading` and every second of them
     with `{"event": "progress", "stage": str, "fraction": float, "elapsed": float}`, `elapsed` being seconds of the stage; and at last,
-    once, with `{"event": "done", "compiled": Compiled}` or as in `start_run`. `keep` and `hlo_file` are those of `compile_here`.
-    Raises `EngineError` where no compiler for the hardware is installed, its size is not the mesh's, or the functions cannot be sent.
+    once, with `{"event": "done", "compiled": Compiled}` or as in `start_run`. `keep` and `hlo_file` are those of `compile_here`; `behind`
+    leaves the processor to whatever else wants it. Raises `EngineError` where no compiler for the hardware is installed, its size is not
+    the mesh's, or the functions cannot be sent.
     """
     hardware = hardware or plan.hardware
     verify_target(plan, hardware)
-    return Handle(_compile_job(plan, hardware, {"keep": keep, "hlo_file": hlo_file}), on_event, time_limit)
+    job = replace(_compile_job(plan, hardware, {"keep": keep, "hlo_file": hlo_file}), behind=behind)
+    return Handle(job, on_event, time_limit)
+
+
+def why_not_compiled(plan: Plan) -> str:
+    """What keeps a plan from being compiled for its hardware, as far as that is known without a compiler; empty if nothing does."""
+    try:
+        verify_target(plan, plan.hardware)
+    except EngineError as error:
+        return error.message
+    return ""
 
 
 def prepare_compile(plan: Plan, hardware: Hardware | None = None) -> None:

@@ -41,7 +41,8 @@ class Job:
 
     - `kind`: one of `worker.WORK`; `noun`: what a person calls it, in messages;
     - `options`: keyword arguments of the function that does it; `result`: what its result is called in the last event;
-    - `environment`: variables set besides this process's own; `flags`: of XLA, where the user's own do not say otherwise.
+    - `environment`: variables set besides this process's own; `flags`: of XLA, where the user's own do not say otherwise;
+    - `behind`: whatever else the machine has to do goes first.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Job:
     result: str
     environment: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    behind: bool = False
 
     @property
     def devices(self) -> int:
@@ -68,7 +70,7 @@ class Job:
 def pack(job: Job) -> bytes:
     """A pickle of plain values around a cloudpickle of plan or fleet and options; raises `EngineError` if a function cannot be sent."""
     body = sendable((_on_host(job.subject), dict(job.options)), job.subject.name, f"call `{job.here}` in this process")
-    return pickle.dumps({"kind": job.kind, "jax_config": jax_settings(), "body": body})
+    return pickle.dumps({"kind": job.kind, "jax_config": jax_settings(), "behind": job.behind, "body": body})
 
 
 def jax_settings() -> dict[str, Any]:

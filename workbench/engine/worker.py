@@ -30,6 +30,9 @@ WORK = {
 TAKES_ORDERS = ("fleet",)
 """Kinds whose function has an argument `orders` besides, a queue of what its starter says meanwhile."""
 
+_BEHIND = 15
+"""By how much a job that nobody waits for is nicer to all others than they are to it."""
+
 Orders = queue.SimpleQueue[dict[str, Any]]
 
 _SPEAKING = threading.Lock()
@@ -59,6 +62,8 @@ def main(descriptor: int, waits_for: str = "") -> None:
 def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
     """Kind, plan or fleet, options. The outer pickle holds plain values, and JAX's settings are set before what is inside makes arrays."""
     parcel: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
+    if parcel["behind"] and hasattr(os, "nice"):
+        os.nice(_BEHIND)
     import jax
 
     for name, value in parcel["jax_config"].items():

@@ -33,6 +33,7 @@ from workbench.widgets.recipes import VERBS as RECIPE_VERBS
 from workbench.widgets.recipes import RecipesPanel
 from workbench.widgets.replay import REPLAY_VERBS, Replay, suggested
 from workbench.widgets.resharding import try_edits
+from workbench.widgets.resting import RestingCompiler
 from workbench.widgets.runner import Runner
 from workbench.widgets.stage_edits import tried
 from workbench.widgets.state import Refusal, axis_colours, board_state
@@ -89,6 +90,7 @@ class Board:
         self._by_tier: dict[str, tuple[Figure, ...]] = {}  # of the present plan
         self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before: what an edit changed is told within a tier, if it was there
         self._settler: Settler | None = None
+        self._resting: RestingCompiler | None = None
         self._free_at = 0.0  # when no hand holds a chip any more, as far as is known
         self._know()
         self._seen = session.report
@@ -168,11 +170,21 @@ class Board:
             self._settler = Settler(self.session, partitioner, defer=locked, is_idle=free, on_change=lambda: self._show("board"))
             self._show("board")
 
+    def begin_compiling(self, defer: Defer) -> None:
+        """From now on a plan that stands for a moment is compiled for its hardware while the machine is idle (`RestingCompiler`); once or
+        more. `defer(work)` as in `begin_settling`."""
+        if self._resting is None:
+            locked: Defer = lambda work: defer(lambda: self._locked(work))  # noqa: E731
+            self._resting = RestingCompiler(self.session, self._jobs, defer=locked, settle=self._settle_compiled)
+            self._show("live")
+
     def close(self) -> None:
         """Stop listening, and what runs or is compiled: nobody watches any more."""
         self._stop_listening()
         if self._settler:
             self._settler.close()
+        if self._resting:
+            self._resting.close()
         self._jobs.cancel_run()
         self._jobs.cancel_compilation()
 
@@ -215,9 +227,9 @@ class Board:
             self._replay = self._replay.after(gesture, self.session.plan)
             self._show("table")
         elif verb == "decide":
-            self._apply(suggested(gesture, self.session.report, self._aside))
+            self._apply(suggested(gesture, self.session.report.prediction, self._aside))
         elif verb in VIEW_VERBS:
-            self._views = self._views.after(gesture, self.session.report)
+            self._views = self._views.after(gesture, self.session.report.prediction)
             self._show("table")
         elif verb == "take":
             self._taken = taken(gesture, self.session.plan, self.session.report)
@@ -225,7 +237,7 @@ class Board:
             self._recipes.obey(gesture)
             self._show("table")
         elif verb == "try_edits":
-            try_edits(gesture, self.session.report, self._aside)
+            try_edits(gesture, self.session.report.prediction, self._aside)
             self._show("table")
         elif verb in HISTORY_VERBS:
             self._history.obey(gesture)
@@ -235,13 +247,15 @@ class Board:
             self._trial = tried(gesture, self.session.plan, self.session.report)
             self._show("table")
         elif verb == "run":
-            self._jobs.run(self.session.report, str(gesture.get("steps", "")), axis_colours(self.session.plan))
+            self._jobs.run(self.session.report.prediction, str(gesture.get("steps", "")), axis_colours(self.session.plan))
         elif verb == "cancel":
             self._jobs.cancel_run()
         elif verb == "compile":
-            self._jobs.compile(self.session.report)
+            self._jobs.compile(self.session.report.prediction)
         elif verb == "cancel_compilation":
             self._jobs.cancel_compilation()
+        elif verb == "compile_at_rest":
+            self._compile_at_rest(is_on=gesture.get("on") is True)
         elif verb != "dismiss":
             self._apply(edit_of(gesture, self.session.plan, self.session.report))
 
@@ -261,6 +275,11 @@ class Board:
         self._tab, self._search = tab, search
         self._show("table")
 
+    def _compile_at_rest(self, *, is_on: bool) -> None:
+        if self._resting is not None:
+            self._resting.turn(is_on=is_on)
+            self._show("live")
+
     def _select(self, path: str) -> None:
         """Views may show more of what is selected; selecting it again lets it go."""
         self.selected = "" if path == self.selected else path
@@ -275,11 +294,18 @@ class Board:
 
     def _working(self, ended: Ended) -> None:
         """Something is new of the run or the compilation."""
+        if ended == "compilation":
+            self._settle_compiled()
         if ended:
             self._know()
             self._calibrate(self._jobs.live.measurement if ended == "run" else None)
             self._show("board", "table")
         self._show("live")
+
+    def _settle_compiled(self) -> None:
+        """What was found for the present plan is its memory and kernel times from now on."""
+        if (found := self._jobs.compiling.of(self.session.plan)) is not None and self.session.plan.hardware is not None:
+            self.session.settle_compiled(self.session.node.number, found.compiled)
 
     def _calibrate(self, measured: Measurement | None) -> None:
         """A run calibrates the devices: from then on step times are predicted for them, unless the plan names others."""
@@ -327,7 +353,8 @@ class Board:
             elif part == "table":
                 self._publish("table", self._table())
             else:
-                self._publish("live", {**self._jobs.state(self.session.plan, self._evidence), "told": self._told})
+                live = self._jobs.state(self.session.plan, self._evidence)
+                self._publish("live", {**live, "at_rest": self._resting and self._resting.state(), "told": self._told})
 
     def _table(self) -> dict[str, Any]:
         report, live = self.session.report, self._jobs.live
@@ -348,7 +375,7 @@ class Board:
         """The answer to what was asked last, told anew of each plan."""
         if not self._why:
             return None
-        report = self.session.report
+        report = self.session.report.prediction
         ran = self._jobs.live.shown(report.plan)
         try:
             return why(self._why, report, paint, ran.measurement if ran else None, self._aside)

@@ -28,6 +28,7 @@ def compile_state(compiling: Compiling, evidence: Evidence | None, plan: Plan) -
         "target": f"for {_target(plan)}",
         "stage": stage_text(compiling.stage, compiling.now - compiling.turn, waits=compiling.waits) if compiling.running else "",
         "waits": compiling.waits and compiling.running,
+        "unasked": compiling.unasked and compiling.running,
         "fraction": round(min(max(compiling.fraction, 0.0), 1.0), 4),
         "message": _message(compiling, plan, stale=stale, mine=mine or strayed),
         "stale": stale,
@@ -47,7 +48,9 @@ def _message(compiling: Compiling, plan: Plan, *, stale: bool, mine: bool) -> st
 
 
 def _said(compiling: Compiling) -> str:
-    """What a screen reader says of it; each stage and each ending once."""
+    """What a screen reader says of it; each stage and each ending once, and nothing of what nobody asked for."""
+    if compiling.unasked:
+        return ""
     if compiling.running:
         return f"The compilation is {compiling.stage}."
     ended = {"done": "The compilation is done.", "cancelled": "The compilation was cancelled."}

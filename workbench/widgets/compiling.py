@@ -23,9 +23,9 @@ class Found(NamedTuple):
 class Compiling:
     """Where a compilation stands.
 
-    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `waits` while others come first; `report` the prediction of the plan that is
-    compiled; `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` is what the
-    worker told; `found` are the last finished ones, the newest first.
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `unasked` where no person asked for it; `waits` while others come first;
+    `report` the prediction of the plan that is compiled; `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are
+    seconds of one clock; `log` is what the worker told; `found` are the last finished ones, the newest first.
     """
 
     phase: str = "idle"
@@ -36,6 +36,7 @@ class Compiling:
     turn: float = 0.0
     now: float = 0.0
     waits: bool = False
+    unasked: bool = False
     message: str = ""
     log: Log = ()
     found: tuple[Found, ...] = ()
@@ -44,10 +45,10 @@ class Compiling:
     def running(self) -> bool:
         return self.phase == "running"
 
-    def begun(self, report: Report, now: float) -> "Compiling":
+    def begun(self, report: Report, now: float, *, unasked: bool = False) -> "Compiling":
         """A new compilation; what was found before stays."""
         log = noted((), 0.0, f"{report.plan} for {report.plan.hardware or 'the attached devices'}")
-        return Compiling("running", report, "starting", started=now, turn=now, now=now, log=log, found=self.found)
+        return Compiling("running", report, "starting", started=now, turn=now, now=now, unasked=unasked, log=log, found=self.found)
 
     def after(self, event: Event, now: float) -> "Compiling":
         """The compilation after one event."""
@@ -64,6 +65,8 @@ class Compiling:
             return replace(told, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
         if kind == "error":
             return replace(told.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
+        if kind == "cancelled" and self.unasked:
+            return Compiling(found=self.found)  # nobody misses it
         if kind == "cancelled":
             return replace(told.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return told

@@ -25,7 +25,7 @@ def evidence(report: Report, compiling: Compiling, live: Live, before: Evidence 
     """
     found, run = compiling.of(report.plan), _measured(live, report.plan)
     if found or run:
-        return _kept(before, Evidence(Comparison(report, found and found.compiled, run)))
+        return _kept(before, Evidence(Comparison(report.prediction, found and found.compiled, run)))
     if compiling.found:
         old = compiling.found[0]
         return _kept(before, Evidence(Comparison(old.report, old.compiled, _measured(live, old.report.plan)), stale=True))

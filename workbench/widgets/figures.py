@@ -63,7 +63,8 @@ def figures(
         evidence = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured(measurement, stale=stale))
-    return tuple(replace(figure, tier=tier_of(figure.key, report), tiers=tuple(_tiers(figure, evidence))) for figure in found)
+    tiered = (replace(figure, tier=tier_of(figure.key, report)) for figure in found)
+    return tuple(replace(figure, tiers=tuple(_tiers(figure, evidence))) for figure in tiered)
 
 
 def _time(step: StepTime | None) -> Iterator[Figure]:
@@ -214,14 +215,18 @@ def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, Any]
 
 
 def _tiers_of(each: Compared, figure: Figure, *, stale: bool) -> Iterator[dict[str, Any]]:
-    for name, value in (("compiled", each.compiled), ("measured", each.measured)):
+    is_settled = figure.tier == "compiled" and not stale  # then the figure itself is the compiler's
+    if is_settled and each.predicted is not None:
+        text = difference_text(each._replace(measured=None))
+        yield _tier("predicted", figure.show(each.predicted), text.replace("as predicted", "the same"), stale=False)
+    for name, value in (("compiled", None if is_settled else each.compiled), ("measured", each.measured)):
         if value is not None:
             text = difference_text(each._replace(compiled=value, measured=None))
             yield _tier(name, figure.show(value), f"predicted {figure.show(each.predicted or 0)}, {text}" if stale else text, stale=stale)
 
 
 def _tier(label: str, text: str, note: str, *, stale: bool) -> dict[str, Any]:
-    mark = mark_of("measured" if label.endswith("measured") else "compiled")
+    mark = mark_of(next((each for each in ("measured", "compiled") if label.endswith(each)), ""))
     return {"label": label, "text": text, "note": note, "stale": "before the last edit" if stale else "", "mark": mark}
 
 

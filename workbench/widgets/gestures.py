@@ -174,7 +174,7 @@ def _wiring(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
 def _mend(gesture: Gesture, _plan: Plan, report: Report) -> Edit:
     """An edit that a note or a tried remedy of the present report suggests, by its text: one of an older report is not obeyed."""
     wanted = _text(gesture, "edit")
-    for edit in chain((edit for note in report.notes for edit in note.edits), tried_edits(report)):
+    for edit in chain((edit for note in report.notes for edit in note.edits), tried_edits(report.prediction)):
         if str(edit) == wanted:
             return edit
     raise LayoutError(f"No note suggests `{wanted[:80]}` any more.", ["look at the notes again"])

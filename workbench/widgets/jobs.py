@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 from workbench.errors import WorkbenchError
@@ -19,6 +20,8 @@ from workbench.widgets.runner import Event, Handle, Runner
 Defer = Callable[[Callable[[], None]], None]
 Ended = Literal["", "run", "compilation"]
 Changed = Callable[[Ended], None]
+
+Tell = Callable[[Event], None]
 
 _EVERY_SECONDS = 0.1  # how often a run in progress is shown
 
@@ -53,14 +56,27 @@ class Jobs:
         except WorkbenchError as error:
             self._run_said({"event": "error", "message": str(error)})
 
-    def compile(self, report: Report) -> None:
-        """Compile a plan for the hardware it names."""
-        if self.compiling.running or self._runner is None:
+    def refuses(self, plan: Plan) -> str:
+        """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
+        return "Nobody compiles here." if self._runner is None else self._runner.refuses(plan)
+
+    def show(self) -> None:
+        """Something beside them is new."""
+        self._changed("")
+
+    def compile(self, report: Report, *, unasked: bool = False) -> None:
+        """Compile a plan for the hardware it names; `unasked` where no person asked for it: behind all else, and without a word.
+
+        Whoever asks for what is being compiled unasked has it as their own.
+        """
+        if self._runner is None or self.compiling.running:
+            self.compiling = replace(self.compiling, unasked=self.compiling.unasked and unasked)
             return
-        self.compiling = self.compiling.begun(report, time.monotonic())
+        self.compiling = self.compiling.begun(report, time.monotonic(), unasked=unasked)
         self._changed("")
         try:
-            self._compilation = self._runner.compile(report.plan, lambda event: self._hear(lambda: self._compiler_said(event)))
+            tell: Tell = lambda event: self._hear(lambda: self._compiler_said(event))  # noqa: E731
+            self._compilation = self._runner.compile(report.plan, tell, behind=unasked)
         except WorkbenchError as error:
             self._compiler_said({"event": "error", "message": str(error)})
 

@@ -80,7 +80,9 @@ class Workbench(BoardCell):
     def _begin_settling(self) -> None:
         """A board that is seen settles, on the loop of the kernel: behind the cell that runs, and the gestures that came before."""
         with suppress(RuntimeError):  # no loop: whoever asked for the board is not a notebook
-            self._board.begin_settling(EnginePartitioner(), loop_defer(asyncio.get_running_loop()))
+            defer = loop_defer(asyncio.get_running_loop())
+            self._board.begin_settling(EnginePartitioner(), defer)
+            self._board.begin_compiling(defer)
 
     def _picture(self) -> str:
         return snapshot_html(self.board, self.table)

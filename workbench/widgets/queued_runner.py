@@ -25,10 +25,13 @@ class QueuedRunner:
     def start(self, plan: Plan, steps: int, on_event: Tell) -> "QueuedHandle":
         return QueuedHandle(self._slots, "run", lambda tell: self._inner.start(plan, steps, tell), on_event)
 
-    def compile(self, plan: Plan, on_event: Tell) -> "QueuedHandle":
+    def compile(self, plan: Plan, on_event: Tell, *, behind: bool = False) -> "QueuedHandle":
         """Of a plan for the attached devices in the line of the runs: some devices, TPUs, are one process's at a time."""
         kind: Kind = "compile" if plan.hardware else "run"
-        return QueuedHandle(self._slots, kind, lambda tell: self._inner.compile(plan, tell), on_event)
+        return QueuedHandle(self._slots, kind, lambda tell: self._inner.compile(plan, tell, behind=behind), on_event)
+
+    def refuses(self, plan: Plan) -> str:
+        return self._inner.refuses(plan)
 
 
 class QueuedHandle:

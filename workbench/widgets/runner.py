@@ -37,8 +37,12 @@ class Runner(Protocol):
         """Run a plan on the attached devices."""
         ...
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> Handle:
-        """Compile a plan for the hardware it names, or for the attached devices."""
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> Handle:
+        """Compile a plan for the hardware it names, or for the attached devices; `behind` all else that the machine has to do."""
+        ...
+
+    def refuses(self, plan: Plan) -> str:
+        """Why a plan cannot be compiled here, as far as that is known without trying; empty if it may be."""
         ...
 
 
@@ -55,8 +59,13 @@ class WorkerRunner:
         handle: Handle = start_run(plan, steps, on_event, time_limit=self.run_limit)
         return handle
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None]) -> Handle:
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> Handle:
         from workbench.engine import start_compile
 
-        handle: Handle = start_compile(plan, plan.hardware, on_event, self.compile_limit)
+        handle: Handle = start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)
         return handle
+
+    def refuses(self, plan: Plan) -> str:
+        from workbench.engine import why_not_compiled
+
+        return why_not_compiled(plan)

@@ -45,8 +45,11 @@ class Facts:
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
-    """The blocks of one tab. `search` narrows the tensors and the values; what an unopened tab needs is not computed."""
-    paint, report = Paint(facts.colours), facts.report
+    """The blocks of one tab. `search` narrows the tensors and the values; what an unopened tab needs is not computed.
+
+    Views tell how a figure comes about, which the planner knows; what the compiler found stands beside that in Compared.
+    """
+    paint, report = Paint(facts.colours), facts.report.prediction
     blocks: dict[str, Callable[[], list[Block]]] = {
         "tensors": lambda: tensor_blocks(
             report, paint, search, facts.toggled, result_rows(report, paint, search.lower().split(), facts.toggled)
@@ -62,7 +65,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "compared": lambda: compared_blocks(facts.evidence, paint),
         "values": lambda: value_blocks(report, paint, search),
         "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.aside, facts.views.opened),
-        "notes": lambda: [*_notes(report), *own_blocks(report, paint)],
+        "notes": lambda: [*_notes(facts.report), *own_blocks(report, paint)],
     }
     open_tab = tab if tab in blocks else "tensors"
     return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "blocks": blocks[open_tab]()}
@@ -75,9 +78,10 @@ def failed_state(tab: str, error: Exception) -> dict[str, Any]:
 
 
 def _timeline(facts: Facts) -> list[Block]:
-    if facts.report.timeline is None and facts.trace is None:
+    report = facts.report.prediction
+    if report.timeline is None and facts.trace is None:
         return [note_block("Choose hardware to see when each kernel and collective of a step would run, or run the plan here.")]
-    return [picture_block(timeline(facts.report, facts.trace), name="timeline")]
+    return [picture_block(timeline(report, facts.trace), name="timeline")]
 
 
 def _notes(report: Report) -> list[Block]:

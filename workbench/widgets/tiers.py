@@ -29,13 +29,21 @@ TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 
 _SAYS = {name.lower(): f"{name}. {says}" for name, says, _, _ in TIERS}
 _OF_COLLECTIVES = ("predicted", "mfu", "memory", "sent")  # figures that follow from what is sent
+_TIMES = ("predicted", "mfu")
 
 
 def tier_of(key: str, report: Report) -> str:
-    """The tier of a figure of the head: what is computed where Shardy places it stays planned."""
+    """The tier of a figure of the head: what is computed where Shardy places it stays planned, what is sent is the partitioner's."""
     if key == "measured":
         return "measured"
-    return report.tier if settles(key) else "planned"
+    if key == "memory" or (key in _TIMES and has_compiled_times(report)):
+        return report.tier
+    return report.prediction.tier if settles(key) else "planned"
+
+
+def has_compiled_times(report: Report) -> bool:
+    """Whether its kernels are as long as the compiler estimates them: XLA:TPU does, others say nothing of time."""
+    return report.compiled is not None and report.compiled.compute_seconds is not None
 
 
 def settles(key: str) -> bool:
@@ -54,6 +62,9 @@ def standing_state(standing: Standing | None, report: Report) -> dict[str, Any]:
 
 
 def _text(standing: Standing | None, report: Report) -> str:
+    if report.compiled is not None:
+        sent = f"; what is sent by {report.partitioned.compiler}" if report.partitioned else ""
+        return f"by {report.compiled.compiler}: memory" + (" and the times of kernels" if has_compiled_times(report) else "") + sent
     if report.partitioned is not None:
         return f"by {report.partitioned.compiler}: what is sent, and the memory and time that follow from it"
     if standing is None:

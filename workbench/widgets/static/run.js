@@ -64,16 +64,21 @@ function compileSection(wb) {
   const cancel = h("button", { class: "btn", type: "button", ariaLabel: "Cancel the compilation", onclick: () => wb.send({ verb: "cancel_compilation" }) }, "Cancel");
   const compare = h("button", { class: "btn", type: "button", title: "Predicted and compiled side by side, in the tab Compared", data: { focus: "compare" }, onclick: () => openTab(wb, "compared") }, "Open Compared");
   const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
+  const atRest = h("input", { type: "checkbox", data: { focus: "compile-at-rest" }, onchange: () => wb.send({ verb: "compile_at_rest", on: atRest.checked }) });
+  const rests = h("span", { class: "muted" }), unasked = h("label", { class: "at-rest", title: "Two seconds after the last edit, while the machine is idle; the next edit ends it." }, atRest, "also by itself, once a plan stands", rests);
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });
-  const section = h("section", { class: "compile", ariaLabel: "Compile" }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", { class: "buttons" }, start, cancel, compare, target), progress.bar, progress.stage, message, of, facts.facts, log.element);
+  const section = h("section", { class: "compile", ariaLabel: "Compile" }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", { class: "buttons" }, start, cancel, compare, target), unasked, progress.bar, progress.stage, message, of, facts.facts, log.element);
   const paint = (live) => {
     const state = live.compile, running = state.phase === "running";
     section.dataset.phase = state.phase;
     section.hidden = !live.can_run;
     section.classList.toggle("stale", state.stale);
     target.textContent = state.target;
-    start.disabled = running;
+    start.disabled = running && !state.unasked;
     cancel.hidden = !running;
+    unasked.hidden = !live.at_rest;
+    atRest.checked = live.at_rest?.on ?? false;
+    rests.textContent = live.at_rest?.note ?? "";
     compare.hidden = running || !state.facts.length;
     progress.paint(state);
     paintWords(message, of, state);
