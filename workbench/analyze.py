@@ -23,6 +23,7 @@ from workbench.edits import SetHardware
 from workbench.hardware import Hardware
 from workbench.partition import (
     HALVES,
+    NARROW,
     Dims,
     Kernels,
     Propagated,
@@ -31,6 +32,7 @@ from workbench.partition import (
     collectives,
     kernels_of,
     local_shape,
+    narrowed_values,
     no_collection,
     own_annotations,
     padding_list,
@@ -66,9 +68,9 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
     partitioned = planned if answer is None else with_answer(planned, answer)
     program, mesh, placed = plan.program, plan.mesh, arguments_placed(plan, partitioned)
     backend = backend_of(hardware)
-    fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands)
+    fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands, narrows=backend.narrows_products)
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
-    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed.types, tile, widens=backend.widens_halves)
+    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_halves)
     times = kernel_times(fixed.kernels, partitioned, local_bytes, mesh, hardware.chip) if hardware else None
     memory = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, _on_chip(fixed, partitioned, times, hardware))
     products, (held, moved) = products_of(partitioned), host_memory(partitioned, local_bytes)
@@ -140,16 +142,19 @@ class _Fixed(NamedTuple):
     kernels: Kernels
     regions: tuple[Region, ...]
     types: tuple[int, ...]  # of each value: a number that values of its shape and type have
+    dtypes: tuple[str, ...]  # of each value, as it is stored
 
 
 @kept_with_program(220)
-def _fixed(program: Program, *, recomputes: bool, turns: bool) -> _Fixed:
+def _fixed(program: Program, *, recomputes: bool, turns: bool, narrows: bool) -> _Fixed:
     structure = structure_of(program)
-    kernels = kernels_of(structure, recomputes=recomputes)
+    narrow = narrowed_values(structure) if narrows else frozenset[int]()
+    dtypes = tuple(NARROW if number in narrow else value.dtype for number, value in enumerate(structure.values))
+    kernels = kernels_of(structure, dtypes, recomputes=recomputes)
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
-    types = tuple(numbers.setdefault((value.shape, value.dtype), len(numbers)) for value in structure.values)
+    types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
     lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, turns=turns)
-    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types)
+    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes)
 
 
 def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:
@@ -163,21 +168,19 @@ def _recomputes(hardware: Hardware | None) -> bool:
     return hardware is not None and hardware.chip.platform == "tpu"
 
 
-def _local_bytes(
-    plan: Plan, partitioned: Propagated, types: tuple[int, ...], tile: tuple[int, ...], *, widens: bool
-) -> tuple[list[int], list[int]]:
+def _local_bytes(plan: Plan, partitioned: Propagated, fixed: _Fixed, tile: tuple[int, ...], *, widens: bool) -> tuple[list[int], list[int]]:
     """Bytes of each value on one device, plain and padded to tiles; 0 where Shardy dropped the operation as dead.
 
     A back end that `widens` computes two-byte floats as four-byte ones; arguments stay as they are.
     """
     known: dict[tuple[int, int, bool], tuple[int, int]] = {}
     found = []
-    for number, dims, value in zip(types, partitioned.dims, partitioned.structure.values, strict=True):
+    for number, stored, dims, value in zip(fixed.types, fixed.dtypes, partitioned.dims, partitioned.structure.values, strict=True):
         wide = widens and value.born >= 0
         key = number, id(dims), wide  # equal placements are one object for the most part, and hashing them is slow
         if key not in known:
             shape = () if dims is None else local_shape(value.shape, dims, plan.mesh)
-            dtype = "float32" if wide and value.dtype in HALVES else value.dtype
+            dtype = "float32" if wide and stored in HALVES else stored
             known[key] = (0, 0) if dims is None else (laid_out_bytes(shape, dtype), laid_out_bytes(shape, dtype, tile))
         found.append(known[key])
     return [plain for plain, _ in found], [padded for _, padded in found]

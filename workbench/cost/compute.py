@@ -82,7 +82,7 @@ def _seconds_moving(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_
 
 def _moved(kernels: Kernels, read: Seconds, written: Seconds) -> Seconds:
     """Bytes each kernel moves, of those that a value has when it is read, and when it is written."""
-    inward = np.bincount(kernels.readers, read[kernels.read], kernels.count)
+    inward = np.bincount(kernels.readers, read[kernels.taken], kernels.count)
     return (inward + np.bincount(kernels.writers, written[kernels.written], kernels.count)).astype(np.float64)
 
 
@@ -97,7 +97,7 @@ def _swept(kernels: Kernels, sizes: Seconds, elements: Seconds) -> Seconds:
 def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
     """Bytes one device reads and writes in its memory in a step."""
     sizes = np.asarray(local_bytes, dtype=np.int64)
-    read = (sizes[kernels.read] * kernels.times[kernels.readers]).sum()
+    read = (sizes[kernels.taken] * kernels.times[kernels.readers]).sum()
     return int(read + (sizes[kernels.written] * kernels.times[kernels.writers]).sum())
 
 

@@ -15,6 +15,8 @@ from workbench.partition.lowered import module_of as module_of
 from workbench.partition.lowered import write_layout as write_layout
 from workbench.partition.marks import kernel_scope as kernel_scope
 from workbench.partition.naming import value_names as value_names
+from workbench.partition.narrowing import NARROW as NARROW
+from workbench.partition.narrowing import narrowed_values as narrowed_values
 from workbench.partition.own import own_annotations as own_annotations
 from workbench.partition.padded import padding_list as padding_list
 from workbench.partition.placements import argument_placements as argument_placements

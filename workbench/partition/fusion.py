@@ -10,7 +10,8 @@ arise. Then a kernel of elementwise operations alone, all read by one other kern
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from workbench.partition.kernels import PRODUCTS, Draft, Kernels, Table
@@ -25,7 +26,8 @@ _REPEATING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", *CONSTAN
 _FREE = VIEWING | _TAKING | _REPEATING
 _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
-_UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
+_UPDATE, _REDUCE, _SELECT = "stablehlo.dynamic_update_slice", "stablehlo.reduce", "stablehlo.select"
+_GATHER = "stablehlo.gather"
 _FUSING = _LOOPED | _FREE | PRODUCTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
 _SLOW = frozenset(
     {
@@ -47,16 +49,21 @@ class _Source(NamedTuple):
     value: int
 
 
-def kernels_of(structure: Structure, *, recomputes: bool = False) -> Kernels:
-    """Group the operations of a program; `recomputes` where every reader computes an elementwise result anew, as on a TPU."""
-    return _Grouping(structure, recomputes=recomputes).kernels()
+def kernels_of(structure: Structure, dtypes: Sequence[str] = (), *, recomputes: bool = False) -> Kernels:
+    """Group the operations of a program; `recomputes` where every reader computes an elementwise result anew, as on a TPU.
+
+    `dtypes` are those of its values as they are stored, their own if none are given.
+    """
+    return _Grouping(structure, dtypes or [value.dtype for value in structure.values], recomputes=recomputes).kernels()
 
 
 class _Grouping:
-    def __init__(self, structure: Structure, *, recomputes: bool) -> None:
+    def __init__(self, structure: Structure, dtypes: Sequence[str], *, recomputes: bool) -> None:
         self._structure, self._recomputes = structure, recomputes
+        self._ops = [replace(op, kind=_SELECT) if op.picks else op for op in structure.ops] if recomputes else structure.ops
         self._sizes = [math.prod(value.shape) for value in structure.values]
-        self._bytes = [size * itemsize(value.dtype) for size, value in zip(self._sizes, structure.values, strict=True)]
+        self._itemsizes = [itemsize(dtype) for dtype in dtypes]
+        self._bytes = [size * each for size, each in zip(self._sizes, self._itemsizes, strict=True)]
         self._kernels: list[Draft] = []
         self._of = [-1] * len(structure.ops)
         self._sources: list[tuple[_Source, ...]] = [(_Source(-1, index),) for index in range(len(structure.values))]
@@ -72,9 +79,9 @@ class _Grouping:
         self._kept: dict[int, int] = {}  # by what is no kernel: a position
         self._buffers: dict[int, int] = {}  # of a part, and of an update: the value whose memory it is in
         self._uses = uses_of(structure)
-        self._read_whole = _read_whole(structure)
+        self._read_whole = _read_whole(structure, self._ops)
         self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
-        for index, op in enumerate(structure.ops):
+        for index, op in enumerate(self._ops):
             self._place(index, op)
         self._merged = self._merge()
 
@@ -96,7 +103,7 @@ class _Grouping:
                 continue  # updated where it lies
             for source in self._sources[operand]:
                 if source.kernel != kernel:
-                    self._read(source, kernel)
+                    self._read(source, kernel, op.results[0] if op.kind == _GATHER and slot == 0 else source.value)
                 self._last_reader[source.value] = kernel
             self._add_work(self._kernels[kernel], operand)
         if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.kernel) not in self._multiplying:
@@ -120,12 +127,14 @@ class _Grouping:
         buffer = self._buffer(value)
         region, at = self._structure.values[buffer].region, reader
         while at.region != region and at.region > 0:
-            at = self._structure.ops[self._structure.regions[at.region].parent]
+            at = self._ops[self._structure.regions[at.region].parent]
         self._kept[buffer] = max(self._kept.get(buffer, -1), at.position)
 
-    def _read(self, source: _Source, reader: int) -> None:
+    def _read(self, source: _Source, reader: int, taken: int | None = None) -> None:
+        """`taken`: the value that is as large as what is read of the source, where that is not all."""
         if reader >= 0:
-            self._kernels[reader].reads[source.value] = None
+            reads, taken = self._kernels[reader].reads, source.value if taken is None else taken
+            reads[source.value] = taken if reads.get(source.value, taken) == taken else source.value
         if source.kernel >= 0 and source.kernel != reader:
             self._kernels[source.kernel].readers.add(reader)
             self._written[source.kernel, self._stored(source.value)] = None
@@ -162,16 +171,16 @@ class _Grouping:
 
     def _chain_to(self, index: int) -> frozenset[int]:
         """Elementwise operations for an element of its result: itself, and those of free operands of its size."""
-        op = self._structure.ops[index]
+        op = self._ops[index]
         size = self._sizes[op.results[0]]
         return frozenset((index,)).union(*(self._chains[operand] for operand in op.operands if self._sizes[operand] == size))
 
     def _steps(self, chain: Iterable[int]) -> int:
-        return sum(_steps_of(self._structure.ops[index]) for index in chain)
+        return sum(_steps_of(self._ops[index]) for index in chain)
 
     def _make_free(self, index: int, slot: int, result: int) -> None:
         """What is read where a free operation's result is: its operands' sources, or of a slice the part taken; nothing for a count."""
-        op = self._structure.ops[index]
+        op = self._ops[index]
         if op.kind in ELEMENTWISE:
             self._sources[result] = tuple(self._all_sources(op))
             self._chains[result] = self._chain_to(index)
@@ -252,15 +261,15 @@ class _Grouping:
     def _stored(self, value: int) -> int:
         """What is written when a value is made: of an update in place the part that changes; of a value taken from, the whole."""
         born = self._structure.values[value].born
-        op = self._structure.ops[born]
+        op = self._ops[born]
         if born >= 0 and op.kind in _TAKING and self._of[born] < 0:
             return self._stored(self._sources[op.operands[0]][0].value)
         return op.operands[1] if born >= 0 and op.kind == _UPDATE else value
 
     def kernels(self) -> Kernels:
-        table = Table(self._structure, self._kernels, self._of, self._merged)
-        ops, own = self._structure.ops, self._moved(table)
-        for draft, kernel, value in table.reads(self._written, self._stored):
+        table = Table(self._structure, self._kernels, self._of, self._merged, self._itemsizes)
+        ops, own = self._ops, self._moved(table)
+        for draft, kernel, value, _ in table.reads(self._written, self._stored):
             self._keep(value, ops[own.get(draft, table.last[kernel])])
         for draft, product in own.items():
             self._keep(ops[product].results[0], ops[table.last[table.number(draft)]])
@@ -270,7 +279,7 @@ class _Grouping:
     def _moved(self, table: Table) -> dict[int, int]:
         """By draft, the products that are a part of a kernel behind a loop. They run before the loop all the same: what they make waits for
         that kernel, not what they read."""
-        ops, loops = self._structure.ops, [self._structure.ops[loop] for loop in self._structure.body_of]
+        ops, loops = self._structure.ops, [self._ops[loop] for loop in self._structure.body_of]
         return {
             self._of[index]: index
             for index, op in enumerate(ops)
@@ -292,10 +301,10 @@ def _multiplied(structure: Structure) -> Counter[int]:
     return Counter(viewed(structure, operand) for op in structure.ops if op.kind in PRODUCTS for operand in set(op.operands[:2]))
 
 
-def _read_whole(structure: Structure) -> set[int]:
+def _read_whole(structure: Structure, ops: Sequence[Op]) -> set[int]:
     """Values that something reads which cannot compute them itself, or that a loop reads which does not hold them; what they view, too."""
     found: set[int] = set()
-    for op in reversed(structure.ops):
+    for op in reversed(ops):
         if op.kind in VIEWING and any(result in found for result in op.results):
             found.update(op.operands[:1] if op.kind not in PASSING else op.operands)
         for operand in op.operands:

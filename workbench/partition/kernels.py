@@ -1,6 +1,6 @@
 """The kernels of a program as tables: what each reads, writes and computes, for arithmetic over all of them at once."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.partition.structure import Structure
-from workbench.tensor import itemsize
 
 PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 Integers = NDArray[np.int64]
@@ -32,7 +31,8 @@ class Kernels:
 
     - `of`: each operation's kernel, -1 for those that are none;
     - `times`, `regions`, `ops`, `positions`: how often each runs a step, where, its last operation, and that one's place as traced;
-    - `readers`, `read`: kernel `readers[i]` reads value `read[i]` once; `writers`, `written`: and writes;
+    - `readers`, `read`, `taken`: kernel `readers[i]` reads of value `read[i]` once as much as value `taken[i]` is, of what is gathered
+      from as much as the result; `writers`, `written`: and writes;
     - `kept`: the position up to which each stored value is read;
     - `workers`, `worked`, `steps`: kernel `workers[i]` does `steps[i]` elementwise steps on each element of value `worked[i]`.
     """
@@ -44,6 +44,7 @@ class Kernels:
     positions: tuple[int, ...]
     readers: Integers
     read: Integers
+    taken: Integers
     writers: Integers
     written: Integers
     workers: Integers
@@ -70,7 +71,7 @@ class Draft:
     is_product: bool = False
     is_plain: bool = True  # elementwise operations alone
     readers: set[int] = field(default_factory=set)  # of its values: other kernels, -1 for what is no kernel
-    reads: dict[int, None] = field(default_factory=dict)  # values
+    reads: dict[int, int] = field(default_factory=dict)  # values, and of each the value that is as large as what is read of it
     work: list[tuple[int, int]] = field(default_factory=list)  # (value, steps an element)
     done: set[int] = field(default_factory=set)  # free operations that are in `work`
 
@@ -78,8 +79,10 @@ class Draft:
 class Table:
     """Kernels as they are grouped in the end: `merged[i]` is the number of the draft that draft i became a part of."""
 
-    def __init__(self, structure: Structure, drafts: Sequence[Draft], of: Sequence[int], merged: Sequence[int]) -> None:
-        self._structure, self._drafts = structure, drafts
+    def __init__(
+        self, structure: Structure, drafts: Sequence[Draft], of: Sequence[int], merged: Sequence[int], itemsizes: Sequence[float]
+    ) -> None:
+        self._structure, self._drafts, self._itemsizes = structure, drafts, itemsizes
         places = {number: place for place, number in enumerate(sorted(set(merged)))}
         self._new = [places[into] for into in merged]
         self._of = tuple(-1 if kernel < 0 else self._new[kernel] for kernel in of)
@@ -93,11 +96,18 @@ class Table:
         """Of the kernel a draft became a part of."""
         return self._new[draft]
 
-    def reads(self, written: Pairs, stored: Stored) -> list[tuple[int, int, int]]:
-        """(draft, kernel, value): what each reads that it does not make."""
+    def reads(self, written: Pairs, stored: Stored) -> list[tuple[int, int, int, int]]:
+        """(draft, kernel, value, the value that is as large as what is read of it): what each reads that it does not make."""
         makers = {value: self._new[draft] for draft, value in written}
-        found = [(number, self._new[number], value) for number, draft in enumerate(self._drafts) for value in draft.reads]
+        found = [(number, self._new[number], *read) for number, draft in enumerate(self._drafts) for read in draft.reads.items()]
         return [each for each in found if makers.get(stored(each[2]), -1) != each[1]]
+
+    def _reads_once(self, written: Pairs, stored: Stored) -> Iterator[tuple[int, int, int]]:
+        """(kernel, value, as much as this one): all of it where a kernel needs it in two ways."""
+        found: dict[tuple[int, int], int] = {}
+        for _, kernel, value, taken in self.reads(written, stored):
+            found[kernel, value] = taken if found.get((kernel, value), taken) == taken else value
+        return ((kernel, value, taken) for (kernel, value), taken in found.items())
 
     def _writes(self, written: Pairs) -> list[tuple[int, int]]:
         """(kernel, value): what each makes that others read."""
@@ -117,11 +127,11 @@ class Table:
             tuple(regions),
             tuple(self.last),
             tuple(ops[op].position for op in self.last),
-            *_two(dict.fromkeys((kernel, value) for _, kernel, value in self.reads(written, stored))),
+            *_three(self._reads_once(written, stored)),
             *_two(self._writes(written)),
             *_three(work),
             tuple(_product(self._structure, i, self._of[i]) for i, op in enumerate(ops) if op.kind in PRODUCTS),
-            np.array([itemsize(value.dtype) for value in self._structure.values]),
+            np.array(self._itemsizes),
             kept,
             multiplied,
             unfilled,

@@ -18,6 +18,7 @@ from workbench.partition.prepare import ID
 from workbench.partition.product_ways import ProductFacts, nearest
 from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure
+from workbench.partition.work import is_exact
 from workbench.partition.xla_products import RESULT, Product, Sent
 from workbench.partition.xla_reshard import Way
 from workbench.partition.xla_tiles import ordered
@@ -122,7 +123,7 @@ class ProductNotes:
         value = op.operands[sent.operand]
         dtype = self.structure.values[self.structure.ops[index].operands[sent.operand]].dtype
         itemsize = self._itemsize(index, sent.operand, dtype)
-        if self.backend.narrows_products and dtype == "float32" and not _is_precise(op):
+        if self.backend.narrows_products and dtype == "float32" and not is_exact(op):
             itemsize /= 2
         outside, source = self.answer.region_of(value, region), self.answer.producer_of(value)
         lies = self.answer.dims_of(value)
@@ -156,7 +157,3 @@ def _name_by_what_is_sent(made: tuple[Any, ...], lies: Dims) -> tuple[Any, ...]:
     if len(made) == 1 and kind == "all-gather" and sorted(base_axis(axis) for dim in whole for axis in lies[dim]) == sorted(axes):
         return "sdy.all_gather", tuple(() if dim in whole else each for dim, each in enumerate(lies))
     return "sent", made
-
-
-def _is_precise(op: ir.Operation) -> bool:
-    return "precision_config" in op.attributes and "HIGH" in str(op.attributes["precision_config"])

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from jax.extend.mlir import ir
 
 from workbench.partition.backend import Backend
+from workbench.partition.work import is_exact
 
 
 def sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:
@@ -24,8 +25,4 @@ def rounds(backend: Backend, readers: Sequence[ir.Operation], value: ir.Value) -
     """Whether a value that only these read is rounded to two bytes before it is sent."""
     if not backend.narrows_products or not str(value.type).endswith("xf32>"):
         return False
-    return bool(readers) and all(each.name == "stablehlo.dot_general" and _has_default_precision(each) for each in readers)
-
-
-def _has_default_precision(product: ir.Operation) -> bool:
-    return "precision_config" not in product.attributes or "HIGH" not in str(product.attributes["precision_config"])
+    return bool(readers) and all(each.name == "stablehlo.dot_general" and not is_exact(each) for each in readers)

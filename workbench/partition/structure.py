@@ -47,6 +47,8 @@ class Op:
     again: bool = False  # a product that rematerialisation computes again
     placement: str = ""  # the memory it moves its operand to (see `host`)
     kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
+    exact: bool = False  # a product that keeps its operands' precision (see `work.is_exact`)
+    picks: bool = False  # a scatter that is a selection (see `work.picks`)
     own: Own | None = None  # what it may send by itself (see `own_communication`)
 
 

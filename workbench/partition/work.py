@@ -16,6 +16,7 @@ class Work(NamedTuple):
     contracted_right: tuple[int, ...] = ()
 
 
+_ONE_SCATTERED = 3  # operands: what is changed, where, and with what
 _NOTHING = Work()  # of most operations: one for all of them
 
 
@@ -30,6 +31,24 @@ def work_of(op: ir.Operation) -> Work:
     if op.name == "stablehlo.convolution":
         return _convolution(op)
     return _NOTHING
+
+
+def is_exact(op: ir.Operation) -> bool:
+    """Whether a product keeps its operands' precision: by default a TPU rounds them to bfloat16."""
+    return "precision_config" in op.attributes and "HIGH" in str(op.attributes["precision_config"])
+
+
+def picks(op: ir.Operation) -> bool:
+    """Whether a scatter changes one element at most of each row of a batch, as `take_along_axis` turned around does.
+
+    XLA:TPU compares the row's places with the one wanted and selects, which fuses like any elementwise operation.
+    """
+    if op.name != "stablehlo.scatter" or len(op.operands) != _ONE_SCATTERED:
+        return False
+    text = str(op.attributes["scatter_dimension_numbers"])
+    rows, vector = _listed(text, "scatter_indices_batching_dims"), text.partition("index_vector_dim = ")[2].partition(">")[0]
+    places = (size for dim, size in enumerate(_shape(op.operands[1])) if dim not in rows and dim != int(vector or 0))
+    return bool(rows) and not _listed(text, "update_window_dims") and math.prod(places) == 1
 
 
 def _listed(text: str, name: str) -> tuple[int, ...]:
