@@ -7,7 +7,8 @@ run takes a minute; the first takes half an hour on two cores.
 
 Beside the programs of our own zoo, those of other people's packages (the extra `corpus`), for TPU v5e 2x4: their figures stand apart, and
 nothing is compiled for them, for the compiler's answers are recorded (`record_corpus.py`). `third_party` is the half that nothing may be
-fitted on, `third_party_fitted` the other (`corpus/split.py`).
+fitted on, `third_party_fitted` the other (`corpus/split.py`). `coverage` is the share of the compiler's figures in the former that lie
+within the range shown with the prediction (`workbench/ranges.py`), of which nine of ten should.
 
     python benchmarks/accuracy.py --quick --json
     python benchmarks/accuracy.py --third-party --save benchmarks/results/third_party.json
@@ -39,6 +40,7 @@ from workbench.catalogue import parse_hardware
 from workbench.comparison import Comparison
 from workbench.engine import compile_plan
 from workbench.errors import WorkbenchError
+from workbench.ranges import KERNELS, MEMORY, SENT
 
 OUTSIDE = {"memory": 0.15, "time": 0.30}
 """Relative errors beyond which a case is listed."""
@@ -136,8 +138,27 @@ def judge_third_party(case: str, *, quick: bool) -> dict[str, object]:
     for key, half in (("third_party", "tested"), ("third_party_fitted", "fitted")):
         found[key] = figures([each for each in judged if each.half == half])
         print(row(half, found[key]))
+    tested = [each for each in judged if each.half == "tested"]
+    by_figure = {figure: coverage(tested, figure) for figure in (SENT, MEMORY, KERNELS)}
+    print(f"Within their ranges: {share_text(coverage(tested))} (" + ", ".join(f"{n} {share_text(s)}" for n, s in by_figure.items()) + ")")
     print_left_out(left)
-    return {**found, "third_party_cases": [asdict(each) for each in judged], "third_party_left_out": [asdict(each) for each in left]}
+    return {
+        "coverage": coverage(tested),
+        "coverage_by_figure": by_figure,
+        **found,
+        "third_party_cases": [asdict(each) for each in judged],
+        "third_party_left_out": [asdict(each) for each in left],
+    }
+
+
+def coverage(judged: Sequence[Judged], figure: str = "") -> float | None:
+    """The share of the compiler's figures that lie within the ranges of the predicted ones: of one figure, or of all."""
+    inside = [is_so for each in judged for name, is_so in each.inside.items() if figure in ("", name)]
+    return sum(inside) / len(inside) if inside else None
+
+
+def share_text(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
 
 
 def print_left_out(left: Sequence[LeftOut]) -> None:

@@ -84,6 +84,7 @@ ROOMS = (
         "recipes",
         "exercises",
         "compiled_report",
+        "ranges",
         "session",
         "settling",
         "live_plans",

@@ -13,7 +13,7 @@ from workbench.partitioned import GatheredWhole
 from workbench.places import operations_at
 from workbench.remat import Remat
 from workbench.remedies import avoiding, resized, unsplit
-from workbench.report import Diagnostic, Report
+from workbench.report import UNKNOWN_TURNS, Diagnostic, Report
 from workbench.reshard import REMATERIALISATION, Reshard
 from workbench.sharding import Sharding, base_axis
 from workbench.spmd.join import operations_at_places
@@ -251,7 +251,7 @@ def _carries_stages(report: Report, axis: str) -> bool:
 def _unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     return [
         Diagnostic(
-            "unknown trip count",
+            UNKNOWN_TURNS,
             subject_of(report.plan.program, index),
             "The number of turns of this loop depends on data; what happens in it is counted once.",
         )

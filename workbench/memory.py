@@ -13,12 +13,14 @@ STAYING = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
 class Memory:
     """Bytes on one device at the peak of the step, by role; their sum is the peak.
 
-    `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any.
+    `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any. `working` are
+    bytes of what the step computes at its worst moment wherever they lie, on the chip too: the part that may be off (see `ranges`).
     """
 
     by_role: Mapping[Role, int]
     host: int = 0
     capacity: int = 0
+    working: int = 0
 
     @property
     def fits(self) -> bool:

@@ -64,6 +64,10 @@ class Value:
     source: str
 
 
+UNKNOWN_TURNS = "unknown trip count"
+"""The kind of the diagnostic that a loop runs as often as data say: what happens in it is counted once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """Something to mind in a plan: its subject, what is so, and edits that would mend it."""

@@ -1,6 +1,6 @@
 """A report as text; the door to the texts of the rooms below, too."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from workbench.collective import Collective
 from workbench.errors import PipelineError
@@ -10,13 +10,14 @@ from workbench.own_annotations_text import own_annotations_text
 from workbench.paths import template
 from workbench.pipeline.report import PipelineReport
 from workbench.pipeline_text import headline
+from workbench.ranges import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.report import Diagnostic, Placement, Report
 from workbench.reshard_text import padding_text, reshards_text
 from workbench.run_text import measurement_text
 from workbench.step_time import StepTime
 from workbench.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
 from workbench.tensor import Role
-from workbench.units import format_bytes, format_count, format_seconds
+from workbench.units import format_bytes, format_count, format_range, format_seconds
 
 LARGEST = 12  # collectives shown one by one
 
@@ -66,7 +67,8 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     planned = _planned(report)
     stages = planned.spec.stages if planned else 1
     duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline else 1)
-    yield from headline(planned, time) if planned else _memory_figures(memory)
+    ranges = ranges_of(report)
+    yield from headline(planned, time) if planned else _memory_figures(memory, ranges.get(MEMORY))
     if memory.host:
         moved = f"offloaded; {format_bytes(report.host_traffic)} a step go there and back"
         yield "host memory per device", format_bytes(memory.host), moved
@@ -75,7 +77,7 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         sent[each.axes] = sent.get(each.axes, 0) + each.total_sent
     yield (
         "sent per device and step",
-        format_bytes(report.sent),
+        _within(report.sent, ranges.get(SENT), format_bytes),
         " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items()),
     )
     yield "tier of what is sent", report.prediction.tier, _whose(report)
@@ -89,7 +91,7 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     if flops.six_nd:
         yield "by parameters × tokens", format_count(flops.six_nd, "FLOP"), "6 N D for a training step, 2 N D forward"
     if time is not None and planned is None:
-        yield from _time_figures(time)
+        yield from _time_figures(time, ranges.get(STEP))
     plan = report.plan
     if plan.hardware and (routes := wiring_text(plan.mesh, plan.hardware, plan.wiring)):
         yield "the mesh on its links", "", routes
@@ -101,15 +103,20 @@ def _whose(report: Report) -> str:
     return f"as {report.partitioned.compiler} partitions it" if report.partitioned else "as Shardy places it, at once"
 
 
-def _memory_figures(memory: Memory) -> Iterable[tuple[str, str, str]]:
+def _within(value: float, found: Range | None, show: Callable[[float], str]) -> str:
+    """A figure, and where nine of ten true ones lie, if that is known."""
+    return show(value) if found is None else f"{show(value)} ({format_range(found.low, found.high, show)})"
+
+
+def _memory_figures(memory: Memory, found: Range | None) -> Iterable[tuple[str, str, str]]:
     roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
-    yield "memory per device", format_bytes(memory.peak), " · ".join(roles)
+    yield "memory per device", _within(memory.peak, found, format_bytes), " · ".join(roles)
     if memory.capacity:
         share = memory.peak / memory.capacity
         yield "of a device's", format_bytes(memory.capacity), f"{share:.0%}: " + ("fits" if memory.fits else "too much")
 
 
-def _time_figures(time: StepTime) -> Iterable[tuple[str, str, str]]:
+def _time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, str, str]]:
     parts = {
         "compute-bound kernels": time.arithmetic,
         "memory-bound kernels": time.memory,
@@ -117,7 +124,7 @@ def _time_figures(time: StepTime) -> Iterable[tuple[str, str, str]]:
         "starting kernels": time.launch,
     }
     shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
-    yield "step time, predicted", format_seconds(time.total), f"{shown}, on {time.hardware}"
+    yield "step time, predicted", _within(time.total, found, format_seconds), f"{shown}, on {time.hardware}"
     if time.communication:
         yield "communication hidden", format_seconds(time.hidden), f"behind computation, of {format_seconds(time.communication)} in all"
     if time.mfu:

@@ -4,11 +4,13 @@ import functools
 import math
 import operator
 import re
+from collections.abc import Callable
 from typing import Any
 
 from workbench.errors import WorkbenchError
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_TWO_DIGITS = 100  # from here on a whole number has them
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -60,6 +62,21 @@ def format_figure(value: float, unit: str) -> str:
     ('512 B', '12.3 ms', '124 MFLOP')
     """
     return format_bytes(value) if unit == "bytes" else format_seconds(value) if unit == "seconds" else format_count(value, unit)
+
+
+def format_range(low: float, high: float, show: Callable[[float], str]) -> str:
+    """Two ends in two digits each, with one unit where they share it; `show` writes a number and its unit.
+
+    >>> format_range(72.9e9, 85.5e9, format_bytes), format_range(8.7e-4, 1.44e-3, format_seconds)
+    ('68 to 80 GiB', '870 µs to 1.4 ms')
+    """
+    begin, end = (_two_digits(*show(each).split(" ", 1)) for each in (low, high))
+    return f"{begin[0] if begin[1] == end[1] else ' '.join(begin)} to {' '.join(end)}".rstrip()
+
+
+def _two_digits(number: str, unit: str = "") -> tuple[str, str]:
+    value = float(number.replace(",", ""))
+    return (f"{value:.2g}" if value < _TWO_DIGITS else number), unit
 
 
 def format_seconds(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """Predictions of the third-party programs, made now, beside what the compiler said of them when its answers were recorded."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from benchmarks.corpus.answers import Answer, Answers, read_answers, versions_of
@@ -10,6 +10,8 @@ from workbench.analyze import analyze
 from workbench.comparison import compare_collectives
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
+from workbench.ranges import KERNELS, MEMORY, SENT, ranges_of
+from workbench.report import Report
 
 NOT_RECORDED = "not recorded"
 
@@ -17,13 +19,14 @@ NOT_RECORDED = "not recorded"
 @dataclass(frozen=True, slots=True)
 class Judged:
     """One case, `program/layout`: whether its collectives agree within 2 %, and relative, signed errors; `None` where the compiler gives
-    no figure."""
+    no figure. `inside`: by figure that has a range, whether the compiler's lies in it."""
 
     name: str
     half: Half
     is_exact: bool
     memory: float | None
     time: float | None
+    inside: Mapping[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +73,11 @@ def compare_answer(plan: Plan, answer: Answer, half: Half) -> Judged:
     memory = report.as_run.memory.peak / answer.peak - 1 if answer.peak else None
     seconds = report.step_time.estimate if report.step_time else None
     time = seconds / answer.kernel_seconds - 1 if seconds and answer.kernel_seconds else None
-    return Judged(plan.name, half, is_exact, memory, time)
+    return Judged(plan.name, half, is_exact, memory, time, _inside(report, answer))
+
+
+def _inside(report: Report, answer: Answer) -> Mapping[str, bool]:
+    """Bytes that leave a device follow from the payload, which is what the compiler's answer has."""
+    planned, found = sum(report.by_axis_and_kind.values()), sum(answer.payload.values())
+    true = {MEMORY: answer.peak, KERNELS: answer.kernel_seconds, SENT: report.sent * found / planned if planned else 0}
+    return {figure: true[figure] in each for figure, each in ranges_of(report).items() if true.get(figure)}

@@ -14,7 +14,7 @@ import numpy as np
 from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip import Interval, OnChip
 from workbench.cost.tiles import laid_out_bytes
-from workbench.memory import Alive, Memory, MemoryCurve
+from workbench.memory import STAYING, Alive, Memory, MemoryCurve
 from workbench.partition import Propagated
 from workbench.partition.views import VIEWING
 from workbench.program import Program
@@ -56,6 +56,7 @@ class MemoryOverStep:
         self._results = int(sum(self._sizes[spans.values[spans.roles == _OUTPUT]].sum() for spans in lifetimes.regions))
         self._freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its place
         self._buffers = [*self._moved(), *self._cast(beside_chip=on_chip is not None), *self._transposed()]
+        self._working = 0
         self._leave_out(on_chip)
         self._gathered = self._gather_whole()
         self._inner: dict[int, tuple[int, Integers]] = {}  # by loop: its worst region, and what is alive there by role
@@ -100,7 +101,9 @@ class MemoryOverStep:
             return
         lives = [*self._values(beside_chip=on_chip is not None), *self._buffers]
         if on_chip is not None:
-            for each, is_placed in zip(lives, on_chip.kept([each.interval for each in lives]), strict=True):
+            intervals = [each.interval for each in lives]
+            self._working = on_chip.most(intervals)
+            for each, is_placed in zip(lives, on_chip.kept(intervals), strict=True):
                 if is_placed:
                     self._take_none(each)
         for each in self._in_results(lives):
@@ -149,7 +152,9 @@ class MemoryOverStep:
     def memory(self) -> Memory:
         """Bytes at the peak by role."""
         totals = zip(ROLES, map(int, self._main[:, self._worst()]), strict=True)
-        return Memory({role: count for role, count in totals if count})
+        by_role = {role: count for role, count in totals if count}
+        computed = sum(count for role, count in by_role.items() if role not in (*STAYING, Role.OUTPUT))
+        return Memory(by_role, working=max(self._working, computed))
 
     def curve(self) -> MemoryCurve:
         """Bytes by role at each place of main."""

@@ -69,11 +69,15 @@ class OnChip:
         return placed
 
     def _has_room(self, intervals: Sequence[Interval]) -> bool:
+        return self.most(intervals) <= self.capacity
+
+    def most(self, intervals: Sequence[Interval]) -> int:
+        """Bytes of all these at the moment when they are most, wherever they lie."""
         changes = np.zeros(len(self.begins) + 1, dtype=np.int64)
         for each in intervals:
             changes[each.places[0]] += each.bytes
             changes[self._last(each) + 1] -= each.bytes
-        return int(changes.cumsum().max(initial=0)) <= self.capacity
+        return int(changes.cumsum().max(initial=0))
 
     def _in_order(self, intervals: Sequence[Interval]) -> list[int]:
         """Those that may stay, what is worth most first."""

@@ -8,6 +8,7 @@ from workbench.device_trace import Trace
 from workbench.errors import PipelineError
 from workbench.measurement import Measurement
 from workbench.padding import Padding
+from workbench.ranges import ranges_of
 from workbench.report import Placement, Report
 from workbench.reshard import Reshard
 from workbench.topology import default_wiring, wiring_problem
@@ -15,7 +16,8 @@ from workbench.topology import default_wiring, wiring_problem
 
 def report_record(report: Report) -> dict[str, Any]:
     """All figures of a report; bytes are per device, collectives per step. `tier`: who says what is sent, `planned` or `partitioned`;
-    `compiled_by`: the compiler whose memory and kernel times these are, if they are one's."""
+    `ranges`: where nine of ten true figures lie, of those that are not settled; `compiled_by`: the compiler whose memory and kernel times
+    these are, if they are one's."""
     time = report.step_time
     return {
         "program": report.plan.program.name,
@@ -35,6 +37,7 @@ def report_record(report: Report) -> dict[str, Any]:
             "by_role": {str(role): count for role, count in report.memory.by_role.items()},
             "host": report.memory.host,
         },
+        "ranges": {name: [each.low, each.high] for name, each in ranges_of(report).items()},
         "host_traffic": report.host_traffic,
         "tier": report.prediction.tier,
         "compiled_by": report.compiled and report.compiled.compiler,

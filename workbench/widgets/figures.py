@@ -7,10 +7,11 @@ from typing import Any
 
 from workbench.comparison import Figure as Compared
 from workbench.measurement import Measurement
+from workbench.ranges import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.report import Report
 from workbench.step_time import StepTime
 from workbench.tensor import Role
-from workbench.units import format_bytes, format_count, format_seconds
+from workbench.units import format_bytes, format_count, format_range, format_seconds
 from workbench.widgets.evidence import Evidence
 from workbench.widgets.tiers import mark_of, settles, tier_of
 
@@ -25,6 +26,7 @@ class Figure:
 
     - `parts` of its bar, `apart` what is shown beside it and is no part of the figure, `limit` where the bar should end;
     - `tier` that it is of; `tiers`: the same number as compiled or measured;
+    - `range`: within which nine of ten true ones lie; empty where it is settled, or nobody knows;
     - of every figure less is better, unless `more_is_better`.
     """
 
@@ -39,6 +41,7 @@ class Figure:
     apart: dict[str, Any] | None = None
     limit: dict[str, Any] | None = None
     tier: str = ""
+    range: str = ""
     tiers: tuple[dict[str, Any], ...] = ()
     more_is_better: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)  # what else an edit may add to or take away, by its name in the singular
@@ -63,8 +66,18 @@ def figures(
         evidence = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured(measurement, stale=stale))
-    tiered = (replace(figure, tier=tier_of(figure.key, report)) for figure in found)
+    ranges = ranges_of(report)
+    tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
     return tuple(replace(figure, tiers=tuple(_tiers(figure, evidence))) for figure in tiered)
+
+
+_RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # a figure here, and its name among the ranges
+
+
+def _range_text(figure: Figure, ranges: Mapping[str, Range]) -> str:
+    found = ranges.get(_RANGED.get(figure.key, ""))
+    text = format_range(found.low, found.high, figure.show) if found else ""
+    return text if found and text != format_range(figure.value, figure.value, figure.show) else ""
 
 
 def _time(step: StepTime | None) -> Iterator[Figure]:
@@ -254,6 +267,7 @@ def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> l
             "apart": figure.apart,
             "limit": figure.limit,
             "tier": {**mark_of(figure.tier), "settles": settles(figure.key)},
+            "range": figure.range,
             "tiers": list(figure.tiers),
             "delta": _delta(figure, old.get(figure.key, figure).value),
             "counted": figure.key == "sent",  # what may change has its line also while nothing did

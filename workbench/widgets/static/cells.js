@@ -33,10 +33,11 @@ function drawStanding(wb, standing) {
 function drawFigure(wb, figure) {
   const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
   const wide = figure.parts.length > 0;
+  const range = figure.range && h("span", { class: "range", title: "Nine of ten true figures lie between these, as far as programs of others tell." }, figure.range);
   return h("div", { class: wide ? "figure wide" : "figure", title: wide ? "" : figure.title, data: { figure: figure.key } },
     h("div", { class: "label", title: figure.title }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)),
-    h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), drawMark(figure.tier), wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
-    wide ? null : h("div", { class: "sub" }, delta, delta && " ", figure.note),
+    h("div", { class: `value ${figure.tone}`, title: figure.title }, h("span", {}, figure.text), drawMark(figure.tier), wide ? range : null, wide ? delta : null, wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null),
+    wide ? null : h("div", { class: "sub" }, range, range && h("br"), delta, delta && " ", figure.note),
     figure.counted ? h("div", { class: "changes" }, ...figure.changes.map((change) => h("span", { class: change.tone }, change.text))) : null,
     ...(wide ? drawBar(figure) : []),
     ...figure.tiers.map((tier) => h("div", { class: tier.stale ? "tier stale" : "tier", title: tier.stale }, drawMark(tier.mark), `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));

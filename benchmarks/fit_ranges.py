@@ -1,0 +1,120 @@
+"""How far a figure may be off: the intervals of `workbench/ranges.toml`, from the half of the third-party programs that is for fitting.
+
+For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of that half,
+as `workbench.ranges.Residual` has it, and of these the smallest and the largest, one case of twenty left out at either end. The ends are
+those of a conformal interval: of n cases the ceil(0.95 (n + 1))-th in order, so that few cases make it wide. `accuracy.py` says what share
+of the other half lies inside.
+
+    python benchmarks/fit_ranges.py [--json]
+"""
+
+import argparse
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
+
+from benchmarks.corpus.answers import Answer, read_answers, versions_of
+from benchmarks.corpus.program import TARGET, ThirdPartyProgram
+from benchmarks.corpus.third_party import PROGRAMS
+from workbench.analyze import analyze
+from workbench.catalogue import parse_hardware
+from workbench.errors import WorkbenchError
+from workbench.ranges import KERNELS, MEMORY, SENT, SHIPPED, is_counted
+from workbench.report import Report
+
+OUTSIDE = 0.05  # of the cases, at either end
+TIERS = ("planned", "partitioned")
+HALF = "fitted"
+
+
+class Case(NamedTuple):
+    """How far the compiler's figure was from the predicted one (`workbench.ranges.Residual`)."""
+
+    program: str
+    layout: str
+    tier: str
+    figure: str
+    residual: float
+
+
+def cases_of(program: ThirdPartyProgram) -> Iterator[Case]:
+    """Of every layout that the compiler answered for; a plan that XLA's partitioner refuses has its planned figures alone."""
+    answers = read_answers(program.name)
+    versions = versions_of(program)
+    for layout, answer in answers.layouts.items() if answers else ():
+        plan = program.plan(layout)
+        if answer.refused or answers.why_stale(layout, plan, versions):
+            continue
+        for tier in TIERS:
+            try:
+                report = analyze(plan, answer=plan.partition() if tier == "partitioned" else None)
+            except WorkbenchError as error:
+                print(f"{program.name}/{layout}: {tier}: {error.message[:120]}", flush=True)
+                continue
+            yield from (Case(program.name, layout, tier, figure, each) for figure, each in residuals_of(report, answer).items())
+
+
+def residuals_of(report: Report, answer: Answer) -> dict[str, float]:
+    """By figure; one that is nothing in either is left out: a share of nothing says nothing."""
+    assert report.step_time is not None, TARGET
+    memory = report.memory
+    pairs = {
+        KERNELS: (answer.kernel_seconds, report.step_time.estimate),
+        SENT: (sum(answer.payload.values()), sum(report.by_axis_and_kind.values())),
+    }
+    counted = pairs if is_counted(report) else {}
+    found = {figure: true / predicted for figure, (true, predicted) in counted.items() if true and predicted}
+    return {**found, **({MEMORY: (answer.peak - memory.peak) / memory.working} if answer.peak and memory.working else {})}
+
+
+def interval(found: Sequence[float]) -> tuple[float, float]:
+    """The conformal interval that leaves `OUTSIDE` at either end.
+
+    >>> interval([0.5 + 0.01 * i for i in range(101)])
+    (0.54, 1.46)
+    """
+    ordered = sorted(found)
+    place = min(math.ceil((1 - OUTSIDE) * (len(ordered) + 1)), len(ordered)) - 1
+    return round(ordered[len(ordered) - 1 - place], 3), round(ordered[place], 3)
+
+
+def text_of(rows: Sequence[dict[str, object]], versions: str) -> str:
+    """The file."""
+    head = (
+        "# How far the truth was from a prediction, from `low` to `high`: nine of ten lie between (workbench/ranges.py). Made by\n"
+        f"# benchmarks/fit_ranges.py of the compiler's answers for {TARGET} ({versions}) to those third-party\n"
+        "# programs of benchmarks/corpus that are for fitting.\n"
+    )
+    blocks = ("\n[[residuals]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in row.items()) for row in rows)
+    return head + "".join(blocks)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object of the intervals")
+    options = parser.parse_args()
+    chosen = [each for each in PROGRAMS if each.half == HALF and not each.missing]
+    found = [case for program in chosen for case in cases_of(program)]
+    rows: list[dict[str, object]] = []
+    for figure in (SENT, MEMORY, KERNELS):
+        for tier in TIERS:
+            of = [each.residual for each in found if (each.tier, each.figure) == (tier, figure)]
+            if not of:
+                continue
+            low, high = interval(of)
+            where = {"figure": figure, "tier": tier, "platform": parse_hardware(TARGET).chip.platform}
+            rows.append({**where, "low": low, "high": high, "cases": len(of)})
+            print(f"{figure:<10}{tier:<14}{low:>8.3f}{high:>8.3f}  of {len(of)} cases")
+    versions = next((answers.versions for each in chosen if (answers := read_answers(each.name))), {})
+    Path(SHIPPED).write_text(text_of(rows, ", ".join(f"{name} {versions[name]}" for name in ("jax", "libtpu"))), encoding="utf-8")
+    if options.json:
+        print(json.dumps({f"{row['figure']}_{row['tier']}": [row["low"], row["high"], row["cases"]] for row in rows}))
+
+
+if __name__ == "__main__":
+    main()
