@@ -43,10 +43,12 @@ function drawFigure(wb, figure) {
     ...figure.tiers.map((tier) => h("div", { class: tier.stale ? "tier stale" : "tier", title: tier.stale }, drawMark(tier.mark), `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
 }
 
-// Figures that settle by themselves may take less room than before: what lies below stays where a hand is about to take it.
-function keepTall(figures, seq) {
-  figures.style.minHeight = figures.answered === seq ? `${figures.offsetHeight}px` : "";
-  figures.answered = seq;
+// Figures that settle by themselves may take less room than before: what lies below stays where a hand is about to take it. Where plans are
+// compiled by themselves, what the compiler says comes and goes with every edit, and keeps its room.
+function keepTall(figures, seq, comesAndGoes) {
+  const stays = (figures.answered === seq || comesAndGoes) && figures.drawn === figures.offsetWidth;
+  figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
+  Object.assign(figures, { answered: seq, drawn: figures.offsetWidth });
 }
 
 function drawAlarm(wb, alarm) {

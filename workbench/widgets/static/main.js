@@ -32,7 +32,7 @@ function mount(model, el) {
     paintHead({ name, mesh, devices, layout, undo, redo, hardware, tools: { count: state.history.count, open: state.history.open, path: state.files.path, sheet: state.files.sheet?.kind ?? "" }, refusal: inHead, seq: inHead ? seq : 0 });
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
-    keepTall(figures, state.answer.seq);
+    keepTall(figures, state.answer.seq, Boolean(model.get("live").at_rest?.on && state.hardware.name));
     paintFigures(state.figures);
     paintStanding(state.standing);
     root.dataset.settling = `${state.standing.settling}`;
