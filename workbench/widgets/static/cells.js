@@ -46,9 +46,9 @@ function drawFigure(wb, figure) {
 // Figures that settle by themselves may take less room than before: what lies below stays where a hand is about to take it. Where plans are
 // compiled by themselves, what the compiler says comes and goes with every edit, and keeps its room.
 function keepTall(figures, seq, comesAndGoes) {
-  const stays = (figures.answered === seq || comesAndGoes) && figures.drawn === figures.offsetWidth;
+  const stays = (figures.answered === seq || comesAndGoes) && figures.across === figures.offsetWidth;
   figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
-  Object.assign(figures, { answered: seq, drawn: figures.offsetWidth });
+  Object.assign(figures, { answered: seq, across: figures.offsetWidth });
 }
 
 function drawAlarm(wb, alarm) {
