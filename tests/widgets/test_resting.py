@@ -100,6 +100,18 @@ def test_an_edit_ends_it_without_a_word_and_undo_shows_what_was_found(screen):
     assert not screen.is_compiling, "and not compiled again"
 
 
+def test_what_was_compiled_of_a_plan_is_shown_when_somebody_goes_back_to_it(screen):
+    session = screen.board.session
+    screen.send("compile_at_rest", on=False)
+    screen.send("compile")
+    session.apply(PlaceDim("hidden", ("model",)))
+    screen.done()
+    assert session.report.tier == "planned", "it is of the plan before"
+    session.undo()
+    screen.turn()
+    assert session.report.tier == "compiled"
+
+
 def test_of_edits_in_quick_succession_only_the_last_is_compiled(screen):
     session = screen.board.session
     session.apply(PlaceDim("hidden", ("model",)))
