@@ -35,8 +35,6 @@ HALF = "fitted"
 class Case(NamedTuple):
     """How far the compiler's figure was from the predicted one (`workbench.ranges.Residual`)."""
 
-    program: str
-    layout: str
     tier: str
     figure: str
     residual: float
@@ -56,7 +54,7 @@ def cases_of(program: ThirdPartyProgram) -> Iterator[Case]:
             except WorkbenchError as error:
                 print(f"{program.name}/{layout}: {tier}: {error.message[:120]}", flush=True)
                 continue
-            yield from (Case(program.name, layout, tier, figure, each) for figure, each in residuals_of(report, answer).items())
+            yield from (Case(tier, figure, each) for figure, each in residuals_of(report, answer).items())
 
 
 def residuals_of(report: Report, answer: Answer) -> dict[str, float]:

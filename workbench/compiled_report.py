@@ -7,14 +7,11 @@ a prediction: `Report.prediction` is the report before.
 from dataclasses import replace
 
 from workbench.compiled import Compiled
+from workbench.diagnose import over_capacity
 from workbench.memory import STAYING, Memory
-from workbench.report import Diagnostic, Report
+from workbench.report import NO_ROOM, Diagnostic, Report
 from workbench.step_time import StepTime
 from workbench.tensor import Role
-from workbench.units import format_bytes
-
-NO_ROOM = "does not fit"
-"""The kind of the diagnostic that a plan holds more than a device has."""
 
 
 def with_compiled(report: Report, compiled: Compiled) -> Report:
@@ -54,9 +51,5 @@ def _without_false_alarm(prediction: Report, memory: Memory) -> tuple[Diagnostic
     if memory.fits:
         return others
     known = next((each for each in prediction.diagnostics if each.kind == NO_ROOM), None)
-    roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
-    message = (
-        f"One device holds {format_bytes(memory.peak)} at the peak as compiled ({roles}) and has {format_bytes(memory.capacity)}: "
-        f"{memory.peak / memory.capacity:.2f} times as much."
-    )
+    message = f"One device holds {over_capacity(memory, 'at the peak as compiled')}"
     return (Diagnostic(NO_ROOM, "memory", message, known.edits if known else ()), *others)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from workbench.diagnose_own import own_notes, subject_of
 from workbench.edits import PlaceDim, SetRemat, SetWiring
 from workbench.legality import why_illegal
+from workbench.memory import Memory
 from workbench.padding import Padding
 from workbench.partition import Propagated, padding_list, reshard_list
 from workbench.partition.edges import Edge
@@ -13,7 +14,7 @@ from workbench.partitioned import GatheredWhole
 from workbench.places import operations_at
 from workbench.remat import Remat
 from workbench.remedies import avoiding, resized, unsplit
-from workbench.report import UNKNOWN_TURNS, Diagnostic, Report
+from workbench.report import NO_ROOM, UNKNOWN_TURNS, Diagnostic, Report
 from workbench.reshard import REMATERIALISATION, Reshard
 from workbench.sharding import Sharding, base_axis
 from workbench.spmd.join import operations_at_places
@@ -62,13 +63,16 @@ def _too_much_memory(report: Report, partitioned: Propagated) -> list[Diagnostic
     memory = report.memory
     if memory.fits:
         return []
-    roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
     largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_LARGEST])
-    message = (
-        f"One device would hold {format_bytes(memory.peak)} at the peak ({roles}) and has {format_bytes(memory.capacity)}: "
-        f"{memory.peak / memory.capacity:.2f} times as much. The largest then: {largest}."
-    )
-    return [Diagnostic("does not fit", "memory", message, (*_remats(report, partitioned), *_splits(report)))]
+    message = f"One device would hold {over_capacity(memory, 'at the peak')} The largest then: {largest}."
+    return [Diagnostic(NO_ROOM, "memory", message, (*_remats(report, partitioned), *_splits(report)))]
+
+
+def over_capacity(memory: Memory, when: str) -> str:
+    """By how much a device's memory is too small, the bytes by role in it; to follow `One device would hold`."""
+    roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
+    room, share = format_bytes(memory.capacity), memory.peak / memory.capacity
+    return f"{format_bytes(memory.peak)} {when} ({roles}) and has {room}: {share:.2f} times as much."
 
 
 def _remats(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:

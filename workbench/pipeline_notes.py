@@ -12,7 +12,7 @@ from workbench.pipeline.simulate import simulate
 from workbench.pipeline_spec import MOST, PipelineSpec
 from workbench.pipelined import pipeline_report, transfer_of
 from workbench.plan import Plan
-from workbench.report import Diagnostic, Report
+from workbench.report import NO_ROOM, Diagnostic, Report
 from workbench.tracing.split_batch import splits_of
 from workbench.tracing.spmd_loss import layers_in_step
 from workbench.units import format_bytes, format_seconds
@@ -30,7 +30,7 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
     if planned is None:
         return report.diagnostics
     plan = report.plan
-    others = tuple(each for each in report.diagnostics if each.kind != "does not fit")
+    others = tuple(each for each in report.diagnostics if each.kind != NO_ROOM)
     own = (
         *_out_of_step(plan, planned.spec),
         *_too_full(plan, planned),
@@ -86,7 +86,7 @@ def _too_full(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
             f"optimiser state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "
             f"{format_bytes(room)}: {peak / room:.2f} times as much."
         )
-        yield Diagnostic("does not fit", f"stage {device}", message, tuple(_smaller(plan, planned, device)))
+        yield Diagnostic(NO_ROOM, f"stage {device}", message, tuple(_smaller(plan, planned, device)))
 
 
 def _smaller(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:

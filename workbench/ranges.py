@@ -57,8 +57,7 @@ def ranges_of(report: Report) -> Mapping[str, Range]:
     if MEMORY in known and report.compiled is None:
         found[MEMORY] = _memory_range(report, known[MEMORY])
     time = prediction.step_time
-    is_settled = report.compiled is not None and report.compiled.compute_seconds is not None
-    if KERNELS in known and time is not None and not is_settled and is_counted(report):
+    if KERNELS in known and time is not None and not report.has_compiled_times and is_counted(report):
         found[KERNELS] = _scaled(time.estimate, known[KERNELS])
         found[STEP] = Range(*(time.scaled(share).total for share in (known[KERNELS].low, known[KERNELS].high)))
     return {name: each for name, each in found.items() if each.high > each.low}

@@ -64,6 +64,8 @@ class Value:
     source: str
 
 
+NO_ROOM = "does not fit"
+"""The kind of the diagnostic that a plan holds more than a device has."""
 UNKNOWN_TURNS = "unknown trip count"
 """The kind of the diagnostic that a loop runs as often as data say: what happens in it is counted once."""
 
@@ -117,6 +119,11 @@ class Report:
         """Who says it: `planned`, Shardy in this process; `partitioned`, XLA's own partitioner what is sent, and what follows from it;
         `compiled`, the hardware's compiler memory and kernel times, besides."""
         return "compiled" if self.compiled is not None else "planned" if self.partitioned is None else "partitioned"
+
+    @property
+    def has_compiled_times(self) -> bool:
+        """Whether its kernels are as long as the compiler estimates them: XLA:TPU does, others say nothing of time."""
+        return self.compiled is not None and self.compiled.compute_seconds is not None
 
     @property
     def prediction(self) -> "Report":

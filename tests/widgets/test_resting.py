@@ -185,7 +185,7 @@ def test_the_setting_switches_it_off(session, monkeypatch):
     session.apply(SetHardware(HARDWARE))
     screen = Rested(session, monkeypatch)
     monkeypatch.setenv(SETTING, "when asked")
-    other = RestingCompiler(session, screen.board._jobs, defer=lambda work: work(), settle=lambda: None)
+    other = RestingCompiler(session, screen.board._jobs, defer=lambda work: work())
     assert not other.is_on
 
 

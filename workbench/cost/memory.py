@@ -103,7 +103,7 @@ class MemoryOverStep:
         if on_chip is not None:
             intervals = [each.interval for each in lives]
             self._working = on_chip.most(intervals)
-            for each, is_placed in zip(lives, on_chip.kept(intervals), strict=True):
+            for each, is_placed in zip(lives, on_chip.kept(intervals, self._working), strict=True):
                 if is_placed:
                     self._take_none(each)
         for each in self._in_results(lives):

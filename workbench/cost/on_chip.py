@@ -54,9 +54,9 @@ class OnChip:
     depths: tuple[int, ...]  # loops that each region is in
     last: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
 
-    def kept(self, intervals: Sequence[Interval]) -> list[bool]:
-        """Of each interval, whether it stays on the chip: all of them where there is room for all at once."""
-        if self._has_room(intervals):
+    def kept(self, intervals: Sequence[Interval], most: int | None = None) -> list[bool]:
+        """Of each interval, whether it stays on the chip: all of them where there is room for all at once (`most` of them, if known)."""
+        if (self.most(intervals) if most is None else most) <= self.capacity:
             return [True] * len(intervals)
         placed = [False] * len(intervals)
         taken = np.zeros(len(self.begins), dtype=np.int64)
@@ -67,9 +67,6 @@ class OnChip:
                 life += each.bytes
                 placed[number] = True
         return placed
-
-    def _has_room(self, intervals: Sequence[Interval]) -> bool:
-        return self.most(intervals) <= self.capacity
 
     def most(self, intervals: Sequence[Interval]) -> int:
         """Bytes of all these at the moment when they are most, wherever they lie."""

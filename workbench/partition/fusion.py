@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from workbench.partition.kernels import PRODUCTS, Draft, Kernels, Table
+from workbench.partition.kernels import PRODUCTS, Draft, Kernels, Table, note_read
 from workbench.partition.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
 from workbench.partition.structure import Op, Structure
@@ -133,8 +133,7 @@ class _Grouping:
     def _read(self, source: _Source, reader: int, taken: int | None = None) -> None:
         """`taken`: the value that is as large as what is read of the source, where that is not all."""
         if reader >= 0:
-            reads, taken = self._kernels[reader].reads, source.value if taken is None else taken
-            reads[source.value] = taken if reads.get(source.value, taken) == taken else source.value
+            note_read(self._kernels[reader].reads, source.value, source.value if taken is None else taken, source.value)
         if source.kernel >= 0 and source.kernel != reader:
             self._kernels[source.kernel].readers.add(reader)
             self._written[source.kernel, self._stored(source.value)] = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 Integers = NDArray[np.int64]
 Stored = Callable[[int], int]  # of a value: what is written when it is made
 Pairs = Iterable[tuple[int, int]]
+Key = TypeVar("Key")
 
 
 class Product(NamedTuple):
@@ -76,6 +77,11 @@ class Draft:
     done: set[int] = field(default_factory=set)  # free operations that are in `work`
 
 
+def note_read(reads: dict[Key, int], key: Key, taken: int, whole: int) -> None:
+    """As much as value `taken` is read; as much as the `whole` where it is read in two ways."""
+    reads[key] = taken if reads.get(key, taken) == taken else whole
+
+
 class Table:
     """Kernels as they are grouped in the end: `merged[i]` is the number of the draft that draft i became a part of."""
 
@@ -106,7 +112,7 @@ class Table:
         """(kernel, value, as much as this one): all of it where a kernel needs it in two ways."""
         found: dict[tuple[int, int], int] = {}
         for _, kernel, value, taken in self.reads(written, stored):
-            found[kernel, value] = taken if found.get((kernel, value), taken) == taken else value
+            note_read(found, (kernel, value), taken, value)
         return ((kernel, value, taken) for (kernel, value), taken in found.items())
 
     def _writes(self, written: Pairs) -> list[tuple[int, int]]:

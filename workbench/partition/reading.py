@@ -81,7 +81,7 @@ class _Reader:
             work, kernel = self._in_kernel(op)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), kernel=kernel)
             record.placement, record.own = placement_of(op), own_of(op)
-            record.picks, record.exact = picks(op), is_exact(op)
+            record.picks, record.exact = picks(op), work.flops > 0 and is_exact(op)
             record.again = work.flops > 0 and "rematted_computation" in scope_of(op.location)
             self.structure.ops.append(record)
             if op.name == "stablehlo.add" and readable_path(scope_of(op.location)).startswith("optimizer/"):

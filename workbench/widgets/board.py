@@ -165,17 +165,17 @@ class Board:
         `defer(work)` carries work onto the host's loop, behind what is being done there; `is_idle()` says whether a gesture waits there.
         """
         if self._settler is None:
-            locked: Defer = lambda work: defer(lambda: self._locked(work))  # noqa: E731
             free = lambda: is_idle() and time.monotonic() >= self._free_at  # noqa: E731
-            self._settler = Settler(self.session, partitioner, defer=locked, is_idle=free, on_change=lambda: self._show("board"))
+            self._settler = Settler(
+                self.session, partitioner, defer=self._locking(defer), is_idle=free, on_change=lambda: self._show("board")
+            )
             self._show("board")
 
     def begin_compiling(self, defer: Defer) -> None:
         """From now on a plan that stands for a moment is compiled for its hardware while the machine is idle (`RestingCompiler`); once or
         more. `defer(work)` as in `begin_settling`."""
         if self._resting is None:
-            locked: Defer = lambda work: defer(lambda: self._locked(work))  # noqa: E731
-            self._resting = RestingCompiler(self.session, self._jobs, defer=locked, settle=self._settle_compiled)
+            self._resting = RestingCompiler(self.session, self._jobs, defer=self._locking(defer))
             self._show("live")
 
     def close(self) -> None:
@@ -286,7 +286,11 @@ class Board:
         self._show("table")
 
     def _later(self, work: Callable[[], None]) -> None:
-        self._defer(lambda: self._locked(work))
+        self._locking(self._defer)(work)
+
+    def _locking(self, defer: Defer) -> Defer:
+        """`defer` for work that is done with the board's lock held."""
+        return lambda work: defer(lambda: self._locked(work))
 
     def _locked(self, work: Callable[[], None]) -> None:
         with self._lock:

@@ -21,8 +21,6 @@ Defer = Callable[[Callable[[], None]], None]
 Ended = Literal["", "run", "compilation"]
 Changed = Callable[[Ended], None]
 
-Tell = Callable[[Event], None]
-
 _EVERY_SECONDS = 0.1  # how often a run in progress is shown
 
 
@@ -75,8 +73,9 @@ class Jobs:
         self.compiling = self.compiling.begun(report, time.monotonic(), unasked=unasked)
         self._changed("")
         try:
-            tell: Tell = lambda event: self._hear(lambda: self._compiler_said(event))  # noqa: E731
-            self._compilation = self._runner.compile(report.plan, tell, behind=unasked)
+            self._compilation = self._runner.compile(
+                report.plan, lambda event: self._hear(lambda: self._compiler_said(event)), behind=unasked
+            )
         except WorkbenchError as error:
             self._compiler_said({"event": "error", "message": str(error)})
 

@@ -29,7 +29,7 @@ Clock = Callable[[], tuple[float, float]]
 class RestingCompiler:
     """Compiles the present plan of a session `PAUSE` seconds after the last move.
 
-    - `defer(work)` carries work onto the loop on which the session is moved; `settle()` is called there for what was compiled before;
+    - `defer(work)` carries work onto the loop on which the session is moved;
     - `call_later(seconds, work)` calls it then, from any thread; `worked()`: (seconds that all processors worked so far, and stood).
     """
 
@@ -39,11 +39,10 @@ class RestingCompiler:
         jobs: Jobs,
         *,
         defer: Defer,
-        settle: Work,
         call_later: Callable[[float, Work], None] = call_from_thread,
         worked: Clock | None = None,
     ) -> None:
-        self._session, self._jobs, self._defer, self._settle = session, jobs, defer, settle
+        self._session, self._jobs, self._defer = session, jobs, defer
         self._call_later, self._worked = call_later, worked or processor_seconds
         self.is_on = os.environ.get(SETTING, "").strip().lower() != "when asked"
         self._tried: Plan | None = None  # it is not tried twice: the compiler refused it, or a person did
@@ -94,9 +93,6 @@ class RestingCompiler:
     def _begin(self, at: int, before: tuple[float, float]) -> None:
         """After a pause in which nobody did anything; another pause follows if somebody else's work is under way."""
         if self._is_closed or at != self._at or not self.is_on or not self._may:
-            return
-        if self._jobs.compiling.of(self._session.plan) is not None:
-            self._settle()
             return
         if self._jobs.refuses(self._session.plan):
             return

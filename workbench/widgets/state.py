@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
 from workbench.program import Program
-from workbench.report import Diagnostic, Report
+from workbench.report import NO_ROOM, Diagnostic, Report
 from workbench.settling import Standing
 from workbench.widgets.annotating import rule_items
 from workbench.widgets.drops import brief_reason, illegal_drops, thinned
@@ -39,7 +39,7 @@ TABS = (
     ("propagation", "Propagation"),
     ("notes", "Notes"),
 )
-URGENT = ("does not fit", "cannot be cut")
+URGENT = (NO_ROOM, "cannot be cut")
 """Kinds of diagnostics that stand over the board, not in the notes alone."""
 
 

@@ -36,14 +36,9 @@ def tier_of(key: str, report: Report) -> str:
     """The tier of a figure of the head: what is computed where Shardy places it stays planned, what is sent is the partitioner's."""
     if key == "measured":
         return "measured"
-    if key == "memory" or (key in _TIMES and has_compiled_times(report)):
+    if key == "memory" or (key in _TIMES and report.has_compiled_times):
         return report.tier
     return report.prediction.tier if settles(key) else "planned"
-
-
-def has_compiled_times(report: Report) -> bool:
-    """Whether its kernels are as long as the compiler estimates them: XLA:TPU does, others say nothing of time."""
-    return report.compiled is not None and report.compiled.compute_seconds is not None
 
 
 def settles(key: str) -> bool:
@@ -64,7 +59,7 @@ def standing_state(standing: Standing | None, report: Report) -> dict[str, Any]:
 def _text(standing: Standing | None, report: Report) -> str:
     if report.compiled is not None:
         sent = f"; what is sent by {report.partitioned.compiler}" if report.partitioned else ""
-        return f"by {report.compiled.compiler}: memory" + (" and the times of kernels" if has_compiled_times(report) else "") + sent
+        return f"by {report.compiled.compiler}: memory" + (" and the times of kernels" if report.has_compiled_times else "") + sent
     if report.partitioned is not None:
         return f"by {report.partitioned.compiler}: what is sent, and the memory and time that follow from it"
     if standing is None:
