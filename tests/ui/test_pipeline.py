@@ -82,7 +82,7 @@ def test_a_boundary_is_dragged_and_everything_moves_with_it_before_it_is_let_go(
     x, y = centre(boundary(pipeline))
     pipeline.mouse.move(x, y)
     pipeline.mouse.down()
-    pipeline.mouse.move(x, y - 100, steps=5)
+    pipeline.mouse.move(x, y - 100)  # at once: each place on the way would be tried, and the last table may be of one of these
     expect(pipeline.locator("[data-stagefigure=step] .value")).not_to_have_text(step)
     assert len(blocks(pipeline, 0)) < len(before)
     charted(pipeline)
@@ -93,6 +93,26 @@ def test_a_boundary_is_dragged_and_everything_moves_with_it_before_it_is_let_go(
     settled(pipeline)
     expect(pipeline.locator("[data-stagefigure=step] .value")).to_have_text(tried)
     assert [*blocks(pipeline, 0), *blocks(pipeline, 1)][: len(before)] == before
+
+
+def test_a_boundary_that_is_let_go_at_once_does_not_jump(pipeline):
+    """What was tried on the way is answered after the hand has let go, and must not be painted then."""
+    boundary(pipeline).scroll_into_view_if_needed()
+    x, y = centre(boundary(pipeline))
+    pipeline.locator(".columns").evaluate("""(columns) => {
+        const first = () => columns.querySelector('.column[data-stage="1"] [data-block]').dataset.block;
+        window.begins = [first()];
+        new MutationObserver(() => { if (first() !== window.begins.at(-1)) window.begins.push(first()); }).observe(columns, { childList: true, subtree: true });
+    }""")
+    pipeline.mouse.move(x, y)
+    pipeline.mouse.down()
+    pipeline.mouse.move(x, y - 100, steps=5)
+    pipeline.mouse.up()
+    expect(pipeline.locator("[data-verb=undo]")).to_have_attribute("title", f"Undo stage 1 begins at {blocks(pipeline, 1)[0]}")
+    charted(pipeline)
+    begins = pipeline.evaluate("window.begins")
+    assert begins == sorted(begins, reverse=True), begins  # only upwards, as the hand went
+    assert begins[-1] == blocks(pipeline, 1)[0]
 
 
 def test_a_drag_that_is_given_up_leaves_everything_as_it_was(pipeline):

@@ -7,7 +7,7 @@ function mount(model, el) {
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = { root, card, send: box.send, expect: box.expect, view: box.view, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, only: false, asked: null, chips: new Map(), axes: [] };
+  const wb = { root, card, send: box.send, expect: box.expect, view: box.view, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, only: false, asked: null, placed: false, chips: new Map(), axes: [] };
   const head = h("header", { class: "head" });
   const figures = h("div", { class: "figures" }), standing = h("div", { class: "standing" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
@@ -44,6 +44,7 @@ function mount(model, el) {
     tables.paintTargets({ zones: zones.map(({ axis, title, colour, size }) => ({ axis, title, colour, size })), tab: model.get("table").tab, refusal: refusal?.zone === "tables" ? refusal : null, seq: refusal?.zone === "tables" ? seq : 0 });
     tables.paintTabs(state.tabs);
     const { seq: charted, why: because, recipes, told, ...table } = model.get("table");
+    if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
     tables.paintTable(table);
     why.paint(because);
     paintStageRefusal(wb, refusal, seq);

@@ -25,7 +25,7 @@ function stageColumns(wb) {
     return true;
   };
   const say = (piece) => wb.say(`${state.pieces[piece].name} begins at ${state.blocks[starts[piece - 1]].path}`);
-  const send = (piece) => sendStage(wb, "boundary", `${piece} ${state.blocks[starts[piece - 1]].path}`);
+  const send = (piece) => { wb.placed = true; sendStage(wb, "boundary", `${piece} ${state.blocks[starts[piece - 1]].path}`); };
 
   columns.addEventListener("pointerdown", (event) => {
     const edge = event.target.closest(".boundary");

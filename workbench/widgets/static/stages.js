@@ -23,6 +23,7 @@ function makePipeline(wb, place) {
     return (state) => { element.hidden = state.kind !== shown && !(shown === "any" && state.kind !== "none"); if (!element.hidden) paint(pick(state)); };
   };
   const paintFigures = part(figures, "pipeline", ({ figures: all, nominal }) => ({ all, nominal }), ({ all, nominal }) => figures.replaceChildren(...all.map((each) => drawStageFigure(wb, each)), nominal ? h("p", { class: "muted nominal" }, nominal) : ""));
+  const paintBoard = part(board.element, "pipeline", (state) => state.board, board.paint);
   const paintGantt = part(gantt.element, "pipeline", (state) => state.timeline, gantt.paint);
   place.preview = (state) => { // while a boundary is in the hand
     if (state?.kind !== "pipeline") return;
@@ -36,7 +37,7 @@ function makePipeline(wb, place) {
     part(problem, "broken", (state) => state.problem, (wrong) => problem.replaceChildren(...drawProblem(wrong).filter(Boolean))),
     paintFigures,
     part(below, "pipeline", (state) => state.balances, (all) => keepingFocus(wb.root, balances, () => balances.replaceChildren(...all.map((each) => drawBalance(wb, each))))),
-    part(board.element, "pipeline", (state) => state.board, board.paint),
+    (state) => { if (!wb.placed) paintBoard(state); }, // a boundary stays where it was put until the table of its answer is here
     paintGantt,
   ];
 }
