@@ -102,7 +102,8 @@ def test_a_boundary_that_is_let_go_at_once_does_not_jump(pipeline):
     pipeline.locator(".columns").evaluate("""(columns) => {
         const first = () => columns.querySelector('.column[data-stage="1"] [data-block]').dataset.block;
         window.begins = [first()];
-        new MutationObserver(() => { if (first() !== window.begins.at(-1)) window.begins.push(first()); }).observe(columns, { childList: true, subtree: true });
+        const note = () => { if (first() !== window.begins.at(-1)) window.begins.push(first()); };
+        new MutationObserver(note).observe(columns, { childList: true, subtree: true });
     }""")
     pipeline.mouse.move(x, y)
     pipeline.mouse.down()

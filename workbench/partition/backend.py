@@ -12,6 +12,8 @@ class Backend(NamedTuple):
 
     - `folds_reductions`: a sum over several dimensions is one all-reduce over all their axes; XLA:CPU makes one for each dimension.
     - `adds_first`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
+    - `scatters_onto`: what is added to a scatter is what that scatters onto, and reduced before it (`algebraic_simplifier.cc`).
+    - `sums_behind_loops`: a sum that a loop only adds up is reduced once, behind it (`while_loop_all_reduce_code_motion.cc`).
     - `merges_alike`: a value that is cast or reshaped twice in the same way is one value, and gathered once.
     - `scatters_first`: a product's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
       and then all-reduced along the rest; else all of it is all-reduced.
@@ -27,6 +29,8 @@ class Backend(NamedTuple):
 
     folds_reductions: bool = False
     adds_first: bool = False
+    scatters_onto: bool = False
+    sums_behind_loops: bool = False
     merges_alike: bool = False
     scatters_first: bool = False
     narrows_products: bool = False
@@ -43,6 +47,8 @@ GPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, gathe
 TPU = Backend(
     folds_reductions=True,
     adds_first=True,
+    scatters_onto=True,
+    sums_behind_loops=True,
     merges_alike=True,
     scatters_first=True,
     narrows_products=True,

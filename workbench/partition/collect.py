@@ -165,8 +165,12 @@ class _Collector:
                 continue
             is_new = True
             if not self._reductions.is_added_first(op, reshard):
-                self._reshards += self._reductions.made_of(op, reshard)
+                self._reshards += self._reductions.made_of(op, self._behind_its_loop(op, reshard))
         return is_new
+
+    def _behind_its_loop(self, op: ir.Operation, reshard: Reshard) -> Reshard:
+        loop = self._structure.regions[reshard.region].parent
+        return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_behind_its_loop(op) else reshard
 
     def _name_of(self, op: ir.Operation, number: int) -> tuple[Any, ...]:
         """Of one of Shardy's collectives, number `number` of its chain, as products call theirs (`product_notes`)."""

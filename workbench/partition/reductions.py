@@ -11,11 +11,12 @@ from workbench.partition.attributes import axis_names
 from workbench.partition.backend import Backend
 from workbench.partition.context import producer
 from workbench.partition.factors import rule_of
+from workbench.partition.loop_sums import is_added_up, only_added
 from workbench.partition.own_notes import OwnNotes
 from workbench.partition.reshards import Reshard
 from workbench.sharding import axis_size
 
-_MOVES = ("stablehlo.transpose", "stablehlo.reshape", "sdy.all_slice")
+_SUMS = ("sdy.all_reduce", "sdy.reduce_scatter")
 
 
 class Reductions:
@@ -29,7 +30,11 @@ class Reductions:
         """Whether a sum is added to another before that is reduced, and needs no reduction of its own."""
         if not self._backend.adds_first or reshard.kind not in ("all-reduce", "reduce-scatter"):
             return False
-        addition = _only_added(op)
+        addition = only_added(op)
+        if addition is not None and self._backend.scatters_onto and _is_scattered_onto(addition):
+            addition = only_added(addition) if _adds_updates(op.results[0]) else None
+            if addition is not None and _is_scattered_onto(addition):
+                return False
         return addition is not None and self._added.setdefault((addition, reshard.axes), op) != op
 
     def made_of(self, op: ir.Operation, reshard: Reshard) -> list[Reshard]:
@@ -70,15 +75,27 @@ class Reductions:
                     groups[summed] = None
         return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
 
+    def is_behind_its_loop(self, op: ir.Operation) -> bool:
+        """Whether a sum in a loop is reduced once, behind it."""
+        return self._backend.sums_behind_loops and op.name in _SUMS and is_added_up(op)
 
-def _only_added(op: ir.Operation) -> ir.Operation | None:
-    """The addition that alone reads what an operation makes, moved about at most."""
-    uses = list(op.results[0].uses)
-    while len(uses) == 1:
-        user = uses[0].owner.operation
-        if user.name == "stablehlo.add":
-            return user
-        if user.name not in _MOVES:
-            return None
-        uses = list(user.results[0].uses)
-    return None
+
+def _is_scattered_onto(addition: ir.Operation) -> bool:
+    """Whether one of the two that are added is a scatter that adds, or became one in this way."""
+    return sum(_adds_updates(value) for value in addition.operands) == 1
+
+
+def _adds_updates(value: ir.Value) -> bool:
+    made = producer(value)
+    while made is not None and made.name in _SUMS:
+        value = made.operands[0]
+        made = producer(value)
+    if made is None or len(list(value.uses)) > 1:
+        return False
+    if made.name == "stablehlo.add":
+        return _is_scattered_onto(made)
+    return made.name == "stablehlo.scatter" and _combines_by_adding(made)
+
+
+def _combines_by_adding(scatter: ir.Operation) -> bool:
+    return [each.operation.name for each in scatter.regions[0].blocks[0].operations] == ["stablehlo.add", "stablehlo.return"]

@@ -14,7 +14,8 @@ from workbench.plan import Plan
 from workbench.program import Step
 from workbench.spmd.ask import Answer, ask
 from workbench.spmd.back_ends.scatter import scatter_sums
-from workbench.spmd.back_ends.tpu import merge_alike, rewrite_for_tpu
+from workbench.spmd.back_ends.tpu import rewrite_for_tpu
+from workbench.spmd.back_ends.tpu_before import simplify_for_tpu
 from workbench.spmd.collectives import Found, find_collectives, operations_named
 from workbench.spmd.module import read_module
 from workbench.spmd.partitioner_warnings import read_warnings
@@ -69,7 +70,7 @@ def _ask(plan: Plan, platform: str) -> Answer:
     open_results = tuple(number not in given for number in range(len(plan.program.results)))
     module = module_of(plan)
     if platform == "tpu":
-        module = merge_alike(module)
+        module = simplify_for_tpu(module)
     return ask(module, plan.mesh.size, open_results, widens=platform == "cpu", simplifies=platform != "tpu")
 
 

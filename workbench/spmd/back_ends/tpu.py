@@ -7,13 +7,13 @@ module, so that nothing here knows a model or a layout.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from jax.extend.mlir import ir
-
 from workbench.mesh import Mesh
-from workbench.partition.context import module_bytes, parse_module, run_passes
 from workbench.sharding import base_axis
+from workbench.spmd.back_ends.flow import MOVES, moved_from, source_of
+from workbench.spmd.back_ends.loops import hoist, sum_behind
 from workbench.spmd.collectives import Found, Users, operations_named
-from workbench.spmd.module import Computation, Instruction, root_of
+from workbench.spmd.module import Computation, Instruction
+from workbench.spmd.shapes import Array
 
 KEPT_FOR = 100
 """Operations that a gathered value may wait for its next reader before it is gathered again (`schedule_aware_collective_cse.cc`)."""
@@ -21,12 +21,13 @@ KEPT_FOR = 100
 LANES = 128
 """Elements of a row in a vector register."""
 
-_SAME_SIZE = ("all-to-all", "collective-permute")
-_MOVES = ("bitcast", "copy", "reshape", "transpose", "get-tuple-element")
 _PASSES_ON = (  # these are of the precision of what they read (`bfloat16_support.cc`)
     *("bitcast", "broadcast", "copy", "dynamic-slice", "get-tuple-element", "maximum", "minimum", "pad", "reshape"),
     *("reverse", "select", "slice", "transpose", "all-gather", "all-to-all", "collective-permute"),
 )
+_SCALINGS = ("add", "divide", "multiply", "subtract")
+"""By one number they are done before the reshape that a gather is for (`reshape_mover.cc`), and so before the gather."""
+
 _PRODUCTS = ("dot", "convolution")
 _GATHERS = ("all-gather", "all-to-all", "collective-permute")
 
@@ -38,14 +39,6 @@ def rewrite_for_tpu(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
     for rewrite in REWRITES:
         found = rewrite(found, mesh)
     return found
-
-
-def merge_alike(module: bytes) -> bytes:
-    """The program with what it computes twice in the same way computed once, as XLA:TPU has it before it partitions."""
-    parsed = parse_module(module)
-    with parsed.context, ir.Location.unknown():
-        run_passes(parsed.operation, "cse")
-    return module_bytes(parsed)
 
 
 def fold_reductions(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
@@ -92,8 +85,7 @@ def add_first(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
 
 def _added(where: Found, value: Instruction, sums: Mapping[tuple[int, str], Found]) -> tuple[Found, Found] | None:
     """The two collectives that make what is added here, if they are alike and nothing else reads them."""
-    moves = (*_MOVES, "dynamic-slice")
-    sides = [moved_from(where.computation, where.users, where.computation[name], alone=True, moves=moves) for name in value.operands]
+    sides = [_summand(where, where.computation[name]) for name in value.operands]
     known = [sums.get((id(where.computation), side.name)) for side in sides if side is not None]
     if len(known) != len(value.operands) or known[0] is None or known[1] is None or known[0] is known[1]:
         return None
@@ -101,21 +93,15 @@ def _added(where: Found, value: Instruction, sums: Mapping[tuple[int, str], Foun
     return (known[0], known[1]) if (one.axes, one.payload, one.count) == (other.axes, other.payload, other.count) else None
 
 
-def source_of(found: Found, *, alone: bool) -> Instruction | None:
-    """What made the value that a collective sends, moves left out; `alone`: only where nothing else reads it on the way."""
-    return moved_from(found.computation, found.users, found.computation[found.instruction.operands[found.number]], alone=alone)
-
-
-def moved_from(
-    computation: Computation, users: Users, value: Instruction, *, alone: bool, moves: tuple[str, ...] = _MOVES
-) -> Instruction | None:
-    """The same of a value."""
-    while True:
-        if alone and len(users[value.name]) > 1:
-            return None
-        if value.opcode not in moves or not value.operands:
-            return value
-        value = computation[value.operands[0]]
+def _summand(where: Found, value: Instruction) -> Instruction | None:
+    """What an addition adds, moved about at most: what a scatter adds to a sum is added behind all others (`algebraic_simplifier.cc`)."""
+    moves = (*MOVES, "dynamic-slice")
+    side = moved_from(where.computation, where.users, value, alone=True, moves=moves)
+    if side is None or side.opcode != "add" or len(where.users[side.name]) > 1:
+        return side
+    summands = [moved_from(where.computation, where.users, where.computation[name], alone=True) for name in side.operands]
+    rest = [name for name, each in zip(side.operands, summands, strict=True) if each is None or each.opcode != "scatter"]
+    return moved_from(where.computation, where.users, where.computation[rest[0]], alone=True, moves=moves) if len(rest) == 1 else side
 
 
 def gather_again(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
@@ -173,7 +159,7 @@ def _runs(gathers: Sequence[Found], height: Mapping[str, int]) -> list[Found]:
 
 def _readers(users: Users, value: Instruction) -> list[str]:
     """What reads a value, moves left out."""
-    return [name for user in users.get(value.name, ()) for name in (_readers(users, user) if user.opcode in _MOVES else (user.name,))]
+    return [name for user in users.get(value.name, ()) for name in (_readers(users, user) if user.opcode in MOVES else (user.name,))]
 
 
 def _heights(computation: Computation, users: Users) -> Mapping[str, int]:
@@ -199,42 +185,6 @@ def _is_short_row(found: Found) -> bool:
     return found.collective.kind == "all-gather" and len(dims) == 1 and dims[0] % LANES > 0
 
 
-def hoist(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
-    """What no turn of a loop changes is sent once, before it, unless that makes it larger (`while_loop_invariant_code_motion.cc`)."""
-    del mesh
-    return [_once(each) if each.collective.kind in _SAME_SIZE and is_invariant(each) else each for each in found]
-
-
-def _once(found: Found) -> Found:
-    sent = found.collective
-    return found._replace(collective=replace(sent, count=sent.count // max(found.trips, 1)), trips=1)
-
-
-def is_invariant(found: Found) -> bool:
-    """Whether what a collective in a loop sends is made of nothing but what the loop hands on as it was."""
-    root = root_of(found.computation)
-    if found.trips <= 1 or root is None or root.opcode != "tuple":
-        return False
-    waiting = [found.instruction.operands[found.number]]
-    seen: set[str] = set()
-    while waiting:
-        value = found.computation[waiting.pop()]
-        if value.opcode == "get-tuple-element" and found.computation[value.operands[0]].opcode == "parameter":
-            if not _is_handed_on(found.computation, root, value):
-                return False
-        elif value.opcode == "parameter":
-            return False
-        elif value.name not in seen:
-            seen.add(value.name)
-            waiting += value.operands
-    return True
-
-
-def _is_handed_on(computation: Computation, root: Instruction, value: Instruction) -> bool:
-    after = computation[root.operands[value.element]]
-    return after.opcode == "get-tuple-element" and after.element == value.element and after.operands == value.operands
-
-
 def narrow(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
     """Four-byte floats that only products read, which round them to two bytes, are sent so (`bfloat16_propagation.cc`); what was widened
     just before it is sent is sent as it was."""
@@ -250,12 +200,17 @@ def _narrowed(found: Found, known: dict[tuple[int, str], bool]) -> Found:
     bits = operand.arrays[0].bits
     source = source_of(found, alone=False)
     narrow = bits
-    if source is not None and source.opcode == "convert":
-        narrow = min(narrow, max(found.computation[source.operands[0]].arrays[0].bits, 8))
+    if source is not None and source.opcode == "convert" and _is_exact_as(given := found.computation[source.operands[0]].arrays[0]):
+        narrow = min(narrow, max(given.bits, 8))
     if operand.arrays[0].element == "f32" and is_read_rounded(found.computation, found.users, found.instruction, known):
         narrow = min(narrow, 16)
     sent = found.collective
     return found._replace(collective=replace(sent, payload=sent.payload * narrow // bits, result=sent.result * narrow // bits))
+
+
+def _is_exact_as(given: Array) -> bool:
+    """Whether a value is sent as it was before it was widened; whole numbers are sent as the floats that they became."""
+    return given.element == "pred" or given.element.startswith(("f", "bf"))
 
 
 def is_read_rounded(computation: Computation, users: Users, value: Instruction, known: dict[tuple[int, str], bool]) -> bool:
@@ -273,7 +228,14 @@ def _rounds(computation: Computation, users: Users, user: Instruction, known: di
         return not any(user.fields.precision_config.operand_precision)
     if user.opcode == "convert":
         return user.arrays[0].element == "bf16"
-    return user.opcode in _PASSES_ON and is_read_rounded(computation, users, user, known)
+    passes = user.opcode in _PASSES_ON or (user.opcode in _SCALINGS and _is_by_scalars(computation, user))
+    return passes and is_read_rounded(computation, users, user, known)
 
 
-REWRITES: tuple[Rewrite, ...] = (hoist, fold_reductions, add_first, fold_gathers, gather_again, narrow, reduce_short_rows)
+def _is_by_scalars(computation: Computation, user: Instruction) -> bool:
+    """Whether an operation reads one array, and else what is one number for all of its elements."""
+    others = [computation[name] for name in user.operands]
+    return sum(each.opcode != "broadcast" or bool(computation[each.operands[0]].arrays[0].dims) for each in others) == 1
+
+
+REWRITES: tuple[Rewrite, ...] = (hoist, fold_reductions, add_first, sum_behind, fold_gathers, gather_again, narrow, reduce_short_rows)

@@ -1,0 +1,113 @@
+"""What XLA:TPU makes of a program before it partitions it, as far as that changes what is sent."""
+
+import math
+import re
+
+from jax.extend.mlir import ir
+
+from workbench.partition.context import main_function, module_bytes, parse_module, producer, run_passes
+from workbench.partition.operations import operations_below
+
+
+def simplify_for_tpu(module: bytes) -> bytes:
+    """The program (StableHLO, in MLIR's bytecode) as XLA:TPU partitions it: what it computes twice in the same way is computed once, and
+    scatters that are added to something add to it themselves."""
+    parsed = parse_module(module)
+    with parsed.context, ir.Location.unknown():
+        run_passes(parsed.operation, "cse")
+        for addition in [op for op in operations_below(main_function(parsed.operation)) if op.name == "stablehlo.add"]:
+            _scatter_onto(addition)
+    return module_bytes(parsed)
+
+
+def _scatter_onto(addition: ir.Operation) -> None:
+    """`x + scatter(y, places, updates)` becomes `scatter(x + y, places, updates)`, so that the gradient of an embedding that is the last
+    product's weight, too, is added up over devices in two collectives. Two scatters become one of the updates of both where these are
+    smaller than what they are added to, and stay else (`AlgebraicSimplifierVisitor::HandleAdd`)."""
+    left, right = (_adding_scatter(value) for value in addition.operands)
+    if left and right:
+        if _is_cheap(left, right) and _are_joinable(left, right):
+            _join(addition, left, right)
+        return
+    if (scatter := right or left) is None:
+        return
+    x, y = addition.operands[0 if right else 1], scatter.operands[0]
+    scatter.move_after(addition)
+    addition.results[0].replace_all_uses_with(scatter.results[0])
+    scatter.operands[0] = _sum(addition, x, y)
+
+
+def _join(addition: ir.Operation, left: ir.Operation, right: ir.Operation) -> None:
+    """One scatter, behind the addition, of the updates of two."""
+    places, updates = (left.operands[1], right.operands[1]), (left.operands[2], right.operands[2])
+    at, update_at = _joined_along(left, *(_shape(value) for value in places))
+    left.move_after(addition)
+    addition.results[0].replace_all_uses_with(left.results[0])
+    with ir.InsertionPoint(left), left.location:
+        left.operands[1], left.operands[2] = _concatenated(places, at), _concatenated(updates, update_at)
+    left.operands[0] = _sum(addition, left.operands[0], right.operands[0])
+
+
+def _are_joinable(one: ir.Operation, other: ir.Operation) -> bool:
+    """Whether places and updates of two scatters can be put one behind the other: alike but for one dimension of the places."""
+    names = ("scatter_dimension_numbers", "indices_are_sorted", "unique_indices")
+    is_free = all("true" not in str(each.attributes[name]) for each in (one, other) for name in names[1:] if name in each.attributes)
+    alike = is_free and one.attributes[names[0]] == other.attributes[names[0]]
+    sizes = [_shape(each.operands[1]) for each in (one, other)]
+    return alike and len(sizes[0]) == len(sizes[1]) > 1 and sum(a != b for a, b in zip(*sizes, strict=True)) <= 1
+
+
+def _joined_along(scatter: ir.Operation, one: list[int], other: list[int]) -> tuple[int, int]:
+    """The dimension of places, and of updates, along which two scatters are joined: where they differ, else the first."""
+    numbers = str(scatter.attributes["scatter_dimension_numbers"])
+    windows, vector = re.search(r"update_window_dims = \[([^]]*)\]", numbers), re.search(r"index_vector_dim = (\d+)", numbers)
+    inside = set(map(int, windows[1].split(","))) if windows else set()
+    outside = [dim for dim in range(len(_shape(scatter.operands[2]))) if dim not in inside]
+    dims = [dim for dim in range(len(one)) if dim != (int(vector[1]) if vector else 0)]
+    number = next((i for i, dim in enumerate(dims) if one[dim] != other[dim]), 0)
+    return dims[number], outside[number]
+
+
+def _concatenated(values: tuple[ir.Value, ir.Value], dim: int) -> ir.Value:
+    one, other = (ir.RankedTensorType(value.type) for value in values)
+    shape = [size + (other.shape[i] if i == dim else 0) for i, size in enumerate(one.shape)]
+    joined = ir.RankedTensorType.get(shape, one.element_type)
+    along = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
+    return ir.Operation.create("stablehlo.concatenate", [joined], list(values), {"dimension": along}).results[0]
+
+
+def _sum(addition: ir.Operation, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The addition of these two instead; where one is zero it goes, and the other is left."""
+    rest = [value for value in (x, y) if not _is_zero(value)]
+    if len(rest) == 2:
+        addition.operands[0], addition.operands[1] = rest
+        return addition.results[0]
+    addition.erase()
+    return rest[0] if rest else x
+
+
+def _adding_scatter(value: ir.Value) -> ir.Operation | None:
+    """The scatter that makes a value by adding updates, if nothing else reads it."""
+    op = producer(value)
+    if op is None or op.name != "stablehlo.scatter" or len(op.results) > 1 or len(list(value.uses)) > 1:
+        return None
+    combining = [each.operation.name for each in op.regions[0].blocks[0].operations]
+    return op if combining == ["stablehlo.add", "stablehlo.return"] else None
+
+
+def _is_cheap(one: ir.Operation, other: ir.Operation) -> bool:
+    return sum(math.prod(_shape(each.operands[2])) for each in (one, other)) < math.prod(_shape(one.results[0]))
+
+
+def _shape(value: ir.Value) -> list[int]:
+    return ir.RankedTensorType(value.type).shape
+
+
+def _is_zero(value: ir.Value) -> bool:
+    made = producer(value)
+    while made is not None and made.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+        made = producer(made.operands[0])
+    if made is None or made.name not in ("stablehlo.constant", "sdy.constant"):
+        return False
+    elements = made.attributes["value"]
+    return isinstance(elements, ir.DenseElementsAttr) and elements.is_splat and not float(elements.get_splat_value().value)
