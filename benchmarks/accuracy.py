@@ -7,8 +7,9 @@ run takes a minute; the first takes half an hour on two cores.
 
 Beside the programs of our own zoo, those of other people's packages (the extra `corpus`), for TPU v5e 2x4: their figures stand apart, and
 nothing is compiled for them, for the compiler's answers are recorded (`record_corpus.py`). `third_party` is the half that nothing may be
-fitted on, `third_party_fitted` the other (`corpus/split.py`). `coverage` is the share of the compiler's figures in the former that lie
-within the range shown with the prediction (`workbench/ranges.py`), of which nine of ten should.
+fitted on, `third_party_fitted` the other (`corpus/split.py`), as planned; `third_party_settled` and `third_party_fitted_settled` are the
+same with the collectives that XLA's partitioner makes, which is what a board settles to. `coverage` is the share of the compiler's figures
+in `third_party` that lie within the range shown with the prediction (`workbench/ranges.py`), of which nine of ten should.
 
     python benchmarks/accuracy.py --quick --json
     python benchmarks/accuracy.py --third-party --save benchmarks/results/third_party.json
@@ -42,6 +43,13 @@ from workbench.engine import compile_plan
 from workbench.errors import WorkbenchError
 from workbench.ranges import KERNELS, MEMORY, SENT
 
+THIRD_PARTY = {
+    "third_party": ("tested", "planned"),
+    "third_party_settled": ("tested", "partitioned"),
+    "third_party_fitted": ("fitted", "planned"),
+    "third_party_fitted_settled": ("fitted", "partitioned"),
+}
+"""The figures of the third-party programs: of which half, and at which tier."""
 OUTSIDE = {"memory": 0.15, "time": 0.30}
 """Relative errors beyond which a case is listed."""
 
@@ -101,9 +109,9 @@ def sides(results: Sequence[Result]) -> dict[str, list[Result]]:
     }
 
 
-def row(name: str, summary: dict[str, float | int | None]) -> str:
+def row(name: str, summary: dict[str, float | int | None], width: int = 10) -> str:
     cells = ["-" if value is None else f"{value:.1%}" if isinstance(value, float) else str(value) for value in summary.values()]
-    return f"{name:<10}" + "".join(f"{cell:>17}" for cell in cells)
+    return f"{name:<{width}}" + "".join(f"{cell:>17}" for cell in cells)
 
 
 def outside(result: Result) -> Iterable[str]:
@@ -132,13 +140,13 @@ def judge_third_party(case: str, *, quick: bool) -> dict[str, object]:
             left.append(each)
         else:
             judged.append(each)
-            print(case_row(each.name, each), flush=True)
+            print(case_row(f"{each.name} {each.tier}", each), flush=True)
     found: dict[str, object] = {}
-    print("\n" + f"{'third':<10}" + "".join(f"{name:>17}" for name in figures(judged)))
-    for key, half in (("third_party", "tested"), ("third_party_fitted", "fitted")):
-        found[key] = figures([each for each in judged if each.half == half])
-        print(row(half, found[key]))
-    tested = [each for each in judged if each.half == "tested"]
+    print("\n" + f"{'third':<24}" + "".join(f"{name:>17}" for name in figures(judged)))
+    for key, (half, tier) in THIRD_PARTY.items():
+        found[key] = figures([each for each in judged if (each.half, each.tier) == (half, tier)])
+        print(row(f"{half}, {tier}", found[key], width=24))
+    tested = [each for each in judged if (each.half, each.tier) == THIRD_PARTY["third_party"]]
     by_figure = {figure: coverage(tested, figure) for figure in (SENT, MEMORY, KERNELS)}
     print(f"Within their ranges: {share_text(coverage(tested))} (" + ", ".join(f"{n} {share_text(s)}" for n, s in by_figure.items()) + ")")
     print_left_out(left)

@@ -106,12 +106,20 @@ def test_a_prediction_is_judged_by_the_answer():
     plan = HAND_MADE.plan("data parallel")
     same = compare_answer(plan, answered(plan), "tested")
     assert same == Judged(
-        "hand_made/data parallel", "tested", is_exact=True, memory=0.0, time=0.0, inside=dict.fromkeys(("sent", "memory", "kernels"), True)
+        "hand_made/data parallel",
+        "tested",
+        "planned",
+        is_exact=True,
+        memory=0.0,
+        time=0.0,
+        inside=dict.fromkeys(("sent", "memory", "kernels"), True),
     )
     peak = analyze(plan).as_run.memory.peak
     other = compare_answer(plan, answered(plan, peak=2 * peak, payload={"data/all-gather": 8}, kernel_seconds=0.0), "fitted")
     assert other.inside["sent"] is False
-    assert other == Judged("hand_made/data parallel", "fitted", is_exact=False, memory=pytest.approx(-0.5), time=None, inside=other.inside)
+    assert other == Judged(
+        "hand_made/data parallel", "fitted", "planned", is_exact=False, memory=pytest.approx(-0.5), time=None, inside=other.inside
+    )
 
 
 def test_an_answer_of_other_versions_another_program_or_another_layout_is_stale():

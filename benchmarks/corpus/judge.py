@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from benchmarks.corpus.answers import Answer, Answers, read_answers, versions_of
 from benchmarks.corpus.program import LAYOUTS, ThirdPartyProgram
 from benchmarks.corpus.split import Half
-from workbench.analyze import analyze
 from workbench.comparison import compare_collectives
 from workbench.errors import WorkbenchError
 from workbench.plan import Plan
@@ -14,15 +13,17 @@ from workbench.ranges import KERNELS, MEMORY, SENT, ranges_of
 from workbench.report import Report
 
 NOT_RECORDED = "not recorded"
+JUDGED_TIERS = ("planned", "partitioned")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One case, `program/layout`: whether its collectives agree within 2 %, and relative, signed errors; `None` where the compiler gives
-    no figure. `inside`: by figure that has a range, whether the compiler's lies in it."""
+    """One case, `program/layout`, at one tier: whether its collectives agree within 2 %, and relative, signed errors; `None` where the
+    compiler gives no figure. `inside`: by figure that has a range, whether the compiler's lies in it."""
 
     name: str
     half: Half
+    tier: str
     is_exact: bool
     memory: float | None
     time: float | None
@@ -31,7 +32,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A case that is not judged, and why."""
+    """A case that is not judged, at either tier or at one, and why."""
 
     name: str
     half: Half
@@ -46,34 +47,36 @@ def judge_programs(programs: Iterable[ThirdPartyProgram], part_of_name: str = ""
             yield LeftOut(program.name, program.half, f"{', '.join(program.missing)} not installed")
             continue
         answers = read_answers(program.name)
-        yield from (judge(program, layout, answers) for layout in layouts)
+        for layout in layouts:
+            yield from judge(program, layout, answers)
 
 
-def judge(program: ThirdPartyProgram, layout: str, answers: Answers | None) -> Judged | LeftOut:
-    """One case; whatever fails in planning is a reason, for another case may well go through."""
+def judge(program: ThirdPartyProgram, layout: str, answers: Answers | None) -> Iterator[Judged | LeftOut]:
+    """One case, as planned and as XLA's partitioner has it; whatever fails is a reason, for another case may well go through."""
     name = f"{program.name}/{layout}"
     if answers is None or layout not in answers.layouts:
-        return LeftOut(name, program.half, NOT_RECORDED)
+        yield LeftOut(name, program.half, NOT_RECORDED)
+        return
     try:
         plan = program.plan(layout)
-        if stale := answers.why_stale(layout, plan, versions_of(program)):
-            return LeftOut(name, program.half, f"stale: {stale}")
-        answer = answers.layouts[layout]
-        return (
-            LeftOut(name, program.half, f"not compiled: {answer.refused}") if answer.refused else compare_answer(plan, answer, program.half)
-        )
+        stale, answer = answers.why_stale(layout, plan, versions_of(program)), answers.layouts[layout]
+        if stale or answer.refused:
+            yield LeftOut(name, program.half, f"stale: {stale}" if stale else f"not compiled: {answer.refused}")
+            return
+        for tier in JUDGED_TIERS:
+            yield compare_answer(plan, answer, program.half, tier)
     except WorkbenchError as error:
-        return LeftOut(name, program.half, f"not planned: {error.message}")
+        yield LeftOut(name, program.half, f"not predicted: {error.message}")
 
 
-def compare_answer(plan: Plan, answer: Answer, half: Half) -> Judged:
-    """The prediction for a plan beside the answer for it."""
-    report = analyze(plan)
+def compare_answer(plan: Plan, answer: Answer, half: Half, tier: str = "planned") -> Judged:
+    """The prediction for a plan beside the answer for it. Raises what `Plan.report` raises."""
+    report = plan.report(tier)
     is_exact = all(row.is_close for row in compare_collectives(report.as_run, answer.volumes))
     memory = report.as_run.memory.peak / answer.peak - 1 if answer.peak else None
     seconds = report.step_time.estimate if report.step_time else None
     time = seconds / answer.kernel_seconds - 1 if seconds and answer.kernel_seconds else None
-    return Judged(plan.name, half, is_exact, memory, time, _inside(report, answer))
+    return Judged(plan.name, half, tier, is_exact, memory, time, _inside(report, answer))
 
 
 def _inside(report: Report, answer: Answer) -> Mapping[str, bool]:
