@@ -25,8 +25,8 @@ def _once(found: Found) -> Found:
 
 def is_invariant(found: Found) -> bool:
     """Whether what a collective in a loop sends is made of nothing but what the loop hands on as it was."""
-    root = root_of(found.computation)
-    if found.trips <= 1 or root is None or root.opcode != "tuple":
+    root = root_of(found.computation) if found.trips > 1 else None
+    if root is None or root.opcode != "tuple":
         return False
     waiting = [found.instruction.operands[found.number]]
     seen: set[str] = set()
@@ -56,11 +56,10 @@ def sum_behind(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
 
 def is_added_up(found: Found) -> bool:
     """Whether a sum in a loop is read by nothing but the addition to a value that the loop carries, and that only for this."""
-    root, value = root_of(found.computation), found.instruction
-    if found.trips <= 1 or root is None or root.opcode != "tuple" or len(value.operands) > 1:
-        return False
-    addition = _addition(found, value)
-    if addition is None:
+    value = found.instruction
+    addition = _addition(found, value) if found.trips > 1 and len(value.operands) == 1 else None
+    root = root_of(found.computation) if addition is not None else None
+    if addition is None or root is None or root.opcode != "tuple":
         return False
     carried = _carried(found, addition)
     after = _passed_on(found, addition, root)
