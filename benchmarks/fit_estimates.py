@@ -1,12 +1,14 @@
 """Fits what XLA:TPU's own estimate of kernels says of each chip, on some programs of the accuracy corpus, and tests it on the others.
 
 What is fitted, by least squares of the logarithm of predicted over estimated time of all kernels (Gauss-Newton, held to where it starts by
-a weak prior, cases that are far out counting less): the share of the peak that products reach (`matmul`), of the memory bandwidth what
-products and other kernels read and write (`operands`, `memory`), and how many elements a second a kernel passes over (`sweep`, here as a
-share of one a lane and cycle). The time of an empty kernel (`launch`) is read off, not fitted: what the compiler says of the smallest ones.
+a weak prior, cases that are far out counting less): the share of the memory bandwidth at which products and other kernels read and write
+(`operands`, `memory`: more than all of it where arrays lie on the chip), how many elements a second a kernel passes over (`sweep`, here as
+a share of one a lane and cycle), and what a kernel takes however small it is (`launch`, as a share of the smallest that the compiler tells
+of). The share of the peak that products reach (`matmul`) stays as it is: large products tell it.
 
-It is fitted on the programs of `corpus.FITTED`, all layouts, and tested on all others: other programs, not other layouts of the same. The
-result belongs in `workbench/hardware.toml`.
+It is fitted on the programs of `corpus.FITTED`, all layouts, and for TPU v5e as much on the fitting half of the third-party programs, as
+far as their packages are installed and their answers are recorded; and tested on all others: other programs, not other layouts of the
+same. The result belongs in `workbench/hardware.toml`.
 
     python benchmarks/fit_estimates.py [TARGET ...] [--quick] [--json]
 """
@@ -15,7 +17,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,38 +27,63 @@ from numpy.typing import NDArray
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 sys.path.insert(0, str(Path(__file__).parent))
 
-from benchmarks.corpus.zoo import CASES, FITTED, TARGETS, Case
+from benchmarks.corpus.answers import read_answers, versions_of
+from benchmarks.corpus.program import TARGET as THIRD_PARTY_HARDWARE
+from benchmarks.corpus.third_party import PROGRAMS
+from benchmarks.corpus.zoo import CASES, FITTED, TARGETS
 from workbench.analyze import analyze
 from workbench.catalogue import parse_hardware
 from workbench.engine import compile_plan
 from workbench.plan import Plan
 
-START = {"matmul": 0.93, "operands": 1.2, "memory": 0.9, "sweep": 1.0}
-LOWEST, HIGHEST = np.array([0.8, 0.2, 0.2, 0.05]), np.array([0.97, 3.0, 2.0, 20.0])
+START = {"operands": 1.2, "memory": 0.9, "sweep": 1.0, "launch": 1.0}
+LOWEST, HIGHEST = np.array([0.2, 0.2, 0.05, 0.5]), np.array([8.0, 2.0, 20.0, 2.0])
+LAUNCH = 1.21e-6
+"""Seconds of the smallest kernels that XLA:TPU (jax 0.10.2) tells of."""
 ROUNDS, STEP, PRIOR, FAR = 8, 0.03, 0.03, 0.15
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A case's plan, and the seconds of all its kernels as the compiler estimates them."""
+    """A case's plan, and the seconds of all its kernels as the compiler estimates them; which side it is on, and what it weighs there."""
 
-    case: Case
+    side: str
     plan: Plan
     seconds: float
-
-    @classmethod
-    def of(cls, case: Case) -> "Estimate":
-        plan = case.plan().updated(hardware=parse_hardware(case.hardware))
-        return cls(case, plan, compile_plan(plan).compute_seconds or np.nan)
+    weight: float = 1.0
 
     def residual(self, shares: NDArray[np.float64]) -> float:
         """log(predicted / estimated)."""
         hardware = self.plan.hardware
         values = dict(zip(START, shares.tolist(), strict=True))
         chip = hardware.chip
-        chip = replace(chip, sweep=values.pop("sweep") * _lanes(chip.name), efficiency={**chip.efficiency, **values})
+        sweep, launch = values.pop("sweep") * _lanes(chip.name), values.pop("launch") * LAUNCH
+        chip = replace(chip, sweep=sweep, launch=launch, efficiency={**chip.efficiency, **values})
         time = analyze(self.plan, replace(hardware, chip=chip)).step_time
         return float(np.log(time.estimate / self.seconds))
+
+
+def estimates(target: str) -> list[Estimate]:
+    """All cases of a target for which the compiler tells a time; both kinds of program weigh as much as each other."""
+    zoo = [
+        Estimate("fitted" if each.program in FITTED else "tested", plan, compile_plan(plan).compute_seconds or np.nan)
+        for each in CASES
+        if each.target == target
+        for plan in [each.plan().updated(hardware=parse_hardware(each.hardware))]
+    ]
+    others = list(_third_party()) if THIRD_PARTY_HARDWARE.startswith(target) else []
+    count = sum(each.side == "fitted" for each in zoo) / max(sum(each.side == "third-party, fitted" for each in others), 1)
+    return [*zoo, *(replace(each, weight=count) for each in others)]
+
+
+def _third_party() -> Iterator[Estimate]:
+    """The third-party programs as far as they are installed, with the recorded answers."""
+    for program in PROGRAMS:
+        answers = None if program.missing else read_answers(program.name)
+        for layout, answer in answers.layouts.items() if answers else ():
+            plan = program.plan(layout)
+            if answers and answer.kernel_seconds and not answers.why_stale(layout, plan, versions_of(program)):
+                yield Estimate(f"third-party, {program.half}", plan, answer.kernel_seconds)
 
 
 def _lanes(name: str) -> float:
@@ -72,6 +99,7 @@ def fit(cases: Sequence[Estimate]) -> NDArray[np.float64]:
         points = [shares, *(shares * np.where(np.arange(len(start)) == i, 1 + STEP, 1) for i in range(len(start)))]
         table = np.array([[each.residual(point) for point in points] for each in cases])
         weights = (1 + (table[:, 0] / FAR) ** 2) ** -0.25  # of a smooth absolute value
+        weights = weights * np.sqrt([each.weight for each in cases])
         slopes = (table[:, 1:] - table[:, :1]) / np.log1p(STEP)
         prior = PRIOR * np.sqrt(len(cases)) * np.eye(len(start))
         left = np.vstack([slopes * weights[:, None], prior])
@@ -107,17 +135,16 @@ def main() -> None:
 
 
 def _tried(target: str) -> Mapping[str, float]:
-    """The fitted numbers and both errors, printed."""
-    cases = [Estimate.of(each) for each in CASES if each.target == target]
-    sides = {"fitted": [each for each in cases if each.case.program in FITTED]}
-    sides["tested"] = [each for each in cases if each not in sides["fitted"]]
-    shares = fit(sides["fitted"])
-    found = {**dict(zip(START, shares.round(3).tolist(), strict=True)), "sweep": float(f"{shares[-1] * _lanes(target):.3g}")}
+    """The fitted numbers and the errors of each side, printed."""
+    cases = estimates(target)
+    shares = fit([each for each in cases if each.side.endswith("fitted")])
+    found = dict(zip(START, shares.round(3).tolist(), strict=True))
+    found |= {"sweep": float(f"{found['sweep'] * _lanes(target):.3g}"), "launch": float(f"{found['launch'] * LAUNCH:.3g}")}
     print(target, found)
-    for title, side in sides.items():
-        errors = np.abs(np.expm1([each.residual(shares) for each in side]))
-        found[f"{title}_error"] = round(float(np.median(errors)), 4)
-        print(f"  {title} on {len(side)} cases: {np.median(errors):.1%} median, {errors.max():.1%} at most")
+    for side in dict.fromkeys(each.side for each in cases):
+        errors = np.abs(np.expm1([each.residual(shares) for each in cases if each.side == side]))
+        found[f"{side}_error"] = round(float(np.median(errors)), 4)
+        print(f"  {side}: {len(errors)} cases, {np.median(errors):.1%} median, {np.quantile(errors, 0.9):.1%} 90th percentile")
     return found
 
 
