@@ -95,6 +95,35 @@ def pixels(x, w):
     return jnp.tanh(x.astype(F32).reshape(64 * 16, 256) / 255.0 @ w)
 
 
+def routed(x, w):
+    """The weights of the two experts that a router picks."""
+    best, which = jax.lax.top_k(x @ w, 2)
+    return jax.nn.one_hot(which, 8).sum(1) * best.sum(-1, keepdims=True)
+
+
+def rows_at(x, places, w):
+    """What a text says at its last word, say."""
+    return jnp.tanh((x @ w)[jnp.arange(x.shape[0]), places])
+
+
+def weight_of_rows_at(x, places, w):
+    return jax.grad(lambda w: jnp.sum(rows_at(x, places, w) ** 2))(w)
+
+
+def cross_entropy(x, labels):
+    """The gradient of the loss as it is most often written."""
+    return jax.grad(lambda x: -jnp.mean(jax.nn.log_softmax(x)[jnp.arange(x.shape[0]), labels]))(x)
+
+
+def elements_at(x, columns):
+    """Rows that are picked in an order of their own are no batch."""
+    return x[jnp.arange(x.shape[0])[::-1], columns]
+
+
+def largest_numbers(x):
+    return jax.lax.top_k(x * 2, 3)
+
+
 HABITS = [
     (summed_over_two, (spec(16, 32, 256), spec(16, 32, 256)), "x:2 y:4", "x=[x, y, -]; y=[x, y, -]"),
     (two_sums_added, (spec(256, 512),) * 2 + (spec(512, 256),) * 2, "m:8", "x=[-, m]; y=[-, m]; w=[m, -]; v=[m, -]"),
@@ -108,6 +137,14 @@ HABITS = [
     (tied_and_read_twice, (spec(512, 256), words(64, 8), words(64, 8)), "m:8", "ids=[m, -]; more=[m, -]"),
     (recurrent, (spec(256, 256), spec(12, 64, 256)), "m:8", "x=[-, m, -]"),
     (weight_used_twice_a_turn, (spec(256, 256), spec(12, 64, 256)), "m:8", "x=[-, m, -]"),
+    (routed, (spec(256, 64), spec(64, 8)), "m:8", "x=[m, -]"),
+    (routed, (spec(256, 64), spec(64, 8)), "m:8", "x=[-, -]; w=[-, m]"),
+    (largest_numbers, (words(64, 32),), "m:8", "x=[m, -]"),
+    (rows_at, (spec(64, 32, 128), words(64), spec(128, 256)), "m:8", "x=[m, -, -]; places=[m]"),
+    (weight_of_rows_at, (spec(64, 32, 128), words(64), spec(128, 256)), "m:8", "x=[m, -, -]; places=[m]"),
+    (cross_entropy, (spec(64, 128), words(64)), "m:8", "x=[m, -]; labels=[m]"),
+    (cross_entropy, (spec(64, 128), words(64)), "m:8", "x=[-, m]"),
+    (elements_at, (spec(64, 128), words(64)), "m:8", "x=[m, -]; columns=[m]"),
     (pixels, (spec(64, 16, 256, dtype=jnp.uint8), spec(256, 128)), "m:8", "x=[-, m, -]"),
 ]
 

@@ -70,3 +70,18 @@ def constant(value: ir.Value) -> int | None:
         return None
     elements = owner.attributes["value"]
     return int(elements[0]) if isinstance(elements, ir.DenseIntElementsAttr) and len(elements) == 1 else None
+
+
+def shape_of(value: ir.Value) -> list[int]:
+    return ir.RankedTensorType(value.type).shape
+
+
+def is_zero(value: ir.Value) -> bool:
+    """Whether all elements of a value are the constant zero."""
+    made = producer(value)
+    while made is not None and made.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+        made = producer(made.operands[0])
+    if made is None or made.name not in ("stablehlo.constant", "sdy.constant"):
+        return False
+    elements = made.attributes["value"]
+    return isinstance(elements, ir.DenseElementsAttr) and elements.is_splat and not float(elements.get_splat_value().value)

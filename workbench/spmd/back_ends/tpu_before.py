@@ -5,8 +5,9 @@ import re
 
 from jax.extend.mlir import ir
 
-from workbench.partition.context import main_function, module_bytes, parse_module, producer, run_passes
+from workbench.partition.context import is_zero, main_function, module_bytes, parse_module, producer, run_passes, shape_of
 from workbench.partition.operations import operations_below
+from workbench.spmd.back_ends.row_picks import count_plainly, pick_in_rows
 
 
 def simplify_for_tpu(module: bytes) -> bytes:
@@ -15,9 +16,53 @@ def simplify_for_tpu(module: bytes) -> bytes:
     parsed = parse_module(module)
     with parsed.context, ir.Location.unknown():
         run_passes(parsed.operation, "cse")
-        for addition in [op for op in operations_below(main_function(parsed.operation)) if op.name == "stablehlo.add"]:
-            _scatter_onto(addition)
+        for op in list(operations_below(main_function(parsed.operation))):
+            if op.name == "stablehlo.add":
+                _scatter_onto(op)
+            elif op.name == "chlo.top_k":
+                _sort_for(op)
+            elif op.name in ("stablehlo.select", "stablehlo.broadcast_in_dim"):
+                count_plainly(op)
+            elif op.name in ("stablehlo.gather", "stablehlo.scatter"):
+                pick_in_rows(op)
     return module_bytes(parsed)
+
+
+def _sort_for(top_k: ir.Operation) -> None:
+    """The largest elements along the last dimension and where they are: the first of all of them, sorted (`topk_rewriter.cc`)."""
+    given = ir.RankedTensorType(top_k.operands[0].type)
+    places = ir.RankedTensorType.get(given.shape, ir.RankedTensorType(top_k.results[1].type).element_type)
+    last = _number(len(given.shape) - 1)
+    with ir.InsertionPoint(top_k), top_k.location:
+        numbers = ir.Operation.create("stablehlo.iota", [places], [], {"iota_dimension": last}).results[0]
+        options = {"dimension": last, "is_stable": ir.BoolAttr.get(True)}
+        ordered = ir.Operation.create("stablehlo.sort", [given, places], [top_k.operands[0], numbers], options, regions=1)
+        elements = [ir.RankedTensorType.get([], each.element_type) for each in (given, given, places, places)]
+        with ir.InsertionPoint(ordered.regions[0].blocks.append(*elements)) as body:
+            _return_larger(body.block)
+        for result, whole in zip(top_k.results, ordered.results, strict=True):
+            result.replace_all_uses_with(_first(whole, ir.RankedTensorType(result.type)))
+    top_k.erase()
+
+
+def _return_larger(block: ir.Block) -> None:
+    direction, order = (ir.Attribute.parse(f"#stablehlo<{text}>") for text in ("comparison_direction GT", "comparison_type TOTALORDER"))
+    answer = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    is_float = isinstance(ir.RankedTensorType(block.arguments[0].type).element_type, ir.FloatType)
+    compared = {"comparison_direction": direction, **({"compare_type": order} if is_float else {})}
+    larger = ir.Operation.create("stablehlo.compare", [answer], list(block.arguments[:2]), compared).results[0]
+    ir.Operation.create("stablehlo.return", [], [larger])
+
+
+def _first(whole: ir.Value, part: ir.RankedTensorType) -> ir.Value:
+    """As many of a value's elements along each dimension as `part` has."""
+    lists = {"start_indices": [0] * part.rank, "limit_indices": part.shape, "strides": [1] * part.rank}
+    bounds = {name: ir.DenseI64ArrayAttr.get(numbers) for name, numbers in lists.items()}
+    return ir.Operation.create("stablehlo.slice", [part], [whole], bounds).results[0]
+
+
+def _number(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
 def _scatter_onto(addition: ir.Operation) -> None:
@@ -40,7 +85,7 @@ def _scatter_onto(addition: ir.Operation) -> None:
 def _join(addition: ir.Operation, left: ir.Operation, right: ir.Operation) -> None:
     """One scatter, behind the addition, of the updates of two."""
     places, updates = (left.operands[1], right.operands[1]), (left.operands[2], right.operands[2])
-    at, update_at = _joined_along(left, *(_shape(value) for value in places))
+    at, update_at = _joined_along(left, *(shape_of(value) for value in places))
     left.move_after(addition)
     addition.results[0].replace_all_uses_with(left.results[0])
     with ir.InsertionPoint(left), left.location:
@@ -53,7 +98,7 @@ def _are_joinable(one: ir.Operation, other: ir.Operation) -> bool:
     names = ("scatter_dimension_numbers", "indices_are_sorted", "unique_indices")
     is_free = all("true" not in str(each.attributes[name]) for each in (one, other) for name in names[1:] if name in each.attributes)
     alike = is_free and one.attributes[names[0]] == other.attributes[names[0]]
-    sizes = [_shape(each.operands[1]) for each in (one, other)]
+    sizes = [shape_of(each.operands[1]) for each in (one, other)]
     return alike and len(sizes[0]) == len(sizes[1]) > 1 and sum(a != b for a, b in zip(*sizes, strict=True)) <= 1
 
 
@@ -62,7 +107,7 @@ def _joined_along(scatter: ir.Operation, one: list[int], other: list[int]) -> tu
     numbers = str(scatter.attributes["scatter_dimension_numbers"])
     windows, vector = re.search(r"update_window_dims = \[([^]]*)\]", numbers), re.search(r"index_vector_dim = (\d+)", numbers)
     inside = set(map(int, windows[1].split(","))) if windows else set()
-    outside = [dim for dim in range(len(_shape(scatter.operands[2]))) if dim not in inside]
+    outside = [dim for dim in range(len(shape_of(scatter.operands[2]))) if dim not in inside]
     dims = [dim for dim in range(len(one)) if dim != (int(vector[1]) if vector else 0)]
     number = next((i for i, dim in enumerate(dims) if one[dim] != other[dim]), 0)
     return dims[number], outside[number]
@@ -72,13 +117,12 @@ def _concatenated(values: tuple[ir.Value, ir.Value], dim: int) -> ir.Value:
     one, other = (ir.RankedTensorType(value.type) for value in values)
     shape = [size + (other.shape[i] if i == dim else 0) for i, size in enumerate(one.shape)]
     joined = ir.RankedTensorType.get(shape, one.element_type)
-    along = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
-    return ir.Operation.create("stablehlo.concatenate", [joined], list(values), {"dimension": along}).results[0]
+    return ir.Operation.create("stablehlo.concatenate", [joined], list(values), {"dimension": _number(dim)}).results[0]
 
 
 def _sum(addition: ir.Operation, x: ir.Value, y: ir.Value) -> ir.Value:
     """The addition of these two instead; where one is zero it goes, and the other is left."""
-    rest = [value for value in (x, y) if not _is_zero(value)]
+    rest = [value for value in (x, y) if not is_zero(value)]
     if len(rest) == 2:
         addition.operands[0], addition.operands[1] = rest
         return addition.results[0]
@@ -96,18 +140,4 @@ def _adding_scatter(value: ir.Value) -> ir.Operation | None:
 
 
 def _is_cheap(one: ir.Operation, other: ir.Operation) -> bool:
-    return sum(math.prod(_shape(each.operands[2])) for each in (one, other)) < math.prod(_shape(one.results[0]))
-
-
-def _shape(value: ir.Value) -> list[int]:
-    return ir.RankedTensorType(value.type).shape
-
-
-def _is_zero(value: ir.Value) -> bool:
-    made = producer(value)
-    while made is not None and made.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
-        made = producer(made.operands[0])
-    if made is None or made.name not in ("stablehlo.constant", "sdy.constant"):
-        return False
-    elements = made.attributes["value"]
-    return isinstance(elements, ir.DenseElementsAttr) and elements.is_splat and not float(elements.get_splat_value().value)
+    return sum(math.prod(shape_of(each.operands[2])) for each in (one, other)) < math.prod(shape_of(one.results[0]))
