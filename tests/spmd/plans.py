@@ -60,7 +60,10 @@ def plans(draw: st.DrawFn) -> Plan:
     """A program with most of its arguments placed, and up to two of its values."""
     program, mesh = draw(st.sampled_from(programs())), Mesh(draw(st.sampled_from(MESHES)))
     overrides = [(each.path, draw(shardings(each.shape, mesh, is_even=True))) for each in program.arguments if draw(st.integers(0, 3))]
-    values = [each for each in program.operations if each.path and each.shape]
+    ranks: dict[str, set[int]] = {}  # a constraint holds for all values of a path, which a shape fits only if they have one rank
+    for each in program.operations:
+        ranks.setdefault(each.path, set()).add(len(each.shape))
+    values = [each for each in program.operations if each.path and each.shape and len(ranks[each.path]) == 1]
     chosen = draw(st.lists(st.sampled_from(values), max_size=2, unique_by=lambda each: each.path))
     constraints = [(each.path, draw(shardings(each.shape, mesh, is_even=draw(st.integers(0, 3)) > 0))) for each in chosen]
     return Plan(program, mesh, Layout("", tuple(overrides), tuple(constraints)))
