@@ -73,6 +73,7 @@ def constant(value: ir.Value) -> int | None:
 
 
 def shape_of(value: ir.Value) -> list[int]:
+    """The sizes of an array's dimensions, over all devices."""
     return ir.RankedTensorType(value.type).shape
 
 
@@ -85,3 +86,8 @@ def is_zero(value: ir.Value) -> bool:
         return False
     elements = made.attributes["value"]
     return isinstance(elements, ir.DenseElementsAttr) and elements.is_splat and not float(elements.get_splat_value().value)
+
+
+def int64(number: int) -> ir.IntegerAttr:
+    """A whole number as an attribute."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)

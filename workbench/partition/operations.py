@@ -85,3 +85,10 @@ def manual_axes(op: ir.Operation) -> tuple[str, ...]:
 def axes_made_manual(region: ir.Operation) -> tuple[str, ...]:
     """The axes of one `sdy.manual_computation`."""
     return tuple(re.findall(r'"([^"]+)"', str(region.attributes["manual_axes"])))
+
+
+def adds_updates(op: ir.Operation) -> bool:
+    """Whether an operation is a scatter that adds its updates to what is there."""
+    if op.name != "stablehlo.scatter" or len(op.results) > 1:
+        return False
+    return [each.operation.name for each in op.regions[0].blocks[0].operations] == ["stablehlo.add", "stablehlo.return"]

@@ -12,6 +12,7 @@ from workbench.partition.backend import Backend
 from workbench.partition.context import producer
 from workbench.partition.factors import rule_of
 from workbench.partition.loop_sums import is_added_up, only_added
+from workbench.partition.operations import adds_updates
 from workbench.partition.own_notes import OwnNotes
 from workbench.partition.reshards import Reshard
 from workbench.sharding import axis_size
@@ -32,7 +33,7 @@ class Reductions:
             return False
         addition = only_added(op)
         if addition is not None and self._backend.scatters_onto and _is_scattered_onto(addition):
-            addition = only_added(addition) if _adds_updates(op.results[0]) else None
+            addition = only_added(addition) if _is_added_to(op.results[0]) else None
             if addition is not None and _is_scattered_onto(addition):
                 return False
         return addition is not None and self._added.setdefault((addition, reshard.axes), op) != op
@@ -82,10 +83,11 @@ class Reductions:
 
 def _is_scattered_onto(addition: ir.Operation) -> bool:
     """Whether one of the two that are added is a scatter that adds, or became one in this way."""
-    return sum(_adds_updates(value) for value in addition.operands) == 1
+    return sum(_is_added_to(value) for value in addition.operands) == 1
 
 
-def _adds_updates(value: ir.Value) -> bool:
+def _is_added_to(value: ir.Value) -> bool:
+    """Whether a value, before it is reduced, is such a scatter that nothing else reads."""
     made = producer(value)
     while made is not None and made.name in _SUMS:
         value = made.operands[0]
@@ -94,8 +96,4 @@ def _adds_updates(value: ir.Value) -> bool:
         return False
     if made.name == "stablehlo.add":
         return _is_scattered_onto(made)
-    return made.name == "stablehlo.scatter" and _combines_by_adding(made)
-
-
-def _combines_by_adding(scatter: ir.Operation) -> bool:
-    return [each.operation.name for each in scatter.regions[0].blocks[0].operations] == ["stablehlo.add", "stablehlo.return"]
+    return adds_updates(made)

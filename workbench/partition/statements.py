@@ -12,6 +12,7 @@ from jax.extend.mlir.dialects import sdy
 
 from workbench.layout import Layout
 from workbench.mesh import Mesh
+from workbench.partition.context import int64
 from workbench.partition.operations import operations_below
 from workbench.paths import matches
 from workbench.plan import Plan
@@ -133,7 +134,7 @@ def _handed_on(value: ir.Value) -> ir.Value:
 
 def _tie(value: ir.Value, group: int) -> None:
     value = _handed_on(value)
-    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), group)
+    number = int64(group)
     ir.Operation.create("sdy.sharding_group", [], [value], {"group_id": number}, loc=value.location, ip=_after(value))
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
-from workbench.partition.context import is_zero, producer, shape_of
+from workbench.partition.context import int64, is_zero, producer, shape_of
 
 _LISTS = re.compile(r"(\w+) = \[([\d, ]*)\]")
 _VECTOR = re.compile(r"index_vector_dim = (\d+)")
@@ -44,7 +44,7 @@ def count_plainly(op: ir.Operation) -> None:
     if (along := _counted(last)) is None:
         return
     if op.name == "stablehlo.broadcast_in_dim" and math.prod(shape_of(op.results[0])) == math.prod(shape_of(last)):
-        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"])[along])
+        number = int64(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"])[along])
         last = _made("stablehlo.iota", [], op.results[0].type, {"iota_dimension": number}, op)
     elif op.name != "stablehlo.select" or not _is_below_zero(op.operands[0], last):
         return

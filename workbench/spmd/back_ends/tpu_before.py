@@ -5,14 +5,14 @@ import re
 
 from jax.extend.mlir import ir
 
-from workbench.partition.context import is_zero, main_function, module_bytes, parse_module, producer, run_passes, shape_of
-from workbench.partition.operations import operations_below
+from workbench.partition.context import int64, is_zero, main_function, module_bytes, parse_module, producer, run_passes, shape_of
+from workbench.partition.operations import adds_updates, operations_below
 from workbench.spmd.back_ends.row_picks import count_plainly, pick_in_rows
 
 
 def simplify_for_tpu(module: bytes) -> bytes:
-    """The program (StableHLO, in MLIR's bytecode) as XLA:TPU partitions it: what it computes twice in the same way is computed once, and
-    scatters that are added to something add to it themselves."""
+    """The program (StableHLO, in MLIR's bytecode) as XLA:TPU partitions it: what it computes twice in the same way is computed once,
+    scatters that are added to something add to it themselves, `top_k` sorts, and what is picked in each row has the rows as a batch."""
     parsed = parse_module(module)
     with parsed.context, ir.Location.unknown():
         run_passes(parsed.operation, "cse")
@@ -32,7 +32,7 @@ def _sort_for(top_k: ir.Operation) -> None:
     """The largest elements along the last dimension and where they are: the first of all of them, sorted (`topk_rewriter.cc`)."""
     given = ir.RankedTensorType(top_k.operands[0].type)
     places = ir.RankedTensorType.get(given.shape, ir.RankedTensorType(top_k.results[1].type).element_type)
-    last = _number(len(given.shape) - 1)
+    last = int64(len(given.shape) - 1)
     with ir.InsertionPoint(top_k), top_k.location:
         numbers = ir.Operation.create("stablehlo.iota", [places], [], {"iota_dimension": last}).results[0]
         options = {"dimension": last, "is_stable": ir.BoolAttr.get(True)}
@@ -59,10 +59,6 @@ def _first(whole: ir.Value, part: ir.RankedTensorType) -> ir.Value:
     lists = {"start_indices": [0] * part.rank, "limit_indices": part.shape, "strides": [1] * part.rank}
     bounds = {name: ir.DenseI64ArrayAttr.get(numbers) for name, numbers in lists.items()}
     return ir.Operation.create("stablehlo.slice", [part], [whole], bounds).results[0]
-
-
-def _number(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
 def _scatter_onto(addition: ir.Operation) -> None:
@@ -117,7 +113,7 @@ def _concatenated(values: tuple[ir.Value, ir.Value], dim: int) -> ir.Value:
     one, other = (ir.RankedTensorType(value.type) for value in values)
     shape = [size + (other.shape[i] if i == dim else 0) for i, size in enumerate(one.shape)]
     joined = ir.RankedTensorType.get(shape, one.element_type)
-    return ir.Operation.create("stablehlo.concatenate", [joined], list(values), {"dimension": _number(dim)}).results[0]
+    return ir.Operation.create("stablehlo.concatenate", [joined], list(values), {"dimension": int64(dim)}).results[0]
 
 
 def _sum(addition: ir.Operation, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -133,10 +129,7 @@ def _sum(addition: ir.Operation, x: ir.Value, y: ir.Value) -> ir.Value:
 def _adding_scatter(value: ir.Value) -> ir.Operation | None:
     """The scatter that makes a value by adding updates, if nothing else reads it."""
     op = producer(value)
-    if op is None or op.name != "stablehlo.scatter" or len(op.results) > 1 or len(list(value.uses)) > 1:
-        return None
-    combining = [each.operation.name for each in op.regions[0].blocks[0].operations]
-    return op if combining == ["stablehlo.add", "stablehlo.return"] else None
+    return op if op is not None and len(list(value.uses)) == 1 and adds_updates(op) else None
 
 
 def _is_cheap(one: ir.Operation, other: ir.Operation) -> bool:
