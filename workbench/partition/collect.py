@@ -18,7 +18,6 @@ from workbench.partition.operations import CONTROL_FLOW
 from workbench.partition.own_notes import OwnNotes
 from workbench.partition.partial_sums import verify_partial_sums
 from workbench.partition.prepare import ID
-from workbench.partition.product_notes import APART, ProductNotes
 from workbench.partition.program import prepared
 from workbench.partition.propagate import propagate
 from workbench.partition.reductions import Reductions
@@ -26,7 +25,6 @@ from workbench.partition.reshards import KINDS, Reshard, axes_of
 from workbench.partition.sent_bytes import sent_bytes
 from workbench.partition.structure import Op, Structure
 from workbench.partition.variadic import is_variadic_reduce
-from workbench.partition.xla_products import tiling
 from workbench.partition.xla_reshard import way
 from workbench.plan import Plan
 from workbench.sharding import axis_size
@@ -67,7 +65,6 @@ class _Collector:
         self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that its own code splits over
         self._first: dict[tuple[Any, ...], Reshard] = {}
         self._flops: dict[int, int] = {}
-        self._products = ProductNotes(structure, self._mesh, backend, self._answer)
         self._own = OwnNotes(structure, self._mesh, backend, self._answer.dims_of, self._answer.producer_of, self._answer.region_of)
         self._reductions = Reductions(self._mesh, backend, self._answer, self._own)
 
@@ -106,15 +103,12 @@ class _Collector:
             shardings = self._answer.read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
-            is_apart = record.work.flops and APART in attributes
-            own = self._own.note(op, index, region) if record.own is not None and not is_apart and self._own.concerns(record, dims) else []
+            own = self._own.note(op, index, region) if record.own is not None and self._own.concerns(record, dims) else []
             if waiting:
                 self._note(self._own.kept(waiting), index, region)
                 waiting = []
             self._reshards += own
-            if is_apart:
-                self._note_apart(op, index, region)
-            elif record.work.flops:
+            if record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
                 self._enter(op, index, shardings)
@@ -159,9 +153,8 @@ class _Collector:
         """Note collectives as Shardy has them; whether any is new. XLA computes the same collective of the same value once, and keeps it
         for the second use."""
         is_new, origin = False, self._origin_of(chain[0].operands[0])
-        names = self._products.names(chain)
         for number, (op, reshard) in enumerate(sent):
-            if self._is_known((origin, *(names[number] if names else self._name_of(op, number)), region), reshard):
+            if self._is_known((origin, *self._name_of(op, number), region), reshard):
                 continue
             is_new = True
             if not self._reductions.is_added_first(op, reshard):
@@ -173,28 +166,15 @@ class _Collector:
         return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_behind_its_loop(op) else reshard
 
     def _name_of(self, op: ir.Operation, number: int) -> tuple[Any, ...]:
-        """Of one of Shardy's collectives, number `number` of its chain, as products call theirs (`product_notes`)."""
+        """Of one of Shardy's collectives, number `number` of its chain."""
         dims = self._answer.read(op.attributes["out_sharding"])[0]
         is_moved = op.name not in ("sdy.all_gather", *REDUCTIONS)
-        return ("to", *tiling(dims, self._mesh), number) if is_moved else (op.name, dims)
-
-    def _note_apart(self, product: ir.Operation, index: int, region: int) -> None:
-        """Note what a product sends that XLA takes apart in its own way."""
-        self._flops[index] = self._products.flops(product, index)
-        self._own.counted.add(index)  # a convolution's windows reach over no cut, or it would not be taken apart so
-        is_alone = self._backend.gathers_wide_apart and self._widens(self._structure.ops[index])
-        new = []
-        for key, reshard in self._products.sends(product, index, region):
-            is_known = key and not is_alone and self._is_known((self._origin_of(key[0]), *key[1:]), reshard)
-            if not is_known and not (key is None and self._reductions.is_added_first(product, reshard)):
-                new.append(reshard)
-        self._reshards += new
-        self._edges += self._products.edges(product, index, region, new)
+        return ("to", dims, number) if is_moved else (op.name, dims)
 
     def _note_moves(self, chain: list[ir.Operation], moves: Sequence[Reshard], region: int) -> bool:
         """Note the collectives of XLA's own way; whether any is new."""
         origin, target = self._origin_of(chain[0].operands[0]), self._answer.read(chain[-1].attributes["out_sharding"])[0]
-        name = "to", *tiling(target, self._mesh)
+        name = "to", target
         new = [move for number, move in enumerate(moves) if not self._is_known((origin, *name, number, region), move)]
         self._reshards += new
         return bool(new)

@@ -1,9 +1,30 @@
 """The dimensions of a matrix product or a convolution by kind, as XLA's partitioner tells them (`dot_as_convolution_util.cc`)."""
 
+from typing import NamedTuple
+
 from jax.extend.mlir import ir
 
 from workbench.partition.work import dimension_numbers
-from workbench.partition.xla_products import Mapping, Shared
+
+LEFT, RIGHT, RESULT = 0, 1, 2
+
+
+class Shared(NamedTuple):
+    """A dimension of the product: which one it is of the left operand, the right one and the result, -1 where it is none."""
+
+    left: int
+    right: int
+    result: int
+
+
+class Mapping(NamedTuple):
+    """The dimensions of a product by kind; `spatial` are those that a convolution's windows move along."""
+
+    batch: tuple[Shared, ...]
+    summed: tuple[Shared, ...]
+    rows: tuple[Shared, ...]  # of the left operand and the result
+    columns: tuple[Shared, ...]  # of the right operand and the result
+    spatial: tuple[Shared, ...] = ()
 
 
 def mapping_of(op: ir.Operation) -> Mapping | None:

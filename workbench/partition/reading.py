@@ -105,8 +105,7 @@ class _Reader:
         if (mapping := mapping_of(op)) is not None:
             values = [self.structure.values[each] for each in operands]
             shapes, dtypes = zip(*((each.shape, each.dtype) for each in values), self._type(op.result.type), strict=True)
-            facts = ProductFacts(mapping, shapes, tuple(map(itemsize, dtypes)), op.name == "stablehlo.dot_general")
-            self.structure.products[index] = facts
+            self.structure.products[index] = ProductFacts(mapping, shapes, tuple(map(itemsize, dtypes)))
 
     def _read_regions(self, op: ir.Operation, index: int, record: Op) -> None:
         trips = trip_count(op) if op.name == "stablehlo.while" else 1
