@@ -9,7 +9,7 @@ each group:
     a summed dimension, alike in both operands                  parts are summed, and slices of the result kept
 
 first without moving anything from one group to another, then with. What is left follows the result. This is told in mesh axes; what XLA
-does with devices that hold the same is left to it: over random plans of the zoo, the payload of five products in six is XLA's to the byte.
+does with devices that hold the same is left to it: over random plans of the zoo, four products in five send what XLA does, to the byte.
 """
 
 import functools
