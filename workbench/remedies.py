@@ -1,19 +1,20 @@
 """Edits that avoid a resharding or make it cheaper. Each is tried on the plan before it is suggested.
 
 What is tried: the value constrained to what its reader needs, to what it lies like, or, where XLA gathers it whole, to a sharding in
-between that it reaches without; its argument placed as the reader needs it; constraints of the layout taken back; dimensions placed
-otherwise.
+between that is one plain step from either; its argument placed as the reader needs it; constraints of the layout taken back; dimensions
+placed otherwise.
 """
 
 import itertools
+import math
 from collections.abc import Collection, Iterator
 
 from workbench.edits import Constrain, Edit, Override, PlaceDim
 from workbench.errors import WorkbenchError
+from workbench.mesh import Mesh
 from workbench.mesh_edits import ResizeAxis
 from workbench.padding import Padding
-from workbench.partition import Dims, Propagated, padding_list, partition
-from workbench.partition.xla_reshard import Way, way
+from workbench.partition import Dims, Propagated, local_shape, padding_list, partition, reshard_list
 from workbench.paths import template
 from workbench.places import picks
 from workbench.plan import Plan
@@ -33,8 +34,8 @@ def find_remedies(report: Report, place: Reshard) -> tuple[Remedy, ...]:
     plan, tried = report.plan, []
     for edit in itertools.islice(dict.fromkeys(_candidates(plan, place)), _TRIED):
         try:
-            after = plan.apply(edit).report()
-        except WorkbenchError:  # not legal, or refused by Shardy
+            after = _report_like(report, plan.apply(edit))
+        except WorkbenchError:  # not legal, or refused by Shardy or XLA
             continue
         if (remedy := _judged(edit, report, after, place)) is not None:
             tried.append(remedy)
@@ -42,26 +43,38 @@ def find_remedies(report: Report, place: Reshard) -> tuple[Remedy, ...]:
     return tuple(tried[:_SUGGESTED])
 
 
-def avoiding(plan: Plan, partitioned: Propagated, place: Reshard) -> tuple[Edit, ...]:
+def _report_like(report: Report, plan: Plan) -> Report:
+    """Of another plan, of the same tier: where XLA's partitioner answered for this one, it is asked about that one too."""
+    from workbench.analyze import analyze
+
+    return analyze(plan, report.hardware, None if report.partitioned is None else plan.partition(report.hardware))
+
+
+def avoiding(plan: Plan, planned: Propagated, place: Reshard) -> tuple[Edit, ...]:
     """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic."""
-    sent, bad = _edges_sent(partitioned)
+    elsewhere = _payload(planned) - sum(each.payload for each in _alike(plan, planned, place))
     gentle = (each for each in _candidates(plan, place) if isinstance(each, Constrain | Override))
     for edit in itertools.islice(dict.fromkeys(gentle), _SUGGESTED):
         try:
-            after, still_bad = _edges_sent(partition(plan.apply(edit), plan.hardware))
+            after = partition(changed := plan.apply(edit), plan.hardware)
         except WorkbenchError:
             continue
-        if after < sent and still_bad < bad:
+        if not _alike(changed, after, place) and _payload(after) < elsewhere + place.payload:
             return (edit,)
     return ()
 
 
-def _edges_sent(partitioned: Propagated) -> tuple[int, int]:
-    """Payload bytes of all collectives of a step, and how many values are gathered whole."""
-    times = partitioned.structure.regions
-    return sum(each.payload * times[each.region].times for each in partitioned.reshards), sum(
-        each.way.rematerialises for each in partitioned.edges
-    )
+def _alike(plan: Plan, planned: Propagated, place: Reshard) -> list[Reshard]:
+    """What is planned to be resharded of the same value, from and to the same shardings."""
+    found = reshard_list(plan, planned, lambda moves: [0.0] * len(moves))
+    ends = place.path, place.shape, place.before, place.after
+    return [each for each in found if (each.path, each.shape, each.before, each.after) == ends]
+
+
+def _payload(planned: Propagated) -> int:
+    """Bytes of all collectives of a step."""
+    times = planned.structure.regions
+    return sum(each.payload * times[each.region].times for each in planned.reshards)
 
 
 def resized(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
@@ -154,21 +167,48 @@ def _patterns(plan: Plan, place: Reshard) -> Iterator[str]:
 
 
 def between(place: Reshard, plan: Plan) -> list[Sharding]:
-    """Shardings to and from which XLA finds a way without gathering all, the cheapest way round first; the best three."""
+    """Shardings that are one plain step from where the value lies and one from where it is needed, the cheapest way round first; the best
+    three."""
     axes = list(dict.fromkeys((*place.before.axes, *place.after.axes)))
     if len(axes) > _AXES:
         return []
     found = []
     for sharding in _shardings(axes, len(place.shape)):
-        ways = [_way(place, plan, *pair) for pair in ((place.before, sharding), (sharding, place.after))]
+        steps = [_step_elements(place.shape, *pair, plan.mesh) for pair in ((place.before, sharding), (sharding, place.after))]
         is_even = all(size % parts == 0 for size, parts in zip(place.shape, sharding.parts(plan.mesh), strict=True))
-        if is_even and not any(each.rematerialises for each in ways):
-            found.append((sum(step.payload for each in ways for step in each.collectives), -len(sharding.axes), str(sharding), sharding))
+        if is_even and None not in steps:
+            found.append((sum(step or 0 for step in steps), -len(sharding.axes), str(sharding), sharding))
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])[:_SUGGESTED]]
 
 
-def _way(place: Reshard, plan: Plan, before: Sharding, after: Sharding) -> Way:
-    return way(place.shape, _axes_of(before), _axes_of(after), plan.mesh)
+def _step_elements(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: Mesh) -> int | None:
+    """The elements that a device sends or receives in a plain step; `None` if the step is not plain.
+
+    Plain are: axes added at the minor end of dimensions (each device slices), axes taken from there (it gathers), or the minor axes of one
+    dimension moved to the minor end of another (an all-to-all). XLA's partitioner has a direct way for each.
+    """
+    old, new = _axes_of(before), _axes_of(after)
+    if old == new:
+        return None
+    if _begin_with(old, new):
+        return 0
+    if _begin_with(new, old):
+        return math.prod(local_shape(shape, new, mesh))
+    return math.prod(local_shape(shape, old, mesh)) if _is_swap(old, new) else None
+
+
+def _begin_with(fewer: Dims, more: Dims) -> bool:
+    """Whether each dimension's axes of the one are its major axes in the other."""
+    return all(few == many[: len(few)] for few, many in zip(fewer, more, strict=True))
+
+
+def _is_swap(old: Dims, new: Dims) -> bool:
+    """Whether the minor axes of one dimension are at the minor end of another in the new sharding, and all else is as it was."""
+    changed = [(before, after) for before, after in zip(old, new, strict=True) if before != after]
+    if len(changed) != 2:
+        return False
+    (more, less), (few, many) = sorted(changed, key=lambda each: len(each[1]) - len(each[0]))
+    return more[: len(less)] == less and many[: len(few)] == few and more[len(less) :] == many[len(few) :]
 
 
 def _axes_of(sharding: Sharding) -> Dims:

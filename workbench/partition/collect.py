@@ -1,7 +1,7 @@
 """Reading Shardy's answer: where every value lies, and every collective with what it moves."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from workbench.partition.answer import Answer
 from workbench.partition.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.partition.backend import HALVES, Backend, backend_of
 from workbench.partition.context import main_function, producer
-from workbench.partition.edges import REDUCTIONS, Edge, chains, goes_as_shardy, held, is_last
+from workbench.partition.edges import REDUCTIONS, Edge, chains, held, kinds_of
 from workbench.partition.operations import CONTROL_FLOW
 from workbench.partition.own_notes import OwnNotes
 from workbench.partition.partial_sums import verify_partial_sums
@@ -26,11 +26,8 @@ from workbench.partition.reshards import KINDS, Reshard, axes_of
 from workbench.partition.sent_bytes import sent_bytes
 from workbench.partition.structure import Op, Structure
 from workbench.partition.variadic import is_variadic_reduce
-from workbench.partition.xla_products import tiling
-from workbench.partition.xla_reshard import way
 from workbench.plan import Plan
 from workbench.sharding import axis_size
-from workbench.tensor import itemsize as tensor_itemsize
 
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
@@ -138,22 +135,12 @@ class _Collector:
                 self._block(block, number + offset)
 
     def _note(self, waiting: list[ir.Operation], before: int, region: int) -> None:
-        """Note what Shardy inserted, as XLA makes it."""
+        """Note what Shardy inserted."""
         for chain in chains(waiting):
-            sent = [(op, self._reshard(op, before, region)) for op in chain if op.name in KINDS]
-            if chain[0].name in REDUCTIONS:
-                self._note_each(chain, sent, region)
-                continue
-            edge = self._edge(chain, before, region)
-            payloads = [self._payload(op) for op, _ in sent]
-            if goes_as_shardy(chain, payloads, tensor_itemsize(edge.dtype), edge.way):
-                is_new = self._note_each(chain, sent, region)
-                edge.moves = tuple(reshard for _, reshard in sent)
-            else:
-                edge.moves = tuple(self._as_xla(chain, edge, before, region))
-                is_new = self._note_moves(chain, edge.moves, region)
-            if is_new or not edge.moves:
-                self._edges.append(edge)
+            sent = [(op, self._move(op, chain[-1], before, region)) for op in chain if op.name in KINDS]
+            is_new = self._note_each(chain, sent, region)
+            if chain[0].name not in REDUCTIONS and (is_new or not sent):
+                self._edges.append(self._edge(chain, [reshard for _, reshard in sent], before, region))
 
     def _note_each(self, chain: Sequence[ir.Operation], sent: Sequence[tuple[ir.Operation, Reshard]], region: int) -> bool:
         """Note collectives as Shardy has them; whether any is new. XLA computes the same collective of the same value once, and keeps it
@@ -176,7 +163,7 @@ class _Collector:
         """Of one of Shardy's collectives, number `number` of its chain, as products call theirs (`product_notes`)."""
         dims = self._answer.read(op.attributes["out_sharding"])[0]
         is_moved = op.name not in ("sdy.all_gather", *REDUCTIONS)
-        return ("to", *tiling(dims, self._mesh), number) if is_moved else (op.name, dims)
+        return ("to", dims, number) if is_moved else (op.name, dims)
 
     def _note_apart(self, product: ir.Operation, index: int, region: int) -> None:
         """Note what a product sends that XLA takes apart in its own way."""
@@ -191,14 +178,6 @@ class _Collector:
         self._reshards += new
         self._edges += self._products.edges(product, index, region, new)
 
-    def _note_moves(self, chain: list[ir.Operation], moves: Sequence[Reshard], region: int) -> bool:
-        """Note the collectives of XLA's own way; whether any is new."""
-        origin, target = self._origin_of(chain[0].operands[0]), self._answer.read(chain[-1].attributes["out_sharding"])[0]
-        name = "to", *tiling(target, self._mesh)
-        new = [move for number, move in enumerate(moves) if not self._is_known((origin, *name, number, region), move)]
-        self._reshards += new
-        return bool(new)
-
     def _is_known(self, key: tuple[Any, ...], reshard: Reshard) -> bool:
         first = self._first.setdefault(key, reshard)
         if first is reshard or not self._is_kept(first, reshard):
@@ -210,40 +189,25 @@ class _Collector:
         value = self._answer.unturned(value)
         return _origin(value) if self._backend.merges_alike else value
 
-    def _edge(self, chain: list[ir.Operation], before: int, region: int) -> Edge:
+    def _edge(self, chain: list[ir.Operation], moves: list[Reshard], before: int, region: int) -> Edge:
         """The resharding that a chain of inserted operations is."""
         source, last = chain[0].operands[0], chain[-1]
         ranked = ir.RankedTensorType(source.type)
-        shape, dtype = tuple(ranked.shape), dtype_name(str(ranked.element_type))
-        inside, after = self._answer.dims_of(source), self._answer.read(last.attributes["out_sharding"])[0]
-        manual = self._manual.get(region, ())
-        mesh = Mesh(tuple(axis for axis in self._mesh.axes if axis[0] not in manual)) if manual else self._mesh
-        found = way(shape, inside, after, mesh)
         readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._answer.reader(use.owner)) is not None))
         return Edge(
-            shape,
-            dtype,
-            inside,
-            after,
-            found,
+            tuple(ranked.shape),
+            dtype_name(str(ranked.element_type)),
+            self._answer.dims_of(source),
+            self._answer.read(last.attributes["out_sharding"])[0],
+            kinds_of(chain),
             region,
             self._answer.producer_of(source),
             self._answer.argument_of(source),
             readers or (before,),
-            (),
-            held(found, tensor_itemsize(dtype)),
-            bool(manual),
+            tuple(moves),
+            held(moves, self._mesh),
+            bool(self._manual.get(region, ())),
         )
-
-    def _as_xla(self, chain: list[ir.Operation], edge: Edge, before: int, region: int) -> Iterator[Reshard]:
-        """The collectives XLA emits for an edge. What one makes for the next, or to be cut, is there for a moment only."""
-        plain = self._answer.placed(chain[0].operands[0], chain[-1], before, region)
-        itemsize = tensor_itemsize(edge.dtype)
-        for step in edge.way.collectives:
-            local, payload = (math.ceil(elements * itemsize) for elements in (max(step.after, step.payload), step.payload))
-            local, payload = sent_bytes(self._backend, chain[-1], step.kind, local, payload)
-            last = plain.last_use if is_last(step, edge.way) else plain.first_use
-            yield replace(plain, kind=step.kind, axes=step.axes, local_bytes=local, payload=payload, last_use=last)
 
     def _is_kept(self, first: Reshard, again: Reshard) -> bool:
         """Whether a value that was gathered is still there when it is needed again; what products read may have been given up."""
@@ -259,6 +223,11 @@ class _Collector:
         """A product of two-byte floats that sums into four-byte ones."""
         values = self._structure.values
         return values[product.results[0]].dtype == "float32" and any(values[each].dtype in HALVES for each in product.operands)
+
+    def _move(self, op: ir.Operation, last: ir.Operation, before: int, region: int) -> Reshard:
+        """One collective of a chain. What it makes for the next, or to be cut, is there for a moment only."""
+        reshard = self._reshard(op, before, region)
+        return reshard if op == last else replace(reshard, last_use=reshard.first_use)
 
     def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
         kind = KINDS[op.name][0]

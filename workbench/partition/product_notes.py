@@ -13,14 +13,14 @@ from workbench.mesh import Mesh
 from workbench.partition.answer import Answer
 from workbench.partition.attributes import Dims
 from workbench.partition.backend import HALVES, Backend
-from workbench.partition.edges import Edge, held
+from workbench.partition.edges import SLICE, Edge
 from workbench.partition.prepare import ID
 from workbench.partition.product_ways import ProductFacts, nearest
 from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure
 from workbench.partition.work import is_exact
 from workbench.partition.xla_products import RESULT, Product, Sent
-from workbench.partition.xla_reshard import Way
+from workbench.partition.xla_reshard import Step
 from workbench.partition.xla_tiles import ordered
 from workbench.sharding import base_axis
 
@@ -82,10 +82,9 @@ class ProductNotes:
             mine = tuple(each for each in moves if not each.own and each.source == self.answer.producer_of(value))
             record = self.structure.values[self.structure.ops[index].operands[number]]
             target = after if after != lies[number] else ((),) * len(after)
-            found, itemsize = Way(steps, rematerialises=False), facts.itemsizes[number]
             source, argument = self.answer.producer_of(value), self.answer.argument_of(value)
-            places = region, source, argument, (index,), mine, held(found, itemsize)
-            yield Edge(record.shape, record.dtype, lies[number], target, found, *places)
+            places = region, source, argument, (index,), mine, _held(steps, facts.itemsizes[number])
+            yield Edge(record.shape, record.dtype, lies[number], target, tuple(step.kind for step in steps), *places)
 
     def flops(self, op: ir.Operation, index: int) -> int:
         """Of one device."""
@@ -141,6 +140,11 @@ class ProductNotes:
         return Reshard(
             sent.step.kind, axes, held, payload, index, region, source, False, position, position, (height,), own=own is not None
         )
+
+
+def _held(steps: Sequence[Step], itemsize: float) -> int:
+    sizes = (step.before + max(step.payload, step.after) for step in steps if step.kind != SLICE)
+    return math.ceil(max(sizes, default=0) * itemsize)
 
 
 def _name(sent: Sent, lies: Dims) -> tuple[Any, ...]:

@@ -46,7 +46,7 @@ def _reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
         edge.dtype,
         Sharding(edge.before),
         Sharding(edge.after),
-        classes(edge.way, is_manual=edge.is_manual),
+        classes(edge),
         tuple(_move(plan, each, seconds) for each, seconds in zip(edge.moves, seconds_of(list(edge.moves)), strict=True)),
         edge.temporary,
         1,
