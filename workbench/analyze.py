@@ -65,7 +65,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | 
 
 def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Report:
     planned = partition(plan, hardware)
-    partitioned = planned if answer is None else with_answer(planned, answer)
+    partitioned = planned if answer is None else with_answer(planned, answer, plan.mesh)
     program, mesh, placed = plan.program, plan.mesh, arguments_placed(plan, partitioned)
     backend = backend_of(hardware)
     fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands, narrows=backend.narrows_products)

@@ -98,7 +98,8 @@ def _splits(report: Report) -> tuple[PlaceDim, ...]:
 def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
     """What XLA's partitioner warned of, where it was asked; with a sharding in between that avoids it, where one is found."""
     found = [each for each in edges if each.gathered_whole]
-    told = {number for each in found for number in (each.source, *each.readers)}
+    told = {warning for each in found for warning in each.gathered_whole}
+    untold = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in told]
     places = _reshards(report, partitioned, found) if found else ()
     return [
         Diagnostic(
@@ -110,17 +111,12 @@ def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence
             avoiding(report.plan, partitioned, each) if number < _LARGEST else (),
         )
         for number, each in enumerate(places)
-    ] + [_elsewhere(report, number, each) for number, each in _warned_of(report, partitioned) if number not in told]
+    ] + [_elsewhere(report, partitioned, each) for each in untold]
 
 
-def _warned_of(report: Report, partitioned: Propagated) -> list[tuple[int | None, GatheredWhole]]:
-    """XLA's own warnings, each with the operation it is about."""
-    warnings = report.partitioned.gathered_whole if report.partitioned else ()
-    return list(zip(operations_at_places(partitioned.structure, [each.operation for each in warnings]), warnings, strict=True))
-
-
-def _elsewhere(report: Report, number: int | None, warning: GatheredWhole) -> Diagnostic:
-    """A warning about an operation at which Shardy reshards nothing."""
+def _elsewhere(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
+    """A warning about a value that Shardy does not reshard."""
+    (number,) = operations_at_places(partitioned.structure, [warning.operation])
     operation = None if number is None else report.plan.program.operations[number]
     name = f"`{operation.path}`{_at(operation.source)}" if operation else "a value"
     return Diagnostic(

@@ -122,11 +122,11 @@ def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
 
 
 def _judged(edit: Edit, report: Report, after: Report, place: Reshard) -> Remedy | None:
-    """What an edit does, if it is a remedy: this place sends less, the step no more, and nothing new is gathered whole."""
+    """What an edit does, if it is a remedy: this place sends less, the step no more, and less is gathered whole where this is."""
     before, here = (_at(each, place) for each in (report, after))
-    worse = any(each.rematerialises for each in after.reshards if each not in report.reshards)
+    whole, still = (len(each.partitioned.gathered_whole) if each.partitioned else 0 for each in (report, after))
     cheaper = sum(each.sent for each in here) < sum(each.sent for each in before)
-    if worse or not cheaper or after.sent > report.sent:
+    if not cheaper or after.sent > report.sent or still > whole - place.rematerialises:
         return None
     return Remedy(edit, sum(each.sent for each in here), report.sent - after.sent, after.memory.peak - report.memory.peak)
 
@@ -174,27 +174,27 @@ def between(place: Reshard, plan: Plan) -> list[Sharding]:
         return []
     found = []
     for sharding in _shardings(axes, len(place.shape)):
-        steps = [_step_elements(place.shape, *pair, plan.mesh) for pair in ((place.before, sharding), (sharding, place.after))]
+        steps = [_step_sends(place.shape, *pair, plan.mesh) for pair in ((place.before, sharding), (sharding, place.after))]
         is_even = all(size % parts == 0 for size, parts in zip(place.shape, sharding.parts(plan.mesh), strict=True))
         if is_even and None not in steps:
             found.append((sum(step or 0 for step in steps), -len(sharding.axes), str(sharding), sharding))
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])[:_SUGGESTED]]
 
 
-def _step_elements(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: Mesh) -> int | None:
-    """The elements that a device sends or receives in a plain step; `None` if the step is not plain.
+def _step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: Mesh) -> float | None:
+    """The elements that leave a device in a plain step; `None` if the step is not plain.
 
     Plain are: axes added at the minor end of dimensions (each device slices), axes taken from there (it gathers), or the minor axes of one
     dimension moved to the minor end of another (an all-to-all). XLA's partitioner has a direct way for each.
     """
     old, new = _axes_of(before), _axes_of(after)
-    if old == new:
-        return None
     if _begin_with(old, new):
-        return 0
+        return 0 if old != new else None
     if _begin_with(new, old):
-        return math.prod(local_shape(shape, new, mesh))
-    return math.prod(local_shape(shape, old, mesh)) if _is_swap(old, new) else None
+        return math.prod(local_shape(shape, new, mesh)) - math.prod(local_shape(shape, old, mesh))
+    if not (swapped := _swapped(old, new)):
+        return None
+    return math.prod(local_shape(shape, old, mesh)) * (1 - 1 / math.prod(mesh[axis] for axis in swapped))
 
 
 def _begin_with(fewer: Dims, more: Dims) -> bool:
@@ -202,13 +202,14 @@ def _begin_with(fewer: Dims, more: Dims) -> bool:
     return all(few == many[: len(few)] for few, many in zip(fewer, more, strict=True))
 
 
-def _is_swap(old: Dims, new: Dims) -> bool:
-    """Whether the minor axes of one dimension are at the minor end of another in the new sharding, and all else is as it was."""
+def _swapped(old: Dims, new: Dims) -> tuple[str, ...]:
+    """The minor axes of one dimension that are at the minor end of another in the new sharding, if all else is as it was."""
     changed = [(before, after) for before, after in zip(old, new, strict=True) if before != after]
     if len(changed) != 2:
-        return False
+        return ()
     (more, less), (few, many) = sorted(changed, key=lambda each: len(each[1]) - len(each[0]))
-    return more[: len(less)] == less and many[: len(few)] == few and more[len(less) :] == many[len(few) :]
+    moved = more[len(less) :]
+    return moved if (*less, *moved) == more and (*few, *moved) == many else ()
 
 
 def _axes_of(sharding: Sharding) -> Dims:
@@ -216,8 +217,8 @@ def _axes_of(sharding: Sharding) -> Dims:
 
 
 def _shardings(axes: list[str], rank: int) -> Iterator[Sharding]:
-    """All shardings of this rank over some of these axes."""
-    for count in range(len(axes) + 1):
+    """All shardings of this rank over some of these axes, but the one that leaves it whole."""
+    for count in range(1, len(axes) + 1):
         for order in itertools.permutations(axes, count):
             for dims in itertools.combinations_with_replacement(range(rank), count):
                 yield from (Sharding(tuple(each)) for each in [_placed(order, dims, rank)])

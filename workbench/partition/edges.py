@@ -14,6 +14,7 @@ from workbench.mesh import Mesh
 from workbench.partition.attributes import Dims
 from workbench.partition.context import producer
 from workbench.partition.reshards import KINDS, Reshard
+from workbench.partitioned import GatheredWhole
 from workbench.reshard import REMATERIALISED
 from workbench.sharding import axis_size
 
@@ -28,7 +29,7 @@ class Edge:
 
     `source` is the operation that made the value, or `argument` the number of the argument it is; `readers` are the operations that need
     it so. `kinds` are those of the chain, slices included; `moves` the collectives, in order; `temporary` the bytes of operand and result
-    of the largest of them on one device. `gathered_whole`: XLA warned of an involuntary full rematerialisation.
+    of the largest of them on one device. `gathered_whole`: what XLA's partitioner warned of.
     """
 
     shape: tuple[int, ...]
@@ -43,7 +44,7 @@ class Edge:
     moves: tuple[Reshard, ...]
     temporary: int
     is_manual: bool = False
-    gathered_whole: bool = False
+    gathered_whole: tuple[GatheredWhole, ...] = ()
 
 
 def chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation]]:
