@@ -174,14 +174,14 @@ def between(place: Reshard, plan: Plan) -> list[Sharding]:
         return []
     found = []
     for sharding in _shardings(axes, len(place.shape)):
-        steps = [_step_sends(place.shape, *pair, plan.mesh) for pair in ((place.before, sharding), (sharding, place.after))]
+        steps = [step_sends(place.shape, *pair, plan.mesh) for pair in ((place.before, sharding), (sharding, place.after))]
         is_even = all(size % parts == 0 for size, parts in zip(place.shape, sharding.parts(plan.mesh), strict=True))
         if is_even and None not in steps:
             found.append((sum(step or 0 for step in steps), -len(sharding.axes), str(sharding), sharding))
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])[:_SUGGESTED]]
 
 
-def _step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: Mesh) -> float | None:
+def step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: Mesh) -> float | None:
     """The elements that leave a device in a plain step; `None` if the step is not plain.
 
     Plain are: axes added at the minor end of dimensions (each device slices), axes taken from there (it gathers), or the minor axes of one
@@ -237,4 +237,4 @@ def _placements(plan: Plan, place: Reshard) -> Iterator[Edit]:
             yield from (PlaceDim(dim, axes) for axes in (plain, tuple(reversed(rule)), ()) if axes != rule)
 
 
-__all__ = ["between", "find_remedies"]
+__all__ = ["between", "find_remedies", "step_sends"]

@@ -8,7 +8,6 @@ from typing import Any
 from jax.extend.mlir import ir
 
 from workbench.hardware import Hardware
-from workbench.mesh import Mesh
 from workbench.partition.answer import Answer
 from workbench.partition.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.partition.backend import HALVES, Backend, backend_of

@@ -15,6 +15,7 @@ from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure
 from workbench.partitioned import GatheredWhole
 from workbench.sharding import axis_size, base_axis
+from workbench.tensor import itemsize
 
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
 _DEVICES = re.compile(r"devices=\[([\d,]+)\]")
@@ -36,7 +37,7 @@ def with_moves(planned: Propagated, joined: Sequence[Joined], mesh: Mesh) -> lis
     What goes from an edge's maker to its reader is of that edge. XLA may also reshard a value an operation earlier or later than Shardy
     does: of an edge that nothing was found for is what touches one of its ends and goes over mesh axes that it changes.
     """
-    places = _Places(planned)
+    places = _Places(planned, mesh)
     found: dict[int, list[Reshard]] = defaultdict(list)
     ends = [places.between(each) for each in joined]
     for each, number in zip(joined, ends, strict=True):
@@ -75,7 +76,7 @@ def _about(warning: GatheredWhole, edges: Sequence[Edge], numbers: Sequence[int]
 def _lies_so(warning: GatheredWhole, edge: Edge, mesh: Mesh) -> bool:
     """Whether a value of this shape is cut into as many parts on both sides as it is for the edge."""
     sides = ((warning.before, edge.before), (warning.after, edge.after))
-    return _shape(warning) == _local(edge, mesh) and all(_parts(said, len(dims)) == _parts_of(dims, mesh) for said, dims in sides)
+    return _shape(warning) == _local(edge, mesh) and all(warned_parts(said, len(dims)) == _parts_of(dims, mesh) for said, dims in sides)
 
 
 def _local(edge: Edge, mesh: Mesh) -> tuple[int, ...]:
@@ -87,10 +88,10 @@ def _shape(warning: GatheredWhole) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", warning.shape.partition("[")[2])))
 
 
-def _parts(said: str, rank: int) -> tuple[int, ...]:
+def warned_parts(said: str, rank: int) -> tuple[int, ...]:
     """Of each dimension, from a sharding as XLA writes it.
 
-    >>> _parts("{devices=[2,1,4]<=[8]}", 3), _parts("{replicated}", 2)
+    >>> warned_parts("{devices=[2,1,4]<=[8]}", 3), warned_parts("{replicated}", 2)
     ((2, 1, 4), (1, 1))
     """
     found = _DEVICES.search(said)
@@ -104,8 +105,8 @@ def _parts_of(dims: Dims, mesh: Mesh) -> tuple[int, ...]:
 class _Places:
     """The edges by their ends."""
 
-    def __init__(self, planned: Propagated) -> None:
-        self._edges = planned.edges
+    def __init__(self, planned: Propagated, mesh: Mesh) -> None:
+        self._edges, self._mesh = planned.edges, mesh
         self._adding = {each.source for each in planned.reshards if each.kind in _REDUCTIONS}
         self._by_source: dict[int | None, list[int]] = defaultdict(list)
         self._by_reader: dict[int | None, list[int]] = defaultdict(list)
@@ -141,16 +142,25 @@ class _Places:
         return self._best(self._by_reader.get(each.maker, ()), each.reshard, least=1)
 
     def _best(self, numbers: Iterable[int], move: Reshard, least: int = 0) -> int | None:
-        suiting = {number: suits for number in numbers if (suits := _suits(self._edges[number], move)) >= least}
+        suiting = {number: suits for number in numbers if (suits := _suits(self._edges[number], move, self._mesh)) >= least}
         return max(suiting, key=lambda number: suiting[number], default=None)
 
 
-def _suits(edge: Edge, move: Reshard) -> int:
-    """How well: 2, Shardy has the same one there; 1, it goes over axes that the edge changes; 0, it does not."""
+def _suits(edge: Edge, move: Reshard, mesh: Mesh) -> int:
+    """How well: 2, Shardy has the same one there; 1, it moves no more than there is, over axes that the edge changes; 0, it does not."""
     if any((each.kind, set(each.axes), each.payload) == (move.kind, set(move.axes), move.payload) for each in edge.moves):
         return 2
     changed = {base_axis(axis) for old, new in zip(edge.before, edge.after, strict=True) if old != new for axis in (*old, *new)}
-    return int(changed >= {base_axis(axis) for axis in move.axes})
+    return int(changed >= {base_axis(axis) for axis in move.axes} and move.payload <= _most_bytes(edge, mesh))
+
+
+def _most_bytes(edge: Edge, mesh: Mesh) -> float:
+    """Of the whole value with the padding of uneven parts; a back end may send two bytes as four."""
+    sides = (
+        math.prod(-(-size // n) * n for size, n in zip(edge.shape, _parts_of(dims, mesh), strict=True))
+        for dims in (edge.before, edge.after)
+    )
+    return max(sides) * max(itemsize(edge.dtype), 4)
 
 
 def _names(structure: Structure, operation: int | None) -> set[int | None]:

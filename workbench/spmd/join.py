@@ -30,8 +30,9 @@ def whole_swaps(collectives: Sequence[PartitionedCollective], mesh: Mesh) -> lis
     for each, same in itertools.groupby(collectives):
         count, parts = len(list(same)), math.prod(axis_size(axis, mesh) for axis in each.axes)
         if each.kind == "all-to-all" and count % parts == 0:
-            each, count = replace(each, payload=each.payload * parts, result=each.result * parts), count // parts
-        found += [each] * count
+            found += [replace(each, payload=each.payload * parts, result=each.result * parts)] * (count // parts)
+        else:
+            found += [each] * count
     return found
 
 
