@@ -7,7 +7,8 @@ placed otherwise.
 
 import itertools
 import math
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 from workbench.edits import Constrain, Edit, Override, PlaceDim
 from workbench.errors import WorkbenchError
@@ -21,7 +22,7 @@ from workbench.plan import Plan
 from workbench.program import Operation
 from workbench.report import Report
 from workbench.reshard import Remedy, Reshard
-from workbench.sharding import Sharding, base_axis
+from workbench.sharding import Sharding, axis_size, base_axis
 from workbench.units import divisors
 
 _TRIED = 10  # reports made for one resharding
@@ -31,44 +32,71 @@ _AXES = 3  # of more, too many shardings in between
 
 def find_remedies(report: Report, place: Reshard) -> tuple[Remedy, ...]:
     """The edits that send less at this place and no more in the whole step; what saves most first."""
-    plan, tried = report.plan, []
+    plan, tried, judge = report.plan, [], _Judge(report, place)
     for edit in itertools.islice(dict.fromkeys(_candidates(plan, place)), _TRIED):
         try:
-            after = _report_like(report, plan.apply(edit))
-        except WorkbenchError:  # not legal, or refused by Shardy or XLA
+            after = plan.apply(edit).report()
+        except WorkbenchError:  # not legal, or refused by Shardy
             continue
-        if (remedy := _judged(edit, report, after, place)) is not None:
+        if (remedy := judge.remedy(edit, after)) is not None:
             tried.append(remedy)
     tried.sort(key=lambda each: (-each.saved, each.sent, each.held))
     return tuple(tried[:_SUGGESTED])
 
 
-def _report_like(report: Report, plan: Plan) -> Report:
-    """Of another plan, of the same tier: where XLA's partitioner answered for this one, it is asked about that one too."""
-    from workbench.analyze import analyze
+class _Judge:
+    """Compares plans as planned, without an edit and with it; at the place itself, with what XLA sends there if that is known."""
 
-    return analyze(plan, report.hardware, None if report.partitioned is None else plan.partition(report.hardware))
+    def __init__(self, report: Report, place: Reshard) -> None:
+        self._place, self._settled = place, report.partitioned is not None
+        self._before = report.plan.report() if self._settled else report
+        planned = sum(
+            each.sent
+            for each in self._before.reshards
+            if (each.path, each.reader, *_ends(each)) == (place.path, place.reader, *_ends(place))
+        )
+        self._more = place.sent - planned  # what XLA sends there
+        self._peak = (report if place.rematerialises else self._before).memory.peak
+
+    def remedy(self, edit: Edit, after: Report) -> Remedy | None:
+        """What an edit does, if it is a remedy: this place sends less, the step no more."""
+        before, here = (sum(each.sent for each in _at(report, self._place)) for report in (self._before, after))
+        saved = self._before.sent + self._more - after.sent
+        if here >= before + self._more or saved < 0:
+            return None
+        if self._settled and not _is_sure(self._before.reshards, after.reshards, self._place, after.mesh):
+            return None
+        return Remedy(edit, here, saved, after.memory.peak - self._peak)
+
+
+def _is_sure(before: Sequence[Reshard], after: Sequence[Reshard], place: Reshard, mesh: Mesh) -> bool:
+    """Whether XLA sends what is planned: fewer values go from and to the same shardings, and what is resharded anew takes a plain step."""
+    old, new = (Counter(map(_ends, each)) for each in (before, after))
+    return new[_ends(place)] < max(old[_ends(place)], 1) and all(step_sends(*ends, mesh) is not None for ends in new.keys() - old.keys())
+
+
+def _ends(each: Reshard) -> tuple[tuple[int, ...], Sharding, Sharding]:
+    return each.shape, each.before, each.after
 
 
 def avoiding(plan: Plan, planned: Propagated, place: Reshard) -> tuple[Edit, ...]:
     """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic."""
-    elsewhere = _payload(planned) - sum(each.payload for each in _alike(plan, planned, place))
+    before = _planned(plan, planned)
+    elsewhere = _payload(planned) - sum(each.payload for each in before if (each.path, *_ends(each)) == (place.path, *_ends(place)))
     gentle = (each for each in _candidates(plan, place) if isinstance(each, Constrain | Override))
     for edit in itertools.islice(dict.fromkeys(gentle), _SUGGESTED):
         try:
             after = partition(changed := plan.apply(edit), plan.hardware)
         except WorkbenchError:
             continue
-        if not _alike(changed, after, place) and _payload(after) < elsewhere + place.payload:
+        if _payload(after) < elsewhere + place.payload and _is_sure(before, _planned(changed, after), place, plan.mesh):
             return (edit,)
     return ()
 
 
-def _alike(plan: Plan, planned: Propagated, place: Reshard) -> list[Reshard]:
-    """What is planned to be resharded of the same value, from and to the same shardings."""
-    found = reshard_list(plan, planned, lambda moves: [0.0] * len(moves))
-    ends = place.path, place.shape, place.before, place.after
-    return [each for each in found if (each.path, each.shape, each.before, each.after) == ends]
+def _planned(plan: Plan, planned: Propagated) -> tuple[Reshard, ...]:
+    """What is resharded; nothing is priced."""
+    return reshard_list(plan, planned, lambda moves: [0.0] * len(moves))
 
 
 def _payload(planned: Propagated) -> int:
@@ -119,16 +147,6 @@ def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
         others = [name for name, size in plan.mesh.axes if name not in padding.axes and size > 1 and padding.size % size == 0]
         yield from (PlaceDim(padding.dim, (name,)) for name in others[:1])
         yield PlaceDim(padding.dim, ())
-
-
-def _judged(edit: Edit, report: Report, after: Report, place: Reshard) -> Remedy | None:
-    """What an edit does, if it is a remedy: this place sends less, the step no more, and less is gathered whole where this is."""
-    before, here = (_at(each, place) for each in (report, after))
-    whole, still = (len(each.partitioned.gathered_whole) if each.partitioned else 0 for each in (report, after))
-    cheaper = sum(each.sent for each in here) < sum(each.sent for each in before)
-    if not cheaper or after.sent > report.sent or still > whole - place.rematerialises:
-        return None
-    return Remedy(edit, sum(each.sent for each in here), report.sent - after.sent, after.memory.peak - report.memory.peak)
 
 
 def _at(report: Report, place: Reshard) -> list[Reshard]:
@@ -194,7 +212,7 @@ def step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: 
         return math.prod(local_shape(shape, new, mesh)) - math.prod(local_shape(shape, old, mesh))
     if not (swapped := _swapped(old, new)):
         return None
-    return math.prod(local_shape(shape, old, mesh)) * (1 - 1 / math.prod(mesh[axis] for axis in swapped))
+    return math.prod(local_shape(shape, old, mesh)) * (1 - 1 / math.prod(axis_size(axis, mesh) for axis in swapped))
 
 
 def _begin_with(fewer: Dims, more: Dims) -> bool:

@@ -125,10 +125,11 @@ def test_the_suggested_edits_end_xlas_warning_and_send_less(report):
 
 
 def test_a_remedy_says_what_it_saves_of_what_xla_sends(report):
+    assert [str(remedy.edit).rpartition(" → ")[2] for remedy in report.reshards[0].remedies] == ["[r, c, -]", "[-, -, c+r]"]
     for remedy in report.reshards[0].remedies:
-        after = settled(report.plan.apply(remedy.edit))
-        assert remedy.saved == report.sent - after.sent
-        assert remedy.held == after.memory.peak - report.memory.peak
+        plan = report.plan.apply(remedy.edit)
+        assert remedy.saved == report.sent - settled(plan).sent
+        assert remedy.held == plan.report().memory.peak - report.memory.peak
 
 
 def test_what_shardy_would_send_and_xla_does_not_is_no_resharding():
