@@ -7,7 +7,10 @@ import optax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from workbench.analyze import analyze
 from workbench.plan import Plan
+from workbench.report import Report
+from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace, trace_training
 
 MESH = "r:2 c:4"
@@ -58,6 +61,11 @@ def resharded(before: str, after: str, shape: tuple[int, ...] = CUBE, mesh: str 
     dims = " ".join("abcd"[: len(shape)])
     program = trace(lambda x: jnp.sin(x) * 2, jax.ShapeDtypeStruct(shape, jnp.float32), dims={"x": dims}, name="resharded")
     return Plan(program, mesh, f"@sin={before}; @mul={after}")
+
+
+def settled(plan: Plan) -> Report:
+    """The report with XLA's own answer, asked in this process."""
+    return analyze(plan, answer=ask_partitioner(plan))
 
 
 _AUTO = AbstractMesh((2, 4), ("r", "c"), axis_types=(AxisType.Auto,) * 2)

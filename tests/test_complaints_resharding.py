@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.resharding import reproducer
+from tests.resharding import reproducer, settled
 from workbench.edits import Override, PlaceDim
 from workbench.errors import LayoutError
 from workbench.plan import Plan
+from workbench.reshard import REMATERIALISATION
 from workbench.tracing import trace
 
 
@@ -22,10 +23,11 @@ def notes(plan, kind):
 
 def test_an_involuntary_rematerialisation_has_a_line_bytes_and_a_way_out():
     """jax#21562, xla#15207, jax#18591: a warning without a source line."""
-    (note,) = notes(reproducer(), "involuntary full rematerialisation")
+    (note,) = [each for each in settled(reproducer()).diagnostics if each.kind == REMATERIALISATION]
     assert "resharding.py:" in note.message
     assert "are held at the worst moment" in note.message
-    assert notes(reproducer().apply(note.edits[0]), "involuntary full rematerialisation") == []
+    mended = settled(reproducer().apply(note.edits[0]))
+    assert [each for each in mended.diagnostics if each.kind == REMATERIALISATION] == []
 
 
 def test_a_shuffle_within_the_batch_sends_nothing():

@@ -6,6 +6,7 @@ import pytest
 
 from tests.resharding import reproducer
 from workbench.analyze import analyze
+from workbench.edits import Constrain
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
@@ -52,13 +53,24 @@ def test_executions_are_those_of_xla_where_it_moves_a_collective_out_of_the_loop
 def test_the_notes_say_what_xla_warned_of_and_no_more():
     plan = reproducer()
     answer = ask_partitioner(plan)
-    (foreseen,), (settled,) = warned(plan.report()), warned(analyze(plan, answer=answer))
-    assert settled == foreseen
-    assert settled.edits
-    assert warned(analyze(plan, answer=replace(answer, gathered_whole=()))) == []
+    assert warned(plan.report()) == []
+    settled = analyze(plan, answer=answer)
+    (note,) = warned(settled)
+    (place,) = [each for each in settled.reshards if each.rematerialises]
+    assert (note.subject, [type(each) for each in note.edits]) == (place.path, [Constrain])
+    silent = analyze(plan, answer=replace(answer, gathered_whole=()))
+    assert (warned(silent), [each.rematerialises for each in silent.reshards]) == ([], [False])
 
 
-def test_a_warning_that_was_not_foreseen_is_told_in_xlas_words():
+def test_of_a_warning_at_an_operation_only_what_is_gathered_there_is_marked():
+    plan = reproducer()
+    (warning,) = ask_partitioner(plan).gathered_whole
+    elsewhere = replace(warning, operation=-1, shape="f32[8,8]")
+    (note,) = warned(analyze(plan, answer=replace(ask_partitioner(plan), gathered_whole=(elsewhere,))))
+    assert note.message.startswith("XLA's partitioner warns that it finds no way for a value from")
+
+
+def test_a_warning_where_nothing_is_resharded_is_told_in_xlas_words():
     gathered = (GatheredWhole(40, "f32[8,16]", "{devices=[2,1]<=[2]}", "{devices=[1,2]<=[2]}"),)
     (note,) = warned(analyze(GPT, answer=answer_with(GPT, gathered=gathered)))
     assert "from {devices=[2,1]<=[2]} to {devices=[1,2]<=[2]}: every device gathers f32[8,16] whole" in note.message

@@ -65,7 +65,7 @@ def analyze(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | 
 
 def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Report:
     planned = partition(plan, hardware)
-    partitioned = planned if answer is None else with_answer(planned, answer)
+    partitioned = planned if answer is None else with_answer(planned, answer, plan.mesh)
     program, mesh, placed = plan.program, plan.mesh, arguments_placed(plan, partitioned)
     backend = backend_of(hardware)
     fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands, narrows=backend.narrows_products)
@@ -109,7 +109,7 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
             list_kernels=functools.partial(kernel_list, program, partitioned, fixed.kernels, times),
             make_graph=functools.partial(graph_of, program, partitioned, fixed.kernels, mesh, times.busy + times.launch, simulated),
         )
-    return diagnose(report, planned)  # edits are tried on what Shardy says, and compared with that
+    return diagnose(report, planned, partitioned.edges)  # edits are tried on what Shardy says, and compared with that
 
 
 def _seconds(plan: Plan, hardware: Hardware | None, sends: list[Send]) -> list[float]:

@@ -1,6 +1,7 @@
 """What to mind in a plan: data in the report, each with its arithmetic and edits that would mend it."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from workbench.diagnose_own import own_notes, subject_of
@@ -28,13 +29,13 @@ _NOTEWORTHY = 1 << 20  # bytes
 _WASTE = 0.1  # of a value's bytes
 
 
-def diagnose(report: Report, partitioned: Propagated) -> Report:
-    """The report with its diagnostics."""
+def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> Report:
+    """The report with its diagnostics. `partitioned` is Shardy's answer, by which edits are judged; `edges` are the report's own."""
     found = (
         *_hardware_misfit(report),
         *_too_much_memory(report, partitioned),
-        *_rematerialisations(report, partitioned),
-        *_resharding(report, partitioned),
+        *_rematerialisations(report, partitioned, edges),
+        *_resharding(report, partitioned, edges),
         *_torn(report, partitioned),
         *_padding(report, partitioned),
         *_duplicated_work(report),
@@ -94,16 +95,11 @@ def _splits(report: Report) -> tuple[PlaceDim, ...]:
     return tuple(found.values())[:_LARGEST]
 
 
-def _rematerialisations(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """What XLA warns of, or will; with a sharding in between that avoids it, where one is found.
-
-    Where its partitioner was asked, its warnings are the truth: what it does not warn of is not said, what was not foreseen is.
-    """
-    found = [each for each in partitioned.edges if each.way.rematerialises]
-    warned = _warned_of(report, partitioned)
-    if warned is not None:
-        found = [each for each in found if warned.keys() & {each.source, *each.readers}]
-    foreseen = {number for each in found for number in (each.source, *each.readers)}
+def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
+    """What XLA's partitioner warned of, where it was asked; with a sharding in between that avoids it, where one is found."""
+    found = [each for each in edges if each.gathered_whole]
+    told = {warning for each in found for warning in each.gathered_whole}
+    untold = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in told]
     places = _reshards(report, partitioned, found) if found else ()
     return [
         Diagnostic(
@@ -115,18 +111,12 @@ def _rematerialisations(report: Report, partitioned: Propagated) -> list[Diagnos
             avoiding(report.plan, partitioned, each) if number < _LARGEST else (),
         )
         for number, each in enumerate(places)
-    ] + [_unforeseen(report, number, each) for number, each in (warned or {}).items() if number not in foreseen]
+    ] + [_elsewhere(report, partitioned, each) for each in untold]
 
 
-def _warned_of(report: Report, partitioned: Propagated) -> dict[int | None, GatheredWhole] | None:
-    """XLA's own warnings by the operation they are about; `None` where it was not asked."""
-    if report.partitioned is None:
-        return None
-    warnings = report.partitioned.gathered_whole
-    return dict(zip(operations_at_places(partitioned.structure, [each.operation for each in warnings]), warnings, strict=True))
-
-
-def _unforeseen(report: Report, number: int | None, warning: GatheredWhole) -> Diagnostic:
+def _elsewhere(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
+    """A warning about a value that Shardy does not reshard."""
+    (number,) = operations_at_places(partitioned.structure, [warning.operation])
     operation = None if number is None else report.plan.program.operations[number]
     name = f"`{operation.path}`{_at(operation.source)}" if operation else "a value"
     return Diagnostic(
@@ -159,11 +149,11 @@ def _reader(each: Reshard) -> str:
     return f"`{each.reader}`{_at(each.reader_source)}"
 
 
-def _resharding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+def _resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
     """Values resharded between operations that take a large share of what is sent; a parameter that is gathered lies so by choice."""
     if not report.sent:
         return []
-    values = [each for each in partitioned.edges if each.argument is None and not each.way.rematerialises and each.moves]
+    values = [each for each in edges if each.argument is None and not each.gathered_whole and each.moves]
     places = _reshards(report, partitioned, values)
     return [
         Diagnostic(

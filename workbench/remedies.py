@@ -1,26 +1,28 @@
 """Edits that avoid a resharding or make it cheaper. Each is tried on the plan before it is suggested.
 
 What is tried: the value constrained to what its reader needs, to what it lies like, or, where XLA gathers it whole, to a sharding in
-between that it reaches without; its argument placed as the reader needs it; constraints of the layout taken back; dimensions placed
-otherwise.
+between that is one plain step from either; its argument placed as the reader needs it; constraints of the layout taken back; dimensions
+placed otherwise.
 """
 
 import itertools
-from collections.abc import Collection, Iterator
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 from workbench.edits import Constrain, Edit, Override, PlaceDim
 from workbench.errors import WorkbenchError
+from workbench.mesh import Mesh
 from workbench.mesh_edits import ResizeAxis
 from workbench.padding import Padding
-from workbench.partition import Dims, Propagated, padding_list, partition
-from workbench.partition.xla_reshard import Way, way
+from workbench.partition import Dims, Propagated, local_shape, padding_list, partition, reshard_list
 from workbench.paths import template
 from workbench.places import picks
 from workbench.plan import Plan
 from workbench.program import Operation
 from workbench.report import Report
 from workbench.reshard import Remedy, Reshard
-from workbench.sharding import Sharding, base_axis
+from workbench.sharding import Sharding, axis_size, base_axis
 from workbench.units import divisors
 
 _TRIED = 10  # reports made for one resharding
@@ -30,38 +32,77 @@ _AXES = 3  # of more, too many shardings in between
 
 def find_remedies(report: Report, place: Reshard) -> tuple[Remedy, ...]:
     """The edits that send less at this place and no more in the whole step; what saves most first."""
-    plan, tried = report.plan, []
+    plan, tried, judge = report.plan, [], _Judge(report, place)
     for edit in itertools.islice(dict.fromkeys(_candidates(plan, place)), _TRIED):
         try:
             after = plan.apply(edit).report()
         except WorkbenchError:  # not legal, or refused by Shardy
             continue
-        if (remedy := _judged(edit, report, after, place)) is not None:
+        if (remedy := judge.remedy(edit, after)) is not None:
             tried.append(remedy)
     tried.sort(key=lambda each: (-each.saved, each.sent, each.held))
     return tuple(tried[:_SUGGESTED])
 
 
-def avoiding(plan: Plan, partitioned: Propagated, place: Reshard) -> tuple[Edit, ...]:
+class _Judge:
+    """Compares plans as planned, without an edit and with it; at the place itself, with what XLA sends there if that is known."""
+
+    def __init__(self, report: Report, place: Reshard) -> None:
+        self._place, self._settled = place, report.partitioned is not None
+        self._before = report.plan.report() if self._settled else report
+        planned = sum(
+            each.sent
+            for each in self._before.reshards
+            if (each.path, each.reader, *_ends(each)) == (place.path, place.reader, *_ends(place))
+        )
+        self._more = place.sent - planned  # what XLA sends there
+        self._peak = (report if place.rematerialises else self._before).memory.peak
+
+    def remedy(self, edit: Edit, after: Report) -> Remedy | None:
+        """What an edit does, if it is a remedy: this place sends less, the step no more."""
+        before, here = (sum(each.sent for each in _at(report, self._place)) for report in (self._before, after))
+        saved = self._before.sent + self._more - after.sent
+        if here >= before + self._more or saved < 0:
+            return None
+        if self._settled and not _is_sure(self._before.reshards, after.reshards, self._place, after.mesh):
+            return None
+        return Remedy(edit, here, saved, after.memory.peak - self._peak)
+
+
+def _is_sure(before: Sequence[Reshard], after: Sequence[Reshard], place: Reshard, mesh: Mesh) -> bool:
+    """Whether XLA sends what is planned: fewer values go from and to the same shardings, and what is resharded anew takes a plain step."""
+    old, new = (Counter(map(_ends, each)) for each in (before, after))
+    return new[_ends(place)] < max(old[_ends(place)], 1) and all(step_sends(*ends, mesh) is not None for ends in new.keys() - old.keys())
+
+
+def _ends(each: Reshard) -> tuple[tuple[int, ...], Sharding, Sharding]:
+    return each.shape, each.before, each.after
+
+
+def avoiding(plan: Plan, planned: Propagated, place: Reshard) -> tuple[Edit, ...]:
     """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic."""
-    sent, bad = _edges_sent(partitioned)
+    before = _planned(plan, planned)
+    elsewhere = _payload(planned) - sum(each.payload for each in before if (each.path, *_ends(each)) == (place.path, *_ends(place)))
     gentle = (each for each in _candidates(plan, place) if isinstance(each, Constrain | Override))
     for edit in itertools.islice(dict.fromkeys(gentle), _SUGGESTED):
         try:
-            after, still_bad = _edges_sent(partition(plan.apply(edit), plan.hardware))
+            after = partition(changed := plan.apply(edit), plan.hardware)
         except WorkbenchError:
             continue
-        if after < sent and still_bad < bad:
+        if _payload(after) < elsewhere + place.payload and _is_sure(before, _planned(changed, after), place, plan.mesh):
             return (edit,)
     return ()
 
 
-def _edges_sent(partitioned: Propagated) -> tuple[int, int]:
-    """Payload bytes of all collectives of a step, and how many values are gathered whole."""
-    times = partitioned.structure.regions
-    return sum(each.payload * times[each.region].times for each in partitioned.reshards), sum(
-        each.way.rematerialises for each in partitioned.edges
-    )
+def _planned(plan: Plan, planned: Propagated) -> tuple[Reshard, ...]:
+    """What is resharded; nothing is priced."""
+    return reshard_list(plan, planned, lambda moves: [0.0] * len(moves))
+
+
+def _payload(planned: Propagated) -> int:
+    """Bytes of all collectives of a step."""
+    times = planned.structure.regions
+    return sum(each.payload * times[each.region].times for each in planned.reshards)
 
 
 def resized(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
@@ -108,16 +149,6 @@ def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
         yield PlaceDim(padding.dim, ())
 
 
-def _judged(edit: Edit, report: Report, after: Report, place: Reshard) -> Remedy | None:
-    """What an edit does, if it is a remedy: this place sends less, the step no more, and nothing new is gathered whole."""
-    before, here = (_at(each, place) for each in (report, after))
-    worse = any(each.rematerialises for each in after.reshards if each not in report.reshards)
-    cheaper = sum(each.sent for each in here) < sum(each.sent for each in before)
-    if worse or not cheaper or after.sent > report.sent:
-        return None
-    return Remedy(edit, sum(each.sent for each in here), report.sent - after.sent, after.memory.peak - report.memory.peak)
-
-
 def _at(report: Report, place: Reshard) -> list[Reshard]:
     """What is resharded of the same value, and from there on to the same reader."""
     mine = {place.path, place.reader} if place.reader_source else {place.path}
@@ -154,21 +185,49 @@ def _patterns(plan: Plan, place: Reshard) -> Iterator[str]:
 
 
 def between(place: Reshard, plan: Plan) -> list[Sharding]:
-    """Shardings to and from which XLA finds a way without gathering all, the cheapest way round first; the best three."""
+    """Shardings that are one plain step from where the value lies and one from where it is needed, the cheapest way round first; the best
+    three."""
     axes = list(dict.fromkeys((*place.before.axes, *place.after.axes)))
     if len(axes) > _AXES:
         return []
     found = []
     for sharding in _shardings(axes, len(place.shape)):
-        ways = [_way(place, plan, *pair) for pair in ((place.before, sharding), (sharding, place.after))]
+        steps = [step_sends(place.shape, *pair, plan.mesh) for pair in ((place.before, sharding), (sharding, place.after))]
         is_even = all(size % parts == 0 for size, parts in zip(place.shape, sharding.parts(plan.mesh), strict=True))
-        if is_even and not any(each.rematerialises for each in ways):
-            found.append((sum(step.payload for each in ways for step in each.collectives), -len(sharding.axes), str(sharding), sharding))
+        if is_even and None not in steps:
+            found.append((sum(step or 0 for step in steps), -len(sharding.axes), str(sharding), sharding))
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])[:_SUGGESTED]]
 
 
-def _way(place: Reshard, plan: Plan, before: Sharding, after: Sharding) -> Way:
-    return way(place.shape, _axes_of(before), _axes_of(after), plan.mesh)
+def step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: Mesh) -> float | None:
+    """The elements that leave a device in a plain step; `None` if the step is not plain.
+
+    Plain are: axes added at the minor end of dimensions (each device slices), axes taken from there (it gathers), or the minor axes of one
+    dimension moved to the minor end of another (an all-to-all). XLA's partitioner has a direct way for each.
+    """
+    old, new = _axes_of(before), _axes_of(after)
+    if _begin_with(old, new):
+        return 0 if old != new else None
+    if _begin_with(new, old):
+        return math.prod(local_shape(shape, new, mesh)) - math.prod(local_shape(shape, old, mesh))
+    if not (swapped := _swapped(old, new)):
+        return None
+    return math.prod(local_shape(shape, old, mesh)) * (1 - 1 / math.prod(axis_size(axis, mesh) for axis in swapped))
+
+
+def _begin_with(fewer: Dims, more: Dims) -> bool:
+    """Whether each dimension's axes of the one are its major axes in the other."""
+    return all(few == many[: len(few)] for few, many in zip(fewer, more, strict=True))
+
+
+def _swapped(old: Dims, new: Dims) -> tuple[str, ...]:
+    """The minor axes of one dimension that are at the minor end of another in the new sharding, if all else is as it was."""
+    changed = [(before, after) for before, after in zip(old, new, strict=True) if before != after]
+    if len(changed) != 2:
+        return ()
+    (more, less), (few, many) = sorted(changed, key=lambda each: len(each[1]) - len(each[0]))
+    moved = more[len(less) :]
+    return moved if (*less, *moved) == more and (*few, *moved) == many else ()
 
 
 def _axes_of(sharding: Sharding) -> Dims:
@@ -176,8 +235,8 @@ def _axes_of(sharding: Sharding) -> Dims:
 
 
 def _shardings(axes: list[str], rank: int) -> Iterator[Sharding]:
-    """All shardings of this rank over some of these axes."""
-    for count in range(len(axes) + 1):
+    """All shardings of this rank over some of these axes, but the one that leaves it whole."""
+    for count in range(1, len(axes) + 1):
         for order in itertools.permutations(axes, count):
             for dims in itertools.combinations_with_replacement(range(rank), count):
                 yield from (Sharding(tuple(each)) for each in [_placed(order, dims, rank)])
@@ -196,4 +255,4 @@ def _placements(plan: Plan, place: Reshard) -> Iterator[Edit]:
             yield from (PlaceDim(dim, axes) for axes in (plain, tuple(reversed(rule)), ()) if axes != rule)
 
 
-__all__ = ["between", "find_remedies"]
+__all__ = ["between", "find_remedies", "step_sends"]

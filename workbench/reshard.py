@@ -1,7 +1,8 @@
 """Resharding: a value lies in one way where it is made and in another where it is read. What that takes, and edits that avoid it.
 
 The eight ways are those of XLA's partitioner, in the order in which it tries them (`PartitionedHlo::ReshardNoCache`); the last one holds
-the whole value on every device.
+the whole value on every device. As planned, the way is Shardy's; once XLA's partitioner has answered it is XLA's, and only then is the
+last one told: where XLA warned of it.
 """
 
 from collections.abc import Callable

@@ -37,7 +37,7 @@ def reshards_text(reshards: Sequence[Reshard]) -> str:
     more = [f"{len(groups) - LARGEST} smaller ones"] if len(groups) > LARGEST else []
     more += [f"{free} that only slice"] if free else []
     tail = f"\n  and {' and '.join(more)}" if more else ""
-    return f"Resharded between operations (the way is that of XLA's partitioner; 8 gathers the whole value)\n\n{text}{tail}"
+    return f"Resharded between operations (way: of the eight of XLA's partitioner; 8 gathers the whole value)\n\n{text}{tail}"
 
 
 def padding_text(paddings: Sequence[Padding]) -> str:

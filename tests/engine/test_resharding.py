@@ -1,11 +1,11 @@
-"""Resharding, compiled: XLA emits between two shardings what the plan says, and warns where it says so."""
+"""Resharding, compiled: XLA emits between two shardings what a settled plan says, and warns where it says so."""
 
 import random
 from collections import Counter
 
 import pytest
 
-from tests.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, weight_update
+from tests.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, settled, weight_update
 from workbench.comparison import compare_collectives
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
@@ -40,16 +40,16 @@ def test_what_is_compiled_is_the_table(before, after, collectives, classes):
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_a_resharding_sends_what_the_plan_says(before, after):
+def test_a_resharding_sends_what_the_settled_plan_says(before, after):
     plan = resharded(before, after)
-    rows = compare_collectives(plan.report(), payload_by_axis_and_kind(compiled_collectives(plan)))
+    rows = compare_collectives(settled(plan), payload_by_axis_and_kind(compiled_collectives(plan)))
     assert [row for row in rows if not row.agrees] == []
 
 
 @pytest.mark.parametrize(("size", "before", "after"), [each[:3] for each in UNEVEN])
-def test_parts_that_are_not_full_send_what_the_plan_says(size, before, after):
+def test_parts_that_are_not_full_send_what_the_settled_plan_says(size, before, after):
     plan = resharded(before, after, (size, 64))
-    rows = compare_collectives(plan.report(), payload_by_axis_and_kind(compiled_collectives(plan)))
+    rows = compare_collectives(settled(plan), payload_by_axis_and_kind(compiled_collectives(plan)))
     assert [row for row in rows if not row.agrees] == []
 
 
@@ -65,7 +65,7 @@ def test_weight_update_sharding_sends_and_holds_what_was_measured(layout, argume
 
 def test_the_reproducer_is_warned_of_and_the_suggested_edit_ends_it():
     plan = reproducer()
-    predicted, compiled = plan.report(), plan.compile(keep=False)
+    predicted, compiled = settled(plan), plan.compile(keep=False)
     (warned,) = compiled.rematerialised
     assert warned.path == predicted.reshards[0].path
     assert (warned.before, warned.after) == ("{devices=[2,1,4]<=[8]}", "{devices=[1,8,1]<=[2,4]T(1,0)}")
@@ -73,7 +73,7 @@ def test_the_reproducer_is_warned_of_and_the_suggested_edit_ends_it():
     assert compiled.memory.temporary == pytest.approx(predicted.reshards[0].temporary, rel=0.01)
     mended = plan.apply(predicted.reshards[0].edits[0])
     assert mended.compile(keep=False).rematerialised == ()
-    assert mended.report().sent < predicted.sent
+    assert settled(mended).sent < predicted.sent
 
 
 def test_a_warning_is_read_from_among_other_words():

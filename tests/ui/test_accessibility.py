@@ -80,7 +80,7 @@ def test_recipes_and_reshardings_can_be_used_by_everyone(themed, server, stage):
     themed.locator(".wb .chip").first.wait_for()
     themed.locator('[role=tab][data-tab="resharding"]').click()
     themed.get_by_role("button", name="Try more edits").click()
-    themed.locator(".remedy").nth(2).wait_for()
+    themed.locator(".remedy").nth(1).wait_for()
     assert findings(themed) == [], "a resharding with edits that were tried"
     themed.locator('[role=tab][data-tab="notes"]').click()
     expect(themed.locator(".tables")).to_contain_text("What the function itself lays out")

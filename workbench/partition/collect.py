@@ -8,12 +8,11 @@ from typing import Any
 from jax.extend.mlir import ir
 
 from workbench.hardware import Hardware
-from workbench.mesh import Mesh
 from workbench.partition.answer import Answer
 from workbench.partition.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.partition.backend import HALVES, Backend, backend_of
 from workbench.partition.context import main_function, producer
-from workbench.partition.edges import REDUCTIONS, Edge, chains, goes_as_shardy, held, is_last
+from workbench.partition.edges import REDUCTIONS, Edge, chains, held, kinds_of
 from workbench.partition.operations import CONTROL_FLOW
 from workbench.partition.own_notes import OwnNotes
 from workbench.partition.partial_sums import verify_partial_sums
@@ -25,10 +24,8 @@ from workbench.partition.reshards import KINDS, Reshard, axes_of
 from workbench.partition.sent_bytes import sent_bytes
 from workbench.partition.structure import Op, Structure
 from workbench.partition.variadic import is_variadic_reduce
-from workbench.partition.xla_reshard import way
 from workbench.plan import Plan
 from workbench.sharding import axis_size
-from workbench.tensor import itemsize as tensor_itemsize
 
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
@@ -132,52 +129,23 @@ class _Collector:
                 self._block(block, number + offset)
 
     def _note(self, waiting: list[ir.Operation], before: int, region: int) -> None:
-        """Note what Shardy inserted, as XLA makes it."""
+        """Note what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
         for chain in chains(waiting):
-            sent = [(op, self._reshard(op, before, region)) for op in chain if op.name in KINDS]
-            if chain[0].name in REDUCTIONS:
-                self._note_each(chain, sent, region)
-                continue
-            edge = self._edge(chain, before, region)
-            payloads = [self._payload(op) for op, _ in sent]
-            if goes_as_shardy(chain, payloads, tensor_itemsize(edge.dtype), edge.way):
-                is_new = self._note_each(chain, sent, region)
-                edge.moves = tuple(reshard for _, reshard in sent)
-            else:
-                edge.moves = tuple(self._as_xla(chain, edge, before, region))
-                is_new = self._note_moves(chain, edge.moves, region)
-            if is_new or not edge.moves:
-                self._edges.append(edge)
+            moves, is_new, origin = list(self._moves(chain, before, region)), False, self._origin_of(chain[0].operands[0])
+            for op, name, reshard in moves:
+                if not self._is_known((origin, *name, region), reshard):
+                    is_new = True
+                    self._note_once(op, reshard)
+            if chain[0].name not in REDUCTIONS and (is_new or not moves):
+                self._edges.append(self._edge(chain, [reshard for *_, reshard in moves], before, region))
 
-    def _note_each(self, chain: Sequence[ir.Operation], sent: Sequence[tuple[ir.Operation, Reshard]], region: int) -> bool:
-        """Note collectives as Shardy has them; whether any is new. XLA computes the same collective of the same value once, and keeps it
-        for the second use."""
-        is_new, origin = False, self._origin_of(chain[0].operands[0])
-        for number, (op, reshard) in enumerate(sent):
-            if self._is_known((origin, *self._name_of(op, number), region), reshard):
-                continue
-            is_new = True
-            if not self._reductions.is_added_first(op, reshard):
-                self._reshards += self._reductions.made_of(op, self._behind_its_loop(op, reshard))
-        return is_new
+    def _note_once(self, op: ir.Operation, reshard: Reshard) -> None:
+        if not self._reductions.is_added_first(op, reshard):
+            self._reshards += self._reductions.made_of(op, self._behind_its_loop(op, reshard))
 
     def _behind_its_loop(self, op: ir.Operation, reshard: Reshard) -> Reshard:
         loop = self._structure.regions[reshard.region].parent
         return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_behind_its_loop(op) else reshard
-
-    def _name_of(self, op: ir.Operation, number: int) -> tuple[Any, ...]:
-        """Of one of Shardy's collectives, number `number` of its chain."""
-        dims = self._answer.read(op.attributes["out_sharding"])[0]
-        is_moved = op.name not in ("sdy.all_gather", *REDUCTIONS)
-        return ("to", dims, number) if is_moved else (op.name, dims)
-
-    def _note_moves(self, chain: list[ir.Operation], moves: Sequence[Reshard], region: int) -> bool:
-        """Note the collectives of XLA's own way; whether any is new."""
-        origin, target = self._origin_of(chain[0].operands[0]), self._answer.read(chain[-1].attributes["out_sharding"])[0]
-        name = "to", target
-        new = [move for number, move in enumerate(moves) if not self._is_known((origin, *name, number, region), move)]
-        self._reshards += new
-        return bool(new)
 
     def _is_known(self, key: tuple[Any, ...], reshard: Reshard) -> bool:
         first = self._first.setdefault(key, reshard)
@@ -190,40 +158,25 @@ class _Collector:
         value = self._answer.unturned(value)
         return _origin(value) if self._backend.merges_alike else value
 
-    def _edge(self, chain: list[ir.Operation], before: int, region: int) -> Edge:
+    def _edge(self, chain: list[ir.Operation], moves: list[Reshard], before: int, region: int) -> Edge:
         """The resharding that a chain of inserted operations is."""
         source, last = chain[0].operands[0], chain[-1]
         ranked = ir.RankedTensorType(source.type)
-        shape, dtype = tuple(ranked.shape), dtype_name(str(ranked.element_type))
-        inside, after = self._answer.dims_of(source), self._answer.read(last.attributes["out_sharding"])[0]
-        manual = self._manual.get(region, ())
-        mesh = Mesh(tuple(axis for axis in self._mesh.axes if axis[0] not in manual)) if manual else self._mesh
-        found = way(shape, inside, after, mesh)
         readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._answer.reader(use.owner)) is not None))
         return Edge(
-            shape,
-            dtype,
-            inside,
-            after,
-            found,
+            tuple(ranked.shape),
+            dtype_name(str(ranked.element_type)),
+            self._answer.dims_of(source),
+            self._answer.read(last.attributes["out_sharding"])[0],
+            kinds_of(chain),
             region,
             self._answer.producer_of(source),
             self._answer.argument_of(source),
             readers or (before,),
-            (),
-            held(found, tensor_itemsize(dtype)),
-            bool(manual),
+            tuple(moves),
+            held(moves, self._mesh),
+            bool(self._manual.get(region, ())),
         )
-
-    def _as_xla(self, chain: list[ir.Operation], edge: Edge, before: int, region: int) -> Iterator[Reshard]:
-        """The collectives XLA emits for an edge. What one makes for the next, or to be cut, is there for a moment only."""
-        plain = self._answer.placed(chain[0].operands[0], chain[-1], before, region)
-        itemsize = tensor_itemsize(edge.dtype)
-        for step in edge.way.collectives:
-            local, payload = (math.ceil(elements * itemsize) for elements in (max(step.after, step.payload), step.payload))
-            local, payload = sent_bytes(self._backend, chain[-1], step.kind, local, payload)
-            last = plain.last_use if is_last(step, edge.way) else plain.first_use
-            yield replace(plain, kind=step.kind, axes=step.axes, local_bytes=local, payload=payload, last_use=last)
 
     def _is_kept(self, first: Reshard, again: Reshard) -> bool:
         """Whether a value that was gathered is still there when it is needed again; what products read may have been given up."""
@@ -240,26 +193,45 @@ class _Collector:
         values = self._structure.values
         return values[product.results[0]].dtype == "float32" and any(values[each].dtype in HALVES for each in product.operands)
 
-    def _reshard(self, op: ir.Operation, before: int, region: int) -> Reshard:
+    def _moves(self, chain: Sequence[ir.Operation], before: int, region: int) -> Iterator[tuple[ir.Operation, tuple[Any, ...], Reshard]]:
+        """The collectives of a chain, each with a name that equal ones of one value share. What one makes for the next, or to be cut, is
+        there for a moment only."""
+        collectives = [op for op in chain if op.name in KINDS]
+        for number, op in enumerate(collectives):
+            after = self._answer.read(op.attributes["out_sharding"])[0]
+            if op.name == "sdy.all_gather":
+                found = [(("gathered", dims), each) for dims, each in self._gathers(op, after, before, region)]
+            else:
+                name = ("reduced", op.name, after) if op.name in REDUCTIONS else ("moved", after, number)
+                found = [(name, self._reshard(op, after, before, region))]
+            for name, each in found:
+                is_last = op == chain[-1] and each is found[-1][1]
+                yield op, name, each if is_last else replace(each, last_use=each.first_use)
+
+    def _gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, Reshard]]:
+        """One for each dimension, the last one first, as XLA's partitioner makes them; with where the value lies then."""
+        source = op.operands[0]
+        lies = list(self._answer.dims_of(source))
+        plain = self._answer.placed(source, op, before, region)
+        for dim in range(len(lies) - 1, -1, -1):
+            if axes := lies[dim][len(after[dim]) :]:
+                lies[dim] = after[dim]
+                size = local_bytes(source.type, tuple(lies), self._mesh)
+                local, payload = sent_bytes(self._backend, op, "all-gather", size, size)
+                yield tuple(lies), replace(plain, kind="all-gather", axes=axes, local_bytes=local, payload=payload)
+
+    def _reshard(self, op: ir.Operation, after: Dims, before: int, region: int) -> Reshard:
         kind = KINDS[op.name][0]
-        after = self._answer.read(op.attributes["out_sharding"])[0]
         source = op.operands[0]
         inside = self._answer.dims_of(source)
-        local, payload = local_bytes(source.type, after, self._mesh), self._payload(op)
         axes = axes_of(op, inside, after)
+        local = payload = local_bytes(source.type, after, self._mesh)
+        if kind == "reduce-scatter":
+            payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         if kind == "all-reduce" and is_variadic_reduce(producer(source)):
             kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         local, payload = sent_bytes(self._backend, op, kind, local, payload)
         return replace(self._answer.placed(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
-
-    def _payload(self, op: ir.Operation) -> int:
-        """Bytes of the larger of operand and result of a collective on one device, in the value's own type."""
-        source, after = op.operands[0], self._answer.read(op.attributes["out_sharding"])[0]
-        inside = self._answer.dims_of(source)
-        local = local_bytes(source.type, after, self._mesh)
-        if op.name == "sdy.reduce_scatter":
-            return local * math.prod(axis_size(axis, self._mesh) for axis in axes_of(op, inside, after))
-        return max(local, local_bytes(source.type, inside, self._mesh)) if op.name == "sdy.all_gather" else local
 
     def _local_flops(self, op: ir.Operation, index: int) -> int:
         """The share of a product one device computes: its part of the result times its part of the contraction."""

@@ -1,7 +1,7 @@
-"""Edges: where a value's sharding is not the one its reader needs. Shardy inserts a chain of collectives there; XLA goes its own way.
+"""Edges: where a value's sharding is not the one its reader needs. Shardy inserts a chain of collectives and slices there.
 
-Shardy tells that and where a value is resharded, from which sharding to which. What is sent is what XLA's partitioner makes of the same
-two shardings (`xla_reshard`), for that is what runs.
+As planned, that chain is what is sent. XLA's partitioner may go another way between the same two shardings; asked, it says so, and its
+collectives take the place of the chain's (`spmd.join`).
 """
 
 import math
@@ -10,12 +10,16 @@ from dataclasses import dataclass
 
 from jax.extend.mlir import ir
 
+from workbench.mesh import Mesh
 from workbench.partition.attributes import Dims
 from workbench.partition.context import producer
 from workbench.partition.reshards import KINDS, Reshard
-from workbench.partition.xla_reshard import SLICE, Step, Way
+from workbench.partitioned import GatheredWhole
+from workbench.reshard import REMATERIALISED
+from workbench.sharding import axis_size
 
 REDUCTIONS = ("sdy.all_reduce", "sdy.reduce_scatter")
+SLICE = "slice"  # no collective: each device keeps a part of what it has
 _MOVES = frozenset(KINDS) - frozenset(REDUCTIONS) | {"sdy.all_slice"}
 
 
@@ -24,14 +28,15 @@ class Edge:
     """One resharding: a value of this shape, from one sharding to another, the moves of one execution.
 
     `source` is the operation that made the value, or `argument` the number of the argument it is; `readers` are the operations that need
-    it so. `moves` are the collectives, in order; `temporary` the bytes of operand and result of the largest of them on one device.
+    it so. `kinds` are those of the chain, slices included; `moves` the collectives, in order; `temporary` the bytes of operand and result
+    of the largest of them on one device. `gathered_whole`: what XLA's partitioner warned of.
     """
 
     shape: tuple[int, ...]
     dtype: str
     before: Dims
     after: Dims
-    way: Way
+    kinds: tuple[str, ...]
     region: int
     source: int | None
     argument: int | None
@@ -39,6 +44,7 @@ class Edge:
     moves: tuple[Reshard, ...]
     temporary: int
     is_manual: bool = False
+    gathered_whole: tuple[GatheredWhole, ...] = ()
 
 
 def chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation]]:
@@ -60,23 +66,26 @@ def chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation]]:
             yield link
 
 
-def goes_as_shardy(chain: Sequence[ir.Operation], payloads: Sequence[int], itemsize: float, way: Way) -> bool:
-    """Whether XLA emits the collectives of a chain as they stand."""
-    kinds = [KINDS[op.name][0] for op in chain if op.name in KINDS]
-    theirs = [(step.kind, math.ceil(step.payload * itemsize)) for step in way.collectives]
-    return list(zip(kinds, payloads, strict=True)) == theirs
+def kinds_of(chain: Sequence[ir.Operation]) -> tuple[str, ...]:
+    """What a chain does, in order."""
+    return tuple(KINDS[op.name][0] if op.name in KINDS else SLICE for op in chain)
 
 
-def held(way: Way, itemsize: float) -> int:
+def held(moves: Sequence[Reshard], mesh: Mesh) -> int:
     """Bytes of operand and result of the largest move, on one device; a slice is taken where the result is needed."""
-    sizes = (step.before + max(step.payload, step.after) for step in way.steps if step.kind != SLICE)
-    return math.ceil(max(sizes, default=0) * itemsize)
+    return max((_operand(each, mesh) + max(each.payload, each.local_bytes) for each in moves), default=0)
 
 
-def classes(way: Way, *, is_manual: bool) -> tuple[int, ...]:
+def _operand(each: Reshard, mesh: Mesh) -> int:
+    """What a device gathers is the parts of all, its own among them."""
+    return each.payload // math.prod(axis_size(axis, mesh) for axis in each.axes) if each.kind == "all-gather" else each.payload
+
+
+def classes(edge: Edge) -> tuple[int, ...]:
     """Which of the partitioner's eight ways this is (DOMAIN 3.5); two where it takes one after the other."""
-    kinds = tuple(dict.fromkeys("all-gather" if step.kind == "all-reduce" else step.kind for step in way.steps))  # a thin one is summed
-    return ((2,) if is_manual else ()) + ((8,) if way.rematerialises else _OF_KINDS.get(kinds, (7,)) if kinds else (1,))
+    kinds = tuple(dict.fromkeys("all-gather" if kind == "all-reduce" else kind for kind in edge.kinds))  # a thin one is summed
+    way = (REMATERIALISED,) if edge.gathered_whole else _OF_KINDS.get(kinds, (7,)) if kinds else (1,)
+    return ((2,) if edge.is_manual else ()) + way
 
 
 _OF_KINDS: dict[tuple[str, ...], tuple[int, ...]] = {
@@ -88,8 +97,3 @@ _OF_KINDS: dict[tuple[str, ...], tuple[int, ...]] = {
     ("collective-permute", "all-gather"): (3, 6),
     (SLICE, "collective-permute", "all-gather"): (5, 3, 6),
 }
-
-
-def is_last(step: Step, way: Way) -> bool:
-    """Whether what a move makes is what the reader reads: not taken further, nor sliced."""
-    return way.steps[-1] is step

@@ -21,9 +21,15 @@ def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tu
     for edge in partitioned.edges:
         if edge.before != edge.after:
             found = _reshard(plan, edge, seconds_of)
-            counts[found] = counts.get(found, 0) + partitioned.structure.regions[edge.region].times
+            counts[found] = counts.get(found, 0) + _times(edge, partitioned)
     merged = (replace(each, count=count) for each, count in counts.items())
     return tuple(sorted(merged, key=lambda each: (not each.rematerialises, -each.sent, each.path)))
+
+
+def _times(edge: Edge, partitioned: Propagated) -> int:
+    """Executions a step: those of its collectives where XLA says them, for it moves out of a loop what no turn changes."""
+    said = (each.times for each in edge.moves if each.times is not None)
+    return next(said, partitioned.structure.regions[edge.region].times)
 
 
 def _reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
@@ -46,7 +52,7 @@ def _reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
         edge.dtype,
         Sharding(edge.before),
         Sharding(edge.after),
-        classes(edge.way, is_manual=edge.is_manual),
+        classes(edge),
         tuple(_move(plan, each, seconds) for each, seconds in zip(edge.moves, seconds_of(list(edge.moves)), strict=True)),
         edge.temporary,
         1,

@@ -1,19 +1,43 @@
 """XLA's answer in the terms of the planner: its collectives among the operations of the program, in place of those that Shardy inserted."""
 
+import itertools
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from workbench.mesh import Mesh
 from workbench.partition import Propagated
 from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure
-from workbench.partitioned import Partitioned, PartitionedCollective
+from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
+from workbench.sharding import axis_size
+from workbench.spmd.edges import Joined, with_moves, with_warnings
 
 
-def with_answer(propagated: Propagated, answer: Partitioned) -> Propagated:
+def with_answer(propagated: Propagated, answer: Partitioned, mesh: Mesh) -> Propagated:
     """What is known of a plan, with the collectives that XLA makes: what follows from them (memory, time, pictures) follows from these."""
-    joiner = _Joiner(propagated.structure, (place for each in answer.collectives for place in (each.made_by, each.read_by)))
-    return replace(propagated, reshards=[joiner.reshard(each) for each in answer.collectives])
+    collectives = whole_swaps(answer.collectives, mesh)
+    joiner = _Joiner(propagated.structure, (place for each in collectives for place in (each.made_by, each.read_by)))
+    joined = [joiner.join(each) for each in collectives]
+    edges = with_warnings(with_moves(propagated, joined, mesh), _warnings(propagated.structure, answer.gathered_whole), mesh)
+    return replace(propagated, reshards=[each.reshard for each in joined], edges=edges)
+
+
+def whole_swaps(collectives: Sequence[PartitionedCollective], mesh: Mesh) -> list[PartitionedCollective]:
+    """XLA may write an all-to-all as one of as many arrays as there are devices in a group: together they are what is sent."""
+    found: list[PartitionedCollective] = []
+    for each, same in itertools.groupby(collectives):
+        count, parts = len(list(same)), math.prod(axis_size(axis, mesh) for axis in each.axes)
+        if each.kind == "all-to-all" and count % parts == 0:
+            found += [replace(each, payload=each.payload * parts, result=each.result * parts)] * (count // parts)
+        else:
+            found += [each] * count
+    return found
+
+
+def _warnings(structure: Structure, warned: Sequence[GatheredWhole]) -> list[tuple[int | None, GatheredWhole]]:
+    return list(zip(operations_at_places(structure, [each.operation for each in warned]), warned, strict=True))
 
 
 def operations_at_places(structure: Structure, places: Sequence[int]) -> list[int | None]:
@@ -32,7 +56,11 @@ class _Joiner:
         known = sorted(set(places))
         self._operations = dict(zip(known, operations_at_places(structure, known), strict=True))
 
-    def reshard(self, each: PartitionedCollective) -> Reshard:
+    def join(self, each: PartitionedCollective) -> Joined:
+        """A collective with its ends, as far as they are known."""
+        return Joined(self._reshard(each), self._operations[each.made_by], self._operations[each.read_by])
+
+    def _reshard(self, each: PartitionedCollective) -> Reshard:
         """Where nothing is known of a collective's reader it is what follows its maker, and the end of the step where neither is known."""
         source, before = self._operations[each.made_by], self._operations[each.read_by]
         if before is None:

@@ -28,7 +28,7 @@ def communication_blocks(report: Report, paint: Paint) -> list[Block]:
 def whose(report: Report) -> str:
     """Who says what is sent."""
     if report.partitioned is None:
-        return "Planned: the collectives are those that Shardy inserts, in the terms of XLA's partitioner as the planner knows it."
+        return "Planned: the collectives are those that Shardy inserts."
     return f"Partitioned: the collectives are those that XLA's own partitioner makes of this plan ({report.partitioned.compiler})."
 
 

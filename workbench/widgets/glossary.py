@@ -167,7 +167,8 @@ RESHARDING = (
     ),
     Term(
         "Way",
-        "How XLA's partitioner gets from one sharding to another: the first of eight ways that fits. The last one gathers the value whole.",
+        "How a value gets from one sharding to another, as one of the eight ways of XLA's partitioner: planned by Shardy, settled by XLA, "
+        "which alone says where it takes the last one and gathers the value whole.",
         f"{ARXIV}2105.04663",
         ("way",),
         "Resharding",

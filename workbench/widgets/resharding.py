@@ -60,7 +60,7 @@ def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
     columns = (
         Column("value → needed by", title="where it is made, where it is read, and the lines of both"),
         Column("lies → needed", title="how its dimensions lie where it is made, and where it is read"),
-        Column("way", title="which of the eight ways XLA's partitioner takes, and its collectives"),
+        Column("way", title="which of the eight ways of XLA's partitioner, and its collectives; as planned, Shardy's"),
         Column("sent a step", number=True, title="bytes that leave each device"),
         Column(
             "held, time" if timed else "held",
@@ -145,7 +145,7 @@ def _change(count: int) -> str:
 
 
 def _warned(report: Report, evidence: Evidence | None) -> Iterator[Block]:
-    """What the compiler said of values that it gathers whole, beside whether it was foreseen."""
+    """What the compiler said of values that it gathers whole, beside whether its partitioner said so when it was asked."""
     compiled = evidence.comparison.compiled if evidence and not evidence.stale else None
     if compiled is None:
         return
