@@ -192,13 +192,12 @@ class MemoryOverStep:
     def _gather_whole(self) -> dict[int, list[tuple[int, int]]]:
         """By region, (position, bytes): what XLA makes whole of an FFT, a top-k or a running sum that is cut, besides what is sent."""
         found: dict[int, list[tuple[int, int]]] = {}
+        brought = {each.before for each in self._partitioned.reshards}  # what is read is a buffer by itself
         for index in self._lifetimes.gathering:
             op = self._structure.ops[index]
-            known, is_whole = index in self._partitioned.own.counted, index in self._partitioned.own.whole
-            touched = (*(() if known else op.operands[:1]), *(op.results if is_whole or not known else ()))
+            touched = (*(() if index in brought else op.operands[:1]), *op.results)
             values = [value for value in touched if self._is_cut(value, op.shifted)]
             whole = sum(laid_out_bytes(self._structure.values[value].shape, self._structure.values[value].dtype) for value in values)
-            whole += self._partitioned.own.beside.get(index, 0)
             if whole:
                 found.setdefault(op.region, []).append((op.position, whole))
         return found

@@ -14,8 +14,8 @@ from workbench.partition.attributes import Dims, axis_names, dtype_name, local_b
 from workbench.partition.backend import HALVES, Backend, backend_of
 from workbench.partition.context import main_function, producer
 from workbench.partition.edges import REDUCTIONS, Edge, chains, goes_as_shardy, held, is_last
+from workbench.partition.halos import Halos
 from workbench.partition.operations import CONTROL_FLOW
-from workbench.partition.own_notes import OwnNotes
 from workbench.partition.partial_sums import verify_partial_sums
 from workbench.partition.prepare import ID
 from workbench.partition.product_notes import APART, ProductNotes
@@ -45,7 +45,7 @@ class Propagated:
     reshards: list[Reshard]
     edges: list[Edge]
     local_flops: dict[int, int]  # of each product, one execution
-    own: OwnNotes  # what operations send by themselves
+    read: dict[int, tuple[Dims, ...]]  # of operations whose own communication is known: where their operands lie as they read them
 
 
 def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
@@ -68,8 +68,8 @@ class _Collector:
         self._first: dict[tuple[Any, ...], Reshard] = {}
         self._flops: dict[int, int] = {}
         self._products = ProductNotes(structure, self._mesh, backend, self._answer)
-        self._own = OwnNotes(structure, self._mesh, backend, self._answer.dims_of, self._answer.producer_of, self._answer.region_of)
-        self._reductions = Reductions(self._mesh, backend, self._answer, self._own)
+        self._halos = Halos(structure, self._mesh, backend, self._answer)
+        self._reductions = Reductions(self._mesh, backend, self._answer)
 
     def collect(self, module: ir.Operation) -> Propagated:
         main = main_function(module)
@@ -80,7 +80,7 @@ class _Collector:
         self._block(main.regions[0].blocks[0], 0)
         verify_partial_sums(module, self._plan, self._answer)
         results = self._result_dims(main)
-        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._own)
+        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._halos.read)
 
     def _result_dims(self, main: ir.Operation) -> list[Dims]:
         ranks = [len(tensor.shape) for tensor in self._plan.program.results]
@@ -107,18 +107,22 @@ class _Collector:
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
             is_apart = record.work.flops and APART in attributes
-            own = self._own.note(op, index, region) if record.own is not None and not is_apart and self._own.concerns(record, dims) else []
             if waiting:
-                self._note(self._own.kept(waiting), index, region)
+                self._note(waiting, index, region)
                 waiting = []
-            self._reshards += own
+            if record.windows is not None and not is_apart and self._is_cut(record):
+                self._reshards += self._halos.reshards(op, index, region, record.windows)
             if is_apart:
                 self._note_apart(op, index, region)
             elif record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
                 self._enter(op, index, shardings)
-        self._note(self._own.kept(waiting), len(ops) - 1, region)
+        self._note(waiting, len(ops) - 1, region)
+
+    def _is_cut(self, record: Op) -> bool:
+        """Whether an operation may read across a cut, by a glance at where values lie: most lie whole where windows are."""
+        return any(any(self._dims[value] or ()) for value in (*record.operands[:2], record.results[0]))
 
     def _enter(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
         """Loop bodies: their arguments lie as the loop's results do."""
@@ -181,7 +185,7 @@ class _Collector:
     def _note_apart(self, product: ir.Operation, index: int, region: int) -> None:
         """Note what a product sends that XLA takes apart in its own way."""
         self._flops[index] = self._products.flops(product, index)
-        self._own.counted.add(index)  # a convolution's windows reach over no cut, or it would not be taken apart so
+        self._halos.read[index] = ()  # a convolution's windows reach over no cut, or it would not be taken apart so
         is_alone = self._backend.gathers_wide_apart and self._widens(self._structure.ops[index])
         new = []
         for key, reshard in self._products.sends(product, index, region):

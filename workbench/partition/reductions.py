@@ -13,7 +13,6 @@ from workbench.partition.context import producer
 from workbench.partition.factors import rule_of
 from workbench.partition.loop_sums import is_added_up, only_added
 from workbench.partition.operations import adds_updates
-from workbench.partition.own_notes import OwnNotes
 from workbench.partition.reshards import Reshard
 from workbench.sharding import axis_size
 
@@ -23,8 +22,8 @@ _SUMS = ("sdy.all_reduce", "sdy.reduce_scatter")
 class Reductions:
     """The all-reduces and reduce-scatters of one answer, as they come."""
 
-    def __init__(self, mesh: Mesh, backend: Backend, answer: Answer, own: OwnNotes) -> None:
-        self._mesh, self._backend, self._answer, self._own = mesh, backend, answer, own
+    def __init__(self, mesh: Mesh, backend: Backend, answer: Answer) -> None:
+        self._mesh, self._backend, self._answer = mesh, backend, answer
         self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
 
     def is_added_first(self, op: ir.Operation, reshard: Reshard) -> bool:
@@ -40,10 +39,6 @@ class Reductions:
 
     def made_of(self, op: ir.Operation, reshard: Reshard) -> list[Reshard]:
         """What a back end makes of one all-reduce or reduce-scatter: one collective or several."""
-        if reshard.kind == "reduce-scatter":
-            source = producer(op.operands[0])
-            apart = self._own.reduced_apart(source, reshard.axes) if source is not None else []
-            return [replace(reshard, kind="all-reduce", axes=axes) for axes in apart] or [reshard]
         if reshard.kind != "all-reduce":
             return [reshard]
         if self._backend.scatters_first and (kept := self._sliced_along(op, reshard.axes)):
@@ -64,8 +59,6 @@ class Reductions:
     def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
         source = producer(op.operands[0])
-        if source is not None and (apart := self._own.reduced_apart(source, axes)):
-            return apart
         if self._backend.folds_reductions or source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
             return [axes]
         groups: dict[tuple[str, ...], None] = {}
