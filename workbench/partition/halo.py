@@ -4,7 +4,6 @@ After XLA's `ExchangeHaloCompact` (openxla/xla, `spmd_partitioner_util.cc`). Hal
 its own it reads; negative where it does not read all of its own.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

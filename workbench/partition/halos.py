@@ -87,7 +87,7 @@ def exchanged(windows: Windows, placed: Sequence[Placed], mesh: Mesh) -> Iterato
         parts, at = _parts(axes, mesh), windows.kernel_dims[dim] if windows.kernel_dims else None
         taken = placed[1].shape[at] if at is not None and placed[1].dims[at] else 0
         reads = _reads(window, image.shape[dim], parts, taken)
-        pieces = _pieces(reads, shape[dim], image.shape[dim])
+        pieces = _pieces(reads, shape[dim], parts)
         rest = math.prod(shape) // shape[dim]
         if len(pieces) > 1 and shape[dim] + sum(piece.size for piece in pieces) >= shape[dim] * parts:
             pieces = []
@@ -113,35 +113,40 @@ def _reads(window: Window, size: int, parts: int, taken: int) -> list[tuple[int,
     return [(math.ceil(start / window.base_dilation), math.ceil((start + reach) / window.base_dilation)) for start in starts]
 
 
-def _pieces(reads: Sequence[tuple[int, int]], part: int, whole: int) -> list[Piece]:
-    """The permutes that bring every part what it reads of others: one for each distance, or, where parts read little from far away, one
-    for the first that each part sends to, one for the second, and so on.
+def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Piece]:
+    """The permutes that bring every part what it reads of others, one for each distance between two parts.
 
-    >>> _pieces([(-1, 5), (3, 9), (7, 13)], 4, 12)
-    [Piece(size=1, pairs=((1, 0), (2, 1))), Piece(size=1, pairs=((0, 1), (1, 2)))]
-    >>> _pieces([(8, 10), (10, 12), (12, 14), (14, 16)], 8, 32)
+    >>> _pieces([(-1, 5), (3, 9), (7, 13)], 4, 3)
+    [Piece(size=1, pairs=((0, 1), (1, 2))), Piece(size=1, pairs=((1, 0), (2, 1)))]
+    """
+    left, right = [i * part - start for i, (start, _) in enumerate(reads)], [limit - i * part for i, (_, limit) in enumerate(reads)]
+    if max(*left, *(reach - part for reach in right)) > 2 * max(limit - start for start, limit in reads):
+        return _from_afar(reads, part, parts)
+    low, high = -max(left[1:], default=0), max(right[: parts - 1], default=part)
+    sizes = ((distance, min(high, (distance + 1) * part) - max(low, distance * part)) for distance in range(1 - parts, parts))
+    pairs = {distance: tuple((i + distance, i) for i in range(parts) if 0 <= i + distance < parts) for distance in range(1 - parts, parts)}
+    return [Piece(size, pairs[distance]) for distance, size in sizes if distance and size > 0]
+
+
+def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Piece]:
+    """Where parts read little from far away: a permute for the first that each part sends to, one for the second, and so on.
+
+    >>> _from_afar([(8, 10), (10, 12), (12, 14), (14, 16)], 8, 4)
     [Piece(size=2, pairs=((1, 0),)), Piece(size=2, pairs=((1, 2),)), Piece(size=2, pairs=((1, 3),))]
     """
-    needs = [
-        (source, reader, max(start - source * part, 0), min(limit - source * part, whole - source * part, part))
-        for reader, (start, limit) in enumerate(reads)
-        for source in range(max(start, 0) // part, math.ceil(min(limit, whole) / part))
-        if source != reader
+    found: list[list[tuple[int, int, int, int]]] = []
+    for source in range(parts):
+        overlaps = ((i, max(start - source * part, 0), min(limit - source * part, part)) for i, (start, limit) in enumerate(reads))
+        needs = [(source, *each) for each in overlaps if each[0] != source and each[1] < each[2]]
+        found += [[] for _ in needs[len(found) :]]
+        for permute, need in zip(found, needs, strict=False):
+            permute.append(need)
+    return [
+        Piece(
+            max(each[3] for each in permute) - min(each[2] for each in permute), tuple((source, reader) for source, reader, *_ in permute)
+        )
+        for permute in found
     ]
-    widest = max(limit - start for start, limit in reads)
-    is_far = any(max(i * part - start, limit - (i + 1) * part) > 2 * widest for i, (start, limit) in enumerate(reads))
-    groups: dict[int, list[tuple[int, int, int, int]]] = {}
-    for number, need in enumerate(needs):
-        key = sum(before[0] == need[0] for before in needs[:number]) if is_far else need[0] - need[1]
-        groups.setdefault(key, []).append(need)
-    return [_piece(group, is_far=is_far) for group in groups.values()]
-
-
-def _piece(needs: Sequence[tuple[int, int, int, int]], *, is_far: bool) -> Piece:
-    """Wide enough for what every part reads; parts at one distance read at one place, or the other sides are sent, too."""
-    firsts, lasts = ([need[side] for need in needs] for side in (2, 3))
-    size = max(last - first for first, last in zip(firsts, lasts, strict=True)) if is_far else max(lasts) - min(firsts)
-    return Piece(size, tuple((source, reader) for source, reader, *_ in needs))
 
 
 def _crossed(piece: Piece, axes: Sequence[str], mesh: Mesh) -> tuple[str, ...]:
