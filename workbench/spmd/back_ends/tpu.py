@@ -249,13 +249,6 @@ def _is_by_scalars(computation: Computation, user: Instruction) -> bool:
 
 
 REWRITES: tuple[Rewrite, ...] = (
-    hoist,
-    fold_reductions,
-    add_first,
-    sum_behind,
-    fold_gathers,
-    gather_again,
-    permute_once,
-    narrow,
-    reduce_short_rows,
+    *(hoist, fold_reductions, add_first, sum_behind, fold_gathers),
+    *(gather_again, permute_once, narrow, reduce_short_rows),
 )
