@@ -17,7 +17,6 @@ from workbench.tracing import trace
 HALOS = ("convolution", "windowed reduction", "slice", "pad", "reshape")
 NOT_AS_XLA = (  # XLA has another way, or sends once what two read
     "depthwise, the kernel cut as the batch is: the image goes to it, the result comes back",
-    "gradients of both dimensions: one sum for both",
     "two of the same windows: one border",
     "twice with one number: one border",
 )

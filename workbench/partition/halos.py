@@ -89,10 +89,9 @@ def exchanged(windows: Windows, placed: Sequence[Placed], mesh: Mesh) -> Iterato
         reads = _reads(window, image.shape[dim], parts, taken)
         pieces = _pieces(reads, shape[dim], parts)
         rest = math.prod(shape) // shape[dim]
-        if len(pieces) > 1 and shape[dim] + sum(piece.size for piece in pieces) >= shape[dim] * parts:
-            pieces = []
+        if pieces is None:
             yield Sent("all-gather", axes, rest * image.shape[dim])
-        for piece in pieces:
+        for piece in pieces or ():
             yield Sent("collective-permute", _crossed(piece, axes, mesh), rest * piece.size)
         shape[dim] = max(limit - start for start, limit in reads)
 
@@ -113,16 +112,20 @@ def _reads(window: Window, size: int, parts: int, taken: int) -> list[tuple[int,
     return [(math.ceil(start / window.base_dilation), math.ceil((start + reach) / window.base_dilation)) for start in starts]
 
 
-def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Piece]:
-    """The permutes that bring every part what it reads of others, one for each distance between two parts.
+def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Piece] | None:
+    """The permutes that bring every part what it reads of others, one for each distance between two parts; `None` where it is as little to
+    gather all.
 
     >>> _pieces([(-1, 5), (3, 9), (7, 13)], 4, 3)
     [Piece(size=1, pairs=((0, 1), (1, 2))), Piece(size=1, pairs=((1, 0), (2, 1)))]
     """
     left, right = [i * part - start for i, (start, _) in enumerate(reads)], [limit - i * part for i, (_, limit) in enumerate(reads)]
-    if max(*left, *(reach - part for reach in right)) > 2 * max(limit - start for start, limit in reads):
-        return _from_afar(reads, part, parts)
+    widest = max(limit - start for start, limit in reads)
+    if max(*left, *(reach - part for reach in right)) > 2 * widest:
+        return None if 2 * widest >= part * parts else _from_afar(reads, part, parts)
     low, high = -max(left[1:], default=0), max(right[: parts - 1], default=part)
+    if high - low >= part * parts and max(-low, high - part) > part:
+        return None
     sizes = ((distance, min(high, (distance + 1) * part) - max(low, distance * part)) for distance in range(1 - parts, parts))
     pairs = {distance: tuple((i + distance, i) for i in range(parts) if 0 <= i + distance < parts) for distance in range(1 - parts, parts)}
     return [Piece(size, pairs[distance]) for distance, size in sizes if distance and size > 0]
