@@ -126,9 +126,12 @@ def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Pie
     low, high = -max(left[1:], default=0), max(right[: parts - 1], default=part)
     if high - low >= part * parts and max(-low, high - part) > part:
         return None
-    sizes = ((distance, min(high, (distance + 1) * part) - max(low, distance * part)) for distance in range(1 - parts, parts))
-    pairs = {distance: tuple((i + distance, i) for i in range(parts) if 0 <= i + distance < parts) for distance in range(1 - parts, parts)}
-    return [Piece(size, pairs[distance]) for distance, size in sizes if distance and size > 0]
+    found = []
+    for distance in range(1 - parts, parts):
+        size = min(high, (distance + 1) * part) - max(low, distance * part)
+        if distance and size > 0:
+            found.append(Piece(size, tuple((i + distance, i) for i in range(parts) if 0 <= i + distance < parts)))
+    return found
 
 
 def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Piece]:
@@ -137,19 +140,15 @@ def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[
     >>> _from_afar([(8, 10), (10, 12), (12, 14), (14, 16)], 8, 4)
     [Piece(size=2, pairs=((1, 0),)), Piece(size=2, pairs=((1, 2),)), Piece(size=2, pairs=((1, 3),))]
     """
-    found: list[list[tuple[int, int, int, int]]] = []
+    found: list[list[tuple[int, int, int, int]]] = []  # source, reader, and from where to where within the source
     for source in range(parts):
         overlaps = ((i, max(start - source * part, 0), min(limit - source * part, part)) for i, (start, limit) in enumerate(reads))
         needs = [(source, *each) for each in overlaps if each[0] != source and each[1] < each[2]]
         found += [[] for _ in needs[len(found) :]]
         for permute, need in zip(found, needs, strict=False):
             permute.append(need)
-    return [
-        Piece(
-            max(each[3] for each in permute) - min(each[2] for each in permute), tuple((source, reader) for source, reader, *_ in permute)
-        )
-        for permute in found
-    ]
+    columns = [tuple(zip(*permute, strict=True)) for permute in found]
+    return [Piece(max(limits) - min(starts), tuple(zip(sources, readers, strict=True))) for sources, readers, starts, limits in columns]
 
 
 def _crossed(piece: Piece, axes: Sequence[str], mesh: Mesh) -> tuple[str, ...]:
