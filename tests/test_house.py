@@ -69,7 +69,7 @@ ROOMS = (
         "cost",
         "multimodel",
         "remedies",
-        "diagnose_own",
+        "diagnose_operators",
         "diagnose",
         "analyze",
         "deciding",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.diagnose_own import own_notes, subject_of
+from workbench.diagnose_operators import operator_notes, subject_of
 from workbench.edits import PlaceDim, SetRemat, SetWiring
 from workbench.legality import why_illegal
 from workbench.memory import Memory
@@ -42,7 +42,7 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
         *_unused_axes(report, partitioned),
         *_unknown_loops(report, partitioned),
         *_branches(report, partitioned),
-        *own_notes(report, partitioned),
+        *operator_notes(report, partitioned),
         *_manual_regions(report, partitioned),
         *_named_besides(report),
     )

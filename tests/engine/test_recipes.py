@@ -1,8 +1,7 @@
-"""What a recipe promises is what happens: sharded steps equal unsharded ones, and the compiler sends what the plan says.
+"""What a recipe promises is what happens: sharded steps equal unsharded ones, and the compiler sends what the partitioner answers.
 
 Every recipe that applies to a model of the zoo, by itself on the mesh that has an axis for it (so that the other axis splits nothing, as
-a rule), and some of them together. Where the compiler sends otherwise the comparison names the cause; where it computes what is wrong the
-report says so.
+a rule), and some of them together. Where the compiler computes what is wrong the report says so, once the partitioner has answered.
 """
 
 import functools
@@ -16,14 +15,16 @@ import pytest
 import workbench as wb
 from tests.first_step import decided, moment_slack
 from tests.recipes.test_recipes import APPLIES, mesh_for
-from workbench.comparison import Comparison, compare_collectives
-from workbench.compiled import Compiled, CompiledMemory, payload_by_axis_and_kind
+from workbench.analyze import analyze
+from workbench.comparison import compare_collectives
+from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import host_value, spread
 from workbench.engine.readback import collectives_of
 from workbench.models import amoebanet, amoebanet_config, build, photographs
 from workbench.plan import Plan
 from workbench.spmd.executable import module_of
+from workbench.spmd.partition import ask_partitioner
 from workbench.tensor import Role
 
 BATCH = 1
@@ -38,13 +39,6 @@ TOGETHER = [
 ALONE = [(model, (), mesh_for(recipe), (recipe,)) for model, recipes in APPLIES.items() for recipe in sorted(recipes)]
 CASES = [*ALONE, *TOGETHER]
 """Model, its arguments, mesh, recipes in turn. Other layouts of several axes are compiled in `test_agreement`."""
-
-EXPLAINED = {
-    ("mixture", "context_parallel"): {"kept", "looked up otherwise", "moved out of a loop"},
-    ("mixture", "sequence_parallel"): {"gathered again", "kept", "looked up otherwise", "moved out of a loop"},
-    ("amoebanet", "spatial"): {"cut too fine", "borders", "kept"},  # four rows and fewer
-}
-"""Model and recipes: the causes of what the compiler sends otherwise. All others agree byte for byte, by class and axis."""
 
 
 pytestmark = pytest.mark.usefixtures("quick_code_generation")
@@ -98,23 +92,25 @@ def wrong(reference, results):
     return found
 
 
-def causes_of(plan, found):
-    """Why the compiler sends otherwise than the plan says; nothing where it does not."""
-    report, compiled = plan.report(), Compiled("CPU", plan.mesh.size, 0.0, CompiledMemory(0, 0, 0, 0, 0), found)
-    if all(row.agrees for row in compare_collectives(report, payload_by_axis_and_kind(found))):
-        return set()
-    return {each.cause.name for each in Comparison(report, compiled).differences if each.predicted != each.compiled}
+def settled(plan):
+    """The report that has the partitioner's answer, as XLA:CPU takes it."""
+    return analyze(plan, answer=ask_partitioner(plan, "cpu"))
+
+
+def differences(report, found):
+    """What the compiler sends otherwise."""
+    return [row for row in compare_collectives(report, payload_by_axis_and_kind(found)) if not row.agrees]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[2]} {'+'.join(case[3])}")
-def test_the_step_is_the_unsharded_one_and_sends_what_the_plan_says(case):
+def test_the_step_is_the_unsharded_one_and_sends_what_the_partitioner_answers(case):
     name, arguments, mesh, recipes = case
     reference = unsharded(name, arguments)
     plan = functools.reduce(Plan.recipe, recipes, Plan(reference.program, mesh))
     results, found = sharded(plan, reference.arguments)
-    report = plan.report()
+    report = settled(plan)
     assert bool(wrong(reference, results)) == any(each.kind == "wrong result" for each in report.diagnostics), wrong(reference, results)
-    assert causes_of(plan, found) == EXPLAINED.get((name, *recipes), set())
+    assert differences(report, found) == []
 
 
 @pytest.mark.parametrize(("model", "recipe"), [("conformer", "data_parallel"), ("unet", "spatial")])
@@ -122,9 +118,9 @@ def test_the_way_out_of_a_wrong_result_makes_it_right(model, recipe):
     """What the report suggests, where XLA sums over devices that hold the same."""
     reference = unsharded(model, ())
     plan = Plan(reference.program, mesh_for(recipe)).recipe(recipe)
-    note = next(each for each in plan.report().diagnostics if each.kind == "wrong result")
+    note = next(each for each in settled(plan).diagnostics if each.kind == "wrong result")
     mended = note.edits[0].apply(plan)
-    assert [each.subject for each in mended.report().diagnostics if each.kind == "wrong result"] == []
+    assert [each.subject for each in settled(mended).diagnostics if each.kind == "wrong result"] == []
     assert wrong(reference, sharded(mended, reference.arguments)[0]) == []
 
 
@@ -152,10 +148,10 @@ def test_amoebanet_is_the_unsharded_one_where_no_maximum_is_tied(recipe):
     plan = Plan(reference.program, mesh_for(recipe)).recipe(recipe)
     results, found = sharded(plan, reference.arguments)
     assert wrong(reference, results) == []
-    assert causes_of(plan, found) == EXPLAINED.get(("amoebanet", recipe), set())
+    assert differences(settled(plan), found) == []
 
 
-def test_what_amoebanet_sends_where_images_are_cut_is_what_the_plan_says_or_its_cause_is_named():
+def test_what_amoebanet_sends_where_images_are_cut_is_what_the_partitioner_answers():
     plan = Plan(amoebanet_without_ties(), mesh_for("spatial")).recipe("spatial")
     found = collectives_of(module_of(compile_step(plan).compiled), plan.mesh)
-    assert causes_of(plan, found) == EXPLAINED["amoebanet", "spatial"]
+    assert differences(settled(plan), found) == []

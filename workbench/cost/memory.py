@@ -192,13 +192,15 @@ class MemoryOverStep:
     def _gather_whole(self) -> dict[int, list[tuple[int, int]]]:
         """By region, (position, bytes): what XLA makes whole of an FFT, a top-k or a running sum that is cut, besides what is sent."""
         found: dict[int, list[tuple[int, int]]] = {}
+        brought = {each.before: each for each in self._partitioned.reshards if each.kind == "all-gather"}
         for index in self._lifetimes.gathering:
             op = self._structure.ops[index]
-            known, is_whole = index in self._partitioned.own.counted, index in self._partitioned.own.whole
-            touched = (*(() if known else op.operands[:1]), *(op.results if is_whole or not known else ()))
-            values = [value for value in touched if self._is_cut(value, op.shifted)]
-            whole = sum(laid_out_bytes(self._structure.values[value].shape, self._structure.values[value].dtype) for value in values)
-            whole += self._partitioned.own.beside.get(index, 0)
+            if op.windows is not None:  # most exchange borders; of what is gathered each reads all that its windows reach over
+                whole = brought[index].local_bytes + int(self._sizes[op.results[0]]) if index in brought else 0
+            else:
+                touched = (*(() if index in brought else op.operands[:1]), *op.results)
+                values = [self._structure.values[value] for value in touched if self._is_cut(value, op.shifted)]
+                whole = sum(laid_out_bytes(value.shape, value.dtype) for value in values)
             if whole:
                 found.setdefault(op.region, []).append((op.position, whole))
         return found

@@ -21,7 +21,6 @@ class Backend(NamedTuple):
     - `gathers_wide_apart`: a product of two-byte floats that sums into four-byte ones gathers its operands for itself.
     - `widens_halves`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the former.
     - `turns_operands`: what a product or convolution reads in another order than it lies in is copied into that order first.
-    - `expands_early`: Fourier transforms become products and top-k a sort before the program is partitioned.
     - `keeps_gathered`: how many operations one after the other may lie between two products that read one gathered value for it to be
       gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
       (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
@@ -37,7 +36,6 @@ class Backend(NamedTuple):
     gathers_wide_apart: bool = False
     widens_halves: bool = False
     turns_operands: bool = False
-    expands_early: bool = False
     keeps_gathered: int | None = None
 
 
@@ -52,7 +50,6 @@ TPU = Backend(
     merges_alike=True,
     scatters_first=True,
     narrows_products=True,
-    expands_early=True,
     keeps_gathered=88,
 )
 

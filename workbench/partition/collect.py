@@ -13,8 +13,8 @@ from workbench.partition.attributes import Dims, axis_names, dtype_name, local_b
 from workbench.partition.backend import HALVES, Backend, backend_of
 from workbench.partition.context import main_function, producer
 from workbench.partition.edges import REDUCTIONS, Edge, chains, held, kinds_of
+from workbench.partition.halos import Halos
 from workbench.partition.operations import CONTROL_FLOW
-from workbench.partition.own_notes import OwnNotes
 from workbench.partition.partial_sums import verify_partial_sums
 from workbench.partition.prepare import ID
 from workbench.partition.program import prepared
@@ -40,7 +40,7 @@ class Propagated:
     reshards: list[Reshard]
     edges: list[Edge]
     local_flops: dict[int, int]  # of each product, one execution
-    own: OwnNotes  # what operations send by themselves
+    read: dict[int, tuple[Dims, ...]]  # of operations whose own communication is known: where their operands lie as they read them
 
 
 def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
@@ -62,8 +62,8 @@ class _Collector:
         self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that its own code splits over
         self._first: dict[tuple[Any, ...], Reshard] = {}
         self._flops: dict[int, int] = {}
-        self._own = OwnNotes(structure, self._mesh, backend, self._answer.dims_of, self._answer.producer_of, self._answer.region_of)
-        self._reductions = Reductions(self._mesh, backend, self._answer, self._own)
+        self._halos = Halos(structure, self._mesh, backend, self._answer)
+        self._reductions = Reductions(self._mesh, backend, self._answer)
 
     def collect(self, module: ir.Operation) -> Propagated:
         main = main_function(module)
@@ -74,7 +74,7 @@ class _Collector:
         self._block(main.regions[0].blocks[0], 0)
         verify_partial_sums(module, self._plan, self._answer)
         results = self._result_dims(main)
-        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._own)
+        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._halos.read)
 
     def _result_dims(self, main: ir.Operation) -> list[Dims]:
         ranks = [len(tensor.shape) for tensor in self._plan.program.results]
@@ -100,16 +100,20 @@ class _Collector:
             shardings = self._answer.read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
-            own = self._own.note(op, index, region) if record.own is not None and self._own.concerns(record, dims) else []
             if waiting:
-                self._note(self._own.kept(waiting), index, region)
+                self._note(waiting, index, region)
                 waiting = []
-            self._reshards += own
+            if record.windows is not None and self._is_cut(record):
+                self._reshards += self._halos.reshards(op, index, region, record.windows)
             if record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
                 self._enter(op, index, shardings)
-        self._note(self._own.kept(waiting), len(ops) - 1, region)
+        self._note(waiting, len(ops) - 1, region)
+
+    def _is_cut(self, record: Op) -> bool:
+        """Whether an operation may read across a cut, by a glance at where values lie: most lie whole where windows are."""
+        return any(any(self._dims[value] or ()) for value in (*record.operands[:2], record.results[0]))
 
     def _enter(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
         """Loop bodies: their arguments lie as the loop's results do."""

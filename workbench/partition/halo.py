@@ -1,14 +1,9 @@
-"""Halo exchange: devices along a cut dimension send each other the borders of their parts, by collective-permute.
+"""What parts of a dimension fetch from others before they are laid out anew, by collective-permute.
 
-    whole       0 1 2 3 | 4 5 6 7 | 8 9 . .       three parts of 4
-    part 1 reads    3 [ 4 5 6 7 ] 8               left halo 1, right halo 1: two permutes of one row
-
-After XLA's `ExchangeHalo`, `ExchangeHaloCompact` and `ExchangeHaloAndGetValidData` (openxla/xla, `spmd_partitioner_util.cc`). Halos are
-told for each part: how many elements before (after) its own it reads; negative where it does not read all of its own. Every device runs
-the same program, so the longest halo is sent by all, and a halo longer than a part comes from several neighbours, a permute from each.
+After XLA's `ExchangeHaloCompact` (openxla/xla, `spmd_partitioner_util.cc`). Halos are told for each part: how many elements before (after)
+its own it reads; negative where it does not read all of its own.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,54 +22,6 @@ class _Need(NamedTuple):
     start: int  # within the part it is from
     limit: int
     offset: int  # within what the reader reads
-
-
-def toward_zero(number: int, divisor: int) -> int:
-    """Whole division as C++ has it.
-
-    >>> toward_zero(-1, 2), toward_zero(7, 2)
-    (0, 3)
-    """
-    return -(-number // divisor) if number < 0 else number // divisor
-
-
-def exchange(part: int, left: Sequence[int], right: Sequence[int], padding: int, wanted: int, whole: int) -> tuple[Piece, ...] | None:
-    """The permutes that give every part of `part` elements what it reads; `None` where XLA gathers the dimension instead.
-
-    `padding` are elements before the first part that are not there, `wanted` the most that any part reads, `whole` the dimension's size.
-
-    >>> [piece.size for piece in exchange(4, (1, 1, 1), (1, 1, 1), 1, 6, 12)]
-    [1, 1]
-    """
-    most = part + max(before + after for before, after in zip(left, right, strict=True))
-    if padding == left[0] and most == wanted and max(*left, *right) > 2 * wanted:
-        return None if 2 * most >= len(left) * part else compact(part, left, right, whole)
-    return _neighbours(part, left, right)
-
-
-def _neighbours(part: int, left: Sequence[int], right: Sequence[int]) -> tuple[Piece, ...] | None:
-    count, before, after = len(left), max(left[1:]), max(right[:-1])
-    if before + after + part >= part * count and max(before, after) > part:
-        return None
-    low, high = -max(left), part + max(right)
-    if low >= high:
-        return None
-    return tuple(piece for piece in (*_left(part, count, before, high), *_right(part, count, after, low)) if piece.size > 0)
-
-
-def _left(part: int, count: int, before: int, high: int) -> Iterator[Piece]:
-    for i in range(math.ceil(before / part) - 1, -1, -1):
-        if (-i - 1) * part >= high:
-            return
-        skipped = max(-i * part - high, 0)
-        yield Piece(min(before - part * i, part) - skipped, tuple((k - i - 1, k) for k in range(i + 1, count)))
-
-
-def _right(part: int, count: int, after: int, low: int) -> Iterator[Piece]:
-    first = min(max(low - part, 0), max(after, 0)) // part
-    for i in range(first, math.ceil(after / part)):
-        skipped = max(low - (i + 1) * part, 0)
-        yield Piece(min(after - part * i, part) - skipped, tuple((k, k - i - 1) for k in range(i + 1, count)))
 
 
 def compact(part: int, left: Sequence[int], right: Sequence[int], whole: int) -> tuple[Piece, ...]:

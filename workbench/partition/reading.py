@@ -12,11 +12,11 @@ from workbench.partition.location import readable_path, scope_of
 from workbench.partition.loops import trip_count
 from workbench.partition.marks import marked_kernel
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW
-from workbench.partition.own_communication import own_of
 from workbench.partition.product_dims import mapping_of
 from workbench.partition.product_ways import ProductFacts
 from workbench.partition.storage import count_kernels, mark_stored
 from workbench.partition.structure import Op, Region, Structure, Value
+from workbench.partition.windows import windows_of
 from workbench.partition.work import Work, is_exact, picks, shifted_dims, work_of
 from workbench.tensor import itemsize
 
@@ -80,7 +80,7 @@ class _Reader:
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
             work, kernel = self._in_kernel(op)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), kernel=kernel)
-            record.placement, record.own = placement_of(op), own_of(op)
+            record.placement, record.windows = placement_of(op), windows_of(op)
             record.picks, record.exact = picks(op), work.flops > 0 and is_exact(op)
             record.again = work.flops > 0 and "rematted_computation" in scope_of(op.location)
             self.structure.ops.append(record)
@@ -91,7 +91,7 @@ class _Reader:
             if work.flops:
                 self._read_product(op, index, operands)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
-            if record.shifted or (record.own is not None and op.name == "stablehlo.custom_call"):
+            if record.shifted:
                 self.structure.shifting.append(index)
             if op.name == "sdy.sharding_constraint" and not is_open(op):
                 self.structure.constrains = True

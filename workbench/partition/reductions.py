@@ -7,15 +7,15 @@ from jax.extend.mlir import ir
 
 from workbench.mesh import Mesh
 from workbench.partition.answer import Answer
-from workbench.partition.attributes import axis_names
+from workbench.partition.attributes import Dims, axis_names
 from workbench.partition.backend import Backend
 from workbench.partition.context import producer
 from workbench.partition.factors import rule_of
 from workbench.partition.loop_sums import is_added_up, only_added
 from workbench.partition.operations import adds_updates
-from workbench.partition.own_notes import OwnNotes
 from workbench.partition.reshards import Reshard
-from workbench.sharding import axis_size
+from workbench.partition.work import dimension_numbers
+from workbench.sharding import axis_size, base_axis
 
 _SUMS = ("sdy.all_reduce", "sdy.reduce_scatter")
 
@@ -23,8 +23,8 @@ _SUMS = ("sdy.all_reduce", "sdy.reduce_scatter")
 class Reductions:
     """The all-reduces and reduce-scatters of one answer, as they come."""
 
-    def __init__(self, mesh: Mesh, backend: Backend, answer: Answer, own: OwnNotes) -> None:
-        self._mesh, self._backend, self._answer, self._own = mesh, backend, answer, own
+    def __init__(self, mesh: Mesh, backend: Backend, answer: Answer) -> None:
+        self._mesh, self._backend, self._answer = mesh, backend, answer
         self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
 
     def is_added_first(self, op: ir.Operation, reshard: Reshard) -> bool:
@@ -40,10 +40,6 @@ class Reductions:
 
     def made_of(self, op: ir.Operation, reshard: Reshard) -> list[Reshard]:
         """What a back end makes of one all-reduce or reduce-scatter: one collective or several."""
-        if reshard.kind == "reduce-scatter":
-            source = producer(op.operands[0])
-            apart = self._own.reduced_apart(source, reshard.axes) if source is not None else []
-            return [replace(reshard, kind="all-reduce", axes=axes) for axes in apart] or [reshard]
         if reshard.kind != "all-reduce":
             return [reshard]
         if self._backend.scatters_first and (kept := self._sliced_along(op, reshard.axes)):
@@ -64,8 +60,6 @@ class Reductions:
     def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
         source = producer(op.operands[0])
-        if source is not None and (apart := self._own.reduced_apart(source, axes)):
-            return apart
         if self._backend.folds_reductions or source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
             return [axes]
         groups: dict[tuple[str, ...], None] = {}
@@ -74,11 +68,23 @@ class Reductions:
                 summed = tuple(axis for axis in dim if axis in axes)
                 if summed and set(factors) & set(rule.reduction):
                     groups[summed] = None
+        if together := _summed_with_windows(source, self._answer.dims_of(source.operands[0]), self._mesh):
+            groups = dict.fromkeys((together, *(group for group in groups if not set(group) & set(together))))
         return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
 
     def is_behind_its_loop(self, op: ir.Operation) -> bool:
         """Whether a sum in a loop is reduced once, behind it."""
         return self._backend.sums_behind_loops and op.name in _SUMS and is_added_up(op)
+
+
+def _summed_with_windows(op: ir.Operation, image: Dims, mesh: Mesh) -> tuple[str, ...]:
+    """The axes along which a convolution's windows are cut, or also its channels, if they are convolved apart: XLA sums those at once."""
+    if op.name != "stablehlo.convolution":
+        return ()
+    is_apart = any(ir.IntegerAttr(op.attributes[f"{name}_group_count"]).value > 1 for name in ("feature", "batch"))
+    words = zip(dimension_numbers(op)[0], image, strict=True)
+    found = [axis for word, axes in words if word.isdigit() or (is_apart and word == "f") for axis in axes]
+    return tuple(sorted(found, key=lambda axis: mesh.names.index(base_axis(axis))))
 
 
 def _is_scattered_onto(addition: ir.Operation) -> bool:

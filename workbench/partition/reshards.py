@@ -38,7 +38,7 @@ class Reshard:
     first_use: int  # the position from which its result lives
     last_use: int  # the position up to which it lives
     user_heights: tuple[int, ...]  # see `Structure.heights`
-    own: bool = False  # what operation `before` sends by itself (see `own_communication`)
+    own: bool = False  # what operation `before` sends by itself (see `halos`)
     times: int | None = None  # executions a step, where they are not those of the region
 
     @property

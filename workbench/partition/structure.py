@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from workbench.partition.own_communication import Own
 from workbench.partition.product_ways import ProductFacts
+from workbench.partition.windows import Windows
 from workbench.partition.work import Work
 
 
@@ -49,7 +49,7 @@ class Op:
     kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
     exact: bool = False  # a product that keeps its operands' precision (see `work.is_exact`)
     picks: bool = False  # a scatter that is a selection (see `work.picks`)
-    own: Own | None = None  # what it may send by itself (see `own_communication`)
+    windows: Windows | None = None  # through which it reads
 
 
 @dataclass(slots=True)

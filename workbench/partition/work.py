@@ -75,7 +75,8 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
         case "slice" | "pad" | "dynamic_slice" | "concatenate":
             return _unequal(_shape(op.operands[0]), _shape(op.results[0]))
         case "dynamic_update_slice":
-            return _unequal(_shape(op.operands[0]), _shape(op.operands[1]))
+            whole, part = _shape(op.operands[0]), _shape(op.operands[1])
+            return tuple(i for i in _unequal(whole, part) if part[i] > 1)  # one element is put where it belongs, without a word
         case "reverse":
             return tuple(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
         case "reduce_window":
@@ -86,6 +87,8 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
             return tuple(i for i, word in enumerate(result) if word.isdigit() and sizes[kernel.index(word)] > 1)
         case "fft":
             return tuple(range(len(_shape(op.results[0]))))  # XLA replicates an FFT, its batch too
+        case "custom_call" if "mhlo.topk" in str(op.attributes["call_target_name"]):
+            return tuple(range(len(_shape(op.results[0]))))  # and a top-k
     return ()
 
 

@@ -27,6 +27,10 @@ TIME_LIMIT = 120.0  # seconds for one answer
 IDLE_LIMIT = 600.0  # seconds without a question after which the process is let go
 START_LIMIT = 120.0  # seconds for the process to be ready
 _ENDING = 5.0  # seconds in which a process whose connection is closed is gone
+_WAYS_OUT = {  # of checks inside XLA that are known to fail, by what they say (jaxlib 0.10.2)
+    "get_first_valid_element_offset_on_dilated_shard": "leave the cut dimension of the convolution's image whole, or choose a stride and "
+    "padding whose gradient needs no negative padding",
+}
 
 
 class _Question(NamedTuple):
@@ -314,7 +318,11 @@ def _death(name: str, ended: _Ended) -> PartitionError:
     words = f" Its last words: {said[:300]}" if said else ""
     return PartitionError(
         f"XLA's partitioner ended {how} while it was asked about {name}.{words}",
-        ["change the layout back", "the planned figures stand: they do not need it"],
+        [
+            *(way for check, way in _WAYS_OUT.items() if check in said),
+            "change the layout back",
+            "the planned figures stand: they do not need it",
+        ],
     )
 
 

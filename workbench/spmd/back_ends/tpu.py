@@ -22,7 +22,7 @@ LANES = 128
 """Elements of a row in a vector register."""
 
 _PASSES_ON = (  # these are of the precision of what they read (`bfloat16_support.cc`)
-    *("bitcast", "broadcast", "copy", "dynamic-slice", "get-tuple-element", "maximum", "minimum", "pad", "reshape"),
+    *("bitcast", "broadcast", "concatenate", "copy", "dynamic-slice", "get-tuple-element", "maximum", "minimum", "pad", "reshape"),
     *("reverse", "select", "slice", "transpose", "all-gather", "all-to-all", "collective-permute"),
 )
 _SCALINGS = ("add", "divide", "multiply", "subtract")
@@ -173,6 +173,16 @@ def _heights(computation: Computation, users: Users) -> Mapping[str, int]:
     return height
 
 
+def permute_once(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
+    """What goes the same way twice is sent once, as the borders that a convolution and the gradient of its weights read."""
+    del mesh
+    first: dict[tuple[object, ...], Found] = {}
+    for each in found:
+        way = str(each.instruction.fields.source_target_pairs) if each.collective.kind == "collective-permute" else each.instruction.name
+        first.setdefault((id(each.computation), each.instruction.operands, each.number, way), each)
+    return list(first.values())
+
+
 def reduce_short_rows(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
     """A gather of parts of one dimension that do not fill the lanes of a vector becomes a sum: each device adds its part to zeros."""
     del mesh
@@ -238,4 +248,7 @@ def _is_by_scalars(computation: Computation, user: Instruction) -> bool:
     return sum(each.opcode != "broadcast" or bool(computation[each.operands[0]].arrays[0].dims) for each in others) == 1
 
 
-REWRITES: tuple[Rewrite, ...] = (hoist, fold_reductions, add_first, sum_behind, fold_gathers, gather_again, narrow, reduce_short_rows)
+REWRITES: tuple[Rewrite, ...] = (
+    *(hoist, fold_reductions, add_first, sum_behind, fold_gathers),
+    *(gather_again, permute_once, narrow, reduce_short_rows),
+)

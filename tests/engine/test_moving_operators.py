@@ -1,4 +1,5 @@
-"""Operators that communicate by themselves, on eight devices: what is predicted is compiled, and what is run is the unsharded result."""
+"""Operators that move data along their dimensions, on eight devices: what XLA's partitioner answers is compiled, and what is run is the
+unsharded result, but for the faults that the report tells."""
 
 import functools
 import importlib.util
@@ -9,22 +10,39 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.own_operators import CASES, HWIO, IMAGE, KERNEL, MESH, PADDED_ALIKE, conv, gradients, pool, program_of, results
-from workbench.comparison import CollectiveRow, compare_collectives
+from tests.moving_operators import (
+    CASES,
+    HWIO,
+    IMAGE,
+    KERNEL,
+    MESH,
+    NHWC,
+    PADDED_ALIKE,
+    conv,
+    gradients,
+    pool,
+    program_of,
+    results,
+    two_pools,
+)
+from workbench.analyze import analyze
 from workbench.compiled import payload_by_axis_and_kind
+from workbench.edits import PlaceDim
 from workbench.engine import compile_plan
 from workbench.engine.compiled_step import compile_step
 from workbench.engine.placement import host_value
 from workbench.engine.readback import collectives_of
+from workbench.errors import PartitionError
 from workbench.plan import Plan
 from workbench.spmd.executable import module_of
+from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
 needs_libtpu = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu, the compiler for TPUs, is not installed")
 
 
 class Ran(NamedTuple):
-    collectives: tuple[CollectiveRow, ...]
+    compiled: dict[tuple[tuple[str, ...], str], int]  # bytes by mesh axes and kind
     sharded: list[np.ndarray]
     unsharded: list[np.ndarray]
 
@@ -34,7 +52,16 @@ pytestmark = pytest.mark.usefixtures("quick_code_generation")
 
 @functools.cache
 def ran(case):
-    return run(Plan(program_of(CASES[case]), CASES[case].mesh, CASES[case].layout))
+    return run(plan_of(CASES[case]))
+
+
+def plan_of(case):
+    return Plan(program_of(case), case.mesh, case.layout)
+
+
+def wrong_results(plan):
+    """What the report says once the partitioner has answered."""
+    return [each for each in analyze(plan, answer=ask_partitioner(plan, "cpu")).diagnostics if each.kind == "wrong result"]
 
 
 def run(plan):
@@ -42,15 +69,15 @@ def run(plan):
     found = step.advance(step.arguments(0), None)
     compiled = payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh))
     expected = results(plan.program.step.call, plan.program.step.feed(0))
-    return Ran(compare_collectives(plan.report(), compiled), [host_value(each) for each in found], expected)
+    return Ran(compiled, [host_value(each) for each in found], expected)
 
 
 each_case = pytest.mark.parametrize("case", range(len(CASES)), ids=lambda number: str(CASES[number]))
 
 
 @each_case
-def test_the_compiled_program_sends_what_the_plan_says(case):
-    assert [row for row in ran(case).collectives if not row.agrees] == []
+def test_the_compiled_program_sends_what_the_partitioner_answers(case):
+    assert ran(case).compiled == ask_partitioner(plan_of(CASES[case]), "cpu").by_axis_and_kind
 
 
 @each_case
@@ -74,24 +101,24 @@ DEPTHWISE = [
 
 @pytest.mark.parametrize(("groups", "mesh", "layout"), [*((1, *each) for each in GRADIENTS), *((4, *each) for each in DEPTHWISE)])
 def test_xla_makes_a_convolution_too_large_where_the_plan_says_so_and_nowhere_else(groups, mesh, layout):
-    """A fact about jaxlib, which the diagnostic `wrong result` tells. Where this fails, XLA is mended: `convolution_sums` can go."""
+    """A fact about jaxlib, which the diagnostic `wrong result` tells. Where this fails, XLA is mended: that diagnostic can go."""
     kernel, names = ((3, 3, 4, 16), "_ _ c o") if groups == 1 else ((3, 3, 1, 4), "_ _ _ c")
     fn = functools.partial(both, groups=groups)
     plan = Plan(trace(fn, IMAGE, jax.ShapeDtypeStruct(kernel, "float32"), dims={"x": "n h w c", "w": names}), mesh, layout)
     found = run(plan)
-    assert [row for row in found.collectives if not row.agrees] == []
+    assert found.compiled == ask_partitioner(plan, "cpu").by_axis_and_kind
     wrong = [
         np.abs(ours - expected).max() > 0.1 * np.abs(expected).max() for ours, expected in zip(found.sharded, found.unsharded, strict=True)
     ]
-    assert any(wrong) == any(each.kind == "wrong result" for each in plan.report().diagnostics)
+    assert any(wrong) == bool(wrong_results(plan))
 
 
 @pytest.mark.parametrize(("fn", "argument", "names", "is_mistaken"), [pytest.param(*each, id=name) for name, *each in PADDED_ALIKE])
 def test_xla_takes_one_padding_for_another_where_the_plan_says_so_and_nowhere_else(fn, argument, names, is_mistaken):
-    """A fact about jaxlib, as above. Where this fails, XLA is mended: `shared_borders` can go."""
+    """A fact about jaxlib, as above. Where this fails, XLA is mended: the diagnostic can go."""
     plan = Plan(trace(fn, argument, dims={"x": names}), MESH, "h:b")
     found = run(plan)
-    assert [row for row in found.collectives if not row.agrees] == []
+    assert found.compiled == ask_partitioner(plan, "cpu").by_axis_and_kind
     wrong = [not np.allclose(ours, expected, 1e-4, 1e-4) for ours, expected in zip(found.sharded, found.unsharded, strict=True)]
     notes = [each for each in plan.report().diagnostics if each.kind == "wrong result"]
     assert any(wrong) == bool(notes) == is_mistaken
@@ -99,6 +126,51 @@ def test_xla_takes_one_padding_for_another_where_the_plan_says_so_and_nowhere_el
         mended = run(notes[0].edits[0].apply(plan))
         for ours, expected in zip(mended.sharded, mended.unsharded, strict=True):
             np.testing.assert_allclose(ours, expected, 1e-4, 1e-4)
+
+
+def notes(fn, layout, mesh=MESH, shapes=(IMAGE, KERNEL), dims=HWIO):
+    plan = Plan(trace(fn, *shapes, dims=dims), mesh, layout)
+    (note,) = wrong_results(plan)
+    return plan, note
+
+
+def test_a_convolution_that_xla_doubles_is_told_and_mended():
+    plan, note = notes(gradients(conv()), "h:b")
+    assert note.message == (
+        "XLA makes this convolution 2 times too large: it sums the parts of its image over all devices, those along `a` too, which hold "
+        "the same parts. Let `a` split the batch, or keep the image whole."
+    )
+    assert note.subject == "grad/conv_general_dilated"
+    assert note.edits == (PlaceDim("n", ("a",)),)
+    assert wrong_results(note.edits[0].apply(plan)) == []
+
+
+def test_a_kernel_that_makes_xla_double_a_convolution_is_left_whole():
+    plan, note = notes(conv(), "h:b; o:a", "a:4 b:2")
+    assert "4 times too large" in note.message
+    assert note.edits == (PlaceDim("o"),)
+    assert wrong_results(note.edits[0].apply(plan)) == []
+
+
+def test_two_poolings_that_xla_pads_alike_are_told_and_mended():
+    plan, note = notes(two_pools(jax.lax.max, -jnp.inf), "n:a; h:b", shapes=(IMAGE,), dims=NHWC)
+    assert note in plan.report().diagnostics  # before the partitioner is asked, too
+    assert note.message == (
+        "XLA makes the padding of this operation and of `reduce_window_sum` once: both read the same value through the same windows, but "
+        "they pad it with different numbers, and one of the two comes out wrong. Leave whole what `b` splits here, or let one of them read "
+        "other windows."
+    )
+    assert note.edits == (PlaceDim("h"),)
+    assert wrong_results(note.edits[0].apply(plan)) == []
+
+
+def test_a_gradient_that_stops_the_compiler_is_told_with_ways_out():
+    shapes = IMAGE, jax.ShapeDtypeStruct((1, 3, 4, 8), "float32")
+    plan = Plan(trace(gradients(conv(3, 1, 1)), *shapes, dims=HWIO, name="strided"), MESH, "n:a; h:b")
+    with pytest.raises(PartitionError, match=r"partitioner ended by SIGABRT while it was asked about strided\. Its last words: ") as caught:
+        plan.partition()
+    assert "choose a stride and padding whose gradient needs no negative padding" in caught.value.ways_out[0]
+    assert plan.report().sent > 0  # as planned
 
 
 def both(x, w, groups):
@@ -122,16 +194,16 @@ def test_a_deep_spatial_network_is_the_unsharded_one():
 
 
 @needs_libtpu
-def test_a_tpu_sends_what_the_plan_says_for_it():
+def test_a_tpu_sends_what_the_partitioner_answers_for_it():
     """Borders rounded to two bytes and sent once for a convolution and its weight gradient; the fault of the latter, too."""
 
     def fn(x, w):
         return gradients(conv())(x, w), pool(3, 2, 0, 1)(jnp.sin(x)), jnp.roll(x, 5, 1), jnp.cumsum(x, 1), x[:, 4:20]
 
     plan = Plan(trace(fn, IMAGE, KERNEL, dims=HWIO), MESH, "h:b", hardware="TPU v5e 2x4")
-    report = plan.report()
-    assert [row for row in compare_collectives(report, compile_plan(plan).by_axis_and_kind) if not row.agrees] == []
-    assert report.by_axis_and_kind[("a", "b"), "all-reduce"] == 1152
+    answer = ask_partitioner(plan, "tpu").by_axis_and_kind
+    assert answer == compile_plan(plan).by_axis_and_kind
+    assert answer[("a", "b"), "all-reduce"] == 1152
 
 
 def test_a_running_sum_along_a_cut_dimension_takes_the_memory_that_the_compiler_says():
@@ -140,4 +212,5 @@ def test_a_running_sum_along_a_cut_dimension_takes_the_memory_that_the_compiler_
     plan = Plan(program, "all:8", "rows:all")
     found = compile_step(plan).compiled.memory_analysis()
     peak = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
-    assert plan.report().memory.peak == pytest.approx(peak, rel=0.02)
+    for answer in (None, ask_partitioner(plan, "cpu")):
+        assert analyze(plan, answer=answer).memory.peak == pytest.approx(peak, rel=0.02)

@@ -1,19 +1,24 @@
-"""Operators that communicate by themselves: one table for what is predicted, what is compiled and what is run.
+"""Operators that move data along their dimensions: one table for what is planned, what XLA's partitioner answers, what is compiled, and
+what is run.
 
-`sent`: bytes by mesh axes and kind, worked out by hand, without hardware; `f32[8, 32, 16, 4]` over 4 parts of `h` has rows of 2,048 bytes.
+`sent`: bytes by mesh axes and kind, worked out by hand, in the values' own types; `f32[8, 32, 16, 4]` over 4 parts of `h` has rows of
+2,048 bytes.
 """
 
 import functools
+import re
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 from jax import lax
 
-from workbench.partition.compiler_version import CUTS_BATCHES_OF_TRANSFORMS
 from workbench.tracing import trace
 
+CUTS_BATCHES_OF_TRANSFORMS = tuple(map(int, re.findall(r"\d+", jaxlib.__version__)[:2])) >= (0, 12)
+"""A Fourier transform whose batch alone is cut sends nothing (XLA's `fft_handler.cc`). Before, any that is cut was replicated."""
 MESH, LINE = "a:2 b:4", "m:8"
 
 
@@ -264,9 +269,6 @@ PADDED_ALIKE = (
     ),
 )
 """What it is, the function, its argument and dimensions, and whether XLA takes one padding for the other where `h` is cut."""
-
-BY_SHARDY = ("sort", "gather", "scatter")
-"""Operators whose collectives Shardy itself tells: no member of the family, but under the same tests."""
 
 
 def results(fn, arguments):
