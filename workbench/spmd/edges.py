@@ -40,8 +40,9 @@ def with_moves(planned: Propagated, joined: Sequence[Joined], mesh: Mesh) -> lis
     places = _Places(planned, mesh)
     found: dict[int, list[Reshard]] = defaultdict(list)
     ends = [places.between(each) for each in joined]
+    taken = set(ends)
     for each, number in zip(joined, ends, strict=True):
-        if (place := places.near(each, without=set(ends)) if number is None else number) is not None:
+        if (place := places.near(each, without=taken) if number is None else number) is not None:
             found[place].append(each.reshard)
     return [_moved(edge, found[number], mesh) for number, edge in enumerate(planned.edges) if found[number] or not edge.moves]
 
@@ -108,38 +109,37 @@ class _Places:
     def __init__(self, planned: Propagated, mesh: Mesh) -> None:
         self._edges, self._mesh = planned.edges, mesh
         self._adding = {each.source for each in planned.reshards if each.kind in _REDUCTIONS}
-        self._by_source: dict[int | None, list[int]] = defaultdict(list)
-        self._by_reader: dict[int | None, list[int]] = defaultdict(list)
+        self._by_source: dict[int | None, set[int]] = defaultdict(set)
+        self._by_reader: dict[int | None, set[int]] = defaultdict(set)
         for number, edge in enumerate(planned.edges):
             for source in _names(planned.structure, edge.source):
-                self._by_source[source].append(number)
+                self._by_source[source].add(number)
             for reader in {name for each in edge.readers for name in _names(planned.structure, each)}:
-                self._by_reader[reader].append(number)
+                self._by_reader[reader].add(number)
 
     def between(self, each: Joined) -> int | None:
         """The edge from what makes the operand to what reads the result; of several, the one that it suits best."""
         if each.reshard.kind in _REDUCTIONS:
             return self._thin(each)
-        made = set(self._by_source.get(each.maker, ()))
-        both = (number for number in self._by_reader.get(each.reader, ()) if number in made)
-        return self._best(both, each.reshard, least=int(each.maker is None or each.reader is None))
+        both = self._by_source.get(each.maker, set()) & self._by_reader.get(each.reader, set())
+        return self._best(sorted(both), each.reshard, least=int(each.maker is None or each.reader is None))
 
     def near(self, each: Joined, without: Container[int | None]) -> int | None:
         """An edge, none of these, that has an end at one of the collective's own; any that is read there, if the maker is not known."""
         if each.reshard.kind in _REDUCTIONS:
             return None
         ends = [end for end in (each.maker, each.reader) if end is not None]
-        touching = (number for end in ends for place in (self._by_source, self._by_reader) for number in place.get(end, ()))
+        touching = (number for end in ends for place in (self._by_source, self._by_reader) for number in sorted(place.get(end, ())))
         found = self._best((number for number in touching if number not in without), each.reshard, least=1)
         if found is None and each.maker is None and each.reader is not None:
-            return self._best(self._by_reader.get(each.reader, ()), each.reshard, least=1)
+            return self._best(sorted(self._by_reader.get(each.reader, ())), each.reshard, least=1)
         return found
 
     def _thin(self, each: Joined) -> int | None:
         """What is thin is summed over devices, not gathered, and has its reader's name: it is no sum of the program's."""
         if each.maker is None or each.maker in self._adding:
             return None
-        return self._best(self._by_reader.get(each.maker, ()), each.reshard, least=1)
+        return self._best(sorted(self._by_reader.get(each.maker, ())), each.reshard, least=1)
 
     def _best(self, numbers: Iterable[int], move: Reshard, least: int = 0) -> int | None:
         suiting = {number: suits for number in numbers if (suits := _suits(self._edges[number], move, self._mesh)) >= least}
