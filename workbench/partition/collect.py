@@ -27,6 +27,7 @@ from workbench.partition.variadic import is_variadic_reduce
 from workbench.plan import Plan
 from workbench.sharding import axis_size
 
+_MOVED = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
 
@@ -204,13 +205,13 @@ class _Collector:
         for number, op in enumerate(collectives):
             after = self._answer.read(op.attributes["out_sharding"])[0]
             if op.name == "sdy.all_gather":
-                found = [(("gathered", dims), each) for dims, each in self._gathers(op, after, before, region)]
+                found = list(self._gathers(op, after, before, region))
             else:
-                name = ("reduced", op.name, after) if op.name in REDUCTIONS else ("moved", after, number)
-                found = [(name, self._reshard(op, after, before, region))]
-            for name, each in found:
+                found = [(after, self._reshard(op, after, before, region))]
+            kind = (op.name, number) if op.name in _MOVED else (op.name,)
+            for lies, each in found:
                 is_last = op == chain[-1] and each is found[-1][1]
-                yield op, name, each if is_last else replace(each, last_use=each.first_use)
+                yield op, (*kind, lies), each if is_last else replace(each, last_use=each.first_use)
 
     def _gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, Reshard]]:
         """One for each dimension, the last one first, as XLA's partitioner makes them; with where the value lies then."""

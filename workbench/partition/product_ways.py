@@ -8,8 +8,8 @@ each group:
     rows or columns, alike in the result and one operand        the other operand is gathered along their axes
     a summed dimension, alike in both operands                  parts are summed, and slices of the result kept
 
-first without moving anything from one group to another, then with. What is left follows the result. This is told in mesh axes; what XLA
-does with devices that hold the same is left to it: over random plans of the zoo, four products in five send what XLA does, to the byte.
+first without moving anything from one group to another, then with. What is left follows the result. This is told in mesh axes: what XLA
+does besides with devices that hold the same is not. Of random products three in five send what XLA's partitioner answers, to the byte.
 """
 
 import functools
