@@ -22,7 +22,7 @@ LANES = 128
 """Elements of a row in a vector register."""
 
 _PASSES_ON = (  # these are of the precision of what they read (`bfloat16_support.cc`)
-    *("bitcast", "broadcast", "concatenate", "copy", "dynamic-slice", "get-tuple-element", "maximum", "minimum", "pad", "reshape"),
+    *("bitcast", "broadcast", "copy", "dynamic-slice", "get-tuple-element", "maximum", "minimum", "pad", "reshape"),
     *("reverse", "select", "slice", "transpose", "all-gather", "all-to-all", "collective-permute"),
 )
 _SCALINGS = ("add", "divide", "multiply", "subtract")
@@ -174,13 +174,26 @@ def _heights(computation: Computation, users: Users) -> Mapping[str, int]:
 
 
 def permute_once(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
-    """What goes the same way twice is sent once, as the borders that a convolution and the gradient of its weights read."""
+    """A border that a convolution and the gradient of its weights read is sent once."""
     del mesh
-    first: dict[tuple[object, ...], Found] = {}
+    sent: set[tuple[object, ...]] = set()
+    kept: list[Found] = []
     for each in found:
-        way = str(each.instruction.fields.source_target_pairs) if each.collective.kind == "collective-permute" else each.instruction.name
-        first.setdefault((id(each.computation), each.instruction.operands, each.number, way), each)
-    return list(first.values())
+        users = each.users.get(each.instruction.name, ())
+        if each.collective.kind == "collective-permute" and any(_is_convolved(each.users, user) for user in users):
+            key = id(each.computation), each.instruction.operands, str(each.instruction.fields.source_target_pairs)
+            if key in sent:
+                continue
+            sent.add(key)
+        kept.append(each)
+    return kept
+
+
+def _is_convolved(users: Users, value: Instruction) -> bool:
+    """Whether a value is a part with its borders, masked or not, for convolutions alone."""
+    readers = users.get(value.name, ())
+    is_each = (each.opcode == "convolution" or (each.opcode == "select" and _is_convolved(users, each)) for each in readers)
+    return value.opcode in ("concatenate", "select") and bool(readers) and all(is_each)
 
 
 def reduce_short_rows(found: Sequence[Found], mesh: Mesh) -> Sequence[Found]:
@@ -238,7 +251,7 @@ def _rounds(computation: Computation, users: Users, user: Instruction, known: di
         return not any(user.fields.precision_config.operand_precision)
     if user.opcode == "convert":
         return user.arrays[0].element == "bf16"
-    passes = user.opcode in _PASSES_ON or (user.opcode in _SCALINGS and _is_by_scalars(computation, user))
+    passes = user.opcode in _PASSES_ON or _is_convolved(users, user) or (user.opcode in _SCALINGS and _is_by_scalars(computation, user))
     return passes and is_read_rounded(computation, users, user, known)
 
 
