@@ -2,8 +2,8 @@
 
 For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of that half,
 as `workbench.ranges.Residual` has it, and of these the smallest and the largest, one case of twenty left out at either end. The ends are
-those of a conformal interval: of n cases the ceil(0.95 (n + 1))-th in order, so that few cases make it wide. `accuracy.py` says what share
-of the other half lies inside.
+those of a conformal interval: of n cases the ceil(0.95 (n + 1))-th in order, so that few cases make it wide. A planned figure is never
+surer than the one it settles to: its interval holds that one's, too. `accuracy.py` says what share of the other half lies inside.
 
     python benchmarks/fit_ranges.py [--json]
 """
@@ -12,7 +12,7 @@ import argparse
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,6 +81,16 @@ def interval(found: Sequence[float]) -> tuple[float, float]:
     return round(ordered[len(ordered) - 1 - place], 3), round(ordered[place], 3)
 
 
+def intervals(residuals: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
+    """Of each tier that has cases, in the order in which figures settle: what holds the intervals of all that follow, too.
+
+    >>> intervals({"planned": [0.9, 1.1], "partitioned": [1.0, 1.2]})
+    {'planned': (0.9, 1.2), 'partitioned': (1.0, 1.2)}
+    """
+    own = [(tier, interval(found)) for tier, found in residuals.items() if found]
+    return {tier: (min(low for _, (low, _) in own[at:]), max(high for _, (_, high) in own[at:])) for at, (tier, _) in enumerate(own)}
+
+
 def text_of(rows: Sequence[dict[str, object]], versions: str) -> str:
     """The file."""
     head = (
@@ -100,14 +110,11 @@ def main() -> None:
     found = [case for program in chosen for case in cases_of(program)]
     rows: list[dict[str, object]] = []
     for figure in (SENT, MEMORY, KERNELS):
-        for tier in TIERS:
-            of = [each.residual for each in found if (each.tier, each.figure) == (tier, figure)]
-            if not of:
-                continue
-            low, high = interval(of)
+        residuals = {tier: [each.residual for each in found if (each.tier, each.figure) == (tier, figure)] for tier in TIERS}
+        for tier, (low, high) in intervals(residuals).items():
             where = {"figure": figure, "tier": tier, "platform": parse_hardware(TARGET).chip.platform}
-            rows.append({**where, "low": low, "high": high, "cases": len(of)})
-            print(f"{figure:<10}{tier:<14}{low:>8.3f}{high:>8.3f}  of {len(of)} cases")
+            rows.append({**where, "low": low, "high": high, "cases": len(residuals[tier])})
+            print(f"{figure:<10}{tier:<14}{low:>8.3f}{high:>8.3f}  of {len(residuals[tier])} cases")
     versions = next((answers.versions for each in chosen if (answers := read_answers(each.name))), {})
     Path(SHIPPED).write_text(text_of(rows, ", ".join(f"{name} {versions[name]}" for name in ("jax", "libtpu"))), encoding="utf-8")
     if options.json:
