@@ -2,9 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import AbstractMesh, AxisType
+from jax.sharding import PartitionSpec as P
 
+from workbench.analyze import analyze
 from workbench.models import build
 from workbench.plan import Plan
+from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
 
@@ -68,3 +72,15 @@ def test_a_constraint_that_leaves_values_of_another_rank_alone_says_which():
     by_line = note.message.rpartition("`@")[2].partition("=...`")[0]
     again = Plan(program, "data:4", f"@{by_line}=[data, -, -]").report().diagnostics
     assert "named besides" not in [each.kind for each in again]
+
+
+def test_what_a_shard_map_sends_is_told_once_the_partitioner_has_answered():
+    def function(x):
+        mesh = AbstractMesh((8,), ("x",), axis_types=(AxisType.Auto,))
+        return jax.shard_map(lambda rows: jax.lax.psum(rows * 2, "x"), mesh=mesh, in_specs=P("x"), out_specs=P())(x)
+
+    plan = Plan(trace(function, jax.ShapeDtypeStruct((64, 32), "float32"), dims={"x": "n d"}), "x:8", "n:x")
+    planned, settled = plan.report(), analyze(plan, answer=ask_partitioner(plan))
+    assert [each.kind for each in planned.diagnostics] == ["shard_map"]
+    assert settled.diagnostics == ()
+    assert (planned.sent, settled.by_axis_and_kind) == (0, {(("x",), "all-reduce"): 64 // 8 * 32 * 4})

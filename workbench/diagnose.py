@@ -268,8 +268,12 @@ def _branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:
 
 
 def _manual_regions(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+    """Shardy does not look into them; XLA's partitioner, once it was asked, has counted what they send."""
+    if report.partitioned is not None:
+        return []
+    message = 'As planned, what it sends by itself is not counted; what brings values in and out is. `plan.report("partitioned")` has both.'
     return [
-        Diagnostic("shard_map", each.path, "What it sends by itself is not counted; what brings values in and out is.")
+        Diagnostic("shard_map", each.path, message)
         for each in (report.plan.program.operations[index] for index in partitioned.structure.control_flow)
         if each.kind == "manual_computation"
     ]
