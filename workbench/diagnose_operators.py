@@ -85,9 +85,13 @@ def _summed_too_often(report: Report, partitioned: Propagated, answer: Partition
 
 
 def _not_summed(partitioned: Propagated, index: int, axes: Sequence[str]) -> tuple[str, ...]:
-    """Of a convolution's all-reduce, the mesh axes along which neither image nor kernel is cut in a dimension that is summed."""
+    """Of a convolution's all-reduce, the mesh axes along which neither image nor kernel is cut in a dimension that is summed. One that is
+    taken apart as a product may be summed along others: devices that held the same keep a part each first."""
     windows, lies = partitioned.structure.ops[index].windows, partitioned.read.get(index, ())
     if windows is None or not windows.kernel_dims or not lies:
+        return ()
+    product = partitioned.structure.products.get(index)
+    if product is not None and not product.reaches_over_a_cut(lies[:2]):
         return ()
     image, kernel = lies[:2]
     pairs = ((image[dim], kernel[at]) for dim, at in enumerate(windows.kernel_dims) if at is not None)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 
+from workbench.analyze import analyze
 from workbench.documents import dump_plan, parse_plan
 from workbench.edits import Constrain, Override, PlaceDim, SetPipeline
 from workbench.errors import DocumentError, MeshError, RecipeError, WorkbenchError
@@ -18,6 +19,7 @@ from workbench.recipes.names import DIMS, Use, is_named
 from workbench.recipes.shards import LAST
 from workbench.report import Report
 from workbench.session import Session
+from workbench.spmd.partition import ask_partitioner
 from workbench.tensor import Role
 from workbench.tracing import trace_training
 
@@ -190,10 +192,12 @@ def test_the_random_numbers_of_dropout_are_no_stream_between_the_blocks(recipe):
 
 def test_two_dimensional_gathers_weights_over_one_axis_and_activations_over_the_other():
     activation, layers = 8 * 64 * 64 * 4, 2
-    report = plan_of("decoder", "data:2 model:4", "two_dimensional").report()
+    plan = plan_of("decoder", "data:2 model:4", "two_dimensional")
+    report, settled = plan.report(), analyze(plan, answer=ask_partitioner(plan))
     assert payloads(report, "model", "reduce-scatter", activation) == 4 * layers + 2
+    assert payloads(report, "model", "all-gather", activation) == (4 + 2) * layers + 2
     again = 2 * layers + 1  # for products that group the devices in another way
-    assert payloads(report, "model", "all-gather", activation) == (4 + 2) * layers + 2 + again
+    assert payloads(settled, "model", "all-gather", activation) == (4 + 2) * layers + 2 + again
     matrices = sum(each.local_bytes for each in report.arguments if each.tensor.role is Role.PARAMETER and "norm" not in each.tensor.path)
     assert sent(report, "data", kind="reduce-scatter") == 2 * matrices // 2  # of halves, over two
     assert all(each.sharding.replicas(report.mesh) == 1 for each in report.arguments if each.tensor.path.endswith(("w1", "w2", "wo")))

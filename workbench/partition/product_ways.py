@@ -32,6 +32,10 @@ class ProductFacts(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     itemsizes: tuple[float, ...]
 
+    def reaches_over_a_cut(self, lies: Sequence[Dims]) -> bool:
+        """Whether a dimension that windows move along is cut in a tensor: such a convolution is not taken apart as a product."""
+        return any(dims[each[at]] for each in self.mapping.spatial for at, dims in enumerate(lies))
+
 
 class Near(NamedTuple):
     """Where the tensors of a product lie when it is computed."""

@@ -31,7 +31,7 @@ def plan_products(main: ir.Operation, ops: Sequence[ir.Operation], structure: St
         if not any(map(any, lies)) or _leaves_sums(op) or (is_manual and manual_axes(op)):
             continue
         placed = tuple(each or ((),) * len(shape) for each, shape in zip(lies, facts.shapes, strict=True))
-        if not any(placed[at][each[at]] for each in facts.mapping.spatial for at in range(len(placed))):
+        if not facts.reaches_over_a_cut(placed):
             _insert(op, placed, nearest(facts, placed, mesh))
 
 
@@ -40,19 +40,18 @@ def _leaves_sums(op: ir.Operation) -> bool:
 
 
 def _insert(op: ir.Operation, lies: Sequence[Dims], near: Sequence[Dims]) -> None:
+    if near == lies:
+        return
+    op.attributes[_SHARDING] = _per_value(near[-1])  # of a whole result, too: Shardy would choose for itself
     if near[-1] != lies[-1]:
-        _reshard_behind(op, near[-1])
-    elif near != lies and _SHARDING not in op.attributes:  # whole: Shardy would choose for itself
-        op.attributes[_SHARDING] = _per_value(near[-1])
+        _reshard_behind(op, lies[-1])
     for number, (before, after) in enumerate(zip(lies, near[:-1], strict=False)):
         if before != after:
             _reshard_before(op, number, after)
 
 
-def _reshard_behind(op: ir.Operation, dims: Dims) -> None:
-    """Make a product's result lie so, and reshard it behind to what it was to be."""
-    wanted = str(op.attributes[_SHARDING]).partition("[")[2].removesuffix("]>")  # <@mesh, [...]>
-    op.attributes[_SHARDING] = _per_value(dims)
+def _reshard_behind(op: ir.Operation, wanted: Dims) -> None:
+    """Reshard a product's result behind to what it was to be."""
     value = op.results[0]
     reshard = _reshard(value, wanted, op)
     reshard.move_after(op)
@@ -60,11 +59,11 @@ def _reshard_behind(op: ir.Operation, dims: Dims) -> None:
 
 
 def _reshard_before(op: ir.Operation, operand: int, dims: Dims) -> None:
-    op.operands[operand] = _reshard(op.operands[operand], sharding_text(dims), op).results[0]
+    op.operands[operand] = _reshard(op.operands[operand], dims, op).results[0]
 
 
-def _reshard(value: ir.Value, lies: str, place: ir.Operation) -> ir.Operation:
-    attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{lies}")}
+def _reshard(value: ir.Value, dims: Dims, place: ir.Operation) -> ir.Operation:
+    attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{sharding_text(dims)}")}
     return ir.Operation.create("sdy.reshard", [value.type], [value], attributes, loc=place.location, ip=ir.InsertionPoint(place))
 
 
