@@ -1,11 +1,18 @@
 """What goes to a worker process is there what it was here."""
 
+import dataclasses
 import pickle
+import subprocess
+import sys
+from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import optax
+import pytest
 
+from workbench.engine.pickled_classes import _REGISTRY, _registration
 from workbench.engine.pickling import dump_by_value
 from workbench.tracing import trace_training
 
@@ -43,3 +50,104 @@ def test_an_object_without_a_name_in_its_module_is_sent_as_any_object_is():
     found = sent(type(ABSENT)())
     assert type(found) is type(ABSENT)
     assert found is not ABSENT
+
+
+def equinox_state():
+    class Affine(eqx.Module):
+        weight: jax.Array
+        bias: jax.Array
+        times: int = eqx.field(static=True, default=2)
+
+        def __call__(self, x):
+            return (x @ self.weight + self.bias) * self.times
+
+    class Net(Affine):
+        inner: Affine
+
+        def __init__(self):
+            self.weight, self.bias, self.times = jnp.ones((4, 2)), jnp.ones(2), 3
+            self.inner = Affine(jnp.ones((8, 4)), jnp.ones(4))
+
+        def __call__(self, x):
+            return super().__call__(self.inner(x))
+
+    return Net()
+
+
+def node_class():
+    @jax.tree_util.register_pytree_node_class
+    class Affine(Pair):
+        def tree_flatten(self):
+            return (self.weight, self.bias), None
+
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+
+    return Affine(jnp.ones((8, 2)), jnp.ones(2))
+
+
+def registered_node():
+    class Affine(Pair):
+        pass
+
+    jax.tree_util.register_pytree_node(Affine, lambda each: ((each.weight, each.bias), None), lambda _, children: Affine(*children))
+    return Affine(jnp.ones((8, 2)), jnp.ones(2))
+
+
+def registered_dataclass():
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Affine:
+        weight: Any
+        bias: Any
+        times: int = dataclasses.field(default=3, metadata={"static": True})
+
+        def __call__(self, x):
+            return (x @ self.weight + self.bias) * self.times
+
+    return Affine(jnp.ones((8, 2)), jnp.ones(2))
+
+
+class Pair:
+    """What is no tree to JAX until a class below it is registered."""
+
+    def __init__(self, weight, bias):
+        self.weight, self.bias = weight, bias
+
+    def __call__(self, x):
+        return x @ self.weight + self.bias
+
+
+SHAPES = """
+import pickle, sys
+import jax
+step, arguments = pickle.load(sys.stdin.buffer)
+sys.stdout.buffer.write(pickle.dumps(jax.eval_shape(step.call, *arguments)))
+"""
+
+
+@pytest.mark.parametrize("state", [equinox_state, node_class, registered_node, registered_dataclass])
+def test_a_class_of_a_notebook_that_is_a_tree_here_is_one_in_another_process(state):
+    def loss(model, x):
+        return model(x).mean()
+
+    program = trace_training(loss, state(), jax.ShapeDtypeStruct((8, 8), "float32"), optimizer=optax.adam(0.1))
+    arguments = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.arguments]
+    sent_off = dump_by_value((program.step, arguments))
+    there = subprocess.run([sys.executable, "-c", SHAPES], input=sent_off, capture_output=True, check=False)
+    assert not there.returncode, there.stderr.decode()
+    assert pickle.loads(there.stdout) == jax.eval_shape(program.step.call, *arguments)
+
+
+def test_a_dataclass_with_fields_left_out_is_registered_alike():
+    @dataclasses.dataclass
+    class Counted:
+        x: Any
+        seen: int = 0
+
+    jax.tree_util.register_dataclass(Counted, ["x"], [], drop_fields=["seen"])
+    again = sent(Counted(1.0, seen=5))
+    assert jax.tree.leaves(again) == [1.0]
+    register, arguments = _registration(Counted, _REGISTRY[Counted])
+    assert (register.__name__, arguments) == ("_register_dataclass", (("x",), (), ("seen",)))

@@ -1,4 +1,5 @@
-"""Functions and plain values as bytes for another process; a module's sentinels stay the objects that they are."""
+"""Functions and plain values as bytes for another process; a module's sentinels stay the objects that they are, and a class that JAX takes
+for a tree stays one."""
 
 import importlib
 import io
@@ -7,12 +8,18 @@ from typing import Any
 
 import cloudpickle
 
+from workbench.engine.pickled_classes import reduce_class
+
 
 def dump_by_value(content: Any) -> bytes:
     """A pickle of functions by value; raises whatever an object of `content` raises that cannot be pickled."""
     with io.BytesIO() as file:
         _Pickler(file).dump(content)
         return file.getvalue()
+
+
+_BY_VALUE = 6
+"""Parts of what a class that is sent by value is reduced to; one that is found by name, or has one as `type(None)`, has fewer."""
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # its types are not followed
@@ -23,7 +30,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # its types are not 
 
     def reducer_override(self, obj: Any) -> Any:
         name = _sentinel_name(obj)
-        return (_global_of, (type(obj).__module__, name)) if name else super().reducer_override(obj)
+        if name:
+            return _global_of, (type(obj).__module__, name)
+        reduced = super().reducer_override(obj)
+        return reduce_class(obj, reduced) if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == _BY_VALUE else reduced
 
 
 def _sentinel_name(obj: Any) -> str:
