@@ -13,10 +13,12 @@ from jax.extend.mlir import ir
 from workbench.errors import PartitionError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
+from workbench.partition.carried import close_arguments, close_carried
 from workbench.partition.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.partition.inline import inline_calls
 from workbench.partition.operations import CONTROL_FLOW, operations_below
 from workbench.partition.own_meshes import verify_own_axes
+from workbench.partition.placements import argument_placements
 from workbench.partition.program import place_of
 from workbench.partition.propagate import refused
 from workbench.partition.statements import annotate, insert_statements
@@ -74,6 +76,10 @@ def _write(module: ir.Module, plan: Plan) -> None:
     ops = list(operations_below(main))
     places = [place_of(op) for op in ops] if plan.layout.constraints or plan.layout.groups or plan.layout.barriers else []
     insert_statements(main, ops, plan, lambda pattern, rank: _find(places, pattern, rank))
+    if not all(each.is_closed for each in plan.argument_shardings):
+        lies = argument_placements(plan)
+        close_arguments(main, plan, lies)
+        close_carried(main, plan, lies)
     if _has_priorities(plan.layout) and jax.__version_info__ >= _DROPS_PRIORITIES:
         _propagate_here(module)
 

@@ -9,6 +9,7 @@ from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
 from workbench.partition.boundaries import follow_results, forget_rules, keep_apart, reduce_results
+from workbench.partition.carried import bring_back
 from workbench.partition.context import declare_mesh, main_function, run_passes
 from workbench.partition.layers import shortened
 from workbench.partition.operations import operations_below
@@ -107,6 +108,7 @@ def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
     main = main_function(whole)
     if (ops := short.tell(main, main_function(few))) is None:
         return None
+    bring_back(main, plan)
     plan_products(main, ops, prepared(plan.program).structure, plan.mesh)
     return whole
 
@@ -126,6 +128,7 @@ def _run(module: ir.Operation, passes: list[str], plan: Plan, structure: Structu
     if speaks:
         follow_results(ops)
         reduce_results(main, result_shardings(plan))
+    bring_back(main, plan)
     plan_products(main, ops, structure, plan.mesh)
     _make_explicit(module, passes[inserting:], structure, speaks=speaks)
 
