@@ -7,10 +7,12 @@ import time
 import pytest
 
 from tests.engine.programs import plan
+from workbench.catalogue import parse_hardware
 from workbench.engine import prepare_compile, start_compile
 from workbench.engine.launch import _compile_job
 from workbench.engine.parcel import environment
 from workbench.engine.worker_process import STANDBY, Standby
+from workbench.widgets.runner import WorkerRunner
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +38,15 @@ def test_a_compilation_takes_the_process_that_waits_and_leaves_another_waiting()
     assert following is not None
     assert following.group.pid != pid, "a process does one job: what a job imported is not there in the next"
     following.close()
+
+
+def test_a_board_has_one_wait_for_what_can_be_compiled():
+    WorkerRunner().expect(plan())
+    waiting = STANDBY.take(*key(plan()))
+    assert waiting is not None
+    waiting.close()
+    WorkerRunner().expect(plan().updated(hardware=parse_hardware("TPU v5e 2x2")))  # of another size than the mesh
+    assert STANDBY._waiting is None
 
 
 def test_one_prepared_twice_is_started_once_and_one_that_died_anew():

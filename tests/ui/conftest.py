@@ -58,6 +58,9 @@ def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
         def compile(self, plan, on_event, *, behind=False):
             return stages[-1].runner.compile(plan, on_event, behind=behind)
 
+        def expect(self, plan):
+            stages[-1].runner.expect(plan)
+
         def refuses(self, plan):
             return stages[-1].runner.refuses(plan)
 

@@ -87,6 +87,7 @@ def test_a_compilation_shows_its_progress_and_then_stands_beside_the_prediction(
     stage.runner = ScriptedRunner(pause=0.03)
     board.get_by_role("button", name="Compile", exact=True).click()
     expect(board.locator(".compile .stage")).to_have_text(re.compile(r"\w+ · \d+ s"))
+    assert stage.runner.expected is not None, "its process started while the hand was on its way"
     drag(board, "hidden", "model")  # the page is not held up
     board.locator(".compile[data-phase=done]").wait_for()
     expect(board.locator(".compile")).to_contain_text("Compiled before the last edit")

@@ -66,6 +66,7 @@ class ScriptedRunner:
     def __init__(self, pause: float = 0.0, wrong: int = 0, message: str = "") -> None:
         self.pause, self.wrong, self.message = pause, wrong, message
         self.started: list[tuple[Plan, int]] = []
+        self.expected: Plan | None = None
         self.cancelled = threading.Event()
 
     def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "ScriptedRunner":
@@ -78,6 +79,9 @@ class ScriptedRunner:
         self.cancelled.clear()
         threading.Thread(target=self._compile, args=(plan, on_event), daemon=True).start()
         return self
+
+    def expect(self, plan: Plan) -> None:
+        self.expected = plan
 
     def refuses(self, _plan: Plan) -> str:
         return ""
@@ -114,6 +118,7 @@ class HeldRunner:
     """Tells nothing by itself: the test holds `tell`. `refusal`: why it compiles nothing, if it does not."""
 
     refusal = ""
+    expected: Plan | None = None
 
     def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "HeldRunner":
         self.plan, self.steps, self.tell, self.cancels = plan, steps, on_event, 0
@@ -122,6 +127,9 @@ class HeldRunner:
     def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> "HeldRunner":
         self.plan, self.tell, self.cancels, self.behind = plan, on_event, 0, behind
         return self
+
+    def expect(self, plan: Plan) -> None:
+        self.expected = plan
 
     def refuses(self, _plan: Plan) -> str:
         return self.refusal

@@ -51,6 +51,16 @@ def test_a_compilation_tells_its_stage_and_seconds(screen):
     assert (screen.shown["live"]["compile"]["phase"], screen.shown["live"]["compile"]["message"]) == ("cancelled", "Cancelled.")
 
 
+def test_while_the_hand_is_over_the_button_the_process_starts_and_nothing_is_said(screen):
+    runner, shown = screen.board._jobs._runner, screen.count
+    screen.board.answer({"verb": "compile", "ahead": True})
+    assert (runner.expected, screen.count) == (screen.board.session.plan, shown)
+    screen.send("compile")
+    runner.expected = None
+    screen.board.answer({"verb": "compile", "ahead": True})
+    assert runner.expected is None, "one is under way"
+
+
 def test_compiled_figures_stand_beside_the_predicted_ones(screen):
     compile_now(screen, widened=2)
     peak = screen.board.session.report.memory.peak

@@ -143,7 +143,10 @@ class Board:
 
     def _foresee(self, gesture: Gesture) -> None:
         """Work out what a drop would do while the hand still holds the chip: silently, and only where that takes no time, as the hand may
-        do something else. What is wrong with it is said when it is done."""
+        do something else. What is wrong with it is said when it is done. What compiles starts while the hand is over the button."""
+        if gesture.get("verb") == "compile":
+            self._jobs.expect_compilation(self.session.plan)
+            return
         if self.session.seconds > FORESEEN_WITHIN or self.session.plan.pipeline is not None:
             return
         try:

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -57,6 +58,12 @@ class Jobs:
     def refuses(self, plan: Plan) -> str:
         """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
         return "Nobody compiles here." if self._runner is None else self._runner.refuses(plan)
+
+    def expect_compilation(self, plan: Plan) -> None:
+        """A person is about to ask for one: the process that compiles starts meanwhile. If it cannot, they will hear it when they ask."""
+        if self._runner is not None and not self.compiling.running:
+            with suppress(WorkbenchError):
+                self._runner.expect(plan)
 
     def show(self) -> None:
         """Something beside them is new."""

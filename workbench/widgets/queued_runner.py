@@ -30,6 +30,9 @@ class QueuedRunner:
         kind: Kind = "compile" if plan.hardware else "run"
         return QueuedHandle(self._slots, kind, lambda tell: self._inner.compile(plan, tell, behind=behind), on_event)
 
+    def expect(self, plan: Plan) -> None:
+        self._inner.expect(plan)
+
     def refuses(self, plan: Plan) -> str:
         return self._inner.refuses(plan)
 

@@ -41,6 +41,10 @@ class Runner(Protocol):
         """Compile a plan for the hardware it names, or for the attached devices; `behind` all else that the machine has to do."""
         ...
 
+    def expect(self, plan: Plan) -> None:
+        """Such a compilation is likely to be asked for in a moment: what it needs besides the plan may be started."""
+        ...
+
     def refuses(self, plan: Plan) -> str:
         """Why a plan cannot be compiled here, as far as that is known without trying; empty if it may be."""
         ...
@@ -64,6 +68,12 @@ class WorkerRunner:
 
         handle: Handle = start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)
         return handle
+
+    def expect(self, plan: Plan) -> None:
+        from workbench.engine import prepare_compile
+
+        if not self.refuses(plan):
+            prepare_compile(plan)
 
     def refuses(self, plan: Plan) -> str:
         from workbench.engine import why_not_compiled

@@ -60,7 +60,8 @@ function openTab(wb, tab) {
 
 function compileSection(wb) {
   const target = h("span", { class: "muted target" });
-  const start = h("button", { class: "btn primary", type: "button", data: { focus: "compile" }, onclick: () => wb.send({ verb: "compile" }) }, "Compile");
+  const expect = () => wb.expect({ verb: "compile" }); // its process starts while the hand is on its way
+  const start = h("button", { class: "btn primary", type: "button", data: { focus: "compile" }, onpointerenter: expect, onfocus: expect, onclick: () => wb.send({ verb: "compile" }) }, "Compile");
   const cancel = h("button", { class: "btn", type: "button", ariaLabel: "Cancel the compilation", onclick: () => wb.send({ verb: "cancel_compilation" }) }, "Cancel");
   const compare = h("button", { class: "btn", type: "button", title: "Predicted and compiled side by side, in the tab Compared", data: { focus: "compare" }, onclick: () => openTab(wb, "compared") }, "Open Compared");
   const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
