@@ -31,6 +31,16 @@ def test_a_loop_of_unknown_length_is_told():
     assert [each.kind for each in Plan(program, "x:1").report().diagnostics] == ["unknown trip count"]
 
 
+def test_a_loop_with_a_bound_is_counted_as_often_as_it_may_turn():
+    def halved(x):
+        return jax.lax.while_loop(lambda s: (s[1].sum() > 1) & (s[0] < 30), lambda s: (s[0] + 1, s[1] @ s[1]), (0, x))[1]
+
+    report = Plan(trace(halved, jax.ShapeDtypeStruct((8, 8), jnp.float32)), "x:1").report()
+    (note,) = report.diagnostics
+    assert (note.kind, "30 at most" in note.message) == ("unknown trip count", True)
+    assert report.flops.unique == 30 * 2 * 8**3
+
+
 def test_a_plan_that_uses_everything_has_nothing_to_mind():
     assert Plan(build("two_layer"), "rows:2 cols:4", "batch:rows; hidden:cols").report().diagnostics == ()
 

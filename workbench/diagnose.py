@@ -11,6 +11,7 @@ from workbench.memory import Memory
 from workbench.padding import Padding
 from workbench.partition import Propagated, padding_list, reshard_list
 from workbench.partition.edges import Edge
+from workbench.partition.structure import Structure
 from workbench.partitioned import GatheredWhole
 from workbench.places import operations_at
 from workbench.remat import Remat
@@ -243,15 +244,16 @@ def _carries_stages(report: Report, axis: str) -> bool:
 
 
 def _unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    return [
-        Diagnostic(
-            UNKNOWN_TURNS,
-            subject_of(report.plan.program, index),
-            "The number of turns of this loop depends on data; what happens in it is counted once.",
-        )
-        for index in partitioned.structure.control_flow
-        if not partitioned.structure.ops[index].trips_known
-    ]
+    structure = partitioned.structure
+    unknown = [index for index in structure.control_flow if not structure.ops[index].trips_known]
+    return [Diagnostic(UNKNOWN_TURNS, subject_of(report.plan.program, index), _counted(structure, index)) for index in unknown]
+
+
+def _counted(structure: Structure, loop: int) -> str:
+    turns = structure.regions[structure.body_of[loop]].times // (structure.regions[structure.ops[loop].region].times or 1)
+    if turns == 1:
+        return "The number of turns of this loop depends on data; what happens in it is counted once."
+    return f"The number of turns of this loop depends on data, and is {turns:,} at most; what happens in it is counted so often."
 
 
 def _branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jax import lax
 
@@ -72,21 +72,25 @@ def pads(draw, size):
     return lambda x: lax.pad(x, jnp.float32(0), ((low, high, inside), (0, 0, 0)))
 
 
-def sides(draw):
-    """Size, stride and the two paddings of windows."""
+def sides(draw, length):
+    """Size, stride and the two paddings of windows. In steps of two they divide over the devices as what they look at does: else XLA has
+    ways of its own, as gathering all of it, which are not planned."""
     size = draw(st.integers(2, 4))
-    return size, draw(st.sampled_from((1, 1, 2))), draw(st.integers(0, size - 1)), draw(st.integers(0, size - 1))
+    stride, low, high = draw(st.sampled_from((1, 1, 2))), draw(st.integers(0, size - 1)), draw(st.integers(0, size - 1))
+    count = (length + low + high - size) // stride + 1
+    assume(stride == 1 or length % 16 == count % 8 == 0)
+    return size, stride, low, high
 
 
 @st.composite
 def poolings(draw, size):
-    of, stride, low, high = sides(draw)
+    of, stride, low, high = sides(draw, size)
     return lambda x: lax.reduce_window(x, 0.0, lax.add, (of, 1), (stride, 1), ((low, high), (0, 0)))
 
 
 @st.composite
 def convolutions(draw, size):
-    of, stride, low, high = sides(draw)
+    of, stride, low, high = sides(draw, size)
     numbers, kernel = ("NHC", "HIO", "NHC"), jnp.ones((of, 8, 4))
     return lambda x: lax.conv_general_dilated(x[None], kernel, (stride,), ((low, high),), dimension_numbers=numbers)
 

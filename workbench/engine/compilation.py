@@ -75,13 +75,15 @@ class _Stages:
         self._said = name, _FRACTIONS[name]
         done, start = threading.Event(), time.monotonic()
 
-        def beat() -> None:
-            while True:
-                said, fraction = self._said
-                self._tell({"event": "progress", "stage": said, "fraction": fraction, "elapsed": time.monotonic() - start})
-                if done.wait(_HEARTBEAT):
-                    return
+        def tell() -> None:
+            said, fraction = self._said
+            self._tell({"event": "progress", "stage": said, "fraction": fraction, "elapsed": time.monotonic() - start})
 
+        def beat() -> None:
+            while not done.wait(_HEARTBEAT):
+                tell()
+
+        tell()  # before anything of the stage can take this process along
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
         try:

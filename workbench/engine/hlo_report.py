@@ -10,7 +10,7 @@ from workbench.engine.readback import collectives_of
 from workbench.mesh import Mesh
 from workbench.spmd.module import HloModule
 
-READER = 4
+READER = 5
 """Raised when the reading changes, so that what was read before is read anew: from the stored module, without compiling again."""
 
 

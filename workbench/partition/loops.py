@@ -4,13 +4,50 @@ from collections.abc import Iterator
 
 from jax.extend.mlir import ir
 
-from workbench.partition.context import constant, producer
+from workbench.partition.context import constant, is_zero, producer, shape_of
+
+_WITH_START = 2  # operands of a reduction of one array
 
 
 def trip_count(op: ir.Operation) -> int | None:
     """How often a `while` runs, if it counts up from a constant to a constant in constant steps, as every scan and fori_loop does."""
-    condition, body = (region.blocks[0] for region in op.regions)
-    compare = producer(_last(condition).operands[0])
+    return _turns_by(op, _last(op.regions[0].blocks[0]).operands[0])
+
+
+def most_turns(op: ir.Operation) -> int | None:
+    """How often a `while` runs at most, if it ends after so many turns whatever its data say: a solver's, a search's, Equinox's bounded
+    loops."""
+    bounds = (_turns_by(op, each) for each in _conditions(_last(op.regions[0].blocks[0]).operands[0]))
+    return min((each for each in bounds if each is not None), default=None)
+
+
+def _conditions(value: ir.Value) -> Iterator[ir.Value]:
+    """Those that all must hold for a truth to."""
+    owner = producer(value)
+    if owner is not None and owner.name == "stablehlo.and":
+        for each in owner.operands:
+            yield from _conditions(each)
+    elif owner is not None and _hands_on(owner):
+        yield from _conditions(owner.operands[0])
+    else:
+        yield value
+
+
+def _hands_on(op: ir.Operation) -> bool:
+    """Whether a truth's operation only repeats it: a conversion, `x != False`, any of one."""
+    if op.name == "stablehlo.reduce":
+        return len(op.operands) == _WITH_START and shape_of(op.operands[0]) == []
+    if op.name not in ("stablehlo.convert", "stablehlo.compare") or str(ir.RankedTensorType(op.operands[0].type).element_type) != "i1":
+        return False
+    if op.name == "stablehlo.convert":
+        return True
+    truth, other = op.operands  # `prune` has the first read twice, for a splat
+    return "NE" in str(op.attributes["comparison_direction"]) and (other == truth or is_zero(other))
+
+
+def _turns_by(op: ir.Operation, condition: ir.Value) -> int | None:
+    """How often a `while` runs if that is all that ends it."""
+    body, compare = op.regions[1].blocks[0], producer(condition)
     if compare is None or compare.name != "stablehlo.compare":
         return None
     counter, limit = compare.operands

@@ -13,7 +13,7 @@ from jax.extend.mlir import ir
 
 from workbench.partition.context import main_function
 from workbench.partition.factors import rule_of
-from workbench.partition.loops import scanned_dimensions, trip_count
+from workbench.partition.loops import most_turns, scanned_dimensions, trip_count
 from workbench.partition.operations import CONTROL_FLOW
 from workbench.paths import template
 from workbench.tensor import Role, Tensor
@@ -85,7 +85,7 @@ class Naming:
             arguments = [[self.value(each) for each in region.blocks[0].arguments] for region in op.regions]
             for values in zip(operands, results, *arguments, returned[1], strict=True):
                 self._join_values(values)
-            trips = trip_count(op) or 1
+            trips = trip_count(op) or most_turns(op) or 1
             self._join([(self.value(value), i) for value, i in scanned_dimensions(op, trips) if trips > 1])
         elif op.name != "sdy.manual_computation":
             for values in zip(results, *returned, strict=True):

@@ -9,7 +9,7 @@ from workbench.partition.hlo_form import ORDER
 from workbench.partition.host import mark_host_values, placement_of
 from workbench.partition.inline import CALLER
 from workbench.partition.location import readable_path, scope_of
-from workbench.partition.loops import trip_count
+from workbench.partition.loops import most_turns, trip_count
 from workbench.partition.marks import marked_kernel
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW
 from workbench.partition.product_dims import mapping_of
@@ -110,6 +110,7 @@ class _Reader:
     def _read_regions(self, op: ir.Operation, index: int, record: Op) -> None:
         trips = trip_count(op) if op.name == "stablehlo.while" else 1
         record.trips_known = trips is not None
+        trips = most_turns(op) if trips is None else trips
         outer = self.structure.regions[record.region].times
         for i, region in enumerate(op.regions):
             number = len(self.structure.regions)

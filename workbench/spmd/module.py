@@ -139,16 +139,18 @@ class HloModule:
         return root.opcode + instruction.opcode.removeprefix("async") if root else instruction.opcode
 
     def trip_count(self, loop: Instruction) -> int:
-        """How often a `while` runs: as XLA proved it, else what its condition and the step of its counter come to, else 1."""
+        """How often a `while` runs: as XLA proved it, else at most what its condition and the step of its counter come to, else 1."""
         known = loop.backend_config.get("known_trip_count", {}).get("n")
         if known is not None:
             return int(known)
         condition = self.computations[self.condition(loop)]
-        bounds = {number for each in condition.values() if (number := each.whole_number) is not None}
-        if len(bounds) != 1:
+        numbers = (each.whole_number for each in condition.values())
+        limits = set(_limits(condition, root_of(condition))) or {each for each in numbers if each is not None}
+        if len(limits) != 1:
             return 1
         start, step = self._counter(loop, condition)
-        return max(ceil((bounds.pop() - start) / step), 0)
+        turns = max(ceil((limits.pop() - (start or 0)) / step), 0)
+        return turns if turns or start is not None else 1  # it counts down from what data say
 
     def body(self, loop: Instruction) -> str:
         """The name of a loop's body."""
@@ -158,22 +160,22 @@ class HloModule:
         """The name of a loop's condition."""
         return loop.called[1]
 
-    def _counter(self, loop: Instruction, condition: Computation) -> tuple[int, int]:
-        """Where a loop's counter starts and what a trip adds to it: 0 and 1 unless the program says otherwise.
+    def _counter(self, loop: Instruction, condition: Computation) -> tuple[int | None, int]:
+        """Where a loop's counter starts, if that is known, and what a trip adds to it: 1 unless the program says otherwise.
 
         XLA:TPU unrolls a windowed einsum's body twice and lets the bound be, so that the step is 2.
         """
         indices = {each.element for each in condition.values() if each.opcode == "get-tuple-element"}
         body = self.computations[self.body(loop)]
         if len(indices) != 1:
-            return 0, 1
+            return None, 1
         index = indices.pop()
         start = self._element(loop, index)
         root = root_of(body)
         added = body.get(root.operands[index]) if root and root.opcode == "tuple" else None
         steps = [number for name in added.operands if (number := body[name].whole_number) is not None] if added else []
         is_sum = added is not None and added.opcode == "add" and len(steps) == 1
-        return (start.whole_number or 0) if start else 0, (steps[0] if is_sum and steps[0] > 0 else 1)
+        return start.whole_number if start else None, (steps[0] if is_sum and steps[0] > 0 else 1)
 
     def _element(self, loop: Instruction, index: int) -> Instruction | None:
         """The instruction that makes one element of a loop's operand, if that is a tuple in the same computation."""
@@ -216,6 +218,15 @@ def _read_computation(fields: hlo_pb2.Computation, computations: Mapping[int, st
 def parameter_of(computation: Computation, number: int) -> Instruction | None:
     """A computation's parameter by its number; `None` where the computation does not have it."""
     return next((each for each in computation.values() if each.opcode == "parameter" and each.fields.parameter_number == number), None)
+
+
+def _limits(condition: Computation, truth: Instruction | None) -> Iterator[int]:
+    """The whole numbers that a condition, all of whose parts must hold, compares something with."""
+    if truth is not None and truth.opcode == "and":
+        for name in truth.operands:
+            yield from _limits(condition, condition[name])
+    elif truth is not None and truth.opcode == "compare":
+        yield from (limit for name in truth.operands if (limit := condition[name].whole_number) is not None)
 
 
 def root_of(computation: Computation) -> Instruction | None:
