@@ -77,3 +77,11 @@ def test_an_argmax_gathers_each_devices_candidates():
 def test_an_array_the_function_closed_over_takes_memory():
     table = jnp.arange(65536.0)
     assert Plan(trace(lambda x: x * table.sum() + table, S((65536,), "float32")), "x:1").report().memory.peak >= 3 * 4 * 65536 - 4
+
+
+def test_a_step_that_prints_is_planned():
+    def printing(x):
+        jax.debug.print("{}", x.sum())
+        return x @ x
+
+    assert Plan(trace(printing, S((8, 8), "float32")), "x:2").report().flops.unique == ONE

@@ -207,6 +207,8 @@ class _Grouping:
         return self._marked[key]
 
     def _kernel_for(self, op: Op) -> int:
+        if not op.results:  # a callback of `jax.debug`
+            return self._alone(op)
         operands = op.operands[1:2] if op.kind == _UPDATE else op.operands
         size = self._sizes[op.operands[1] if op.kind == _UPDATE else op.operands[0] if op.kind == _REDUCE else op.results[0]]
         is_looped = op.kind in _LOOPED or op.kind in (_REDUCE, _UPDATE)
