@@ -38,7 +38,7 @@ from workbench.plan import Plan
 
 START = {"operands": 1.2, "memory": 0.9, "sweep": 1.0, "launch": 1.0}
 LOWEST, HIGHEST = np.array([0.2, 0.2, 0.05, 0.5]), np.array([8.0, 2.0, 20.0, 2.0])
-LAUNCH = 1.21e-6
+SMALLEST = {"TPU v3": 0.33e-6, "TPU v4": 0.58e-6, "TPU v5e": 1.21e-6, "TPU v5p": 1.21e-6, "TPU v6e": 1.21e-6}
 """Seconds of the smallest kernels that XLA:TPU (jax 0.10.2) tells of."""
 ROUNDS, STEP, PRIOR, FAR = 8, 0.03, 0.03, 0.15
 
@@ -57,7 +57,7 @@ class Estimate:
         hardware = self.plan.hardware
         values = dict(zip(START, shares.tolist(), strict=True))
         chip = hardware.chip
-        sweep, launch = values.pop("sweep") * _lanes(chip.name), values.pop("launch") * LAUNCH
+        sweep, launch = values.pop("sweep") * _lanes(chip.name), values.pop("launch") * SMALLEST[chip.name]
         chip = replace(chip, sweep=sweep, launch=launch, efficiency={**chip.efficiency, **values})
         time = analyze(self.plan, replace(hardware, chip=chip)).step_time
         return float(np.log(time.estimate / self.seconds))
@@ -87,8 +87,8 @@ def _third_party() -> Iterator[Estimate]:
 
 
 def _lanes(name: str) -> float:
-    """Elements a second that seem likely for a chip, a core of which passes over 1,024 in about eight cycles; the fit starts there."""
-    return {"TPU v3": 1.0e11, "TPU v4": 1.5e11, "TPU v5e": 1.6e11, "TPU v5p": 2.8e11, "TPU v6e": 9e11}[name]
+    """Elements a second that seem likely for a chip, a core of which passes over 1,024 in about 19 cycles; the fit starts there."""
+    return {"TPU v3": 0.5e11, "TPU v4": 0.6e11, "TPU v5e": 0.8e11, "TPU v5p": 1.2e11, "TPU v6e": 4e11}[name]
 
 
 def fit(cases: Sequence[Estimate]) -> NDArray[np.float64]:
@@ -139,7 +139,7 @@ def _tried(target: str) -> Mapping[str, float]:
     cases = estimates(target)
     shares = fit([each for each in cases if each.side.endswith("fitted")])
     found = dict(zip(START, shares.round(3).tolist(), strict=True))
-    found |= {"sweep": float(f"{found['sweep'] * _lanes(target):.3g}"), "launch": float(f"{found['launch'] * LAUNCH:.3g}")}
+    found |= {"sweep": float(f"{found['sweep'] * _lanes(target):.3g}"), "launch": float(f"{found['launch'] * SMALLEST[target]:.3g}")}
     print(target, found)
     for side in dict.fromkeys(each.side for each in cases):
         errors = np.abs(np.expm1([each.residual(shares) for each in cases if each.side == side]))

@@ -71,7 +71,7 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
     fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands, narrows=backend.narrows_products)
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_halves)
-    times = kernel_times(fixed.kernels, partitioned, local_bytes, mesh, hardware.chip) if hardware else None
+    times = kernel_times(fixed.kernels, partitioned, held_bytes, mesh, hardware.chip) if hardware else None
     memory = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, _on_chip(fixed, partitioned, times, hardware))
     products, (held, moved) = products_of(partitioned), host_memory(partitioned, local_bytes)
     costs = collective_costs(partitioned.reshards, plan, hardware) if hardware else []

@@ -48,7 +48,8 @@ class StepTime:
     - `exposed`: communication during which the device computes nothing; `hidden`: communication behind computation;
     - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each product at the peak of its own
       type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts what is computed again and what is duplicated too;
-    - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches when it runs; counted in all of the above.
+    - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches when it runs; counted in all of the above;
+    - `unestimated`: what of kernels and launches is of such as the compiler gives no estimate of: XLA:TPU of gathers, scatters and sorts.
     """
 
     hardware: str
@@ -60,6 +61,7 @@ class StepTime:
     mfu: float = 0.0
     hfu: float = 0.0
     sustained: float = 1.0
+    unestimated: float = 0.0
 
     @property
     def compute(self) -> float:
@@ -68,11 +70,13 @@ class StepTime:
 
     @property
     def estimate(self) -> float:
-        """Seconds in kernels and between them as the compiler would estimate them."""
-        return self.compute * self.sustained + self.launch
+        """Seconds in kernels and between them as the compiler would estimate them, those left out that it does not."""
+        return self.compute * self.sustained + self.launch - self.unestimated
 
     def scaled(self, factor: float) -> "StepTime":
-        """With kernels, and what lies between them, so many times as long; the device waits for communication as long as before."""
+        """With what the compiler estimates so many times as long; the device waits for communication as long as before."""
+        whole = self.estimate + self.unestimated
+        factor = (self.estimate * factor + self.unestimated) / whole if whole else factor
         arithmetic, memory, launch = (each * factor for each in (self.arithmetic, self.memory, self.launch))
         total = arithmetic + memory + launch + self.exposed
         share = self.total / total if total else 1.0

@@ -31,6 +31,8 @@ RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
 """The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a summed dimension; gathered along another.
 Seen in what XLA:TPU (jax 0.10.2) compiles; for other chips it makes none."""
 LONGEST = 32  # of 64 pieces none is windowed
+PIECEWISE = frozenset({"all-gather", "reduce-scatter", "all-to-all"})
+"""Kinds whose pieces another kernel brings into their order, before or after."""
 _TOGETHER = 2  # pieces a step: one from either side
 _DOT = "stablehlo.dot_general"
 
@@ -75,6 +77,8 @@ def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence
         width = itemsize(structure.values[source].dtype) if source >= 0 else 4
         if maker >= 0 and maker == reader:  # written, and read again
             apart.add(reader, 1, sent + each.local_bytes, each.local_bytes / width)
+        elif each.kind in PIECEWISE and max(maker, reader) >= 0:
+            apart.add(reader if reader >= 0 else maker, 1, 0, 0)
         elif reader >= 0:
             if is_cast:  # its reader would do it itself
                 apart.add(reader, 1, sent, sent / width)

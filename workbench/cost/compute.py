@@ -2,6 +2,9 @@
 
 M, N, K: rows, columns and summed elements of a product on one device. A matrix unit works in tiles, and sizes are rounded up to them: a
 product of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128.
+
+On a TPU a kernel without products takes as long as it reads and writes, or as it passes over its elements, whichever is longer; one with a
+product hides that pass behind it, and begins sooner. Numbers are those of libtpu 0.0.42.1, read off the third-party programs for fitting.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +20,23 @@ from workbench.hardware import Chip
 from workbench.mesh import Mesh
 from workbench.partition import Kernels, Propagated, local_shape
 from workbench.partition.kernels import Product
+from workbench.partition.work import Work
 
 Seconds = NDArray[np.float64]
 _BLOCK = 3  # sides of a tile that is no systolic array
 _BLOCKS = 5  # and how many units work side by side, and what a block loses at its ends
+_SIDES = 2
 _SUBLANES = 8  # rows a systolic array takes at once
+_HALF = 2  # bytes
+PRODUCT_LAUNCH = 256 / 1822
+"""Launches that a kernel with a product takes: the cycles that XLA:TPU (jax 0.10.2) adds to those of a product, and those of the smallest
+kernel without one."""
+ROUNDING = 0.58
+"""Sweeps that rounding to two-byte floats takes: 11 cycles of a register of 1,024, of which a sweep is 19 (TPU v5e)."""
+ROW_LAUNCHES = 5
+"""Kernels of a turn of the loop that a scatter is made a row at a time in."""
+UNESTIMATED = frozenset(f"stablehlo.{each}" for each in ("gather", "scatter", "sort", "reduce_window", "select_and_scatter"))
+"""Operations in whose kernels XLA:TPU gives no estimate of time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +44,8 @@ class KernelTimes:
     """Of one execution of each kernel: seconds of its products, of its elementwise work and of its memory traffic, and in all.
 
     `moved` bytes and `steps` of elementwise work are what the latter two are of. On a chip with a `sweep` elementwise work is in
-    the time of the traffic: a pass over the elements, whatever is computed of each.
+    the time of the traffic: a pass over the elements, whatever is computed of each. `unestimated` says of which the chip's compiler gives
+    no estimate.
     """
 
     products: Seconds
@@ -38,6 +54,7 @@ class KernelTimes:
     launch: Seconds
     moved: NDArray[np.float64]
     steps: NDArray[np.float64]
+    unestimated: NDArray[np.bool_]
 
     @property
     def arithmetic(self) -> Seconds:
@@ -54,8 +71,9 @@ class KernelTimes:
 
 
 def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> KernelTimes:
-    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure."""
+    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as it lies in memory."""
     sizes = np.asarray(local_bytes, dtype=np.float64)
+    sizes[kernels.numbers] = kernels.itemsizes[kernels.numbers]  # the scalar unit's, which pads nothing
     apart = taken_apart(kernels, partitioned, local_bytes, mesh, chip)
     products = _products(kernels, partitioned, mesh, chip, apart.steps)
     stored = sizes.copy()
@@ -66,12 +84,36 @@ def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequenc
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
     steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
     vector, launches = steps / (chip.vector_flops * chip.reached("vector")), np.ones(kernels.count)
+    unestimated = np.zeros(kernels.count, dtype=np.bool_)
     if isfinite(chip.sweep):
         swept = _swept(kernels, stored, elements)
-        memory += (swept + apart.elements) / chip.sweep
-        vector, launches = np.zeros(kernels.count), apart.launches + ((swept > 1) | (products > 0))  # one number is the scalar unit's
+        rounded = apart.elements + ROUNDING * _halves(kernels, stored)
+        memory = np.maximum(memory, np.where(products > 0, 0.0, swept / chip.sweep)) + rounded / chip.sweep
+        vector, launches = np.zeros(kernels.count), _launches(swept, products) + apart.launches + _row_launches(kernels, partitioned, mesh)
+        unestimated = _unestimated(kernels, partitioned)
     share = chip.reached("sustained")
-    return KernelTimes(products / share, vector / share, memory / share, chip.launch * launches, moved, steps)
+    return KernelTimes(products / share, vector / share, memory / share, chip.launch * launches, moved, steps, unestimated)
+
+
+def _launches(swept: Seconds, products: Seconds) -> Seconds:
+    """Of each kernel as it is; one number is the scalar unit's, which takes no time."""
+    return np.where(products > 0, PRODUCT_LAUNCH, (swept > 1).astype(np.float64))
+
+
+def _row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -> Seconds:
+    """Of scatters that are a loop over rows."""
+    found = np.zeros(kernels.count)
+    structure = partitioned.structure
+    for each in kernels.serial:
+        places = structure.ops[each].operands[1]
+        if (dims := partitioned.dims[places]) is not None:
+            found[kernels.of[each]] += ROW_LAUNCHES * prod(local_shape(structure.values[places].shape, dims, mesh)[:-1])
+    return found
+
+
+def _unestimated(kernels: Kernels, partitioned: Propagated) -> NDArray[np.bool_]:
+    ops, serial = partitioned.structure.ops, set(kernels.serial)
+    return np.array([op not in serial and ops[op].kind in UNESTIMATED for op in kernels.ops], dtype=np.bool_)
 
 
 def _seconds_moving(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:
@@ -94,6 +136,13 @@ def _swept(kernels: Kernels, sizes: Seconds, elements: Seconds) -> Seconds:
     return found
 
 
+def _halves(kernels: Kernels, sizes: Seconds) -> Seconds:
+    """Elements each kernel writes as two-byte floats; `sizes` are bytes of what is stored."""
+    widths = kernels.itemsizes[kernels.written]
+    halves = np.where(widths == _HALF, sizes[kernels.written] / widths, 0.0)
+    return np.bincount(kernels.writers, halves, kernels.count).astype(np.float64)
+
+
 def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
     """Bytes one device reads and writes in its memory in a step."""
     sizes = np.asarray(local_bytes, dtype=np.int64)
@@ -114,15 +163,16 @@ def _products(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip,
         value = values[op.results[0]]
         dtype = values[op.operands[0]].dtype
         taken = steps.get(each.op, WHOLE)
-        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.kernel, taken
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.kernel, taken, op.work.passes, op.work.zeros
         if key not in known:
-            known[key] = _product_seconds(each, local_shape(value.shape, dims, mesh), flops, dtype, chip, taken, is_inside=bool(op.kernel))
+            shape = local_shape(value.shape, dims, mesh)
+            known[key] = _product_seconds(each, op.work, shape, flops, dtype, chip, taken, is_inside=bool(op.kernel))
         found[each.kernel] += known[key]
     return found
 
 
 def _product_seconds(
-    product: Product, shape: tuple[int, ...], flops: int, dtype: str, chip: Chip, steps: Steps, *, is_inside: bool
+    product: Product, work: Work, shape: tuple[int, ...], flops: int, dtype: str, chip: Chip, steps: Steps, *, is_inside: bool
 ) -> float:
     """Of one product; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
     batch = prod(shape[dim] for dim in product.batch)
@@ -131,6 +181,8 @@ def _product_seconds(
     summed = flops / (2 * max(prod(shape), 1))
     if len(chip.matmul_tile) == _BLOCKS and not is_inside:
         busy = 2 * blocks_volume(batch, rows, columns, summed, chip.matmul_tile)
+    elif len(chip.matmul_tile) == _SIDES and work.passes > 1:
+        busy = 2 * work.passes * passes_volume(rows, columns, summed * work.zeros / work.passes, chip.matmul_tile)
     else:
         if steps.is_summed:
             summed = ceil(summed / steps.count)
@@ -158,6 +210,13 @@ def padded_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...])
         return rows * columns * summed
     depth, width = tile
     return _up(summed, depth) * min(_up(rows, _SUBLANES) * _up(columns, width), _up(columns, _SUBLANES) * _up(rows, width))
+
+
+@lru_cache(maxsize=4096)
+def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
+    """Of one product of a convolution: its rows stream by."""
+    depth, width = tile
+    return _up(rows, _SUBLANES) * _up(columns, width) * _up(summed, depth)
 
 
 @lru_cache(maxsize=4096)

@@ -68,4 +68,5 @@ def step_time(
         mfu=mfu,
         hfu=hfu,
         sustained=hardware.chip.reached("sustained"),
+        unestimated=float(((times.busy * hardware.chip.reached("sustained") + times.launch) * kernels.times)[times.unestimated].sum()),
     )

@@ -6,27 +6,31 @@ whatever reads it, products too, however often it is computed again. Every other
 that can hold it: an elementwise operation a kernel or a product of its own size (an epilogue), a reduction what makes its operand or reads
 the same, an update of a slice what computes the slice. Every kernel so reads only from itself and from earlier ones, and no cycle can
 arise. Then a kernel of elementwise operations alone, all read by one other kernel, is computed there.
+
+On a TPU, besides: of a product of which only a slice is read, that alone is multiplied; a slice that is one of several is read from memory,
+so what is computed of it is no epilogue; and what a loop takes of an array, and repeats, is a kernel of its own if several read it.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from workbench.partition.kernels import PRODUCTS, Draft, Kernels, Table, note_read
 from workbench.partition.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.partition.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
+from workbench.partition.simplified import repeated_slices, simplified
 from workbench.partition.structure import Op, Structure
-from workbench.partition.views import PASSING, VIEWING, uses_of, viewed
+from workbench.partition.views import DYNAMIC_SLICE, PASSING, VIEWING, uses_of, viewed
 from workbench.tensor import itemsize
 
-_TAKING = frozenset({"stablehlo.slice", "stablehlo.dynamic_slice"})
+_SLICE = "stablehlo.slice"
+_TAKING = frozenset({_SLICE, DYNAMIC_SLICE})
 _REPEATING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", *CONSTANTS})
 _FREE = VIEWING | _TAKING | _REPEATING
 _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
-_UPDATE, _REDUCE, _SELECT = "stablehlo.dynamic_update_slice", "stablehlo.reduce", "stablehlo.select"
+_UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
 _GATHER = "stablehlo.gather"
 _FUSING = _LOOPED | _FREE | PRODUCTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
 _SLOW = frozenset(
@@ -60,7 +64,7 @@ def kernels_of(structure: Structure, dtypes: Sequence[str] = (), *, recomputes: 
 class _Grouping:
     def __init__(self, structure: Structure, dtypes: Sequence[str], *, recomputes: bool) -> None:
         self._structure, self._recomputes = structure, recomputes
-        self._ops = [replace(op, kind=_SELECT) if op.picks else op for op in structure.ops] if recomputes else structure.ops
+        self._ops = simplified(structure) if recomputes else structure.ops
         self._sizes = [math.prod(value.shape) for value in structure.values]
         self._itemsizes = [itemsize(dtype) for dtype in dtypes]
         self._bytes = [size * each for size, each in zip(self._sizes, self._itemsizes, strict=True)]
@@ -73,12 +77,13 @@ class _Grouping:
         self._last_reader: dict[int, int] = {}
         self._marked: dict[tuple[int, str], int] = {}
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
-        self._multiplying = {(op.region, op.kernel) for op in structure.ops if op.kernel and op.kind in PRODUCTS}
+        self._multiplying = {(op.region, op.kernel) for op in self._ops if op.kernel and op.kind in PRODUCTS}
         self._absorbed: dict[int, int] = {}  # a product's kernel: the later one it is a part of
         self._written: dict[tuple[int, int], None] = {}
         self._kept: dict[int, int] = {}  # by what is no kernel: a position
         self._buffers: dict[int, int] = {}  # of a part, and of an update: the value whose memory it is in
         self._uses = uses_of(structure)
+        self._bodies, self._repeated = set(structure.body_of.values()), repeated_slices(structure)
         self._read_whole = _read_whole(structure, self._ops)
         self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
         for index, op in enumerate(self._ops):
@@ -92,7 +97,7 @@ class _Grouping:
                     self._read(source, -1)
                     self._keep(source.value, op)
             return
-        if index not in self._hoisted and self._is_free(index, op):
+        if index not in self._hoisted and self._cut_from(op) is None and self._is_free(index, op):
             for slot, result in enumerate(op.results):
                 self._make_free(index, slot, result)
             return
@@ -103,7 +108,7 @@ class _Grouping:
                 continue  # updated where it lies
             for source in self._sources[operand]:
                 if source.kernel != kernel:
-                    self._read(source, kernel, op.results[0] if op.kind == _GATHER and slot == 0 else source.value)
+                    self._read(source, kernel, op.results[0] if op.kind in (_GATHER, DYNAMIC_SLICE) and slot == 0 else source.value)
                 self._last_reader[source.value] = kernel
             self._add_work(self._kernels[kernel], operand)
         if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.kernel) not in self._multiplying:
@@ -141,6 +146,8 @@ class _Grouping:
     def _is_free(self, index: int, op: Op) -> bool:
         if op.kernel or op.kind not in _FREE | ELEMENTWISE:
             return False
+        if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
+            return False
         if op.kind in VIEWING:
             return True
         if op.results[0] in self._read_whole:
@@ -161,9 +168,26 @@ class _Grouping:
             kernel, value = sources[0] if len(sources) == 1 else _Source(-1, operand)
             if kernel < 0 or not self._kernels[kernel].is_product or self._kernels[kernel].region != op.region:
                 continue
+            if self._is_part(value):
+                continue
             if self._uses[value] == 1 and self._sizes[value] == self._sizes[op.results[0]] and not self._kernels[kernel].readers:
                 return kernel
         return None
+
+    def _cut_from(self, op: Op) -> int | None:
+        """The product's kernel that a slice of its result is cut from: a TPU multiplies the slice alone, if nothing reads the rest."""
+        if not self._recomputes or op.kind != _SLICE or op.kernel:
+            return None
+        sources = self._sources[op.operands[0]]
+        if len(sources) != 1 or sources[0].kernel < 0 or self._uses[op.operands[0]] != 1 or self._is_part(sources[0].value):
+            return None
+        kernel = self._kernels[sources[0].kernel]
+        return sources[0].kernel if kernel.is_product and kernel.region == op.region and not kernel.readers else None
+
+    def _is_part(self, value: int) -> bool:
+        """Whether a value is a slice of what lies in memory."""
+        born = self._structure.values[value].born
+        return born >= 0 and self._ops[born].kind in _TAKING and self._of[born] < 0
 
     def _all_sources(self, op: Op) -> list[_Source]:
         return list(dict.fromkeys(source for operand in op.operands for source in self._sources[operand]))
@@ -212,6 +236,9 @@ class _Grouping:
         operands = op.operands[1:2] if op.kind == _UPDATE else op.operands
         size = self._sizes[op.operands[1] if op.kind == _UPDATE else op.operands[0] if op.kind == _REDUCE else op.results[0]]
         is_looped = op.kind in _LOOPED or op.kind in (_REDUCE, _UPDATE)
+        if (cut := self._cut_from(op)) is not None:
+            self._kernels[cut].sizes.add(size)
+            return cut
         if self._recomputes and op.kind in ELEMENTWISE and (product := self._product_before(op)) is not None:
             return self._behind(op, product)
         if is_looped and (found := self._joined(op, size, operands)) is not None:
@@ -268,14 +295,14 @@ class _Grouping:
         return op.operands[1] if born >= 0 and op.kind == _UPDATE else value
 
     def kernels(self) -> Kernels:
-        table = Table(self._structure, self._kernels, self._of, self._merged, self._itemsizes)
+        table = Table(self._structure, self._ops, self._kernels, self._of, self._merged, self._itemsizes)
         ops, own = self._ops, self._moved(table)
         for draft, kernel, value, _ in table.reads(self._written, self._stored):
             self._keep(value, ops[own.get(draft, table.last[kernel])])
         for draft, product in own.items():
             self._keep(ops[product].results[0], ops[table.last[table.number(draft)]])
         unfilled = unfilled_stacks(self._structure) if self._recomputes else frozenset[int]()
-        return table.kernels(self._written, self._stored, self._kept, _multiplied(self._structure), unfilled)
+        return table.kernels(self._written, self._stored, self._kept, _multiplied(self._structure, ops), unfilled)
 
     def _moved(self, table: Table) -> dict[int, int]:
         """By draft, the products that are a part of a kernel behind a loop. They run before the loop all the same: what they make waits for
@@ -298,8 +325,8 @@ def _steps_of(op: Op) -> int:
     return _SLOW_STEPS if op.kind in _SLOW else 1
 
 
-def _multiplied(structure: Structure) -> Counter[int]:
-    return Counter(viewed(structure, operand) for op in structure.ops if op.kind in PRODUCTS for operand in set(op.operands[:2]))
+def _multiplied(structure: Structure, ops: Sequence[Op]) -> Counter[int]:
+    return Counter(viewed(structure, operand) for op in ops if op.kind in PRODUCTS for operand in set(op.operands[:2]))
 
 
 def _read_whole(structure: Structure, ops: Sequence[Op]) -> set[int]:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.partition.structure import Structure
+from workbench.partition.structure import Op, Structure
 
 PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 Integers = NDArray[np.int64]
@@ -55,6 +55,8 @@ class Kernels:
     itemsizes: NDArray[np.float64]  # of all values
     kept: Mapping[int, int]
     multiplied: Mapping[int, int]  # by how many products each value is read, views of it looked through
+    serial: tuple[int, ...]  # scatters that are made a row at a time
+    numbers: Integers  # values that are one number, without dimensions
     unfilled: frozenset[int]  # values that have memory, and that nothing is written to where they are made (see `loop_edges`)
 
     @property
@@ -83,12 +85,19 @@ def note_read(reads: dict[Key, int], key: Key, taken: int, whole: int) -> None:
 
 
 class Table:
-    """Kernels as they are grouped in the end: `merged[i]` is the number of the draft that draft i became a part of."""
+    """Kernels as they are grouped in the end: `merged[i]` is the number of the draft that draft i became a part of; `ops` as the back end
+    takes them, some of another kind than the program's."""
 
     def __init__(
-        self, structure: Structure, drafts: Sequence[Draft], of: Sequence[int], merged: Sequence[int], itemsizes: Sequence[float]
+        self,
+        structure: Structure,
+        ops: Sequence[Op],
+        drafts: Sequence[Draft],
+        of: Sequence[int],
+        merged: Sequence[int],
+        itemsizes: Sequence[float],
     ) -> None:
-        self._structure, self._drafts, self._itemsizes = structure, drafts, itemsizes
+        self._structure, self._ops, self._drafts, self._itemsizes = structure, ops, drafts, itemsizes
         places = {number: place for place, number in enumerate(sorted(set(merged)))}
         self._new = [places[into] for into in merged]
         self._of = tuple(-1 if kernel < 0 else self._new[kernel] for kernel in of)
@@ -136,10 +145,12 @@ class Table:
             *_three(self._reads_once(written, stored)),
             *_two(self._writes(written)),
             *_three(work),
-            tuple(_product(self._structure, i, self._of[i]) for i, op in enumerate(ops) if op.kind in PRODUCTS),
+            tuple(_product(self._structure, i, self._of[i]) for i, op in enumerate(self._ops) if op.kind in PRODUCTS),
             np.array(self._itemsizes),
             kept,
             multiplied,
+            tuple(i for i, op in enumerate(ops) if op.serial),
+            np.array([i for i, value in enumerate(self._structure.values) if not value.shape], dtype=np.int64),
             unfilled,
         )
 

@@ -17,7 +17,7 @@ from workbench.partition.product_ways import ProductFacts
 from workbench.partition.storage import count_kernels, mark_stored
 from workbench.partition.structure import Op, Region, Structure, Value
 from workbench.partition.windows import windows_of
-from workbench.partition.work import Work, is_exact, picks, shifted_dims, work_of
+from workbench.partition.work import Work, is_exact, is_serial, picks, shifted_dims, work_of
 from workbench.tensor import itemsize
 
 _NEED_NO_RULE = frozenset({*CONTROL_FLOW, *CONSTANTS, "stablehlo.iota", "stablehlo.return", "func.return"})  # and those of Shardy itself
@@ -81,7 +81,7 @@ class _Reader:
             work, kernel = self._in_kernel(op)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), kernel=kernel)
             record.placement, record.windows = placement_of(op), windows_of(op)
-            record.picks, record.exact = picks(op), work.flops > 0 and is_exact(op)
+            record.picks, record.serial, record.exact = picks(op), is_serial(op), work.flops > 0 and is_exact(op)
             record.again = work.flops > 0 and "rematted_computation" in scope_of(op.location)
             self.structure.ops.append(record)
             if op.name == "stablehlo.add" and readable_path(scope_of(op.location)).startswith("optimizer/"):

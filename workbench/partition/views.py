@@ -3,7 +3,8 @@
 from workbench.partition.structure import Structure
 
 PASSING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
-VIEWING = PASSING | {"stablehlo.reshape", "stablehlo.transpose", "stablehlo.dynamic_slice"}
+DYNAMIC_SLICE = "stablehlo.dynamic_slice"
+VIEWING = PASSING | {"stablehlo.reshape", "stablehlo.transpose", DYNAMIC_SLICE}
 
 
 def viewed(structure: Structure, value: int) -> int:

@@ -1,6 +1,7 @@
 """What one operation computes and moves, read off its attributes: multiply-adds, contracted dimensions, dimensions it shifts data along."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jax.extend.mlir import ir
@@ -8,12 +9,19 @@ from jax.extend.mlir import ir
 
 class Work(NamedTuple):
     """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; of a product,
-    `contracted_right` are those of the right operand."""
+    `contracted_right` are those of the right operand.
+
+    Of a convolution, `passes` are the products that a systolic array makes of it, each summing over the longest of the kernel's dimensions;
+    1 for the gradient of a kernel, whose windows are longer than its result. `zeros` is how many elements it multiplies for one that is
+    not a zero which `lhs_dilation` inserts.
+    """
 
     flops: int = 0
     contracted: tuple[int, ...] = ()
     contracted_of: int = 0
     contracted_right: tuple[int, ...] = ()
+    passes: int = 1
+    zeros: int = 1
 
 
 _ONE_SCATTERED = 3  # operands: what is changed, where, and with what
@@ -51,6 +59,18 @@ def picks(op: ir.Operation) -> bool:
     return bool(rows) and not _listed(text, "update_window_dims") and math.prod(places) == 1
 
 
+def is_serial(op: ir.Operation) -> bool:
+    """Whether XLA:TPU makes a scatter a row at a time, in a loop: the rows are found by several coordinates, of which one lies in the row.
+
+    So is the gradient of a `dynamic_slice` under `vmap`, as of an embedding that looks up one token.
+    """
+    if op.name != "stablehlo.scatter":
+        return False
+    text = str(op.attributes["scatter_dimension_numbers"])
+    coordinates = _listed(text, "scatter_dims_to_operand_dims")
+    return len(coordinates) > 1 and not set(coordinates) <= set(_listed(text, "inserted_window_dims"))
+
+
 def _listed(text: str, name: str) -> tuple[int, ...]:
     inside = text.partition(f"{name} = [")[2].partition("]")[0]
     return tuple(int(word) for word in inside.split(",") if word.strip())
@@ -62,8 +82,16 @@ def _convolution(op: ir.Operation) -> Work:
     features = dimension_numbers(op)[1].index("o")
     summed = tuple(i for i in range(len(kernel)) if i != features)
     dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
-    flops = 2 * math.prod(_shape(op.results[0])) * math.prod(kernel[i] for i in summed) // dilation
-    return Work(flops, summed, contracted_of=1)
+    window = [kernel[i] for i in summed]
+    flops = 2 * math.prod(_shape(op.results[0])) * math.prod(window) // dilation
+    return Work(flops, summed, contracted_of=1, passes=_passes(op, kernel, window), zeros=dilation)
+
+
+def _passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]) -> int:
+    _, right, result = dimension_numbers(op)
+    taps = math.prod(size for size, dim in zip(kernel, right, strict=True) if dim not in ("i", "o"))
+    places = math.prod(size for size, dim in zip(_shape(op.results[0]), result, strict=True) if dim not in ("b", "f"))
+    return math.prod(window) // max(window) if taps <= places and min(window) else 1
 
 
 def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
