@@ -75,7 +75,11 @@ def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
         f"{format_count(sum(each.count for each in compiled.kernels))} kernels a step",
     )
     if compiled.compute_seconds is not None:
-        yield "compute time", format_seconds(compiled.compute_seconds), "the compiler's estimate of all kernels; collectives are not in it"
+        yield (
+            "compute time",
+            format_seconds(compiled.compute_seconds),
+            "the compiler's estimate of its kernels; collectives, gathers, scatters and sorts are not in it",
+        )
 
 
 def _collectives(collectives: Sequence[CompiledCollective]) -> str:

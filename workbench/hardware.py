@@ -50,7 +50,7 @@ class Chip:
     - `vector_flops`: FLOP/s of element-wise operations;
     - `memory`, `memory_bandwidth`: of its own memory (HBM); `host_memory`, `host_bandwidth`: of its share of the host's, and to it;
     - `launch`: seconds from one kernel to the next, however small;
-    - `sweep`: elements a second that a kernel passes over, whatever it computes of each, beside the time of its traffic;
+    - `sweep`: elements a second that a kernel without products passes over, whatever it computes of each, if its traffic takes no longer;
     - `matmul_tile`: sides of the tile its matrix unit works in, to which a product's sizes are rounded up: two of a systolic array, or the
       rows, columns and summed elements of a block, then how many blocks run at once and how many summing steps it takes to fill one;
     - `on_chip`: bytes of memory on the chip, beside `memory`, that the compiler places a step's arrays in;

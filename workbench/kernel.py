@@ -10,7 +10,8 @@ class Kernel:
     - `path`, `kind`, `source`: of the largest product in it, or of the last operation fused into it, as in `Operation`;
     - `dtype`: what the product multiplies, or the type of its result;
     - `flops`: of its products, `vector_flops`: of its elementwise work, `bytes`: read and written in the device's memory; of one execution;
-    - `arithmetic`, `memory`: seconds of computing and of moving, of which the longer one counts; `launch`: between it and the next kernel.
+    - `arithmetic`, `memory`: seconds of computing and of moving, of which the longer one counts; `launch`: between it and the next kernel;
+    - `is_estimated`: whether the chip's compiler gives an estimate of such kernels: XLA:TPU does not of gathers, scatters and sorts.
     """
 
     path: str
@@ -24,6 +25,7 @@ class Kernel:
     arithmetic: float
     memory: float
     launch: float
+    is_estimated: bool = True
 
     @property
     def seconds(self) -> float:
@@ -36,8 +38,8 @@ class Kernel:
         return self.seconds * self.count
 
     def estimate(self, sustained: float) -> float:
-        """Seconds of all executions by an estimate of which a running device reaches this share."""
-        return (max(self.arithmetic, self.memory) * sustained + self.launch) * self.count
+        """Seconds of all executions by an estimate of which a running device reaches this share; none where the compiler gives none."""
+        return self.is_estimated * (max(self.arithmetic, self.memory) * sustained + self.launch) * self.count
 
     @property
     def work(self) -> int:

@@ -18,14 +18,14 @@ def kernel_list(program: Program, partitioned: Propagated, kernels: Kernels, tim
             largest[each.kernel] = each.op
         flops[each.kernel] += count
     counts = Counter[Kernel]()
-    costs = (times.steps, times.moved, times.arithmetic, times.memory, times.launch, kernels.times)
+    costs = (times.steps, times.moved, times.arithmetic, times.memory, times.launch, ~times.unestimated, kernels.times)
     columns = [each.tolist() for each in costs]
-    for number, (op, steps, moved, computing, moving, launch, count) in enumerate(zip(kernels.ops, *columns, strict=True)):
+    for number, (op, steps, moved, computing, moving, launch, is_estimated, count) in enumerate(zip(kernels.ops, *columns, strict=True)):
         each = program.operations[largest.get(number, op)]
         dtype = _multiplied(partitioned, largest[number]) if number in largest else each.dtype
         work = flops[number], round(steps), round(moved)
         if any(work):  # else Shardy dropped it as dead
-            counts[Kernel(each.path, each.kind, each.source, dtype, 1, *work, computing, moving, launch)] += count
+            counts[Kernel(each.path, each.kind, each.source, dtype, 1, *work, computing, moving, launch, is_estimated)] += count
     return tuple(sorted((replace(each, count=count) for each, count in counts.items()), key=lambda each: (-each.total_seconds, each.path)))
 
 
