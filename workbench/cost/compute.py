@@ -78,21 +78,26 @@ def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequenc
     products = _products(kernels, partitioned, mesh, chip, apart.steps)
     stored = sizes.copy()
     stored[list(kernels.unfilled)] = 0.0
-    moved = _moved(kernels, sizes, stored) + apart.moved
+    moved = _moved(kernels, sizes, stored)
     is_large = sizes > (chip.on_chip or inf)
-    memory = _seconds_moving(moved, _moved(kernels, sizes * is_large, stored * is_large), products > 0, chip)
+    large = _moved(kernels, sizes * is_large, stored * is_large)
+    memory = _seconds_moving(moved, large, products > 0, chip)
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
     steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
     vector, launches = steps / (chip.vector_flops * chip.reached("vector")), np.ones(kernels.count)
     unestimated = np.zeros(kernels.count, dtype=np.bool_)
     if isfinite(chip.sweep):
         swept = _swept(kernels, stored, elements)
-        rounded = apart.elements + ROUNDING * _halves(kernels, stored)
-        memory = np.maximum(memory, np.where(products > 0, 0.0, swept / chip.sweep)) + rounded / chip.sweep
+        passes = np.where(products > 0, 0.0, swept / chip.sweep)
+        memory = (
+            np.maximum(memory, passes)
+            + ROUNDING * _halves(kernels, stored) / chip.sweep
+            + apart.moved / (chip.memory_bandwidth * chip.reached("memory"))
+        )
         vector, launches = np.zeros(kernels.count), _launches(swept, products) + apart.launches + _row_launches(kernels, partitioned, mesh)
         unestimated = _unestimated(kernels, partitioned)
     share = chip.reached("sustained")
-    return KernelTimes(products / share, vector / share, memory / share, chip.launch * launches, moved, steps, unestimated)
+    return KernelTimes(products / share, vector / share, memory / share, chip.launch * launches, moved + apart.moved, steps, unestimated)
 
 
 def _launches(swept: Seconds, products: Seconds) -> Seconds:
