@@ -73,6 +73,7 @@ def test_an_epilogue_after_a_reduction_is_a_kernel_of_its_own():
     one, cut = (apart(layout, "TPU v3 2x2", function=added) for layout in ("m:x", "k:x"))
     assert (one.launches.sum(), one.moved.sum()) == (0, 0)
     assert cut.launches.sum() == 1
+    assert cut.elements.sum() == ROWS * 512
     assert cut.moved.sum() == 2 * 2 * ROWS * 512  # written, and read again
 
 

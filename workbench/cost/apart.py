@@ -25,6 +25,7 @@ from workbench.partition.reshards import Reshard
 from workbench.partition.structure import Structure
 from workbench.partition.views import VIEWING, viewed
 from workbench.sharding import axis_size
+from workbench.tensor import itemsize
 
 RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
 """The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a summed dimension; gathered along another.
@@ -49,34 +50,37 @@ WHOLE = Steps(1, is_summed=False)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Apart:
-    """What one execution of each kernel launches and moves (bytes) beside its own; `steps` of products."""
+    """What one execution of each kernel launches, moves (bytes) and passes over (elements) beside its own; `steps` of products."""
 
     launches: NDArray[np.float64]
     moved: NDArray[np.float64]
+    elements: NDArray[np.float64]
     steps: dict[int, Steps] = field(default_factory=dict)
 
-    def add(self, kernel: int, launches: float, moved: float) -> None:
+    def add(self, kernel: int, launches: float, moved: float, elements: float = 0.0) -> None:
         self.launches[kernel] += launches
         self.moved[kernel] += moved
+        self.elements[kernel] += elements
 
 
 def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> Apart:
     """Of all kernels of a plan; `local_bytes` are those of each value of the structure."""
-    apart = Apart(np.zeros(kernels.count), np.zeros(kernels.count))
+    apart = Apart(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
     structure = partitioned.structure
     for each in partitioned.reshards if chip.platform == "tpu" else ():
         maker = kernels.of[each.source] if each.source is not None else -1
         is_cast = each.source is not None and maker < 0 and structure.ops[each.source].kind not in VIEWING
         reader = kernels.of[each.before]
+        width = 4 if each.source is None else itemsize(structure.values[structure.ops[each.source].results[0]].dtype)
         devices = prod(axis_size(axis, mesh) for axis in each.axes)
         sent = each.payload // devices if each.kind == "all-gather" else each.payload
         if maker >= 0 and maker == reader:  # written, and read again
-            apart.add(reader, 1, sent + each.local_bytes)
+            apart.add(reader, 1, sent + each.local_bytes, each.local_bytes / width)
         elif each.kind in PIECEWISE and max(maker, reader) >= 0:
             apart.add(reader if reader >= 0 else maker, 1, 0)
         elif reader >= 0:
             if is_cast:  # its reader would do it itself
-                apart.add(reader, 1, sent)
+                apart.add(reader, 1, sent, sent / width)
             apart.add(reader, 0, max(each.local_bytes - sent, 0) if each.kind == "all-gather" else 0)
         steps = _steps(each, kernels, partitioned, local_bytes, devices, chip)
         if steps is not None:
@@ -121,11 +125,12 @@ def _window(apart: Apart, each: Reshard, steps: Steps, kernels: Kernels, structu
     assert op is not None
     kernel, value = kernels.of[op], structure.ops[op].results[0]
     size = local_bytes[value]
+    elements = size / itemsize(structure.values[value].dtype)
     apart.steps[op] = steps
     n = steps.count
     if each.kind == "reduce-scatter":
-        apart.add(kernel, n - 1 + n, 3 * size)
+        apart.add(kernel, n - 1 + n, 3 * size, elements)
     elif steps.is_summed:
-        apart.add(kernel, n - 1 + 1, 2 * (n - 1) * size + 2 * size)
+        apart.add(kernel, n - 1 + 1, 2 * (n - 1) * size + 2 * size, n * elements)
     else:
         apart.add(kernel, n - 1 + 2 * n + 2, 3 * size + 2 * size)
