@@ -90,11 +90,8 @@ def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequenc
     if isfinite(chip.sweep):
         swept = _swept(kernels, stored, elements)
         passes = np.where(products > 0, 0.0, swept / chip.sweep)
-        memory = (
-            np.maximum(memory, passes)
-            + ROUNDING * _halves(kernels, stored) / chip.sweep
-            + apart.moved / (chip.memory_bandwidth * chip.reached("memory"))
-        )
+        memory = np.maximum(memory, passes) + (ROUNDING * _halves(kernels, stored) + apart.elements) / chip.sweep
+        memory += apart.moved / (chip.memory_bandwidth * chip.reached("memory"))
         vector, launches = np.zeros(kernels.count), _launches(swept, products) + apart.launches + _row_launches(kernels, partitioned, mesh)
         unestimated = _unestimated(kernels, partitioned)
     share = chip.reached("sustained")
