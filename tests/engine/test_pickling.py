@@ -52,6 +52,17 @@ def test_an_object_without_a_name_in_its_module_is_sent_as_any_object_is():
     assert found is not ABSENT
 
 
+def test_a_function_keeps_its_file_and_lines_and_so_do_those_within_it():
+    def outer():
+        def inner():
+            return sys._getframe().f_code
+
+        return inner
+
+    code = sent(outer)()()
+    assert (code.co_filename, code.co_firstlineno) == (__file__, outer()().co_firstlineno)
+
+
 def equinox_state():
     class Affine(eqx.Module):
         weight: jax.Array

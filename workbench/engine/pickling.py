@@ -4,6 +4,8 @@ for a tree stays one."""
 import importlib
 import io
 import sys
+from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import cloudpickle
@@ -32,8 +34,19 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # its types are not 
         name = _sentinel_name(obj)
         if name:
             return _global_of, (type(obj).__module__, name)
+        if isinstance(obj, CodeType):
+            return self._reduce_code(obj)
         reduced = super().reducer_override(obj)
         return reduce_class(obj, reduced) if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == _BY_VALUE else reduced
+
+    def _reduce_code(self, code: CodeType) -> Any:
+        """As cloudpickle reduces it, with the name of its file, which cloudpickle 3.1.3 leaves out: messages tell the user's line."""
+        make, parts = self.dispatch_table[CodeType](code)
+        return _with_file_name, (make, parts, code.co_filename)
+
+
+def _with_file_name(make: Callable[..., CodeType], parts: tuple[Any, ...], file_name: str) -> CodeType:
+    return make(*parts).replace(co_filename=file_name)
 
 
 def _sentinel_name(obj: Any) -> str:
