@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
+from workbench.compiled_report import with_compiled
 from workbench.cost.compute import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.events import timeline
 from workbench.cost.flops import flops_of, product_list, products_of
@@ -57,10 +58,12 @@ _MANY = 5_000  # operations: of as many, what a report keeps is worth not being 
 def analyze(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | None = None) -> Report:
     """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known.
 
-    With XLA's own `answer` to the plan, the collectives are those, and all that follows from them does.
+    With XLA's own `answer` to the plan, the collectives are those, and all that follows from them does; where the hardware's compiler gave
+    it, memory is that compiler's, and kernels are those it made.
     """
     with no_collection() if len(plan.program.operations) > _MANY else nullcontext():
-        return _analyze(plan, hardware or plan.hardware, answer)
+        report = _analyze(plan, hardware or plan.hardware, answer)
+    return with_compiled(report, answer.scheduled) if answer is not None and answer.scheduled is not None else report
 
 
 def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Report:

@@ -61,7 +61,8 @@ class CompiledMemory:
     - `aliased`: outputs that lie where arguments did; `temporary`: what the rest of the step needs at most, as the compiler packs it;
     - `live`: temporaries that are alive at once at the worst moment, beside what lies where a result will be; 0 if it is not known;
     - `stated`: `temporary` as `memory_analysis()` states it, which of libtpu is too much (see `engine.hlo_report`); 0 if it is not known;
-    - `stated_peak`: its `peak_memory_in_bytes`, without temporaries where XLA:CPU states it; 0 if it is not known.
+    - `stated_peak`: its `peak_memory_in_bytes`, without temporaries where XLA:CPU states it; 0 if it is not known;
+    - `packed`: what temporaries take as they are packed, by the compiler's buffer assignment; 0 if that is not known.
     """
 
     arguments: int
@@ -73,6 +74,7 @@ class CompiledMemory:
     live: int = 0
     stated: int = 0
     stated_peak: int = 0
+    packed: int = 0
 
     @property
     def held(self) -> int:
@@ -155,6 +157,33 @@ class Compiled:
         from workbench.tables import html_of
 
         return html_of(lambda: str(self))
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A plan as the compiler of its hardware has it before it generates code, which takes most of the time: partitioned, fused, scheduled
+    and packed. What code would add is the compiler's own estimate of each kernel's time.
+
+    - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of all of them, by the roofline over each;
+    - `no_room`: the compiler's words where the device has too little memory for it; else empty.
+    """
+
+    target: str
+    compiler: str
+    memory: CompiledMemory
+    kernels: int
+    kernel_seconds: float
+    no_room: str = ""
+
+    @property
+    def compute_seconds(self) -> None:
+        """Nothing by the compiler's own estimate."""
+        return None
+
+    @property
+    def stages(self) -> tuple[()]:
+        """One program."""
+        return ()
 
 
 def payload_by_axis_and_kind(collectives: Iterable[CompiledCollective]) -> Mapping[tuple[tuple[str, ...], str], int]:

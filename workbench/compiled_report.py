@@ -1,4 +1,5 @@
-"""A report whose memory and kernel times are the compiler's own: what a plan's figures settle to once it is compiled for its hardware.
+"""A report whose memory and kernels are the compiler's own: what a plan's figures settle to once it is scheduled for its hardware, and once
+it is compiled, when the compiler says how long each kernel takes.
 
 What is sent stays as XLA's partitioner has it, and what only the planner knows (which values are alive where, which kernel is whose) stays
 a prediction: `Report.prediction` is the report before.
@@ -6,7 +7,7 @@ a prediction: `Report.prediction` is the report before.
 
 from dataclasses import replace
 
-from workbench.compiled import Compiled
+from workbench.compiled import Compiled, Scheduled
 from workbench.diagnose import over_capacity
 from workbench.memory import STAYING, Memory
 from workbench.report import NO_ROOM, Diagnostic, Report
@@ -14,18 +15,18 @@ from workbench.step_time import StepTime
 from workbench.tensor import Role
 
 
-def with_compiled(report: Report, compiled: Compiled) -> Report:
+def with_compiled(report: Report, compiled: Compiled | Scheduled) -> Report:
     """The report with memory and step time as `compiled` has them; unchanged where that is of a pipeline's stages, each a program."""
     if report.plan.pipeline is not None or compiled.stages:
         return report
     prediction = report.prediction
     memory = compiled_memory(prediction.memory, compiled)
     time = prediction.step_time and compiled_time(prediction.step_time, compiled)
-    diagnostics = _without_false_alarm(prediction, memory)
+    diagnostics = _without_false_alarm(prediction, memory, compiled.no_room if isinstance(compiled, Scheduled) else "")
     return replace(prediction, memory=memory, step_time=time, diagnostics=diagnostics, compiled=compiled, predicted=prediction)
 
 
-def compiled_memory(predicted: Memory, compiled: Compiled) -> Memory:
+def compiled_memory(predicted: Memory, compiled: Compiled | Scheduled) -> Memory:
     """Bytes at the peak as compiled: arguments by role as they were predicted to share them, results that lie in no argument's place, and
     all else, which the compiler does not tell apart, as activations."""
     found = compiled.memory
@@ -39,17 +40,18 @@ def compiled_memory(predicted: Memory, compiled: Compiled) -> Memory:
     return replace(predicted, by_role={role: count for role in Role if (count := by_role.get(role, 0))})
 
 
-def compiled_time(predicted: StepTime, compiled: Compiled) -> StepTime:
-    """The step with its kernels as long as the compiler estimates them, where it does: XLA:TPU alone."""
-    seconds = compiled.compute_seconds
+def compiled_time(predicted: StepTime, compiled: Compiled | Scheduled) -> StepTime:
+    """The step with its kernels as long as the compiler estimates them, where it does (XLA:TPU alone); else as the roofline has them of the
+    compiler's own kernels, where it has shown them."""
+    seconds = compiled.kernel_seconds if isinstance(compiled, Scheduled) else compiled.compute_seconds
     return predicted if seconds is None or not predicted.estimate else predicted.scaled(seconds / predicted.estimate)
 
 
-def _without_false_alarm(prediction: Report, memory: Memory) -> tuple[Diagnostic, ...]:
+def _without_false_alarm(prediction: Report, memory: Memory, no_room: str) -> tuple[Diagnostic, ...]:
     """Whether the plan fits is the compiler's to say: a prediction that it does not goes where it does, and one comes where it does not."""
     others = tuple(each for each in prediction.diagnostics if each.kind != NO_ROOM)
-    if memory.fits:
+    if memory.fits and not no_room:
         return others
     known = next((each for each in prediction.diagnostics if each.kind == NO_ROOM), None)
-    message = f"One device holds {over_capacity(memory, 'at the peak as compiled')}"
+    message = f"One device holds {over_capacity(memory, 'at the peak as compiled')}" if not memory.fits else f"The compiler: {no_room}"
     return (Diagnostic(NO_ROOM, "memory", message, known.edits if known else ()), *others)

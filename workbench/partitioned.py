@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from workbench.compiled import Scheduled
 from workbench.sharding import base_axis
 
 
@@ -51,7 +52,8 @@ class Partitioned:
 
     - `platform`: whose habits it has: `cpu`, `tpu`, `cuda`, or empty where none is chosen;
     - `devices` of the mesh; `asked_devices`: of the smaller one it was asked on where XLA cannot have as many here;
-    - `seconds` that the asking took; `compiler`: name and version.
+    - `seconds` that the asking took; `compiler`: name and version;
+    - `scheduled`: where the hardware's own compiler answered, what else it said.
     """
 
     platform: str
@@ -61,6 +63,7 @@ class Partitioned:
     gathered_whole: tuple[GatheredWhole, ...] = ()
     seconds: float = 0.0
     asked_devices: int = 0
+    scheduled: Scheduled | None = None
 
     @cached_property
     def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from workbench.compiled import Scheduled
 from workbench.report import UNKNOWN_TURNS, Report
 
 SHIPPED = Path(__file__).with_name("ranges.toml")
@@ -49,14 +50,14 @@ def ranges_of(report: Report) -> Mapping[str, Range]:
     """
     if report.hardware is None or report.plan.pipeline is not None:
         return {}
-    prediction, platform = report.prediction, report.hardware.chip.platform
-    known = {name: each for (name, tier, of), each in residuals().items() if (tier, of) == (prediction.tier, platform)}
+    tier = "scheduled" if isinstance(report.compiled, Scheduled) else report.prediction.tier
+    known = {name: each for (name, *of), each in residuals().items() if of == [tier, report.hardware.chip.platform]}
     found: dict[str, Range] = {}
     if SENT in known and is_counted(report):
         found[SENT] = _scaled(report.sent, known[SENT])
     if MEMORY in known and report.compiled is None:
         found[MEMORY] = _memory_range(report, known[MEMORY])
-    time = prediction.step_time
+    time = report.step_time
     if KERNELS in known and time is not None and not report.has_compiled_times and is_counted(report):
         found[KERNELS] = _scaled(time.estimate, known[KERNELS])
         found[STEP] = Range(*(time.scaled(share).total for share in (known[KERNELS].low, known[KERNELS].high)))

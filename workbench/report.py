@@ -7,7 +7,7 @@ from math import ceil, prod
 from typing import TYPE_CHECKING
 
 from workbench.collective import Collective
-from workbench.compiled import Compiled
+from workbench.compiled import Compiled, Scheduled
 from workbench.errors import WorkbenchError
 from workbench.graph import Graph
 from workbench.hardware import Hardware
@@ -97,7 +97,7 @@ class Report:
     hardware: Hardware | None = None  # what time and capacity are of
     step_time: StepTime | None = None
     partitioned: Partitioned | None = None  # XLA's answer, where the collectives are of that
-    compiled: Compiled | None = None  # for the hardware, where memory and step time are of that
+    compiled: Compiled | Scheduled | None = None  # for the hardware, where memory and step time are of that
     predicted: "Report | None" = field(default=None, compare=False, repr=False)  # the report before it was compiled, see `prediction`
     list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)
     make_memory_curve: Callable[[], MemoryCurve] = field(default=lambda: MemoryCurve((), {}), compare=False, repr=False)

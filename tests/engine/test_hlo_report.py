@@ -10,7 +10,7 @@ from tests.engine import tpu_hlo
 from tests.engine.programs import plan
 from tests.hlo_text import instruction_from, module_from
 from workbench.engine.compiled_step import argument_specs, compile_step, jitted
-from workbench.engine.hlo_flops import Window, flops_of
+from workbench.spmd.flops import Window, flops_of
 from workbench.engine.hlo_kernels import kernels_of
 from workbench.engine.hlo_memory import timeline_of
 from workbench.engine.hlo_report import read_compiled
@@ -150,7 +150,7 @@ CONVOLUTIONS = (
 
 @pytest.mark.parametrize(("window", "met"), CONVOLUTIONS)
 def test_only_positions_where_a_window_meets_an_element_count(window, met):
-    from workbench.engine.hlo_flops import _meetings
+    from workbench.spmd.flops import _meetings
 
     taps = [
         (result * window.stride - window.pad_low + tap * window.rhs_dilate)

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
-from workbench.engine.hlo_flops import flops_of
+from workbench.spmd.flops import flops_of
 from workbench.engine.placement import host_value
 from workbench.engine.readback import collectives_of
 from workbench.plan import Plan

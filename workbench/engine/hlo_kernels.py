@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from workbench.compiled import CompiledKernel
-from workbench.engine.hlo_flops import flops_of, is_product
+from workbench.spmd.flops import flops_of, is_product
 from workbench.engine.op_names import path_of
 from workbench.engine.source_lines import SourceLines
 from workbench.spmd.collectives import kind_of
@@ -27,7 +27,12 @@ def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, 
     `prefetch` and have no time. `bytes` are those in the device's main memory: what lies on the chip is not counted.
     """
     lines = SourceLines(module)
-    return tuple(_kernel(module, visit, lines, clock) for visit in module.visits() if visit.within is None and _is_work(module, visit))
+    return tuple(_kernel(module, visit, lines, clock) for visit in working_visits(module))
+
+
+def working_visits(module: HloModule) -> Iterator[Visit]:
+    """The instructions that `kernels_of` has a record of."""
+    return (visit for visit in module.visits() if visit.within is None and _is_work(module, visit))
 
 
 def _is_work(module: HloModule, visit: Visit) -> bool:

@@ -19,7 +19,7 @@ import jax
 
 from workbench.device_trace import Trace, TraceEvent, summarize
 from workbench.engine.compiled_step import CompiledStep
-from workbench.engine.hlo_flops import is_product
+from workbench.spmd.flops import is_product
 from workbench.engine.op_names import path_of
 from workbench.engine.source_lines import SourceLines
 from workbench.mesh import Mesh

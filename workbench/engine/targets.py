@@ -71,18 +71,24 @@ def verify_target(plan: Plan, hardware: Hardware | None) -> None:
             f"There is no compiler here for {hardware}: its chip `{hardware.chip.name}` names no target.",
             ['compile for hardware of the catalogue, such as "TPU v5e 4x4"', 'give the chip a `target`, such as "tpu:v5e" or "cpu"'],
         )
-    if kind == "tpu" and not _installed("libtpu"):
+    if kind == "tpu" and not has_compiler(hardware):
         raise EngineError(
             f"Compiling for {hardware} needs libtpu, XLA's compiler for TPUs, which is not installed. No TPU is needed.",
             ['pip install "sharding-workbench[tpu]"'],
         )
-    if kind == "cuda" and not any(map(_installed, _CUDA_PLUGINS)):
+    if kind == "cuda" and not has_compiler(hardware):
         raise EngineError(
             f"Compiling for {hardware} needs JAX's CUDA plug-in, which is not installed. No GPU is needed.",
             ['pip install "sharding-workbench[cuda]" (4.4 GB)'],
         )
     if kind != "cpu" and plan.mesh.size != hardware.size:
         raise _other_size(plan.mesh, hardware)
+
+
+def has_compiler(hardware: Hardware) -> bool:
+    """Whether the package that compiles for this hardware is installed."""
+    needed = {"tpu": ("libtpu",), "cuda": _CUDA_PLUGINS}.get(_kind(hardware))
+    return needed is None or any(map(_installed, needed))
 
 
 def open_target(plan: Plan, hardware: Hardware | None) -> Target:
@@ -101,8 +107,12 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
             ["write the slice as its maker does", "compare with `jax.experimental.topologies.get_topology_desc`"],
         )
     mesh = wired_over(devices, plan, hardware)
-    compiler = f"libtpu {_version('libtpu')}" if kind == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
-    return Target(str(hardware), mesh, compiler, CLOCKS.get(hardware.chip.target))
+    return Target(str(hardware), mesh, compiler_of(hardware), CLOCKS.get(hardware.chip.target))
+
+
+def compiler_of(hardware: Hardware) -> str:
+    """Name and version of what compiles for this TPU or GPU."""
+    return f"libtpu {_version('libtpu')}" if _kind(hardware) == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
 
 
 def versions() -> str:

@@ -15,7 +15,8 @@ from workbench.layout import Layout
 from workbench.mesh import Mesh
 from workbench.partition.carried import close_arguments, close_carried
 from workbench.partition.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
-from workbench.partition.inline import inline_calls
+from workbench.partition.inline import CALLER, inline_calls
+from workbench.partition.location import scope_of
 from workbench.partition.operations import CONTROL_FLOW, operations_below
 from workbench.partition.own_meshes import verify_own_axes
 from workbench.partition.placements import argument_placements
@@ -50,10 +51,12 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
         _write(module, plan)
 
 
-def module_of(plan: Plan) -> bytes:
+def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
     """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, each operation named `wb<number>`
     after its place in the program as traced (`structure.Op.position`), so that what is made of it can be joined to it again.
 
+    `compiles`: as a compiler is given it that goes on to kernels and memory: the state's memory is the results', and each operation has
+    its scope and its lines, too (`wb<number>/jit(step)/mlp/dot_general`).
     Of the program, `lowered`, `carried` and the tensors are read, and nothing is called. Raises `PartitionError` with Shardy's words.
     """
     module = parse_module(plan.program.lowered)
@@ -65,9 +68,27 @@ def module_of(plan: Plan) -> bytes:
             _write(module, plan)
         except ir.MLIRError as error:
             raise refused(str(error)) from error
+        if compiles:
+            _donate(main_function(module.operation), plan.program.carried)
         for number, op in enumerate(ops):
-            op.location = ir.Location.name(f"{OPERATION}{number}")
+            op.location = _located(op, number) if compiles else ir.Location.name(f"{OPERATION}{number}")
     return module_bytes(module)
+
+
+def _donate(main: ir.Operation, carried: Iterable[tuple[int, int]]) -> None:
+    """Results that become arguments lie where these did, as `jit(..., donate_argnums=...)` has it."""
+    given = [{each.name: each.attr for each in ir.DictAttr(entry)} for entry in ir.ArrayAttr(main.attributes["arg_attrs"])]
+    for result, argument in carried:
+        given[argument]["tf.aliasing_output"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), result)
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in given])
+
+
+def _located(op: ir.Operation, number: int) -> ir.Location:
+    """The operation's own location, with its number and the scope of its call before its name."""
+    caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
+    name = "/".join(word for word in (f"{OPERATION}{number}", caller, scope_of(op.location)) if word)
+    lines = op.location.child_loc if isinstance(op.location, ir.NameLoc) else None
+    return ir.Location.name(name, lines)
 
 
 def _write(module: ir.Module, plan: Plan) -> None:

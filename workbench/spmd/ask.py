@@ -11,7 +11,7 @@ import functools
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -73,16 +73,22 @@ def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: 
 
 
 def _compile(client: Any, module: bytes, devices: int, open_results: tuple[bool, ...], flags: dict[str, str], stopped: list[bytes]) -> None:
-    numbers = np.arange(devices).reshape(1, devices)
-    options = backend.get_compile_options(1, devices, numbers, env_options_overrides=flags, backend=client)
-    options.executable_build_options.use_shardy_partitioner = True
-    options.executable_build_options.allow_spmd_sharding_propagation_to_output = list(open_results)
+    options = compile_options(client, range(devices), open_results, flags)
     try:
         client.compile_and_load(module, client.devices()[:devices], options)
     except Exception as error:  # the hook's own, wrapped, or XLA's
         if not stopped:
             first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise PartitionError(f"XLA refuses this plan: {first[:300]}", ["change the layout back", "report it: this is a bug"]) from error
+
+
+def compile_options(client: Any, numbers: Sequence[int], open_results: Sequence[bool], flags: Mapping[str, str | bool]) -> Any:
+    """Of one program over the client's devices of these numbers, in the order of the mesh."""
+    devices = np.array(numbers).reshape(1, len(numbers))
+    options = backend.get_compile_options(1, len(numbers), devices, env_options_overrides=flags, backend=client)
+    options.executable_build_options.use_shardy_partitioner = True
+    options.executable_build_options.allow_spmd_sharding_propagation_to_output = list(open_results)
+    return options
 
 
 def client_of(devices: int) -> Any:

@@ -102,13 +102,13 @@ def _read(kind: str, axes: tuple[str, ...], instruction: Instruction, runs: int,
         if kind in _REDUCTIONS or _GENERATED in instruction.fields.frontend_attributes.map:
             made_by, read_by = own, _read_by(users, instruction, element, own)
         else:
-            made_by, read_by = _made_by(computation, operand, own), own
+            made_by, read_by = maker_of(computation, operand, own), own
         sent = PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, len(users.get(name, ())) == 1)
         yield Found(sent, computation, users, instruction, number)
 
 
-def _made_by(computation: Computation, value: Instruction, reader: int) -> int:
-    """The operation that made a value: what the compiler put between it and its reader has the reader's name, or none."""
+def maker_of(computation: Computation, value: Instruction, reader: int) -> int:
+    """The operation that made a value: what the compiler put between it and its reader has the reader's name, or none. -1 if unknown."""
     seen: set[str] = set()
     while value.name not in seen and value.opcode not in ("parameter", "constant", "partition-id"):
         seen.add(value.name)

@@ -194,7 +194,11 @@ class HloModule:
 
 def read_module(serialized: bytes) -> HloModule:
     """Read a serialised `HloModuleProto`. Instructions stand as the module is scheduled, else in an order in which operands come first."""
-    fields = hlo_pb2.Module.FromString(serialized)
+    return module_from(hlo_pb2.Module.FromString(serialized))
+
+
+def module_from(fields: hlo_pb2.Module) -> HloModule:
+    """The same of the message itself."""
     names = {each.id: each.name for each in fields.computations}
     computations = {each.name: _read_computation(each, names, fields.schedule) for each in fields.computations}
     return HloModule(fields, computations, names.get(fields.entry_computation_id, fields.entry_computation_name))

@@ -18,7 +18,10 @@ _PARTITIONED = (
     "XLA's own SPMD partitioner was asked, within half a second as a rule: what is sent is what it makes of the plan, and memory and time "
     "follow from that."
 )
-_COMPILED = "Read back from the program that XLA compiled for the plan's hardware: its kernels, memory and collectives."
+_COMPILED = (
+    "Read off the program that XLA made of the plan for its hardware: its collectives, memory and kernels. Of a TPU's these are there before "
+    "code is generated, within a second or two; the compiler's own times of kernels come with the code."
+)
 TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Planned", _PLANNED, SHARDY, ("planned",)),
     ("Partitioned", _PARTITIONED, GSPMD, ("partitioned",)),

@@ -15,6 +15,7 @@ from typing import Any
 from workbench.engine import WarmWorker
 from workbench.engine.partitioner import pack_question
 from workbench.errors import PartitionError
+from workbench.hardware import Hardware
 from workbench.partitioned import Partitioned
 from workbench.plan import Plan
 from workbench.settling import PATIENCE
@@ -34,7 +35,7 @@ class RemoteWorker:
         self._answered: SimpleQueue[tuple[int, str]] = SimpleQueue()
         self._number = 0
 
-    def ask(self, plan: Plan, platform: str = "") -> Future[Partitioned]:
+    def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
         """As `WarmWorker.ask`."""
         answer: Future[Partitioned] = Future()
         with self._lock:
@@ -43,7 +44,7 @@ class RemoteWorker:
             self._number += 1
             number = self._number
             self._asked[number] = answer
-        question = base64.b64encode(pack_question(plan, platform)).decode()
+        question = base64.b64encode(pack_question(plan, target)).decode()
         self._send({"partition": number, "name": plan.name, "question": question})
         return answer
 

@@ -12,8 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from workbench.compiled import CompiledMemory, Scheduled
 from workbench.engine.compiled_store import folder, key_of
+from workbench.engine.partitioner.libtpu import asks_libtpu
 from workbench.engine.partitioner.worker import shared_worker
+from workbench.engine.targets import versions
 from workbench.hardware import Hardware
 from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.plan import Plan
@@ -23,12 +26,12 @@ from workbench.spmd.partition import COMPILER
 class Asked(Protocol):
     """A `WarmWorker`, or one of another process."""
 
-    def ask(self, plan: Plan, platform: str = "") -> Future[Partitioned]: ...
+    def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]: ...
 
 
 MOST_FILES = 10_000
 """Answers that are kept, a few kilobytes each; the least recently used go first."""
-_READER = 5  # raised when what is read of an answer changes
+_READER = 6  # raised when what is read of an answer changes
 
 
 def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True) -> Partitioned:
@@ -46,29 +49,33 @@ def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool =
 
 def start_partition(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: Asked | None = None) -> Future[Partitioned]:
     """The same as a future, there at once where the plan was asked about before. `worker` is this process's own if none is given."""
-    platform = platform_of(hardware or plan.hardware)
-    key = _key(plan, platform) if keep else ""
+    target = target_of(plan, hardware or plan.hardware)
+    key = _key(plan, target) if keep else ""
     if key and (known := _load(key)) is not None:
         found: Future[Partitioned] = Future()
         found.set_result(known)
         return found
-    answer = (worker or shared_worker()).ask(plan, platform)
+    answer = (worker or shared_worker()).ask(plan, target)
     if key:
         answer.add_done_callback(partial(_store_answer, key))
     return answer
 
 
-def platform_of(hardware: Hardware | None) -> str:
-    """Whose habits the answer has: those of the compiler for this hardware; of none without."""
+def target_of(plan: Plan, hardware: Hardware | None) -> Hardware | str:
+    """Who is asked: the hardware's own compiler, where that is libtpu and is here; else XLA's partitioner in general, whose answer has the
+    habits of this platform, of none without hardware."""
+    if hardware is not None and asks_libtpu(plan, hardware):
+        return hardware
     return hardware.chip.platform if hardware else ""
 
 
-def _key(plan: Plan, platform: str) -> str:
+def _key(plan: Plan, target: Hardware | str) -> str:
     """Of everything the answer depends on. Where the layout's statements take hold goes by paths and names of dimensions."""
     program = plan.program
     names = f"{program.identity} {[str(each) for each in program.arguments]} {program.carried}"
     paths = "\n".join(f"{each.path} {each.source}" for each in program.operations) if plan.layout.constraints else ""
-    return key_of(names, paths, str(plan.mesh), str(plan.layout), platform, COMPILER, str(_READER))
+    asked = target if isinstance(target, str) else f"{target.chip} {target} {target.axes} {plan.wiring} {versions()}"
+    return key_of(names, paths, str(plan.mesh), str(plan.layout), asked, COMPILER, str(_READER))
 
 
 def _path(key: str) -> Path:
@@ -114,4 +121,7 @@ def _make_room(where: Path) -> None:
 def _read(record: dict[str, Any]) -> Partitioned:
     collectives = tuple(PartitionedCollective(**{**each, "axes": tuple(each["axes"])}) for each in record["collectives"])
     gathered = tuple(GatheredWhole(**each) for each in record["gathered_whole"])
-    return Partitioned(**{**record, "collectives": collectives, "gathered_whole": gathered})
+    scheduled = record.get("scheduled")
+    if scheduled is not None:
+        scheduled = Scheduled(**{**scheduled, "memory": CompiledMemory(**scheduled["memory"])})
+    return Partitioned(**{**record, "collectives": collectives, "gathered_whole": gathered, "scheduled": scheduled})

@@ -1,6 +1,6 @@
 """The warm process: `python -m workbench.engine.partitioner.process FD` answers questions on connection FD until its end.
 
-A question is a pickled `(plan, platform)`, an answer a pickled `("answer", Partitioned)` or `("refused", message, ways out)`. It keeps
+A question is a pickled `(plan, target)`, an answer a pickled `("answer", Partitioned)` or `("refused", message, ways out)`. It keeps
 nothing that matters: JAX imported, a CPU client of XLA for each size of mesh, and what XLA's libraries hold. It calls nothing of the
 program's own, so that it needs none of the user's modules.
 """
@@ -24,7 +24,7 @@ def main(descriptor: int) -> None:
         connection.send_bytes(pickle.dumps(("ready", os.getpid())))
         with suppress(EOFError, OSError):
             while True:
-                connection.send_bytes(pickle.dumps(_answer(connection.recv_bytes())))
+                connection.send_bytes(_answer(connection.recv_bytes()))
                 _forget_words()
 
 
@@ -40,12 +40,25 @@ def _warm_up() -> None:
     ask(text.encode(), 8, (True,))
 
 
-def _answer(question: bytes) -> tuple[Any, ...]:
+def _answer(question: bytes) -> bytes:
+    """That of libtpu, where the target is hardware, comes as it is."""
+    from workbench.engine.partitioner.libtpu import ask_libtpu
+    from workbench.hardware import Hardware
+
+    plan, target = pickle.loads(question)  # noqa: S301 - our own starter wrote it
+    if not isinstance(target, Hardware):
+        return pickle.dumps(_partitioned(plan, target))
+    answer = ask_libtpu(question, target)
+    if isinstance(answer, bytes):
+        return answer
+    return pickle.dumps(("refused", f"The process that asks libtpu ended {answer}.", ("the planned figures stand",)))
+
+
+def _partitioned(plan: Any, platform: str) -> tuple[Any, ...]:
     from workbench.errors import WorkbenchError
     from workbench.spmd.partition import ask_partitioner
 
     try:
-        plan, platform = pickle.loads(question)  # noqa: S301 - our own starter wrote it
         return "answer", ask_partitioner(plan, platform)
     except WorkbenchError as error:
         return "refused", error.message, error.ways_out

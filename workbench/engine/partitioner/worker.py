@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import IO, Any, NamedTuple
 
 from workbench.errors import PartitionError
+from workbench.hardware import Hardware
 from workbench.partitioned import Partitioned
 from workbench.plan import Plan
 from workbench.spmd.partition import without_functions
@@ -77,9 +78,10 @@ class WarmWorker:
         """Whether a question is being answered or waits."""
         return self._waiting > 0
 
-    def ask(self, plan: Plan, platform: str = "") -> Future[Partitioned]:
-        """What XLA's partitioner makes of a plan (`spmd.partition.ask_partitioner`); the future raises `PartitionError`."""
-        return self.ask_packed(pack_question(plan, platform), plan.name)
+    def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
+        """What XLA's partitioner makes of a plan (`spmd.partition.ask_partitioner`), or the compiler of this hardware
+        (`partitioner.libtpu`); the future raises `PartitionError`."""
+        return self.ask_packed(pack_question(plan, target), plan.name)
 
     def ask_packed(self, question: bytes, name: str) -> Future[Partitioned]:
         """The same for a question that another process packed; it is not unpacked in this one. `name` is that of the plan."""
@@ -290,9 +292,9 @@ class _Process:
 _alive: set[_Process] = set()
 
 
-def pack_question(plan: Plan, platform: str = "") -> bytes:
+def pack_question(plan: Plan, target: Hardware | str = "") -> bytes:
     """What the process is sent: of the plan as much as it reads."""
-    return pickle.dumps((without_functions(plan), platform))
+    return pickle.dumps((without_functions(plan), target))
 
 
 @functools.cache

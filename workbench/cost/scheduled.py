@@ -1,0 +1,270 @@
+"""Cycles of the kernels of a program that XLA:TPU has scheduled, as its own estimate has them once code is generated.
+
+A kernel goes over its arrays a window at a time; each window has a start-up, and each vector register (4 KB: 8 x 128 lanes of four bytes)
+its ports: what is read, what is rounded to two bytes on the way out, what is summed up. What is computed of an element hardly counts, for
+several units work beside each other. A product keeps the matrix units busy as long as its padded tiles take, and its elementwise part is
+done beside it. Windows are as large as the memory on the chip lets them be.
+
+The form was read off 4,500 kernels of the third-party programs for fitting; the numbers are in `kernel_rates.toml`, by chip.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import ceil, prod
+from pathlib import Path
+
+from workbench.spmd.flops import flops_of, is_product
+from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
+from workbench.spmd.shapes import DEVICE_MEMORY, Array
+
+SHIPPED = Path(__file__).with_name("kernel_rates.toml")
+REGISTER = 4096  # bytes
+_LANES, _SUBLANES = 128, 8
+_HALVES, _BYTES = ("bf16", "f16"), ("pred", "s8", "u8")
+_WRAPPERS = ("fusion", "async-start")
+_SLICES = ("dynamic-slice", "slice", "gather")
+_ARITHMETIC = (
+    *("abs", "add", "and", "clamp", "compare", "convert", "maximum", "minimum", "multiply", "negate", "not", "or", "select", "shift-left"),
+    *("shift-right-arithmetic", "shift-right-logical", "sign", "subtract", "xor"),
+)
+_UNESTIMATED = ("gather", "scatter", "sort", "reduce-window", "select-and-scatter", "custom-call")
+_NAMES = ("parameter", "bitcast", "get-tuple-element", "tuple", "dynamic-update-slice", "fusion", "reduce")  # no space to go over
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRates:
+    """Cycles of one chip, by XLA:TPU's estimate.
+
+    - `window`: of starting a window; `product_window`: of one with a product;
+    - of each register: `read`, `written` (where that is more than what is read), `rounded` to two bytes, `summed`, and `operation`;
+    - `product_operation`: of each beside a product, where that takes longer; `product_rounded`: of each register of its result that is
+      rounded; `units`: matrix units, of `side` x `side`;
+    - `moved`: of a window that is only laid out anew; `filled`: of a register that is filled with one number;
+    - `window_registers`: as many of operands and results are in a window at most;
+    - `memory_bytes`: of main memory in a cycle; `unhidden`: the share of the shorter of work and such traffic that the other does not hide.
+    """
+
+    window: float
+    product_window: float
+    read: float
+    written: float
+    rounded: float
+    summed: float
+    operation: float
+    product_operation: float
+    product_rounded: float
+    moved: float
+    filled: float
+    units: int
+    side: int
+    window_registers: int
+    memory_bytes: float
+    unhidden: float
+
+
+@cache
+def kernel_rates() -> Mapping[str, KernelRates]:
+    """By a chip's `target`, as `kernel_rates.toml` has them."""
+    made = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    return {target: KernelRates(**rates) for target, rates in made["rates"].items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """What a kernel works on, in registers: `read` and `written`, of which `rounded` to two bytes; `summed` up; `operations` one by one;
+    `main`: bytes of main memory; `move`: what a kernel is that does nothing else, `copy` or `broadcast`."""
+
+    read: float
+    written: float
+    rounded: float
+    summed: float
+    operations: float
+    main: float
+    products: tuple["Dot", ...]
+    move: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One product: `passes` over `rows` x `columns` results, each summing `depth` elements; `rounded`: registers of two-byte results;
+    `is_spatial`: a convolution, more than a product in the form of one."""
+
+    rows: int
+    columns: int
+    depth: float
+    passes: int
+    rounded: float
+    is_spatial: bool = False
+
+    def cycles(self, rates: KernelRates) -> float:
+        """Of all matrix units. The side that wastes less streams by; of a convolution the rows."""
+        side = rates.side
+        streams = _up(self.rows, _SUBLANES) * _up(self.columns, side)
+        if not self.is_spatial:
+            streams = min(streams, _up(self.columns, _SUBLANES) * _up(self.rows, side))
+        return self.passes * streams * _up(self.depth, side) / (rates.units * side * side)
+
+
+def kernel_cycles(work: Registers, rates: KernelRates) -> float:
+    """Of one execution."""
+    windows = max(ceil((work.read + work.written) / rates.window_registers), 1)
+    ports = work.read * rates.read + work.rounded * rates.rounded + work.summed * rates.summed
+    vector = max(ports, work.written * rates.written) + work.operations * rates.operation
+    main = work.main / rates.memory_bytes
+    if work.move and not work.main:
+        return windows * rates.moved if work.move == "copy" else work.written * rates.filled
+    if not work.products:
+        return windows * rates.window + _beside(vector, main, rates)
+    matrix = sum(each.cycles(rates) + each.rounded * rates.product_rounded for each in work.products)
+    return windows * rates.product_window + _beside(max(matrix, work.operations * rates.product_operation), main, rates)
+
+
+def _beside(work: float, traffic: float, rates: KernelRates) -> float:
+    """Cycles of work and of traffic of main memory, which hide each other in part."""
+    return max(work, traffic) + rates.unhidden * min(work, traffic)
+
+
+def unestimated(module: HloModule, visit: Visit) -> bool:
+    """Whether XLA:TPU gives no estimate of such a kernel."""
+    inner = [each.opcode for _, each in _within(module, visit.instruction)] or [visit.instruction.opcode]
+    return any(opcode in _UNESTIMATED for opcode in inner)
+
+
+def work_of(module: HloModule, visit: Visit) -> Registers:
+    """What a kernel of the program works on."""
+    instruction, computation = visit.instruction, visit.computation
+    body = _body(module, instruction)
+    inner = list(_within(module, instruction)) or [(computation, instruction)]
+    space = max((_space(own, each) for own, each in inner), default=0) / 1024
+    reads = list(_reads(module, visit, body))
+    writes = list(_writes(module, instruction, body))
+    tiles = max(space, *(size / REGISTER * _wide(array) for array, size in writes), 0.0)
+    return Registers(
+        read=sum(min(size / REGISTER, tiles) for _, size in reads),
+        written=sum(size for _, size in writes) / REGISTER,
+        rounded=sum(2 * size for array, size in writes if array.element in _HALVES) / REGISTER,
+        summed=max((_space(own, each) for own, each in inner if each.opcode == "reduce"), default=0) / 1024,
+        operations=sum(each.arrays[0].size for _, each in inner if each.opcode in _ARITHMETIC) / 1024,
+        main=sum(size for array, size in (*reads, *writes) if array.space == DEVICE_MEMORY),
+        products=tuple(_dot(own, each) for own, each in inner if is_product(each)),
+        move=instruction.opcode if instruction.opcode in ("copy", "broadcast") else "",
+    )
+
+
+def _dot(own: Computation, product: Instruction) -> Dot:
+    left, kernel = (own[name].arrays[0] for name in product.operands[:2])
+    result = product.arrays[0]
+    depth = flops_of(own, [product]) / 2 / max(result.size, 1)
+    if product.opcode != "convolution":
+        return Dot(result.size // max(result.dims[-1], 1), result.dims[-1], depth, 1, _rounded(result))
+    numbers = product.fields.convolution_dimension_numbers
+    columns = result.dims[numbers.output_feature_dimension]
+    taps = _taps(product, left, result)
+    passes = _passes(taps, kernel.dims[numbers.kernel_input_feature_dimension])
+    return Dot(result.size // max(columns, 1), columns, depth / passes, passes, _rounded(result), is_spatial=bool(taps))
+
+
+def _taps(product: Instruction, left: Array, result: Array) -> list[tuple[int, int]]:
+    """Size and stride of the window along each dimension of space. XLA:TPU writes dimensions of a batch, and those that are summed over, as
+    such, too, and the gradient of a kernel, whose windows are longer than its result."""
+    window = [each for each in product.fields.window.dimensions if each.size > 1 and each.base_dilation == 1 and each.window_dilation == 1]
+    numbers = product.fields.convolution_dimension_numbers
+    sizes = zip(product.fields.window.dimensions, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
+    whole = [each for each, one, other in sizes if each.size in (left.dims[one], result.dims[other]) and each.stride == 1]
+    return [(each.size, each.stride) for each in window if each not in whole]
+
+
+def _passes(taps: list[tuple[int, int]], channels: int) -> int:
+    """Products that are made one after the other. The longest of the kernel's dimensions is summed over at once; channels that do not fill
+    a side, with the window along its first dimension."""
+    if not taps:
+        return 1
+    sizes = [size for size, _ in taps]
+    if channels >= max(sizes):
+        return prod(sizes[1:])
+    if all(stride < size for size, stride in taps):
+        return prod(ceil(size / stride) for size, stride in taps)
+    return channels * prod(sizes) // max(sizes)
+
+
+def _rounded(result: Array) -> float:
+    return 2 * result.padded_bytes / REGISTER if result.element in _HALVES else 0.0
+
+
+def _body(module: HloModule, instruction: Instruction) -> Computation | None:
+    callees = module.callees(instruction) if instruction.opcode in _WRAPPERS else ()
+    return module.computations[callees[0]] if callees else None
+
+
+def _within(module: HloModule, instruction: Instruction) -> Iterator[tuple[Computation, Instruction]]:
+    """All instructions of a fusion and of those within it, each with where it stands."""
+    for name in module.callees(instruction) if instruction.opcode in _WRAPPERS else ():
+        computation = module.computations[name]
+        for each in computation.values():
+            yield computation, each
+            yield from _within(module, each)
+
+
+def _space(own: Computation, each: Instruction) -> int:
+    """Elements that an instruction goes over."""
+    if each.opcode == "reduce":
+        return own[each.operands[0]].arrays[0].size
+    return 0 if each.opcode in _NAMES else max((array.size for array in each.arrays), default=0)
+
+
+def _wide(array: Array) -> int:
+    """Registers of four-byte elements to one of these."""
+    return 2 if array.element in _HALVES else 4 if array.element in _BYTES else 1
+
+
+def _reads(module: HloModule, visit: Visit, body: Computation | None) -> Iterator[tuple[Array, float]]:
+    """The arrays that a kernel reads, and bytes of each with padding; of one that is only sliced the slices count."""
+    for position, name in enumerate(visit.instruction.operands):
+        for array in visit.computation[name].arrays:
+            share = _read_elements(module, body, position, array) / max(array.size, 1) if body else 1.0
+            yield array, min(share, 1.0) * array.padded_bytes
+
+
+def _read_elements(module: HloModule, body: Computation, position: int, array: Array) -> int:
+    parameter = parameter_of(body, position)
+    users = list(_users(module, body, parameter)) if parameter else []
+    if users and all(each.opcode in _SLICES for each in users):
+        return sum(each.arrays[0].size for each in users)
+    return 0 if users and all(each.opcode == "dynamic-update-slice" for each in users) else array.size
+
+
+def _users(module: HloModule, body: Computation, value: Instruction) -> Iterator[Instruction]:
+    """Those that read a value, bitcasts and fusions within the fusion looked through."""
+    for each in body.values():
+        if value.name not in each.operands:
+            continue
+        if each.opcode == "bitcast":
+            yield from _users(module, body, each)
+        elif (inner := _body(module, each)) is not None:
+            parameters = (parameter_of(inner, number) for number, name in enumerate(each.operands) if name == value.name)
+            yield from (user for parameter in parameters if parameter for user in _users(module, inner, parameter))
+        else:
+            yield each
+
+
+def _writes(module: HloModule, instruction: Instruction, body: Computation | None) -> Iterator[tuple[Array, float]]:
+    """The arrays that a kernel writes, and bytes of each with padding; of one that is updated in place the slice counts."""
+    root = root_of(body) if body else None
+    made = [body[name] for name in root.operands] if body and root and root.opcode == "tuple" else [root]
+    for number, array in enumerate(instruction.arrays):
+        source = made[number] if number < len(made) else None
+        yield array, array.padded_bytes * (_updated(module, body, source, array) if body and source else 1.0)
+
+
+def _updated(module: HloModule, body: Computation, source: Instruction, array: Array) -> float:
+    """The share of an array that is written."""
+    del module
+    while source.opcode == "bitcast":
+        source = body[source.operands[0]]
+    return body[source.operands[1]].bytes / max(array.bytes, 1) if source.opcode == "dynamic-update-slice" else 1.0
+
+
+def _up(size: float, tile: int) -> int:
+    return ceil(size / tile) * tile

@@ -1,0 +1,135 @@
+"""The process that asks libtpu: `python -m workbench.engine.partitioner.libtpu_process FD` answers questions on connection FD.
+
+For each question it forks a child, which compiles until the program is scheduled and ends there (`spmd.until_code`); a fork has what was
+imported here in milliseconds. So that children may, this process starts no thread, opens no device and parses no module; it reads what they
+leave. It ends with the process that started it, and its children with it.
+"""
+
+import ctypes
+import gc
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from workbench.hardware import Hardware
+from workbench.plan import Plan
+
+_PR_SET_PDEATHSIG = 1
+_REFUSED = "refused"  # the file with a compiler's words
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own is made in it
+_NO_ROOM = "RESOURCE_EXHAUSTED"
+
+
+def main(descriptor: int) -> None:
+    """Answer until the connection ends."""
+    _end_with_parent()
+    _import_all()
+    with Connection(descriptor) as connection, suppress(EOFError, OSError):
+        while True:
+            connection.send_bytes(pickle.dumps(_answer(connection.recv_bytes())))
+
+
+def _import_all() -> None:
+    """What a child would import, and libtpu itself."""
+    import libtpu
+
+    from workbench.engine.partitioner.scheduled import read_answer
+    from workbench.spmd.until_code import compile_until_code
+
+    assert callable(read_answer)
+    assert callable(compile_until_code)
+    ctypes.CDLL(libtpu.get_library_path())
+    warnings.filterwarnings("ignore", message="os.fork")  # JAX's, which knows not that it has no thread here yet
+    gc.collect()
+    gc.freeze()  # a collection in a child would write to, and so copy, every page it looks at
+
+
+def _answer(question: bytes) -> tuple[Any, ...]:
+    from workbench.errors import WorkbenchError
+
+    try:
+        plan, hardware = pickle.loads(question)  # noqa: S301 - our own starter wrote it
+        return _ask(plan, hardware)
+    except WorkbenchError as error:
+        return "refused", error.message, error.ways_out
+    except Exception as error:  # noqa: BLE001 - whatever is raised is said, and the process goes on
+        return "refused", f"XLA:TPU could not be asked: {type(error).__name__}: {error}"[:500], ("the planned figures stand",)
+
+
+def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...]:
+    from workbench.engine.partitioner.scheduled import read_answer
+    from workbench.spmd.until_code import dumped_program
+
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="workbench-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as name:
+        folder, heard = Path(name), _heard()
+        status = _in_child(lambda: _compile(plan, hardware, folder))
+        refused = folder / _REFUSED
+        words = refused.read_text() if refused.exists() else ""
+        program = dumped_program(folder) if status == 0 and (not words or _NO_ROOM in words) else None
+        if program is not None:
+            return "answer", read_answer(program, plan, hardware, begun, words, _heard_since(heard))
+    if words:
+        return "refused", f"XLA:TPU refuses this plan: {words}", ("change the layout back", "the planned figures stand")
+    how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit code {status}"
+    return "refused", f"XLA:TPU ended {how} while it was asked about {plan.name}.", ("change the layout back", "the planned figures stand")
+
+
+def _in_child(work: Callable[[], None]) -> int:
+    """Done in a fork of this process; its exit code, or the number of the signal that ended it, less than 0."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            _end_with_parent()
+            work()
+            status = 0
+        finally:
+            os._exit(status)  # without this process's own endings
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
+    from workbench.engine.targets import open_target
+    from workbench.partition import module_of
+    from workbench.partition.statements import result_shardings
+    from workbench.spmd.until_code import compile_until_code
+
+    given = result_shardings(plan)
+    open_results = [number not in given for number in range(len(plan.program.results))]
+    try:
+        devices = open_target(plan, hardware).mesh.devices.flat
+        compile_until_code(module_of(plan, compiles=True), list(devices), open_results, folder)
+    except Exception as error:  # noqa: BLE001 - libtpu's words, or MLIR's
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        (folder / _REFUSED).write_text(first[:500])
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _heard() -> int:
+    """How much was said on standard error, which is a file of the warm process's starter."""
+    with suppress(OSError):
+        return os.fstat(2).st_size
+    return 0
+
+
+def _heard_since(start: int) -> str:
+    with suppress(OSError):
+        return os.pread(2, max(os.fstat(2).st_size - start, 0), start).decode(errors="replace")
+    return ""
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

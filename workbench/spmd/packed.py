@@ -1,0 +1,63 @@
+"""What a compiler's buffer assignment says of memory: which allocations there are in the device's memory, and what is alive in them."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from workbench.spmd import hlo_pb2
+from workbench.spmd.module import HloModule, module_from
+from workbench.spmd.shapes import DEVICE_MEMORY
+
+_ALLOC, _FREE = 0, 1  # kinds of event of a heap simulator's trace
+
+
+class Packed(NamedTuple):
+    """Bytes in the device's memory.
+
+    - `aliased`: results that lie where arguments did; `live`: temporaries that are alive at once at the worst moment, which is what
+      `peak_memory_in_bytes` counts beside arguments and results where no other memory holds more;
+    - `heap`: what temporaries take as they are packed.
+    """
+
+    arguments: int
+    outputs: int
+    aliased: int
+    live: int
+    heap: int
+
+
+def read_program(serialized: bytes) -> tuple[HloModule, Packed]:
+    """The module of a dumped `HloProto`, and what its buffer assignment says."""
+    program = hlo_pb2.Program.FromString(serialized)
+    return module_from(program.hlo_module), _packed(program.buffer_assignment)
+
+
+def _packed(assignment: hlo_pb2.BufferAssignment) -> Packed:
+    there = [each for each in assignment.buffer_allocations if each.color == DEVICE_MEMORY]
+    arguments = [each for each in there if each.is_entry_computation_parameter]
+    results = [each for each in there if each.maybe_live_out]
+    rest = [each for each in there if not (each.is_entry_computation_parameter or each.maybe_live_out)]
+    heaps = [each for each in rest if not (each.is_thread_local or each.is_constant)]
+    sizes = {each.id: each.size for each in assignment.logical_buffers}
+    live = {each.buffer_allocation_index: _most_alive(each.events, sizes) for each in assignment.heap_simulator_traces}
+    return Packed(
+        sum(each.size for each in arguments),
+        sum(each.size for each in results),
+        sum(each.size for each in arguments if each.maybe_live_out),
+        sum(live.get(each.index, 0 if each.is_tuple else each.size) for each in heaps),
+        sum(each.size for each in heaps),
+    )
+
+
+def _most_alive(events: Iterable[hlo_pb2.HeapSimulatorTrace.Event], sizes: Mapping[int, int]) -> int:
+    """Bytes alive at once at the worst moment (`HeapSimulatorTrace`); a buffer that shares another's place takes nothing."""
+    alive: set[int] = set()
+    now = most = 0
+    for each in events:
+        if each.kind == _ALLOC:
+            alive.add(each.buffer_id)
+            now += sizes.get(each.buffer_id, 0)
+            most = max(most, now)
+        elif each.kind == _FREE and each.buffer_id in alive:
+            alive.discard(each.buffer_id)
+            now -= sizes.get(each.buffer_id, 0)
+    return most

@@ -1,0 +1,44 @@
+"""A compiler of XLA's for devices that are not there, asked for its scheduled program: code, which takes most of its time, is not awaited.
+
+XLA writes the program to disk as soon as its buffers are assigned (`xla_dump_to`), which is the last thing before code is generated. For
+the third-party programs that is after 1.0 s, at the median, of the 15 s that libtpu compiles. There is no way to stop it there but to end the
+process, so what is here is called in one that is forked for the question.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxlib import xla_client
+
+from workbench.partition.context import parse_module
+from workbench.spmd.ask import compile_options
+
+_LOOK = 0.004  # seconds between looks at the folder
+_PROGRAM, _NEXT = "after_optimizations.hlo.pb", "after_optimizations_after_buffer_assignment"
+
+
+def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequence[bool], folder: Path) -> None:
+    """Compile StableHLO (with Shardy's shardings) for JAX's `devices`, in mesh order, and end this process with status 0 once the program
+    is in `folder`; a compiler that is through before that returns. Raises whatever it raises: one that finds too little memory on the
+    device has written the program before."""
+    client = devices[0].client
+    flags = {"xla_dump_to": str(folder), "xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": False}
+    options = compile_options(client, [each.id for each in devices], open_results, flags)
+    threading.Thread(target=_end_once_written, args=(folder,), daemon=True).start()
+    client.compile(parse_module(module), executable_devices=xla_client.DeviceList(tuple(devices)), compile_options=options)
+
+
+def dumped_program(folder: Path) -> bytes | None:
+    """The `HloProto` with buffer assignment that was written to `folder`; `None` if the compiler did not come so far."""
+    return next((path.read_bytes() for path in folder.glob(f"*.{_PROGRAM}")), None)
+
+
+def _end_once_written(folder: Path) -> None:
+    """What is written next is begun only once the program is written whole."""
+    while not any(_NEXT in name for name in os.listdir(folder)):  # noqa: PTH208 - names alone
+        time.sleep(_LOOK)
+    os._exit(0)
