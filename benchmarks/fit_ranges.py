@@ -3,7 +3,9 @@
 For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of that half,
 as `workbench.ranges.Residual` has it, and of these the smallest and the largest, one case of twenty left out at either end. The ends are
 those of a conformal interval: of n cases the ceil(0.95 (n + 1))-th in order, so that few cases make it wide. A planned figure is never
-surer than the one it settles to: its interval holds that one's, too. `accuracy.py` says what share of the other half lies inside.
+surer than the one it settles to: its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where libtpu
+is not installed; `scheduled` what is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says what share
+of the other half lies inside.
 
     python benchmarks/fit_ranges.py [--json]
 """
@@ -23,12 +25,16 @@ from benchmarks.corpus.program import TARGET, ThirdPartyProgram
 from benchmarks.corpus.third_party import PROGRAMS
 from workbench.analyze import analyze
 from workbench.catalogue import parse_hardware
+from workbench.engine import shared_worker
 from workbench.errors import WorkbenchError
+from workbench.partitioned import Partitioned
+from workbench.plan import Plan
 from workbench.ranges import KERNELS, MEMORY, SENT, SHIPPED, is_counted
 from workbench.report import Report
 
 OUTSIDE = 0.05  # of the cases, at either end
-TIERS = ("planned", "partitioned")
+TIERS = ("planned", "partitioned", "scheduled")
+SETTLED = (SENT, MEMORY)  # once a program is scheduled
 HALF = "fitted"
 
 
@@ -50,11 +56,19 @@ def cases_of(program: ThirdPartyProgram) -> Iterator[Case]:
             continue
         for tier in TIERS:
             try:
-                report = analyze(plan, answer=plan.partition() if tier == "partitioned" else None)
+                report = analyze(plan, answer=answer_for(plan, tier))
             except WorkbenchError as error:
                 print(f"{program.name}/{layout}: {tier}: {error.message[:120]}", flush=True)
                 continue
-            yield from (Case(tier, figure, each) for figure, each in residuals_of(report, answer).items())
+            found = residuals_of(report, answer)
+            yield from (Case(tier, figure, each) for figure, each in found.items() if tier != "scheduled" or figure not in SETTLED)
+
+
+def answer_for(plan: Plan, tier: str) -> Partitioned | None:
+    """What the figures of a tier follow from; raises `PartitionError`."""
+    if tier == "partitioned":
+        return shared_worker().ask(plan, "tpu").result()
+    return plan.partition() if tier == "scheduled" else None
 
 
 def residuals_of(report: Report, answer: Answer) -> dict[str, float]:

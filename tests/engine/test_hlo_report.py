@@ -10,7 +10,6 @@ from tests.engine import tpu_hlo
 from tests.engine.programs import plan
 from tests.hlo_text import instruction_from, module_from
 from workbench.engine.compiled_step import argument_specs, compile_step, jitted
-from workbench.spmd.flops import Window, flops_of
 from workbench.engine.hlo_kernels import kernels_of
 from workbench.engine.hlo_memory import timeline_of
 from workbench.engine.hlo_report import read_compiled
@@ -18,6 +17,7 @@ from workbench.engine.placement import attach
 from workbench.engine.readback import collectives_of
 from workbench.mesh import Mesh
 from workbench.spmd.executable import module_of
+from workbench.spmd.flops import Window, flops_of
 
 RING = Mesh("data:4")
 

@@ -11,11 +11,11 @@ import pytest
 
 from workbench.compiled import payload_by_axis_and_kind
 from workbench.engine.compiled_step import compile_step
-from workbench.spmd.flops import flops_of
 from workbench.engine.placement import host_value
 from workbench.engine.readback import collectives_of
 from workbench.plan import Plan
 from workbench.spmd.executable import module_of
+from workbench.spmd.flops import flops_of
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 

@@ -6,7 +6,7 @@ from tests.hlo_text import module_from
 from workbench.mesh import Mesh
 from workbench.models import build
 from workbench.plan import Plan
-from workbench.spmd.back_ends.scatter import scatter_sums
+from workbench.spmd.scatter import scatter_sums
 from workbench.spmd.collectives import find_collectives
 from workbench.spmd.partition import ask_partitioner
 

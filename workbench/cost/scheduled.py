@@ -3,13 +3,13 @@
 A kernel goes over its arrays a window at a time; each window has a start-up, and each vector register (4 KB: 8 x 128 lanes of four bytes)
 its ports: what is read, what is rounded to two bytes on the way out, what is summed up. What is computed of an element hardly counts, for
 several units work beside each other. A product keeps the matrix units busy as long as its padded tiles take, and its elementwise part is
-done beside it. Windows are as large as the memory on the chip lets them be.
+done beside it, unless its own result is rounded: that is another pass. Windows are as large as the memory on the chip lets them be.
 
 The form was read off 4,500 kernels of the third-party programs for fitting; the numbers are in `kernel_rates.toml`, by chip.
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, prod
@@ -29,6 +29,7 @@ _ARITHMETIC = (
     *("abs", "add", "and", "clamp", "compare", "convert", "maximum", "minimum", "multiply", "negate", "not", "or", "select", "shift-left"),
     *("shift-right-arithmetic", "shift-right-logical", "sign", "subtract", "xor"),
 )
+_MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
 _UNESTIMATED = ("gather", "scatter", "sort", "reduce-window", "select-and-scatter", "custom-call")
 _NAMES = ("parameter", "bitcast", "get-tuple-element", "tuple", "dynamic-update-slice", "fusion", "reduce")  # no space to go over
 
@@ -65,10 +66,15 @@ class KernelRates:
 
 
 @cache
-def kernel_rates() -> Mapping[str, KernelRates]:
-    """By a chip's `target`, as `kernel_rates.toml` has them."""
+def _known_rates() -> Mapping[str, KernelRates]:
     made = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     return {target: KernelRates(**rates) for target, rates in made["rates"].items()}
+
+
+def rates_of(target: str) -> KernelRates:
+    """Of the chip that XLA calls `target`, `tpu:v5e`, as `kernel_rates.toml` has them; of one that is not there those of TPU v5e."""
+    known = _known_rates()
+    return known.get(target, known["tpu:v5e"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,12 @@ class Dot:
         return self.passes * streams * _up(self.depth, side) / (rates.units * side * side)
 
 
+def estimated_cycles(module: HloModule, visits: Iterable[Visit], rates: KernelRates) -> float:
+    """Of all these kernels of a step, those left out of which XLA:TPU gives no estimate: copies that run beside others, gathers, sorts."""
+    timed = (each for each in visits if module.printed_opcode(each.instruction) not in _MOVES and not is_unestimated(module, each))
+    return sum(kernel_cycles(work_of(module, each), rates) * each.runs for each in timed)
+
+
 def kernel_cycles(work: Registers, rates: KernelRates) -> float:
     """Of one execution."""
     windows = max(ceil((work.read + work.written) / rates.window_registers), 1)
@@ -118,7 +130,8 @@ def kernel_cycles(work: Registers, rates: KernelRates) -> float:
     if not work.products:
         return windows * rates.window + _beside(vector, main, rates)
     matrix = sum(each.cycles(rates) + each.rounded * rates.product_rounded for each in work.products)
-    return windows * rates.product_window + _beside(max(matrix, work.operations * rates.product_operation), main, rates)
+    start = rates.product_window + (rates.window if any(each.rounded for each in work.products) else 0)
+    return windows * start + _beside(max(matrix, work.operations * rates.product_operation), main, rates)
 
 
 def _beside(work: float, traffic: float, rates: KernelRates) -> float:
@@ -126,7 +139,7 @@ def _beside(work: float, traffic: float, rates: KernelRates) -> float:
     return max(work, traffic) + rates.unhidden * min(work, traffic)
 
 
-def unestimated(module: HloModule, visit: Visit) -> bool:
+def is_unestimated(module: HloModule, visit: Visit) -> bool:
     """Whether XLA:TPU gives no estimate of such a kernel."""
     inner = [each.opcode for _, each in _within(module, visit.instruction)] or [visit.instruction.opcode]
     return any(opcode in _UNESTIMATED for opcode in inner)
@@ -139,7 +152,7 @@ def work_of(module: HloModule, visit: Visit) -> Registers:
     inner = list(_within(module, instruction)) or [(computation, instruction)]
     space = max((_space(own, each) for own, each in inner), default=0) / 1024
     reads = list(_reads(module, visit, body))
-    writes = list(_writes(module, instruction, body))
+    writes = list(_writes(instruction, body))
     tiles = max(space, *(size / REGISTER * _wide(array) for array, size in writes), 0.0)
     return Registers(
         read=sum(min(size / REGISTER, tiles) for _, size in reads),
@@ -249,18 +262,17 @@ def _users(module: HloModule, body: Computation, value: Instruction) -> Iterator
             yield each
 
 
-def _writes(module: HloModule, instruction: Instruction, body: Computation | None) -> Iterator[tuple[Array, float]]:
+def _writes(instruction: Instruction, body: Computation | None) -> Iterator[tuple[Array, float]]:
     """The arrays that a kernel writes, and bytes of each with padding; of one that is updated in place the slice counts."""
     root = root_of(body) if body else None
     made = [body[name] for name in root.operands] if body and root and root.opcode == "tuple" else [root]
     for number, array in enumerate(instruction.arrays):
         source = made[number] if number < len(made) else None
-        yield array, array.padded_bytes * (_updated(module, body, source, array) if body and source else 1.0)
+        yield array, array.padded_bytes * (_updated(body, source, array) if body and source else 1.0)
 
 
-def _updated(module: HloModule, body: Computation, source: Instruction, array: Array) -> float:
+def _updated(body: Computation, source: Instruction, array: Array) -> float:
     """The share of an array that is written."""
-    del module
     while source.opcode == "bitcast":
         source = body[source.operands[0]]
     return body[source.operands[1]].bytes / max(array.bytes, 1) if source.opcode == "dynamic-update-slice" else 1.0

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from workbench.compiled import CompiledKernel
-from workbench.spmd.flops import flops_of, is_product
 from workbench.engine.op_names import path_of
 from workbench.engine.source_lines import SourceLines
 from workbench.spmd.collectives import kind_of
+from workbench.spmd.flops import flops_of, is_product
 from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
 

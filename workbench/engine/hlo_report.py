@@ -9,6 +9,7 @@ from workbench.engine.hlo_memory import timeline_of
 from workbench.engine.readback import collectives_of
 from workbench.mesh import Mesh
 from workbench.spmd.module import HloModule
+from workbench.spmd.packed import Packed
 
 READER = 5
 """Raised when the reading changes, so that what was read before is read anew: from the stored module, without compiling again."""
@@ -18,14 +19,18 @@ def read_compiled(
     module: HloModule,
     mesh: Mesh,
     memory: Any,
+    packed: Packed | None = None,
     *,
     target: str = "",
     clock: float | None = None,
     compile_seconds: float = 0.0,
     compiler: str = "",
 ) -> Compiled:
-    """What the module and `compiled.memory_analysis()` of a program partitioned over `mesh` say; `clock` in Hz."""
+    """What the module, `compiled.memory_analysis()` and the buffer assignment, where it is known, of a program partitioned over `mesh` say;
+    `clock` in Hz."""
     taken = stated(memory, on_tpu=compiler.startswith("libtpu"))
+    if packed is not None:
+        taken = replace(taken, temporary=packed.live, packed=packed.heap)
     compiled = Compiled(target, mesh.size, compile_seconds, taken, (), compiler=compiler)
     return read_again(compiled, module, mesh, clock)
 

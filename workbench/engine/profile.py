@@ -19,12 +19,12 @@ import jax
 
 from workbench.device_trace import Trace, TraceEvent, summarize
 from workbench.engine.compiled_step import CompiledStep
-from workbench.spmd.flops import is_product
 from workbench.engine.op_names import path_of
 from workbench.engine.source_lines import SourceLines
 from workbench.mesh import Mesh
 from workbench.spmd.collectives import kind_of
 from workbench.spmd.executable import module_of
+from workbench.spmd.flops import is_product
 from workbench.spmd.groups import axes_of, read_groups
 from workbench.spmd.module import Computation, HloModule, Instruction
 from workbench.timeline import COMPUTE

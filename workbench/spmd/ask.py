@@ -30,10 +30,6 @@ _NEEDLESS = (  # of XLA:CPU's own, behind what is asked: they fuse, copy, and jo
 _WIDENING = (  # of XLA:CPU, which has no arithmetic of two-byte floats
     *("float-normalization-bf16", "float-normalization-f16", "operand_upcaster", "all-reduce-promotion"),
 )
-_PARTITIONING = (  # and what makes its module readable: nothing dead, nothing twice, trips counted
-    *("call-inliner", "flatten-call-graph", "shardy-xla", "spmd-partitioning", "control-dep-rewriter"),
-    *("dce", "tuple-simplifier", "cse", "while-loop-trip-count-annotator", "apply-xla-transforms"),
-)
 
 
 class Answer(NamedTuple):
@@ -47,16 +43,16 @@ class _Stop(Exception):  # noqa: N818 - no error: the way out of a compilation
     """Ends the compilation once the module is there."""
 
 
-def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: bool = False, simplifies: bool = True) -> Answer:
+def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: bool = False) -> Answer:
     """What XLA makes of `module` (StableHLO in MLIR's bytecode, with Shardy's shardings) over so many devices.
 
     `open_results` are those whose sharding is left to propagation. `widens`: as XLA:CPU has it, which computes and sends two-byte floats
-    as four-byte ones. `simplifies`: as XLA:CPU leaves it; else as the partitioner does, for a compiler that simplifies in its own way.
+    as four-byte ones.
     Raises `PartitionError` with XLA's words.
     """
     client = client_of(devices)
     needless = (*_NEEDLESS, *(() if widens else _WIDENING))
-    flags = {"xla_disable_hlo_passes": ",".join(needless)} if simplifies else {"xla_enable_hlo_passes_only": ",".join(_PARTITIONING)}
+    flags = {"xla_disable_hlo_passes": ",".join(needless)}
     found: list[bytes] = []
 
     def take(partitioned: bytes) -> bytes | None:

@@ -13,18 +13,17 @@ from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollect
 from workbench.plan import Plan
 from workbench.program import Step
 from workbench.spmd.ask import Answer, ask
-from workbench.spmd.back_ends.scatter import scatter_sums
-from workbench.spmd.back_ends.tpu import rewrite_for_tpu
-from workbench.spmd.back_ends.tpu_before import simplify_for_tpu
 from workbench.spmd.collectives import Found, find_collectives, operations_named
 from workbench.spmd.module import read_module
 from workbench.spmd.partitioner_warnings import read_warnings
+from workbench.spmd.scatter import scatter_sums
 
 COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
 
 
 def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
-    """What XLA's partitioner makes of a plan, with the habits of the compiler of `platform` (`cpu`, `tpu`, `cuda`; empty for none).
+    """What XLA's partitioner makes of a plan, with what the compiler of `platform` (`cpu`, `tpu`, `cuda`; empty for none) changes for sure:
+    XLA:CPU widens two-byte floats, the others scatter sums of which each device keeps a part. What else XLA:TPU does, libtpu is asked.
 
     Nothing of the program is called: its StableHLO is enough (`without_functions`). Raises `PartitionError`.
     """
@@ -58,8 +57,6 @@ _NO_STEP = Step(_nothing, _nothing, _nothing)
 
 def _collectives(answer: Answer, plan: Plan, platform: str) -> tuple[PartitionedCollective, ...]:
     found: Sequence[Found] = find_collectives(read_module(answer.module), plan.mesh)
-    if platform == "tpu":
-        found = rewrite_for_tpu(found, plan.mesh)
     if platform != "cpu":
         found = tuple(scatter_sums(found, plan.mesh, in_part=platform in ("tpu", "cuda")))
     return tuple(each.collective for each in found)
@@ -68,10 +65,7 @@ def _collectives(answer: Answer, plan: Plan, platform: str) -> tuple[Partitioned
 def _ask(plan: Plan, platform: str) -> Answer:
     given = result_shardings(plan)
     open_results = tuple(number not in given for number in range(len(plan.program.results)))
-    module = module_of(plan)
-    if platform == "tpu":
-        module = simplify_for_tpu(module)
-    return ask(module, plan.mesh.size, open_results, widens=platform == "cpu", simplifies=platform != "tpu")
+    return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")
 
 
 def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:

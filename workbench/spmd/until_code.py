@@ -6,9 +6,11 @@ process, so what is here is called in one that is forked for the question.
 """
 
 import os
+import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,16 @@ from jaxlib import xla_client
 from workbench.partition.context import parse_module
 from workbench.spmd.ask import compile_options
 
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own is made in it
 _LOOK = 0.004  # seconds between looks at the folder
 _PROGRAM, _NEXT = "after_optimizations.hlo.pb", "after_optimizations_after_buffer_assignment"
+
+
+@contextmanager
+def folder_for_programs() -> Iterator[Path]:
+    """One that is gone afterwards, in memory where that can be."""
+    with tempfile.TemporaryDirectory(prefix="workbench-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as name:
+        yield Path(name)
 
 
 def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequence[bool], folder: Path) -> None:
@@ -26,10 +36,14 @@ def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequ
     is in `folder`; a compiler that is through before that returns. Raises whatever it raises: one that finds too little memory on the
     device has written the program before."""
     client = devices[0].client
-    flags = {"xla_dump_to": str(folder), "xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": False}
-    options = compile_options(client, [each.id for each in devices], open_results, flags)
+    options = compile_options(client, [each.id for each in devices], open_results, dump_to(folder))
     threading.Thread(target=_end_once_written, args=(folder,), daemon=True).start()
     client.compile(parse_module(module), executable_devices=xla_client.DeviceList(tuple(devices)), compile_options=options)
+
+
+def dump_to(folder: Path) -> dict[str, str | bool]:
+    """The compiler's options for writing programs to `folder`."""
+    return {"xla_dump_to": str(folder), "xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": False}
 
 
 def dumped_program(folder: Path) -> bytes | None:

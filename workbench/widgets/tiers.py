@@ -19,8 +19,8 @@ _PARTITIONED = (
     "follow from that."
 )
 _COMPILED = (
-    "Read off the program that XLA made of the plan for its hardware: its collectives, memory and kernels. Of a TPU's these are there before "
-    "code is generated, within a second or two; the compiler's own times of kernels come with the code."
+    "Read off the program that XLA made of the plan for its hardware: its collectives, memory and kernels. Of a TPU these are there within "
+    "a second or two, before code is generated; the compiler's own times of kernels come with the code."
 )
 TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Planned", _PLANNED, SHARDY, ("planned",)),

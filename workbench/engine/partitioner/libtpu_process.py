@@ -11,7 +11,6 @@ import os
 import pickle
 import signal
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from workbench.plan import Plan
 
 _PR_SET_PDEATHSIG = 1
 _REFUSED = "refused"  # the file with a compiler's words
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own is made in it
 _NO_ROOM = "RESOURCE_EXHAUSTED"
 
 
@@ -67,11 +65,11 @@ def _answer(question: bytes) -> tuple[Any, ...]:
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...]:
     from workbench.engine.partitioner.scheduled import read_answer
-    from workbench.spmd.until_code import dumped_program
+    from workbench.spmd.until_code import dumped_program, folder_for_programs
 
     begun = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="workbench-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as name:
-        folder, heard = Path(name), _heard()
+    with folder_for_programs() as folder:
+        heard = _heard()
         status = _in_child(lambda: _compile(plan, hardware, folder))
         refused = folder / _REFUSED
         words = refused.read_text() if refused.exists() else ""

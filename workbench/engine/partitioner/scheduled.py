@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 
 from workbench.compiled import CompiledCollective, CompiledMemory, Scheduled
-from workbench.cost.scheduled import kernel_seconds
+from workbench.cost.scheduled import estimated_cycles, rates_of
 from workbench.engine.hlo_kernels import working_visits
 from workbench.engine.readback import collectives_of
-from workbench.engine.targets import compiler_of
+from workbench.engine.targets import CLOCKS, compiler_of
 from workbench.hardware import Hardware
 from workbench.partitioned import Partitioned, PartitionedCollective
 from workbench.plan import Plan
@@ -26,7 +26,8 @@ def read_answer(program: bytes, plan: Plan, hardware: Hardware, begun: float, no
     `time.perf_counter`; `no_room`: its words where the device is too small; `words`: what it printed."""
     module, packed = read_program(program)
     kernels = list(working_visits(module))
-    seconds = sum(kernel_seconds(module, each, hardware.chip) * each.runs for each in kernels)
+    target = hardware.chip.target
+    seconds = estimated_cycles(module, kernels, rates_of(target)) / CLOCKS[target]
     scheduled = Scheduled(str(hardware), compiler_of(hardware), _memory(packed), sum(each.runs for each in kernels), seconds, no_room)
     return Partitioned(
         hardware.chip.platform,

@@ -1,0 +1,317 @@
+"""libtpu asked for its scheduled program: what it sends, holds and computes, against what it compiles."""
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.engine.test_compile import needs_libtpu
+from workbench.catalogue import parse_hardware
+from workbench.collective import collective_class
+from workbench.compiled import Scheduled
+from workbench.engine.partitioner import WarmWorker, libtpu, partition_plan
+from workbench.engine.partitioner.libtpu import asks_libtpu
+from workbench.errors import PartitionError
+from workbench.models import build
+from workbench.plan import Plan
+from workbench.ranges import KERNELS, MEMORY, SENT, ranges_of
+from workbench.report import NO_ROOM
+from workbench.tracing import trace
+
+pytestmark = needs_libtpu
+
+V5E = parse_hardware("TPU v5e 2x4")
+F32 = jnp.float32
+
+
+def spec(*shape, dtype=F32):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def words(*shape):
+    return spec(*shape, dtype=jnp.int32)
+
+
+def summed_over_two(x, y):
+    return jnp.einsum("bsd,bse->de", x, y)
+
+
+def two_sums_added(x, y, w, v):
+    return jnp.tanh(x @ w + y @ v)
+
+
+def weights_gathered(x, w):
+    return jnp.tanh(x @ w).sum(1)
+
+
+def vector_gathered(x, scale):
+    return jnp.tanh(x) * scale
+
+
+def twice_the_same(x, w):
+    return jnp.sin(x) @ w, jnp.sin(x) @ (w + 1)
+
+
+def tied(table, ids):
+    """The gradient of an embedding that is the last product's weight, too."""
+    return jax.grad(lambda t: jnp.sum(jnp.tanh(t[ids]) @ t.T) ** 2)(table)
+
+
+def read_twice(table, ids, more):
+    """The gradient of an embedding that an encoder and a decoder read."""
+    return jax.grad(lambda t: jnp.sum(jnp.tanh(t[ids])) ** 2 + jnp.sum(jnp.sin(t[more])))(table)
+
+
+def tied_and_read_twice(table, ids, more):
+    return jax.grad(lambda t: jnp.sum(jnp.tanh(t[ids]) @ t.T) ** 2 + jnp.sum(jnp.sin(t[more])))(table)
+
+
+def recurrent(w, x):
+    """The gradient of a recurrent network's weight, added up turn after turn."""
+
+    def loss(w):
+        last, _ = jax.lax.scan(lambda h, each: (jnp.tanh(h @ w + each), None), jnp.zeros_like(x[0]), x)
+        return jnp.sum(last**2)
+
+    return jax.grad(loss)(w)
+
+
+def weight_used_twice_a_turn(w, x):
+    """Two sums a turn that are added to one another's: they stay in the loop."""
+
+    def loss(w):
+        last, _ = jax.lax.scan(lambda h, each: (jnp.tanh(jnp.sin(h @ w) @ w + each), None), jnp.zeros_like(x[0]), x)
+        return jnp.sum(last**2)
+
+    return jax.grad(loss)(w)
+
+
+def pixels(x, w):
+    """Whole numbers that are made floats, scaled and multiplied."""
+    return jnp.tanh(x.astype(F32).reshape(64 * 16, 256) / 255.0 @ w)
+
+
+def routed(x, w):
+    """The weights of the two experts that a router picks."""
+    best, which = jax.lax.top_k(x @ w, 2)
+    return jax.nn.one_hot(which, 8).sum(1) * best.sum(-1, keepdims=True)
+
+
+def rows_at(x, places, w):
+    """What a text says at its last word, say."""
+    return jnp.tanh((x @ w)[jnp.arange(x.shape[0]), places])
+
+
+def weight_of_rows_at(x, places, w):
+    return jax.grad(lambda w: jnp.sum(rows_at(x, places, w) ** 2))(w)
+
+
+def cross_entropy(x, labels):
+    """The gradient of the loss as it is most often written."""
+    return jax.grad(lambda x: -jnp.mean(jax.nn.log_softmax(x)[jnp.arange(x.shape[0]), labels]))(x)
+
+
+def elements_at(x, columns):
+    """Rows that are picked in an order of their own are no batch."""
+    return x[jnp.arange(x.shape[0])[::-1], columns]
+
+
+def largest_numbers(x):
+    return jax.lax.top_k(x * 2, 3)
+
+
+PROGRAMS = [
+    (summed_over_two, (spec(16, 32, 256), spec(16, 32, 256)), "x:2 y:4", "x=[x, y, -]; y=[x, y, -]"),
+    (two_sums_added, (spec(256, 512),) * 2 + (spec(512, 256),) * 2, "m:8", "x=[-, m]; y=[-, m]; w=[m, -]; v=[m, -]"),
+    (weights_gathered, (spec(1024, 256), spec(256, 256)), "m:8", "x=[m, -]; w=[m, -]"),
+    (vector_gathered, (spec(16, 64), spec(64)), "m:8", "x=[m, -]; scale=[m]"),
+    (twice_the_same, (spec(1024, 256), spec(256, 256)), "m:8", "x=[-, m]; w=[-, m]"),
+    (tied, (spec(512, 256), words(16, 8)), "m:8", "ids=[m, -]"),
+    (read_twice, (spec(512, 256), words(16, 8), words(16, 8)), "m:8", "ids=[m, -]; more=[m, -]"),
+    (read_twice, (spec(512, 256), words(16, 8), words(16, 4)), "m:8", "ids=[m, -]; more=[m, -]"),
+    (tied_and_read_twice, (spec(512, 256), words(16, 8), words(16, 8)), "m:8", "ids=[m, -]; more=[m, -]"),
+    (tied_and_read_twice, (spec(512, 256), words(64, 8), words(64, 8)), "m:8", "ids=[m, -]; more=[m, -]"),
+    (recurrent, (spec(256, 256), spec(12, 64, 256)), "m:8", "x=[-, m, -]"),
+    (weight_used_twice_a_turn, (spec(256, 256), spec(12, 64, 256)), "m:8", "x=[-, m, -]"),
+    (routed, (spec(256, 64), spec(64, 8)), "m:8", "x=[m, -]"),
+    (routed, (spec(256, 64), spec(64, 8)), "m:8", "x=[-, -]; w=[-, m]"),
+    (largest_numbers, (words(64, 32),), "m:8", "x=[m, -]"),
+    (rows_at, (spec(64, 32, 128), words(64), spec(128, 256)), "m:8", "x=[m, -, -]; places=[m]"),
+    (weight_of_rows_at, (spec(64, 32, 128), words(64), spec(128, 256)), "m:8", "x=[m, -, -]; places=[m]"),
+    (cross_entropy, (spec(64, 128), words(64)), "m:8", "x=[m, -]; labels=[m]"),
+    (cross_entropy, (spec(64, 128), words(64)), "m:8", "x=[-, m]"),
+    (elements_at, (spec(64, 128), words(64)), "m:8", "x=[m, -]; columns=[m]"),
+    (pixels, (spec(64, 16, 256, dtype=jnp.uint8), spec(256, 128)), "m:8", "x=[-, m, -]"),
+]
+
+
+def by_class(volumes):
+    totals = Counter()
+    for (axes, kind), payload in volumes.items():
+        totals[axes, collective_class(kind)] += payload
+    return +totals
+
+
+def plan_of(fn, shapes, mesh, layout):
+    return Plan(trace(fn, *shapes, name=fn.__name__), mesh, layout, hardware=V5E)
+
+
+def gpt(**changes):
+    layout = "batch:data; d_ff:model; heads:model; vocab:model"
+    return Plan(build("gpt", scan=False, **changes), "data:4 model:2", layout, hardware=V5E)
+
+
+@pytest.fixture(scope="module")
+def warm():
+    warm = WarmWorker()
+    yield warm
+    warm.close()
+
+
+@pytest.mark.parametrize(("fn", "shapes", "mesh", "layout"), PROGRAMS, ids=lambda each: getattr(each, "__name__", ""))
+def test_what_is_sent_and_held_is_what_libtpu_compiles(fn, shapes, mesh, layout):
+    """Programs of which it sends other than XLA's partitioner says in general."""
+    plan = plan_of(fn, shapes, mesh, layout)
+    compiled, asked = plan.compile(keep=False), partition_plan(plan, keep=False)
+    assert by_class(asked.by_axis_and_kind) == by_class(compiled.by_axis_and_kind)
+    found, expected = asked.scheduled.memory, compiled.memory
+    assert (found.arguments, found.outputs, found.aliased) == (expected.arguments, expected.outputs, expected.aliased)
+    assert (found.temporary, found.packed) == (expected.temporary, expected.packed)
+
+
+@pytest.mark.parametrize("fn", [tied, recurrent, weight_used_twice_a_turn])
+def test_what_changes_a_figure_by_half_is_planned(fn):
+    """At once, before libtpu is asked: or as often as a loop turns."""
+    plan = plan_of(*next(each for each in PROGRAMS if each[0] is fn))
+    assert by_class(plan.report().by_axis_and_kind) == by_class(plan.partition().by_axis_and_kind)
+
+
+def test_a_training_step_settles_to_the_compilers_memory_and_kernels():
+    plan = gpt(layers=2)
+    report, compiled = plan.report("partitioned"), plan.compile(keep=False)
+    assert isinstance(report.compiled, Scheduled)
+    assert (report.tier, report.prediction.tier, report.has_compiled_times) == ("compiled", "partitioned", False)
+    assert report.partitioned.compiler == report.compiled.compiler == compiled.compiler
+    assert report.memory.peak == compiled.memory.peak
+    assert report.step_time.estimate == pytest.approx(compiled.compute_seconds, rel=0.15)
+    assert report.compiled.kernels == pytest.approx(sum(each.count for each in compiled.kernels), rel=0.02)
+    assert report.seconds == report.step_time.total
+    assert {SENT, MEMORY}.isdisjoint(ranges_of(report))
+    assert KERNELS in ranges_of(report)
+
+
+def test_each_collective_is_joined_to_its_operation():
+    plan = gpt(layers=2)
+    report, planned = plan.report("partitioned"), plan.report()
+    assert {each.path for each in report.collectives} <= {each.path for each in plan.program.operations}
+    assert {each.source for each in report.collectives if "attention/output" in each.path} == {
+        each.source for each in planned.collectives if "attention/output" in each.path
+    }
+
+
+def test_a_program_that_finds_no_room_has_its_figures_and_the_compilers_words():
+    fn = jax.grad(lambda w, x: jnp.sum(jnp.tanh(jnp.tanh(x @ w) @ w) ** 2))
+    plan = Plan(trace(fn, spec(16384, 16384), spec(8 * 65536, 16384), name="large"), "m:8", "x=[m, -]", hardware=V5E)
+    report = plan.report("partitioned")
+    assert report.compiled.no_room.startswith("RESOURCE_EXHAUSTED")
+    assert not report.memory.fits
+    (note,) = (each for each in report.diagnostics if each.kind == NO_ROOM)
+    assert note.message.startswith("One device holds")
+
+
+def test_what_libtpu_cannot_compile_is_asked_of_the_partitioner():
+    plan = gpt(layers=1)
+    assert asks_libtpu(plan, V5E)
+    assert not asks_libtpu(plan, parse_hardware("TPU v5e 4x4"))  # another number of devices
+    assert not asks_libtpu(plan, parse_hardware("8 H100"))
+    assert not asks_libtpu(plan, None)
+    answer = plan.partition("TPU v5e 4x4")
+    assert (answer.platform, answer.scheduled) == ("tpu", None)
+    assert answer.compiler.startswith("XLA of jaxlib")
+
+
+def test_an_answer_is_kept_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    plan = gpt(layers=1)
+    first = plan.partition()
+    begun = time.perf_counter()
+    assert plan.partition() == first
+    assert time.perf_counter() - begun < first.seconds
+    assert first.scheduled is not None
+
+
+def children(pid):
+    with suppress(OSError):
+        tasks = [f"/proc/{pid}/task/{each}/children" for each in os.listdir(f"/proc/{pid}/task")]
+        return [int(each) for task in tasks for each in open(task).read().split()]  # noqa: PTH123
+    return []
+
+
+def is_there(pid):
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return open(f"/proc/{pid}/stat").read().split()[2] != "Z"  # noqa: PTH123
+    return False
+
+
+def within(is_so, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not (found := is_so()) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return found
+
+
+def compiling(warm):
+    """The process that asks libtpu, and the child that compiles in it."""
+    (asks,) = within(lambda: children(warm.pid) if warm.pid else ())
+    (child,) = within(lambda: children(asks))
+    return asks, child
+
+
+def test_a_compiler_that_dies_is_a_message_and_the_next_question_is_answered(warm):
+    plan = gpt(layers=2)
+    warm.ask(plan, V5E).result(60)
+    asked = warm.ask(plan, V5E)
+    _, child = compiling(warm)
+    os.kill(child, signal.SIGKILL)
+    with pytest.raises(PartitionError, match="XLA:TPU ended by SIGKILL while it was asked about"):
+        asked.result(60)
+    assert warm.ask(plan, V5E).result(60).scheduled is not None
+
+
+def test_a_process_that_dies_is_a_message_and_another_one_answers(warm):
+    plan = gpt(layers=2)
+    warm.ask(plan, V5E).result(60)
+    asked = warm.ask(plan, V5E)
+    asks, child = compiling(warm)
+    os.kill(asks, signal.SIGKILL)
+    with pytest.raises(PartitionError, match="The process that asks libtpu ended by SIGKILL"):
+        asked.result(60)
+    assert within(lambda: not is_there(child))
+    assert warm.ask(plan, V5E).result(60).scheduled is not None
+
+
+def test_a_cancelled_question_leaves_no_process_behind(warm):
+    plan = gpt(layers=2)
+    warm.ask(plan, V5E).result(60)
+    asked = warm.ask(plan, V5E)
+    processes = (warm.pid, *compiling(warm))
+    warm.cancel(asked)
+    with pytest.raises(PartitionError, match="cancelled"):
+        asked.result(60)
+    assert within(lambda: not any(map(is_there, processes)))
+
+
+def test_the_process_that_forks_has_no_thread(warm):
+    """Another thread's locks would stay locked in a fork."""
+    warm.ask(gpt(layers=1), V5E).result(60)
+    (asks,) = children(warm.pid)
+    assert os.listdir(f"/proc/{asks}/task") == [str(asks)]
+    assert threading.active_count() >= 1
+    assert libtpu.__doc__
