@@ -6,9 +6,9 @@ from tests.hlo_text import module_from
 from workbench.mesh import Mesh
 from workbench.models import build
 from workbench.plan import Plan
-from workbench.spmd.scatter import scatter_sums
 from workbench.spmd.collectives import find_collectives
 from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.scatter import scatter_sums
 
 MESH = Mesh("data:4 model:2")
 SUMMED = """HloModule m, num_partitions=8

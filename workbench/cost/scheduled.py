@@ -30,6 +30,7 @@ _ARITHMETIC = (
     *("shift-right-arithmetic", "shift-right-logical", "sign", "subtract", "xor"),
 )
 _MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
+_PUT = ("concatenate", "dynamic-update-slice", "pad", "reshape", "reverse", "transpose")
 _UNESTIMATED = ("gather", "scatter", "sort", "reduce-window", "select-and-scatter", "custom-call")
 _NAMES = ("parameter", "bitcast", "get-tuple-element", "tuple", "dynamic-update-slice", "fusion", "reduce")  # no space to go over
 
@@ -42,7 +43,8 @@ class KernelRates:
     - of each register: `read`, `written` (where that is more than what is read), `rounded` to two bytes, `summed`, and `operation`;
     - `product_operation`: of each beside a product, where that takes longer; `product_rounded`: of each register of its result that is
       rounded; `units`: matrix units, of `side` x `side`;
-    - `moved`: of a window that is only laid out anew; `filled`: of a register that is filled with one number;
+    - `moved`: of a window that is only laid out anew, `moved_main`: of a register, where that is in main memory; `filled`: of a register
+      that is filled with one number;
     - `window_registers`: as many of operands and results are in a window at most;
     - `memory_bytes`: of main memory in a cycle; `unhidden`: the share of the shorter of work and such traffic that the other does not hide.
     """
@@ -57,6 +59,7 @@ class KernelRates:
     product_operation: float
     product_rounded: float
     moved: float
+    moved_main: float
     filled: float
     units: int
     side: int
@@ -125,8 +128,10 @@ def kernel_cycles(work: Registers, rates: KernelRates) -> float:
     ports = work.read * rates.read + work.rounded * rates.rounded + work.summed * rates.summed
     vector = max(ports, work.written * rates.written) + work.operations * rates.operation
     main = work.main / rates.memory_bytes
-    if work.move and not work.main:
-        return windows * rates.moved if work.move == "copy" else work.written * rates.filled
+    if work.move == "copy":
+        return max(rates.window, work.written * rates.moved_main) if work.main else windows * rates.moved
+    if work.move == "broadcast" and not work.main:
+        return work.written * rates.filled
     if not work.products:
         return windows * rates.window + _beside(vector, main, rates)
     matrix = sum(each.cycles(rates) + each.rounded * rates.product_rounded for each in work.products)
@@ -140,8 +145,16 @@ def _beside(work: float, traffic: float, rates: KernelRates) -> float:
 
 
 def is_unestimated(module: HloModule, visit: Visit) -> bool:
-    """Whether XLA:TPU gives no estimate of such a kernel."""
-    inner = [each.opcode for _, each in _within(module, visit.instruction)] or [visit.instruction.opcode]
+    """Whether XLA:TPU gives no estimate of such a kernel: of those that look things up or sort, and, where they stand alone, of those that
+    put pieces in their places and of what keeps its layout."""
+    instruction = visit.instruction
+    if instruction.opcode in _PUT:
+        return True
+    if instruction.opcode in ("copy", "slice"):
+        given, made = visit.computation[instruction.operands[0]].arrays[0], instruction.arrays[0]
+        is_moved = instruction.opcode == "slice" or given.space != made.space
+        return is_moved and made.padded_bytes > REGISTER and (given.order, given.tiles) == (made.order, made.tiles)
+    inner = [each.opcode for _, each in _within(module, instruction)] or [instruction.opcode]
     return any(opcode in _UNESTIMATED for opcode in inner)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workbench.compiled import CompiledMemory, Scheduled
+from workbench.cost.scheduled import rates_of
 from workbench.engine.compiled_store import folder, key_of
 from workbench.engine.partitioner.libtpu import asks_libtpu
 from workbench.engine.partitioner.worker import shared_worker
@@ -74,7 +75,7 @@ def _key(plan: Plan, target: Hardware | str) -> str:
     program = plan.program
     names = f"{program.identity} {[str(each) for each in program.arguments]} {program.carried}"
     paths = "\n".join(f"{each.path} {each.source}" for each in program.operations) if plan.layout.constraints else ""
-    asked = target if isinstance(target, str) else f"{target.chip} {target} {target.axes} {plan.wiring} {versions()}"
+    asked = target if isinstance(target, str) else f"{target} {target.axes} {plan.wiring} {versions()} {rates_of(target.chip.target)}"
     return key_of(names, paths, str(plan.mesh), str(plan.layout), asked, COMPILER, str(_READER))
 
 
