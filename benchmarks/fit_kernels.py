@@ -35,9 +35,9 @@ from workbench.spmd.module import HloModule, read_module
 
 FITTED = ("read", "written", "rounded", "summed", "operation", "product_operation", "product_rounded", "unhidden")
 OF_PROGRAMS = 3.0  # what a program's sum weighs beside its kernels
-HEAD = """# Cycles that XLA:TPU estimates for kernels (workbench/cost/scheduled.py), by the `target` of a chip. The cycles of a register were fitted
-# by benchmarks/fit_kernels.py on {kernels:,} kernels of {programs} compiled programs of benchmarks/corpus that are for fitting, for {target}
-# with {compiler}; those of a window, and of what is only moved, are read off kernels that do nothing else.
+HEAD = """# Cycles that XLA:TPU estimates for kernels (workbench/cost/scheduled.py), by the `target` of a chip. The cycles of a register
+# were fitted by benchmarks/fit_kernels.py on {kernels:,} kernels of {programs} compiled programs of benchmarks/corpus that are for
+# fitting, for {target} with {compiler}; those of a window, and of what is only moved, are read off kernels that do nothing else.
 """
 
 

@@ -3,9 +3,9 @@
 For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of that half,
 as `workbench.ranges.Residual` has it, and of these the smallest and the largest, one case of twenty left out at either end. The ends are
 those of a conformal interval: of n cases the ceil(0.95 (n + 1))-th in order, so that few cases make it wide. A planned figure is never
-surer than the one it settles to: its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where libtpu
-is not installed; `scheduled` what is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says what share
-of the other half lies inside.
+surer than the one it settles to: its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where
+libtpu is not installed; `scheduled` what is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says
+what share of the other half lies inside.
 
     python benchmarks/fit_ranges.py [--json]
 """

@@ -1,8 +1,8 @@
-"""A compiler of XLA's for devices that are not there, asked for its scheduled program: code, which takes most of its time, is not awaited.
+"""A compiler of XLA's for devices that are not there, asked for its scheduled program: its code is not awaited.
 
-XLA writes the program to disk as soon as its buffers are assigned (`xla_dump_to`), which is the last thing before code is generated. For
-the third-party programs that is after 1.0 s, at the median, of the 15 s that libtpu compiles. There is no way to stop it there but to end the
-process, so what is here is called in one that is forked for the question.
+XLA writes the program to disk (`xla_dump_to`) as soon as its buffers are assigned, which is the last thing before code is generated. For a
+third-party program at the median that is a second after the beginning, and code takes fifteen more. There is no way to stop it there but to
+end the process, so what is here is called in one that is forked for the question.
 """
 
 import os
