@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.fit_ranges import interval
+from benchmarks.fit_ranges import SETTLED, interval
 from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.compiled_report import with_compiled
 from workbench.documents import report_record
@@ -37,8 +37,9 @@ def known(monkeypatch):
     monkeypatch.setattr("workbench.ranges.residuals", lambda: made)
 
 
-def test_every_figure_of_both_tiers_has_been_compared_with_the_compiler():
-    assert {(figure, tier, "tpu") for figure in (SENT, MEMORY, KERNELS) for tier in TIERS} == residuals().keys()
+def test_every_figure_that_is_not_settled_has_been_compared_with_the_compiler():
+    open_figures = {(figure, tier, "tpu") for figure in (SENT, MEMORY, KERNELS) for tier in TIERS}
+    assert open_figures - {(figure, "scheduled", "tpu") for figure in SETTLED} == residuals().keys()
     assert all(each.low <= each.high and each.cases >= 10 for each in residuals().values())
 
 

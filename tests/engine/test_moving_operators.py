@@ -194,14 +194,14 @@ def test_a_deep_spatial_network_is_the_unsharded_one():
 
 
 @needs_libtpu
-def test_a_tpu_sends_what_the_partitioner_answers_for_it():
+def test_a_tpu_sends_what_its_compiler_answers_for_it():
     """Borders rounded to two bytes and sent once for a convolution and its weight gradient; the fault of the latter, too."""
 
     def fn(x, w):
         return gradients(conv())(x, w), pool(3, 2, 0, 1)(jnp.sin(x)), jnp.roll(x, 5, 1), jnp.cumsum(x, 1), x[:, 4:20]
 
     plan = Plan(trace(fn, IMAGE, KERNEL, dims=HWIO), MESH, "h:b", hardware="TPU v5e 2x4")
-    answer = ask_partitioner(plan, "tpu").by_axis_and_kind
+    answer = plan.partition().by_axis_and_kind
     assert answer == compile_plan(plan).by_axis_and_kind
     assert answer[("a", "b"), "all-reduce"] == 1152
 
