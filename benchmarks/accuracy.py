@@ -8,8 +8,9 @@ run takes a minute; the first takes half an hour on two cores.
 Beside the programs of our own zoo, those of other people's packages (the extra `corpus`), for TPU v5e 2x4: their figures stand apart, and
 nothing is compiled for them, for the compiler's answers are recorded (`record_corpus.py`). `third_party` is the half that nothing may be
 fitted on, `third_party_fitted` the other (`corpus/split.py`), as planned; `third_party_settled` and `third_party_fitted_settled` are the
-same with the collectives that XLA's partitioner makes, which is what a board settles to. `coverage` is the share of the compiler's figures
-in `third_party` that lie within the range shown with the prediction (`workbench/ranges.py`), of which nine of ten should.
+same as libtpu schedules them, which is what a board settles to. `coverage` is the share of the compiler's figures
+of programs that neither numbers nor ranges were made of that lie within the range shown with the prediction (`workbench/ranges.py`), at
+either tier, of which nine of ten should.
 
     python benchmarks/accuracy.py --quick --json
     python benchmarks/accuracy.py --third-party --save benchmarks/results/third_party.json
@@ -32,8 +33,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from published import predictions, published_errors
 
 from benchmarks.corpus.answers import COMPILERS
-from benchmarks.corpus.judge import NOT_RECORDED, Judged, LeftOut, judge_programs
+from benchmarks.corpus.judge import JUDGED_TIERS, NOT_RECORDED, Judged, LeftOut, judge_programs
 from benchmarks.corpus.program import TARGET, version_of
+from benchmarks.corpus.split import is_ranged
 from benchmarks.corpus.third_party import PROGRAMS, QUICK_PROGRAMS
 from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
 from workbench.analyze import analyze
@@ -146,12 +148,15 @@ def judge_third_party(case: str, *, quick: bool) -> dict[str, object]:
     for key, (half, tier) in THIRD_PARTY.items():
         found[key] = figures([each for each in judged if (each.half, each.tier) == (half, tier)])
         print(row(f"{half}, {tier}", found[key], width=24))
-    tested = [each for each in judged if (each.half, each.tier) == THIRD_PARTY["third_party"]]
-    by_figure = {figure: coverage(tested, figure) for figure in (SENT, MEMORY, KERNELS)}
-    print(f"Within their ranges: {share_text(coverage(tested))} (" + ", ".join(f"{n} {share_text(s)}" for n, s in by_figure.items()) + ")")
+    unseen = [each for each in judged if each.half == "tested" and not is_ranged(each.name.partition("/")[0])]
+    covered = {tier: [each for each in unseen if each.tier == tier] for tier in JUDGED_TIERS}
+    by_figure = {tier: {figure: coverage(cases, figure) for figure in (SENT, MEMORY, KERNELS)} for tier, cases in covered.items()}
+    for tier, shares in by_figure.items():
+        parts = ", ".join(f"{name} {share_text(share)}" for name, share in shares.items())
+        print(f"Within their ranges, {tier}: {share_text(coverage(covered[tier]))} ({parts})")
     print_left_out(left)
     return {
-        "coverage": coverage(tested),
+        "coverage": coverage(unseen),
         "coverage_by_figure": by_figure,
         **found,
         "third_party_cases": [asdict(each) for each in judged],

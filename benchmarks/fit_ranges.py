@@ -1,11 +1,10 @@
-"""How far a figure may be off: the intervals of `workbench/ranges.toml`, from the half of the third-party programs that is for fitting.
+"""How far a figure may be off: the intervals of `workbench/ranges.toml`, from third-party programs that no number was fitted on.
 
-For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of that half,
-as `workbench.ranges.Residual` has it, and of these the smallest and the largest, one case of twenty left out at either end. The ends are
-those of a conformal interval: of n cases the ceil(0.95 (n + 1))-th in order, so that few cases make it wide. A planned figure is never
-surer than the one it settles to: its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where
-libtpu is not installed; `scheduled` what is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says
-what share of the other half lies inside.
+For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of the programs
+that are for this (`corpus/split.py`), as `workbench.ranges.Residual` has it, and of these the shortest interval that holds nine of ten: of
+n cases ceil(0.9 (n + 1)), as a conformal interval does, so that few cases make it wide. A planned figure is never surer than the one it settles to: its interval holds that one's, too. `partitioned` is what XLA's
+partitioner says in general, where libtpu is not installed; `scheduled` what is left to say once libtpu has shown its program: how long its
+kernels take. `accuracy.py` says what share lies inside of programs that neither numbers nor ranges were made of.
 
     python benchmarks/fit_ranges.py [--json]
 """
@@ -22,6 +21,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 
 from benchmarks.corpus.answers import Answer, read_answers, versions_of
 from benchmarks.corpus.program import TARGET, ThirdPartyProgram
+from benchmarks.corpus.split import is_ranged
 from benchmarks.corpus.third_party import PROGRAMS
 from workbench.analyze import analyze
 from workbench.catalogue import parse_hardware
@@ -32,10 +32,9 @@ from workbench.plan import Plan
 from workbench.ranges import KERNELS, MEMORY, SENT, SHIPPED, is_counted
 from workbench.report import Report
 
-OUTSIDE = 0.05  # of the cases, at either end
+INSIDE = 0.9  # of the cases
 TIERS = ("planned", "partitioned", "scheduled")
 SETTLED = (SENT, MEMORY)  # once a program is scheduled
-HALF = "fitted"
 
 
 class Case(NamedTuple):
@@ -85,14 +84,22 @@ def residuals_of(report: Report, answer: Answer) -> dict[str, float]:
 
 
 def interval(found: Sequence[float]) -> tuple[float, float]:
-    """The conformal interval that leaves `OUTSIDE` at either end.
+    """The shortest interval that holds `INSIDE` of one case more than there are (that one is the case to come); of factors, which are above
+    0, in their logarithms.
 
-    >>> interval([0.5 + 0.01 * i for i in range(101)])
-    (0.54, 1.46)
+    >>> interval([0.5 + 0.01 * i for i in range(100)])
+    (0.59, 1.49)
     """
     ordered = sorted(found)
-    place = min(math.ceil((1 - OUTSIDE) * (len(ordered) + 1)), len(ordered)) - 1
-    return round(ordered[len(ordered) - 1 - place], 3), round(ordered[place], 3)
+    held = min(math.ceil(INSIDE * (len(ordered) + 1)), len(ordered))
+    are_factors = ordered[0] > 0
+
+    def length(start: int) -> float:
+        low, high = ordered[start], ordered[start + held - 1]
+        return high / low if are_factors else high - low
+
+    start = min(range(len(ordered) - held + 1), key=length)
+    return round(ordered[start], 3), round(ordered[start + held - 1], 3)
 
 
 def intervals(residuals: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
@@ -110,7 +117,7 @@ def text_of(rows: Sequence[dict[str, object]], versions: str) -> str:
     head = (
         "# How far the truth was from a prediction, from `low` to `high`: nine of ten lie between (workbench/ranges.py). Made by\n"
         f"# benchmarks/fit_ranges.py of the compiler's answers for {TARGET} ({versions}) to those third-party\n"
-        "# programs of benchmarks/corpus that are for fitting.\n"
+        "# programs of benchmarks/corpus that are for ranges (benchmarks/corpus/split.py).\n"
     )
     blocks = ("\n[[residuals]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in row.items()) for row in rows)
     return head + "".join(blocks)
@@ -120,7 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object of the intervals")
     options = parser.parse_args()
-    chosen = [each for each in PROGRAMS if each.half == HALF and not each.missing]
+    chosen = [each for each in PROGRAMS if is_ranged(each.name) and not each.missing]
     found = [case for program in chosen for case in cases_of(program)]
     rows: list[dict[str, object]] = []
     for figure in (SENT, MEMORY, KERNELS):

@@ -121,6 +121,11 @@ class Report:
         return "compiled" if self.compiled is not None else "planned" if self.partitioned is None else "partitioned"
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether its compiler has gone all the way, code included, and not only scheduled it."""
+        return isinstance(self.compiled, Compiled)
+
+    @property
     def has_compiled_times(self) -> bool:
         """Whether its kernels are as long as the compiler estimates them: XLA:TPU does, others say nothing of time."""
         return self.compiled is not None and self.compiled.compute_seconds is not None

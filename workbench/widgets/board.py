@@ -335,7 +335,7 @@ class Board:
                 self._know()
                 self._show("table", "live")
                 self._host.changed(plan)
-                if not isinstance(report.compiled, Compiled) and self._jobs.compiling.of(plan) is not None:
+                if not report.is_compiled and self._jobs.compiling.of(plan) is not None:
                     self._later(self._settle_compiled)
             if not self._answering:  # the answer shows the board once, at its end
                 self._show("board")

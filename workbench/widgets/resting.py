@@ -54,7 +54,7 @@ class RestingCompiler:
 
     def state(self) -> dict[str, Any]:
         """The switch, for the front end."""
-        busy = self._is_busy and self.is_on and self._session.report.compiled is None and not self._jobs.compiling.running
+        busy = self._is_busy and self.is_on and not self._session.report.is_compiled and not self._jobs.compiling.running
         return {"on": self.is_on, "note": "The machine is busy; this plan waits until it is not." if busy else ""}
 
     def turn(self, *, is_on: bool) -> None:
@@ -88,7 +88,7 @@ class RestingCompiler:
     @property
     def _may(self) -> bool:
         plan = self._session.plan
-        return plan.hardware is not None and plan.pipeline is None and self._session.report.compiled is None and plan is not self._tried
+        return plan.hardware is not None and plan.pipeline is None and not self._session.report.is_compiled and plan is not self._tried
 
     def _begin(self, at: int, before: tuple[float, float]) -> None:
         """After a pause in which nobody did anything; another pause follows if somebody else's work is under way."""
