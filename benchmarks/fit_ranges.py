@@ -2,9 +2,10 @@
 
 For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of the programs
 that are for this (`corpus/split.py`), as `workbench.ranges.Residual` has it, and of these the shortest interval that holds nine of ten: of
-n cases ceil(0.9 (n + 1)), as a conformal interval does, so that few cases make it wide. A planned figure is never surer than the one it settles to: its interval holds that one's, too. `partitioned` is what XLA's
-partitioner says in general, where libtpu is not installed; `scheduled` what is left to say once libtpu has shown its program: how long its
-kernels take. `accuracy.py` says what share lies inside of programs that neither numbers nor ranges were made of.
+n cases ceil(0.9 (n + 1)), as a conformal interval does, so that few cases make it wide. A planned figure is never surer than the one it
+settles to: its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where libtpu is not installed;
+`scheduled` what is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says what share lies inside of
+programs that neither numbers nor ranges were made of.
 
     python benchmarks/fit_ranges.py [--json]
 """

@@ -126,6 +126,11 @@ class Report:
         return isinstance(self.compiled, Compiled)
 
     @property
+    def is_scheduled(self) -> bool:
+        """Whether what is sent is its compiler's own, too: it was asked for its scheduled program."""
+        return self.partitioned is not None and self.partitioned.scheduled is not None
+
+    @property
     def has_compiled_times(self) -> bool:
         """Whether its kernels are as long as the compiler estimates them: XLA:TPU does, others say nothing of time."""
         return self.compiled is not None and self.compiled.compute_seconds is not None

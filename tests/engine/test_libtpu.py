@@ -23,6 +23,7 @@ from workbench.plan import Plan
 from workbench.ranges import KERNELS, MEMORY, SENT, ranges_of
 from workbench.report import NO_ROOM
 from workbench.tracing import trace
+from workbench.widgets.tiers import standing_state, tier_of
 
 pytestmark = needs_libtpu
 
@@ -312,3 +313,12 @@ def test_the_process_that_forks_has_no_thread(warm):
     warm.ask(gpt(layers=1), V5E).result(60)
     (asks,) = children(warm.pid)
     assert [each.name for each in Path(f"/proc/{asks}/task").iterdir()] == [str(asks)]
+
+
+def test_a_report_and_a_board_say_whose_figures_these_are():
+    report = gpt(layers=1).report("partitioned")
+    libtpu = report.compiled.compiler
+    assert f"as {libtpu} schedules it for TPU v5e 2x4" in " ".join(str(report).split())
+    assert [tier_of(key, report) for key in ("memory", "sent", "predicted", "flops")] == ["compiled", "compiled", "partitioned", "planned"]
+    text = standing_state(None, report)["text"]
+    assert text == f"by {libtpu}: what is sent, memory; the times of its kernels are worked out"

@@ -39,7 +39,7 @@ def tier_of(key: str, report: Report) -> str:
     """The tier of a figure of the head: what is computed where Shardy places it stays planned, what is sent is the partitioner's."""
     if key == "measured":
         return "measured"
-    if key == "memory" or (key in _TIMES and report.has_compiled_times):
+    if key == "memory" or (key in _TIMES and report.has_compiled_times) or (key == "sent" and report.is_scheduled):
         return report.tier
     return report.prediction.tier if settles(key) else "planned"
 
@@ -61,8 +61,11 @@ def standing_state(standing: Standing | None, report: Report) -> dict[str, Any]:
 
 def _text(standing: Standing | None, report: Report) -> str:
     if report.compiled is not None:
+        times = " and the times of kernels" if report.has_compiled_times else ""
+        if report.is_scheduled:
+            return f"by {report.compiled.compiler}: what is sent, memory{times or '; the times of its kernels are worked out'}"
         sent = f"; what is sent by {report.partitioned.compiler}" if report.partitioned else ""
-        return f"by {report.compiled.compiler}: memory" + (" and the times of kernels" if report.has_compiled_times else "") + sent
+        return f"by {report.compiled.compiler}: memory{times}{sent}"
     if report.partitioned is not None:
         return f"by {report.partitioned.compiler}: what is sent, and the memory and time that follow from it"
     if standing is None:
