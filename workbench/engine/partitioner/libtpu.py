@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from functools import cache
 from multiprocessing.connection import Connection
 
 from workbench.engine.targets import environment_for, has_compiler
@@ -20,8 +19,28 @@ def asks_libtpu(plan: Plan, hardware: Hardware | None) -> bool:
     return is_tpu and hardware is not None and has_compiler(hardware) and plan.mesh.size == hardware.size and sys.platform == "linux"
 
 
-class LibtpuProcess:
-    """One process and the connection to it; it ends with the one that started it."""
+class Libtpu:
+    """Asks libtpu in a process of its own, which is started with the first question and ends with the one that started it.
+
+    A process that dies takes its question along; the next one finds another.
+    """
+
+    def __init__(self) -> None:
+        self._process: _Process | None = None
+
+    def answer(self, question: bytes, hardware: Hardware) -> bytes | str:
+        """The packed answer to a packed question; where the process ended before it answered, how it did."""
+        try:
+            if self._process is None:
+                self._process = _Process(hardware)
+            return self._process.answer(question)
+        except (EOFError, OSError):
+            process, self._process = self._process, None
+            return process.end() if process else "before it began"
+
+
+class _Process:
+    """One process and the connection to it."""
 
     def __init__(self, hardware: Hardware) -> None:
         ours, theirs = socket.socketpair()
@@ -37,7 +56,7 @@ class LibtpuProcess:
         self._connection = Connection(ours.detach())
 
     def answer(self, question: bytes) -> bytes:
-        """Its packed answer to a packed question; raises `EOFError` or `OSError` where it ends first."""
+        """Raises `EOFError` or `OSError` where the process ends first."""
         self._connection.send_bytes(question)
         return self._connection.recv_bytes()
 
@@ -50,20 +69,3 @@ class LibtpuProcess:
             self._process.kill()
         status = self._process.wait()
         return f"by {signal.Signals(-status).name}" if status < 0 else f"with exit code {status}"
-
-
-@cache
-def _running() -> dict[str, LibtpuProcess]:
-    return {}
-
-
-def ask_libtpu(question: bytes, hardware: Hardware) -> bytes | str:
-    """The packed answer of the one process of this one; where it ended, how. Another is started with the next question."""
-    running = _running()
-    try:
-        if "libtpu" not in running:
-            running["libtpu"] = LibtpuProcess(hardware)
-        return running["libtpu"].answer(question)
-    except (EOFError, OSError):
-        process = running.pop("libtpu", None)
-        return process.end() if process else "before it began"

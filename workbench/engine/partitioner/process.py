@@ -10,7 +10,10 @@ import pickle
 import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workbench.engine.partitioner.libtpu import Libtpu
 
 _POLITE = 5  # how much the process gives way to the page and the browser on the same machine
 
@@ -22,9 +25,10 @@ def main(descriptor: int) -> None:
     with Connection(descriptor) as connection:
         _warm_up()
         connection.send_bytes(pickle.dumps(("ready", os.getpid())))
+        libtpu = _libtpu()
         with suppress(EOFError, OSError):
             while True:
-                connection.send_bytes(_answer(connection.recv_bytes()))
+                connection.send_bytes(_answer(connection.recv_bytes(), libtpu))
                 _forget_words()
 
 
@@ -40,15 +44,20 @@ def _warm_up() -> None:
     ask(text.encode(), 8, (True,))
 
 
-def _answer(question: bytes) -> bytes:
+def _libtpu() -> "Libtpu":
+    from workbench.engine.partitioner.libtpu import Libtpu
+
+    return Libtpu()
+
+
+def _answer(question: bytes, libtpu: "Libtpu") -> bytes:
     """That of libtpu, where the target is hardware, comes as it is."""
-    from workbench.engine.partitioner.libtpu import ask_libtpu
     from workbench.hardware import Hardware
 
     plan, target = pickle.loads(question)  # noqa: S301 - our own starter wrote it
     if not isinstance(target, Hardware):
         return pickle.dumps(_partitioned(plan, target))
-    answer = ask_libtpu(question, target)
+    answer = libtpu.answer(question, target)
     if isinstance(answer, bytes):
         return answer
     return pickle.dumps(("refused", f"The process that asks libtpu ended {answer}.", ("the planned figures stand",)))
