@@ -1,18 +1,18 @@
-"""Cycles of the kernels of a scheduled program: the numbers of `workbench/cost/kernel_rates.toml` for TPU v5e.
+"""Cycles of the kernels of a scheduled program: the numbers of `workbench/cost/kernel_rates.toml`.
 
-The third-party programs for fitting (`corpus/split.py`) are compiled by libtpu with code, which tells its own estimate of each kernel; a
-compiled program is kept in FOLDER, so that a second fit compiles nothing. Fitted are the cycles of a register (`KernelRates`), by the
-logarithm of predicted over estimated: of each kernel, weighted by its share of its program, and of each program. What a window takes to
-start and what is only moved stand in the file as libtpu states them of kernels that do nothing else.
+Programs are compiled by libtpu with code, which tells its own estimate of each kernel: for TPU v5e the third-party programs for fitting
+(`corpus/split.py`), for another TPU those of the zoo's corpus. A compiled program is kept in FOLDER, so that a second fit compiles nothing.
+Fitted are the cycles of a register (`KernelRates`), by the logarithm of predicted over estimated: of each kernel, weighted by its share of
+its program, and of each program. What a window takes to start is read off kernels that do nothing else, and so is what is only moved.
 
-    python benchmarks/fit_kernels.py FOLDER [--layout NAME] [--save] [--json]
+    python benchmarks/fit_kernels.py FOLDER [--target "TPU v6e"] [--layout NAME] [--save] [--json]
 """
 
 import argparse
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,23 +22,27 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 import numpy as np
 from scipy.optimize import least_squares
 
-from benchmarks.corpus.program import LAYOUTS, TARGET
+from benchmarks.corpus.program import LAYOUTS
 from benchmarks.corpus.third_party import PROGRAMS
+from benchmarks.corpus.zoo import CASES, TARGETS
 from workbench.catalogue import parse_hardware
-from workbench.cost.scheduled import SHIPPED, KernelRates, Registers, is_unestimated, kernel_cycles, rates_of, work_of
+from workbench.cost.scheduled import SHIPPED, KernelRates, Registers, is_unestimated, kernel_cycles, known_rates, rates_of, work_of
 from workbench.engine import compile_plan
 from workbench.engine.compiled_store import load
 from workbench.engine.hlo_kernels import working_visits
+from workbench.engine.targets import CLOCKS, compiler_of
 from workbench.errors import WorkbenchError
+from workbench.hardware import Hardware
 from workbench.plan import Plan
 from workbench.spmd.module import HloModule, read_module
 
 FITTED = ("read", "written", "rounded", "summed", "operation", "product_operation", "product_rounded", "unhidden")
 OF_PROGRAMS = 3.0  # what a program's sum weighs beside its kernels
-HEAD = """# Cycles that XLA:TPU estimates for kernels (workbench/cost/scheduled.py), by the `target` of a chip. The cycles of a register
-# were fitted by benchmarks/fit_kernels.py on {kernels:,} kernels of {programs} compiled programs of benchmarks/corpus that are for
-# fitting, for {target} with {compiler}; those of a window, and of what is only moved, are read off kernels that do nothing else.
+HEAD = """# Cycles that XLA:TPU estimates for kernels (workbench/cost/scheduled.py), by the `target` of a chip. Made by
+# benchmarks/fit_kernels.py: the cycles of a register are fitted, those of a window, and of what is only moved, are read off
+# kernels that do nothing else.
 """
+REACHED = 0.9  # of the bandwidth, in libtpu's estimates: 492 bytes a cycle of TPU v5e's 545
 
 
 class Kernel(NamedTuple):
@@ -50,9 +54,9 @@ class Kernel(NamedTuple):
     runs: int
 
 
-def compiled_module(plan: Plan, folder: Path) -> HloModule:
+def compiled_module(name: str, plan: Plan, folder: Path) -> HloModule:
     """The program as compiled, from FOLDER where it is kept."""
-    path = folder / f"{plan.name.replace('/', '__').replace(' ', '_')}.gz"
+    path = folder / f"{name.replace('/', '__').replace(' ', '_')}.gz"
     if not path.exists():
         os.environ["WORKBENCH_CACHE"] = str(folder / "cache")
         compiled = compile_plan(plan)
@@ -94,47 +98,78 @@ def fit(kernels: list[Kernel], rates: KernelRates) -> tuple[KernelRates, dict[st
     return replace(rates, **fitted), dict(zip(cases, errors.round(4).tolist(), strict=True))
 
 
+def start_of(hardware: Hardware, kernels: list[Kernel]) -> KernelRates:
+    """The rates to begin with: the chip's matrix units and bandwidth, a window's start of kernels that do next to nothing, and TPU v5e's."""
+    known, chip, clock = rates_of("tpu:v5e"), hardware.chip, CLOCKS[hardware.chip.target]
+    if chip.target == "tpu:v5e":
+        return known
+    side = chip.matmul_tile[0]
+    units = max(round(chip.peak("bfloat16") / (2 * side * side * clock)), 1)
+    idle = [each.cycles for each in kernels if not each.work.products and not each.work.move and each.work.read + each.work.written < 1]
+    own = {"window": float(np.median(idle)), "memory_bytes": round(REACHED * chip.memory_bandwidth / clock)}
+    return replace(known, **own, units=units, side=side)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where compiled programs are kept")
-    parser.add_argument("--layout", choices=LAYOUTS, action="append", help="these alone; all if none is given")
+    parser.add_argument("--target", choices=[each for each in TARGETS if each.startswith("TPU")], default="TPU v5e")
+    parser.add_argument("--layout", choices=LAYOUTS, action="append", help="of the third-party programs, these alone; all if none is given")
     parser.add_argument("--kept", action="store_true", help="only what is in FOLDER: nothing is compiled")
     parser.add_argument("--save", action="store_true", help="write kernel_rates.toml")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object of the rates")
     options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    hardware = parse_hardware(f"{options.target} {TARGETS[options.target][0]}")
+    plans = third_party_plans(options.layout or LAYOUTS) if hardware.chip.target == "tpu:v5e" else zoo_plans(options.target)
     kernels: list[Kernel] = []
-    for case, module in modules(options.folder, options.layout or LAYOUTS, kept=options.kept):
+    for case, module in kept_modules(options.folder) if options.kept else modules(plans, options.folder):
         kernels += kernels_of(case, module)
         print(f"{case:<48}{len(kernels):>8,} kernels", flush=True)
-    hardware = parse_hardware(TARGET)
-    rates, errors = fit(kernels, rates_of(hardware.chip.target))
+    rates, errors = fit(kernels, start_of(hardware, kernels))
     for case, error in errors.items():
         print(f"{case:<48}{error:>+8.1%}")
+    whose = "third-party programs for fitting" if hardware.chip.target == "tpu:v5e" else "programs of the zoo"
+    source = f"{len(kernels):,} kernels of {len(errors)} compiled {whose}, {options.target}, {compiler_of(hardware)}"
     if options.save:
-        SHIPPED.write_text(text_of(rates, hardware.chip.target, len(kernels), len(errors)), encoding="utf-8")
+        save({**known_rates(), hardware.chip.target: replace(rates, source=source)})
     if options.json:
         print(json.dumps({**asdict(rates), "programs": len(errors), "median": float(np.median(np.abs(list(errors.values()))))}))
 
 
-def modules(folder: Path, layouts: list[str], *, kept: bool) -> Iterator[tuple[str, HloModule]]:
-    """Of the programs for fitting; a plan that is refused is left out."""
-    if kept:
-        for path in sorted(folder.glob("*.gz")):
-            yield path.stem, read_module(gzip.decompress(path.read_bytes()))
-        return
+def third_party_plans(layouts: Sequence[str]) -> Iterator[tuple[str, Plan]]:
     for program in PROGRAMS:
         for layout in layouts if program.half == "fitted" and not program.missing else ():
-            try:
-                yield f"{program.name}/{layout}", compiled_module(program.plan(layout), folder)
-            except WorkbenchError as error:
-                print(f"{program.name}/{layout} is left out: {error.message[:120]}", flush=True)
+            yield f"{program.name}/{layout}", program.plan(layout)
 
 
-def text_of(rates: KernelRates, target: str, kernels: int, programs: int) -> str:
-    from workbench.engine.targets import compiler_of
+def zoo_plans(target: str) -> Iterator[tuple[str, Plan]]:
+    for case in CASES:
+        if case.target == target:
+            yield str(case), case.plan().updated(hardware=parse_hardware(case.hardware))
 
-    head = HEAD.format(kernels=kernels, programs=programs, target=TARGET, compiler=compiler_of(parse_hardware(TARGET)))
-    return f'{head}\n[rates."{target}"]\n' + "".join(f"{each.name} = {getattr(rates, each.name)}\n" for each in fields(rates))
+
+def modules(plans: Iterable[tuple[str, Plan]], folder: Path) -> Iterator[tuple[str, HloModule]]:
+    """Compiled where they are not kept; a plan that is refused is left out."""
+    for name, plan in plans:
+        try:
+            yield name, compiled_module(name, plan, folder)
+        except WorkbenchError as error:
+            print(f"{name} is left out: {error.message[:120]}", flush=True)
+
+
+def kept_modules(folder: Path) -> Iterator[tuple[str, HloModule]]:
+    for path in sorted(folder.glob("*.gz")):
+        yield path.stem, read_module(gzip.decompress(path.read_bytes()))
+
+
+def save(rates: Mapping[str, KernelRates]) -> None:
+    """The file, a table a chip."""
+    blocks = []
+    for target, each in sorted(rates.items()):
+        values = ((name.name, getattr(each, name.name)) for name in fields(each))
+        blocks.append(f'\n[rates."{target}"]\n' + "".join(f"{name} = {json.dumps(value)}\n" for name, value in values))
+    SHIPPED.write_text(HEAD + "".join(blocks), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ class KernelRates:
     - `moved`: of a window that is only laid out anew, `moved_main`: of a register, where that is in main memory; `filled`: of a register
       that is filled with one number;
     - `window_registers`: as many of operands and results are in a window at most;
-    - `memory_bytes`: of main memory in a cycle; `unhidden`: the share of the shorter of work and such traffic that the other does not hide.
+    - `memory_bytes`: of main memory in a cycle; `unhidden`: the share of the shorter of work and such traffic that the other does not hide;
+    - `source`: what the numbers were fitted on, and with which compiler.
     """
 
     window: float
@@ -66,17 +67,19 @@ class KernelRates:
     window_registers: int
     memory_bytes: float
     unhidden: float
+    source: str = ""
 
 
 @cache
-def _known_rates() -> Mapping[str, KernelRates]:
+def known_rates() -> Mapping[str, KernelRates]:
+    """By a chip's `target`."""
     made = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     return {target: KernelRates(**rates) for target, rates in made["rates"].items()}
 
 
 def rates_of(target: str) -> KernelRates:
     """Of the chip that XLA calls `target`, `tpu:v5e`, as `kernel_rates.toml` has them; of one that is not there those of TPU v5e."""
-    known = _known_rates()
+    known = known_rates()
     return known.get(target, known["tpu:v5e"])
 
 
