@@ -99,7 +99,7 @@ def fit(kernels: list[Kernel], rates: KernelRates) -> tuple[KernelRates, dict[st
 
 
 def start_of(hardware: Hardware, kernels: list[Kernel]) -> KernelRates:
-    """The rates to begin with: the chip's matrix units and bandwidth, a window's start of kernels that do next to nothing, and TPU v5e's."""
+    """The rates to begin with: the chip's matrix units and bandwidth, how long idle kernels take, and what TPU v5e has."""
     known, chip, clock = rates_of("tpu:v5e"), hardware.chip, CLOCKS[hardware.chip.target]
     if chip.target == "tpu:v5e":
         return known
