@@ -3,7 +3,8 @@
 Programs are compiled by libtpu with code, which tells its own estimate of each kernel: for TPU v5e the third-party programs for fitting
 (`corpus/split.py`), for another TPU those of the zoo's corpus. A compiled program is kept in FOLDER, so that a second fit compiles nothing.
 Fitted are the cycles of a register (`KernelRates`), by the logarithm of predicted over estimated: of each kernel, weighted by its share of
-its program, and of each program. What a window takes to start is read off kernels that do nothing else, and so is what is only moved.
+its program, and of each program. What a window takes to start, and what is only moved, was read by hand off TPU v5e's kernels that do
+nothing else; another chip's window is that of its idle kernels.
 
     python benchmarks/fit_kernels.py FOLDER [--target "TPU v6e"] [--layout NAME] [--save] [--json]
 """
@@ -26,7 +27,7 @@ from benchmarks.corpus.program import LAYOUTS
 from benchmarks.corpus.third_party import PROGRAMS
 from benchmarks.corpus.zoo import CASES, TARGETS
 from workbench.catalogue import parse_hardware
-from workbench.cost.scheduled import SHIPPED, KernelRates, Registers, is_unestimated, kernel_cycles, known_rates, rates_of, work_of
+from workbench.cost.scheduled import SHIPPED, KernelRates, Registers, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
 from workbench.engine import compile_plan
 from workbench.engine.compiled_store import load
 from workbench.engine.hlo_kernels import working_visits
@@ -39,10 +40,9 @@ from workbench.spmd.module import HloModule, read_module
 FITTED = ("read", "written", "rounded", "summed", "operation", "product_operation", "product_rounded", "unhidden")
 OF_PROGRAMS = 3.0  # what a program's sum weighs beside its kernels
 HEAD = """# Cycles that XLA:TPU estimates for kernels (workbench/cost/scheduled.py), by the `target` of a chip. Made by
-# benchmarks/fit_kernels.py: the cycles of a register are fitted, those of a window, and of what is only moved, are read off
-# kernels that do nothing else.
+# benchmarks/fit_kernels.py: `source` says what the cycles of a register were fitted on; those of a window, and of what is only
+# moved or filled, were read by hand off TPU v5e's kernels that do nothing else, of other chips the window alone.
 """
-REACHED = 0.9  # of the bandwidth, in libtpu's estimates: 492 bytes a cycle of TPU v5e's 545
 
 
 class Kernel(NamedTuple):
@@ -99,15 +99,12 @@ def fit(kernels: list[Kernel], rates: KernelRates) -> tuple[KernelRates, dict[st
 
 
 def start_of(hardware: Hardware, kernels: list[Kernel]) -> KernelRates:
-    """The rates to begin with: the chip's matrix units and bandwidth, how long idle kernels take, and what TPU v5e has."""
-    known, chip, clock = rates_of("tpu:v5e"), hardware.chip, CLOCKS[hardware.chip.target]
-    if chip.target == "tpu:v5e":
-        return known
-    side = chip.matmul_tile[0]
-    units = max(round(chip.peak("bfloat16") / (2 * side * side * clock)), 1)
+    """The rates to begin with. For a chip that nothing was fitted on, a window starts as long as kernels take that do next to nothing."""
+    rates = rates_for(hardware.chip, CLOCKS[hardware.chip.target])
+    if hardware.chip.target in known_rates():
+        return rates
     idle = [each.cycles for each in kernels if not each.work.products and not each.work.move and each.work.read + each.work.written < 1]
-    own = {"window": float(np.median(idle)), "memory_bytes": round(REACHED * chip.memory_bandwidth / clock)}
-    return replace(known, **own, units=units, side=side)
+    return replace(rates, window=float(np.median(idle)))
 
 
 def main() -> None:

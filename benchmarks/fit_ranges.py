@@ -2,7 +2,7 @@
 
 For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of the programs
 that are for this (`corpus/split.py`), as `workbench.ranges.Residual` has it, and of these the shortest interval that holds nine of ten: of
-n cases ceil(0.9 (n + 1)), as a conformal interval does, so that few cases make it wide. A planned figure is never surer than the one it
+n cases ceil(0.9 (n + 1)), so that few cases make it wide. A planned figure is never surer than the one it
 settles to: its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where libtpu is not installed;
 `scheduled` what is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says what share lies inside of
 programs that neither numbers nor ranges were made of.
@@ -84,7 +84,7 @@ def residuals_of(report: Report, answer: Answer) -> dict[str, float]:
     return {**found, **({MEMORY: (answer.peak - memory.peak) / memory.working} if answer.peak and memory.working else {})}
 
 
-def interval(found: Sequence[float]) -> tuple[float, float]:
+def interval(found: Sequence[float], *, are_factors: bool = True) -> tuple[float, float]:
     """The shortest interval that holds `INSIDE` of one case more than there are (that one is the case to come); of factors, which are above
     0, in their logarithms.
 
@@ -93,7 +93,6 @@ def interval(found: Sequence[float]) -> tuple[float, float]:
     """
     ordered = sorted(found)
     held = min(math.ceil(INSIDE * (len(ordered) + 1)), len(ordered))
-    are_factors = ordered[0] > 0
 
     def length(start: int) -> float:
         low, high = ordered[start], ordered[start + held - 1]
@@ -103,13 +102,13 @@ def interval(found: Sequence[float]) -> tuple[float, float]:
     return round(ordered[start], 3), round(ordered[start + held - 1], 3)
 
 
-def intervals(residuals: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
+def intervals(residuals: Mapping[str, Sequence[float]], *, are_factors: bool = True) -> dict[str, tuple[float, float]]:
     """Of each tier that has cases, in the order in which figures settle: what holds the intervals of all that follow, too.
 
     >>> intervals({"planned": [0.9, 1.1], "partitioned": [1.0, 1.2]})
     {'planned': (0.9, 1.2), 'partitioned': (1.0, 1.2)}
     """
-    own = [(tier, interval(found)) for tier, found in residuals.items() if found]
+    own = [(tier, interval(found, are_factors=are_factors)) for tier, found in residuals.items() if found]
     return {tier: (min(low for _, (low, _) in own[at:]), max(high for _, (_, high) in own[at:])) for at, (tier, _) in enumerate(own)}
 
 
@@ -133,7 +132,7 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     for figure in (SENT, MEMORY, KERNELS):
         residuals = {tier: [each.residual for each in found if (each.tier, each.figure) == (tier, figure)] for tier in TIERS}
-        for tier, (low, high) in intervals(residuals).items():
+        for tier, (low, high) in intervals(residuals, are_factors=figure != MEMORY).items():
             where = {"figure": figure, "tier": tier, "platform": parse_hardware(TARGET).chip.platform}
             rows.append({**where, "low": low, "high": high, "cases": len(residuals[tier])})
             print(f"{figure:<10}{tier:<14}{low:>8.3f}{high:>8.3f}  of {len(residuals[tier])} cases")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.fit_ranges import SETTLED, interval
+from benchmarks.fit_ranges import SETTLED, TIERS, interval
 from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.compiled_report import with_compiled
 from workbench.documents import report_record
@@ -16,8 +16,6 @@ from workbench.plan import Plan
 from workbench.ranges import KERNELS, MEMORY, SENT, STEP, Residual, ranges_of, residuals
 from workbench.report import UNKNOWN_TURNS, Diagnostic
 from workbench.units import format_bytes, format_range
-
-TIERS = ("planned", "partitioned")
 
 
 def plan(hardware="TPU v5e 2x4", **changes):

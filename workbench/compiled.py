@@ -58,7 +58,8 @@ class CompiledKernel:
 class CompiledMemory:
     """Bytes on one device, by the compiler's account.
 
-    - `aliased`: outputs that lie where arguments did; `temporary`: what the rest of the step needs at most, as the compiler packs it;
+    - `aliased`: outputs that lie where arguments did; `temporary`: what the rest of the step needs at most, as the compiler packs it, of
+      libtpu what is alive at most;
     - `live`: temporaries that are alive at once at the worst moment, beside what lies where a result will be; 0 if it is not known;
     - `stated`: `temporary` as `memory_analysis()` states it, which of libtpu is too much (see `engine.hlo_report`); 0 if it is not known;
     - `stated_peak`: its `peak_memory_in_bytes`, without temporaries where XLA:CPU states it; 0 if it is not known;
@@ -164,7 +165,8 @@ class Scheduled:
     """A plan as the compiler of its hardware has it before it generates code, which takes most of the time: partitioned, fused, scheduled
     and packed. What code would add is the compiler's own estimate of each kernel's time.
 
-    - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of all of them, by the roofline over each;
+    - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of those that the compiler will give an estimate of, as
+      `cost.scheduled` foresees it;
     - `no_room`: the compiler's words where the device has too little memory for it; else empty.
     """
 

@@ -41,7 +41,7 @@ def compiled_memory(predicted: Memory, compiled: Compiled | Scheduled) -> Memory
 
 
 def compiled_time(predicted: StepTime, compiled: Compiled | Scheduled) -> StepTime:
-    """The step with its kernels as long as the compiler estimates them, where it does (XLA:TPU alone); else as the roofline has them of the
+    """The step with its kernels as long as the compiler estimates them, where it does (XLA:TPU alone); else as they are foreseen of the
     compiler's own kernels, where it has shown them."""
     seconds = compiled.kernel_seconds if isinstance(compiled, Scheduled) else compiled.compute_seconds
     return predicted if seconds is None or not predicted.estimate else predicted.scaled(seconds / predicted.estimate)

@@ -1,8 +1,8 @@
 """How far a figure may be off: the interval that holds nine of ten true ones, from how far it was off on programs of others.
 
-`ranges.toml` has, for each figure, tier and platform, what the truth was of the prediction, one case of twenty left out at either end:
-`benchmarks/fit_ranges.py` makes it of the compilers' answers to the half of the third-party corpus that is for fitting, and
-`benchmarks/accuracy.py` says what share of the other half it holds. The truth of a device that is not there is its compiler's own figure.
+`ranges.toml` has, for each figure, tier and platform, between which shares of the prediction the truth was in nine of ten cases:
+`benchmarks/fit_ranges.py` makes it of the compilers' answers to third-party programs that no number was fitted on, and
+`benchmarks/accuracy.py` says what share it holds of others. The truth of a device that is not there is its compiler's own figure.
 
 Arguments take what they take, so memory may be off by a share of what the step computes (`Memory.working`): little where parameters are
 most of it, much where the step's own values fill the memory on the chip. What is sent, and the time of kernels, are off by a factor.
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from workbench.compiled import Scheduled
+from workbench.cost.scheduled import known_rates
+from workbench.hardware import Chip
 from workbench.report import UNKNOWN_TURNS, Report
 
 SHIPPED = Path(__file__).with_name("ranges.toml")
@@ -50,8 +51,7 @@ def ranges_of(report: Report) -> Mapping[str, Range]:
     """
     if report.hardware is None or report.plan.pipeline is not None:
         return {}
-    tier = "scheduled" if isinstance(report.compiled, Scheduled) else report.prediction.tier
-    known = {name: each for (name, *of), each in residuals().items() if of == [tier, report.hardware.chip.platform]}
+    known = _residuals_for(report, report.hardware.chip)
     found: dict[str, Range] = {}
     if SENT in known and is_counted(report):
         found[SENT] = _scaled(report.sent, known[SENT])
@@ -62,6 +62,17 @@ def ranges_of(report: Report) -> Mapping[str, Range]:
         found[KERNELS] = _scaled(time.estimate, known[KERNELS])
         found[STEP] = Range(*(time.scaled(share).total for share in (known[KERNELS].low, known[KERNELS].high)))
     return {name: each for name, each in found.items() if each.high > each.low}
+
+
+def _residuals_for(report: Report, chip: Chip) -> Mapping[str, Residual]:
+    """By figure. What a scheduled program sends is settled; of its kernels something is known where their rates were fitted."""
+    known = {figure: each for (figure, *of), each in residuals().items() if of == [report.prediction.tier, chip.platform]}
+    if report.is_scheduled:
+        known.pop(SENT, None)
+        scheduled = residuals().get((KERNELS, "scheduled", chip.platform))
+        if scheduled is not None and chip.target in known_rates():
+            known[KERNELS] = scheduled
+    return known
 
 
 def is_counted(report: Report) -> bool:

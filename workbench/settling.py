@@ -221,7 +221,8 @@ def stays_planned(plan: Plan) -> str:
     """Why there is nothing to ask XLA's partitioner about a plan; empty if there is."""
     if plan.pipeline is not None:
         return PIPELINED
-    return ONE_DEVICE if plan.mesh.size == 1 else ""
+    is_tpu = plan.hardware is not None and plan.hardware.chip.platform == "tpu"  # whose compiler says what it holds, too
+    return ONE_DEVICE if plan.mesh.size == 1 and not is_tpu else ""
 
 
 def is_settled(before: Report, now: Report) -> bool:

@@ -80,12 +80,10 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         _within(report.sent, ranges.get(SENT), format_bytes),
         " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items()),
     )
-    if report.is_scheduled and report.compiled is not None and not report.is_compiled:
-        yield "tier of memory and of what is sent", "compiled", f"as {report.compiled.compiler} schedules it for {report.compiled.target}"
-    else:
-        yield "tier of what is sent", report.prediction.tier, _whose(report)
-    if report.is_compiled and report.compiled is not None:
-        yield "tier of memory and kernels", "compiled", f"as {report.compiled.compiler} compiles it for {report.compiled.target}"
+    yield "tier of what is sent", "compiled" if report.is_scheduled else report.prediction.tier, _whose(report)
+    if report.compiled is not None:
+        what, does = ("memory and kernels", "compiles") if report.is_compiled else ("memory", "schedules")
+        yield f"tier of {what}", "compiled", f"as {report.compiled.compiler} {does} it for {report.compiled.target}"
     where = ("of the mean stage; " if stages > 1 else "") + f"{format_count(flops.unique, 'FLOP')} in the whole step"
     yield "arithmetic per device", format_count(flops.per_device // stages, "FLOP"), where
     yield "duplication", f"{duplication:.2f} ×", _duplication_text(duplication)
@@ -103,7 +101,9 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
 
 
 def _whose(report: Report) -> str:
-    return f"as {report.partitioned.compiler} partitions it" if report.partitioned else "as Shardy places it, at once"
+    if report.partitioned is None:
+        return "as Shardy places it, at once"
+    return f"as {report.partitioned.compiler} {'schedules' if report.is_scheduled else 'partitions'} it"
 
 
 def _within(value: float, found: Range | None, show: Callable[[float], str]) -> str:

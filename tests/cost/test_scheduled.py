@@ -8,16 +8,16 @@ import pytest
 
 from tests.engine.test_compile import needs_libtpu
 from workbench.catalogue import parse_hardware
-from workbench.cost.scheduled import Dot, Registers, estimated_cycles, is_unestimated, kernel_cycles, rates_of, work_of
+from workbench.cost.scheduled import Dot, Registers, estimated_cycles, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
 from workbench.engine.compiled_step import lowered
 from workbench.engine.hlo_kernels import working_visits
-from workbench.engine.targets import open_target
+from workbench.engine.targets import CLOCKS, open_target
 from workbench.plan import Plan
 from workbench.spmd.executable import module_of
 from workbench.tracing import trace
 
 V5E = parse_hardware("TPU v5e 1x1")
-RATES = rates_of("tpu:v5e")
+RATES = known_rates()["tpu:v5e"]
 NOTHING = Registers(0, 0, 0, 0, 0, 0, ())
 F32, BF16 = jnp.float32, jnp.bfloat16
 
@@ -93,3 +93,11 @@ def test_a_product_of_whole_tiles_keeps_all_units_busy():
 def test_traffic_of_main_memory_is_hidden_in_part():
     traffic = replace(NOTHING, read=100, main=100 * 4096)
     assert 0 < kernel_cycles(traffic, RATES) - kernel_cycles(replace(NOTHING, read=100), RATES) < 100 * 4096 / RATES.memory_bytes
+
+
+@pytest.mark.parametrize(("name", "units", "side"), [("TPU v6e 2x4", 4, 256), ("TPU v5p 2x2x2", 8, 128), ("TPU v3 2x2", 2, 128)])
+def test_a_chip_that_nothing_was_fitted_on_has_its_own_matrix_units_and_bandwidth(name, units, side):
+    chip = parse_hardware(name).chip
+    rates = rates_for(chip, CLOCKS[chip.target])
+    assert (rates.units, rates.side) == (units, side)
+    assert rates.memory_bytes * CLOCKS[chip.target] == pytest.approx(0.9 * chip.memory_bandwidth, rel=0.05)

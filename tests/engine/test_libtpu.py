@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.engine.test_compile import needs_libtpu
+from workbench.analyze import analyze
 from workbench.catalogue import parse_hardware
 from workbench.collective import collective_class
 from workbench.compiled import Scheduled
@@ -22,6 +23,8 @@ from workbench.models import build
 from workbench.plan import Plan
 from workbench.ranges import KERNELS, MEMORY, SENT, ranges_of
 from workbench.report import NO_ROOM
+from workbench.settling import settled_report
+from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 from workbench.widgets.tiers import standing_state, tier_of
 
@@ -232,9 +235,10 @@ def test_what_libtpu_cannot_compile_is_asked_of_the_partitioner():
     assert not asks_libtpu(plan, parse_hardware("TPU v5e 4x4"))  # another number of devices
     assert not asks_libtpu(plan, parse_hardware("8 H100"))
     assert not asks_libtpu(plan, None)
-    answer = plan.partition("TPU v5e 4x4")
-    assert (answer.platform, answer.scheduled) == ("tpu", None)
-    assert answer.compiler.startswith("XLA of jaxlib")
+    three = Plan(build("gpt", layers=1), "data:2 model:3", "batch:data", hardware="TPU v5e 2x3")
+    for answer in (plan.partition("TPU v5e 4x4"), three.partition()):  # libtpu knows no slice of 2x3
+        assert (answer.platform, answer.scheduled) == ("tpu", None)
+        assert answer.compiler.startswith("XLA of jaxlib")
 
 
 def test_an_answer_is_kept_on_disk(tmp_path, monkeypatch):
@@ -297,15 +301,32 @@ def test_a_process_that_dies_is_a_message_and_another_one_answers(warm):
     assert warm.ask(plan, V5E).result(60).scheduled is not None
 
 
-def test_a_cancelled_question_leaves_no_process_behind(warm):
+def test_a_cancelled_question_ends_with_its_fork_alone(warm):
+    plan = gpt(layers=2)
+    warm.ask(plan, V5E).result(60)
+    asked, pid = warm.ask(plan, V5E), warm.pid
+    asks, child = compiling(warm)
+    begun = time.monotonic()
+    warm.cancel(asked)
+    with pytest.raises(PartitionError, match="cancelled"):
+        asked.result(60)
+    assert time.monotonic() - begun < 0.2
+    assert within(lambda: not is_there(child))
+    assert warm.ask(plan, V5E).result(60).scheduled is not None
+    assert (warm.pid, children(pid)) == (pid, [asks])
+
+
+def test_with_the_process_its_fork_and_what_it_wrote_are_gone(warm):
     plan = gpt(layers=2)
     warm.ask(plan, V5E).result(60)
     asked = warm.ask(plan, V5E)
     processes = (warm.pid, *compiling(warm))
-    warm.cancel(asked)
-    with pytest.raises(PartitionError, match="cancelled"):
+    warm.close()
+    with pytest.raises(PartitionError):
         asked.result(60)
     assert within(lambda: not any(map(is_there, processes)))
+    warm.ask(plan, V5E).result(60)
+    assert not [each for each in Path("/dev/shm").glob("workbench-programs-*") if each.name.split("-")[2] in map(str, processes)]
 
 
 def test_the_process_that_forks_has_no_thread(warm):
@@ -322,3 +343,32 @@ def test_a_report_and_a_board_say_whose_figures_these_are():
     assert [tier_of(key, report) for key in ("memory", "sent", "predicted", "flops")] == ["compiled", "compiled", "partitioned", "planned"]
     text = standing_state(None, report)["text"]
     assert text == f"by {libtpu}: what is sent, memory; the times of its kernels are worked out"
+
+
+def test_part_of_a_mesh_axis_is_said_to_be_part_of_it():
+    plan = Plan(trace(lambda x: x.reshape(4, 2, 64, 256).sum(1), spec(8, 64, 256), name="folded"), "m:8", "x=[m, -, -]", hardware=V5E)
+    report, general = plan.report("partitioned"), analyze(plan, answer=ask_partitioner(plan, "tpu"))
+    assert report.sent == general.sent > 0
+    assert any("(" in axis for each in report.partitioned.collectives for axis in each.axes)
+
+
+def test_a_sum_is_joined_to_what_reads_it():
+    answer = gpt(layers=2).partition()
+    sums = [each for each in answer.collectives if each.kind == "all-reduce"]
+    assert sums
+    assert any(each.read_by >= 0 for each in sums)
+
+
+def test_once_compiled_what_is_sent_stays_settled():
+    plan = gpt(layers=1)
+    report = plan.report("compiled")
+    assert report.is_compiled
+    assert SENT not in ranges_of(report)
+    assert tier_of("sent", report) == "compiled"
+
+
+def test_one_chip_is_asked_about_too():
+    plan = Plan(build("gpt", layers=1), "data:1", hardware="TPU v5e 1x1")
+    report, why = settled_report(plan)
+    assert why == ""
+    assert report.memory.peak == plan.compile(keep=False).memory.peak

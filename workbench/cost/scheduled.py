@@ -10,18 +10,21 @@ The form was read off 4,500 kernels of the third-party programs for fitting; the
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, prod
 from pathlib import Path
 
+from workbench.hardware import Chip
 from workbench.spmd.flops import flops_of, is_product
 from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
 
 SHIPPED = Path(__file__).with_name("kernel_rates.toml")
 REGISTER = 4096  # bytes
-_LANES, _SUBLANES = 128, 8
+_SUBLANES = 8
+_NEAREST = "tpu:v5e"
+_REACHED = 0.9  # of the bandwidth, in libtpu's estimates: 492 bytes a cycle of TPU v5e's 545
 _HALVES, _BYTES = ("bf16", "f16"), ("pred", "s8", "u8")
 _WRAPPERS = ("fusion", "async-start")
 _SLICES = ("dynamic-slice", "slice", "gather")
@@ -77,10 +80,14 @@ def known_rates() -> Mapping[str, KernelRates]:
     return {target: KernelRates(**rates) for target, rates in made["rates"].items()}
 
 
-def rates_of(target: str) -> KernelRates:
-    """Of the chip that XLA calls `target`, `tpu:v5e`, as `kernel_rates.toml` has them; of one that is not there those of TPU v5e."""
+def rates_for(chip: Chip, clock: float) -> KernelRates:
+    """Those of a chip of so many cycles a second; of one that nothing was fitted on TPU v5e's, with its own matrix units and bandwidth."""
     known = known_rates()
-    return known.get(target, known["tpu:v5e"])
+    if chip.target in known:
+        return known[chip.target]
+    side = chip.matmul_tile[0] if chip.matmul_tile else known[_NEAREST].side
+    units = max(round(chip.peak("bfloat16") / (2 * side * side * clock)), 1)
+    return replace(known[_NEAREST], units=units, side=side, memory_bytes=_REACHED * chip.memory_bandwidth / clock, source="")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Compile a plan in this process and read what came out. The worker process calls it; a compiler that aborts takes its process along."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,13 +18,13 @@ from workbench.engine.heard import rematerialised_since, said_so_far
 from workbench.engine.hlo_report import READER, read_again, read_compiled
 from workbench.engine.mpmd_compile import compile_pipeline
 from workbench.engine.spmd_pipeline import spmd_plan
-from workbench.engine.targets import Target, open_target, versions
+from workbench.engine.targets import Target, compiler_flags, open_target, versions
 from workbench.errors import EngineError
 from workbench.hardware import Hardware
 from workbench.plan import Plan
 from workbench.spmd.executable import module_text, serialize_module
 from workbench.spmd.module import read_module
-from workbench.spmd.packed import Packed, read_program
+from workbench.spmd.packed import Packed, read_packed
 from workbench.spmd.until_code import dump_to, dumped_program, folder_for_programs
 
 Listener = Callable[[Mapping[str, Any]], None]
@@ -133,12 +132,12 @@ def _compile(
 
 def _compiled(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, Packed | None]:
     """The executable, and of libtpu how it packed memory: what it states of that counts what packing wastes twice."""
-    if not target.compiler.startswith("libtpu"):
+    if not target.compiler.startswith("libtpu") or "xla_dump_to" in options:
         return step.compile(compiler_options=dict(options) or None), None
     with folder_for_programs() as folder:
         executable = step.compile(compiler_options={**options, **dump_to(folder)})
         program = dumped_program(folder)
-    return executable, read_program(program)[1] if program else None
+    return executable, read_packed(program) if program else None
 
 
 def _as_run(plan: Plan, target: Target) -> Plan:
@@ -157,13 +156,9 @@ def _read_today(key: str, compiled: Compiled, serialized: bytes, plan: Plan, tar
 def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:
     """Of everything the answer depends on. The program's text has its shardings, scopes and source lines; devices stand in mesh order."""
     devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
-    settings = " ".join(f"{name}={value}" for name, value in sorted({**_flags(), **options}.items()))
+    settings = " ".join((compiler_flags(), *(f"{name}={value}" for name, value in sorted(options.items()))))
     program = step.as_text(debug_info=True)
     return compiled_store.key_of(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
-
-
-def _flags() -> Mapping[str, str]:
-    return {name: os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")}
 
 
 def _write(file: str, text: str) -> None:

@@ -9,7 +9,7 @@ A collective stands in a compiled program as
 - permutes that are the pieces of a gather or a reduce-scatter: `windowed.py` puts them together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from workbench.compiled import CompiledCollective
@@ -20,20 +20,23 @@ from workbench.engine.windowed import Window, put_together, windows
 from workbench.mesh import Mesh
 from workbench.partition.location import readable_path
 from workbench.spmd.collectives import kind_of
-from workbench.spmd.groups import axes_of, read_groups
+from workbench.spmd.groups import Groups, axes_of, read_groups
 from workbench.spmd.module import Computation, HloModule, Instruction, Visit
+
+ReadAxes = Callable[[Groups, Mesh], tuple[str, ...]]
 
 _CHAINED = "chain_id"  # XLA:TPU's mark of a collective that is spread over fusions
 
 
-def collectives_of(module: HloModule, mesh: Mesh) -> tuple[CompiledCollective, ...]:
-    """The collectives of a program partitioned over `mesh`, those within one device left out."""
+def collectives_of(module: HloModule, mesh: Mesh, read_axes: ReadAxes = axes_of) -> tuple[CompiledCollective, ...]:
+    """The collectives of a program partitioned over `mesh`, those within one device left out. `read_axes` names the axes of groups of
+    devices: whole ones, or parts (`groups.sub_axes_of`)."""
     lines, rings, readers = SourceLines(module), windows(module), Readers(module)
     found: list[CompiledCollective] = []
     pieces: list[tuple[Visit, Window, CompiledCollective]] = []
     for visit in _once_a_channel(module):
         groups = read_groups(visit.instruction.fields, mesh.size)
-        if not (axes := axes_of(groups, mesh)):
+        if not (axes := read_axes(groups, mesh)):
             continue
         reader = readable_path(readers.path_of(visit.computation, visit.instruction))
         each = replace(_collective(module, visit, lines, axes, max(map(len, groups))), reader=reader)

@@ -6,6 +6,7 @@ A chip's `target` names its compiler: `tpu:v5e` is libtpu's, `cuda:H100` XLA:GPU
 
 import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,7 @@ CLOCKS = {
     "tpu:tpu7x": 2307e12 / 2 / (4 * 2 * 256 * 256),
 }
 
-_ABSENT_TPU = {
+ABSENT_TPU = {
     **NO_TPU,
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # else a second compilation at a time stops at /tmp/libtpu_lockfile
     "JAX_PLATFORMS": "cpu",
@@ -58,7 +59,7 @@ class Target:
 def environment_for(hardware: Hardware | None) -> Mapping[str, str]:
     """What must be in a process's environment, before it imports JAX, to compile for this hardware."""
     kind = _kind(hardware)
-    return {"tpu": _ABSENT_TPU, "cuda": _ABSENT_GPU, "cpu": {"JAX_PLATFORMS": "cpu"}}.get(kind, {})
+    return {"tpu": ABSENT_TPU, "cuda": _ABSENT_GPU, "cpu": {"JAX_PLATFORMS": "cpu"}}.get(kind, {})
 
 
 def verify_target(plan: Plan, hardware: Hardware | None) -> None:
@@ -113,6 +114,11 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
 def compiler_of(hardware: Hardware) -> str:
     """Name and version of what compiles for this TPU or GPU."""
     return f"libtpu {_version('libtpu')}" if _kind(hardware) == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
+
+
+def compiler_flags() -> str:
+    """What a person told the compilers by environment variables, which changes their answers."""
+    return " ".join(f"{name}={os.environ.get(name, '')}" for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
 
 
 def versions() -> str:

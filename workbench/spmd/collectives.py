@@ -100,7 +100,7 @@ def _read(kind: str, axes: tuple[str, ...], instruction: Instruction, runs: int,
         own = names[number] if len(names) == len(instruction.operands) else next(iter(names), -1)
         element = number if len(instruction.operands) > 1 else None
         if kind in _REDUCTIONS or _GENERATED in instruction.fields.frontend_attributes.map:
-            made_by, read_by = own, _read_by(users, instruction, element, own)
+            made_by, read_by = own, reader_of(users, instruction, element, own)
         else:
             made_by, read_by = maker_of(computation, operand, own), own
         sent = PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, len(users.get(name, ())) == 1)
@@ -121,14 +121,14 @@ def maker_of(computation: Computation, value: Instruction, reader: int) -> int:
     return -1
 
 
-def _read_by(users: Users, value: Instruction, element: int | None, maker: int) -> int:
-    """The first operation that reads a value, or one element of it; what has the maker's name or none is looked through."""
+def reader_of(users: Users, value: Instruction, element: int | None, maker: int) -> int:
+    """The first operation that reads a value, or one element of it; what has the maker's name or none is looked through. -1 if unknown."""
     for user in users.get(value.name, ()):
         if user.opcode in ("tuple", "while") or (element is not None and user.element != element):
             continue
         found = next(iter(operations_named(user.op_name)), -1)
         if found in (-1, maker):
-            found = _read_by(users, user, None, maker)
+            found = reader_of(users, user, None, maker)
         if found >= 0:
             return found
     return -1

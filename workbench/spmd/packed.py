@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from workbench.spmd import hlo_pb2
 from workbench.spmd.module import HloModule, module_from
 from workbench.spmd.shapes import DEVICE_MEMORY
@@ -29,6 +31,14 @@ def read_program(serialized: bytes) -> tuple[HloModule, Packed]:
     """The module of a dumped `HloProto`, and what its buffer assignment says."""
     program = hlo_pb2.Program.FromString(serialized)
     return module_from(program.hlo_module), _packed(program.buffer_assignment)
+
+
+def read_packed(serialized: bytes) -> Packed | None:
+    """The latter alone; `None` where the program was not written whole, on a full disk, say."""
+    try:
+        return read_program(serialized)[1]
+    except DecodeError:
+        return None
 
 
 def _packed(assignment: hlo_pb2.BufferAssignment) -> Packed:

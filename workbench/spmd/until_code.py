@@ -6,6 +6,7 @@ end the process, so what is here is called in one that is forked for the questio
 """
 
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -20,15 +21,26 @@ from workbench.partition.context import parse_module
 from workbench.spmd.ask import compile_options
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own is made in it
+_ROOM = 2 << 30  # bytes
+_PREFIX = "workbench-programs-"
 _LOOK = 0.004  # seconds between looks at the folder
 _PROGRAM, _NEXT = "after_optimizations.hlo.pb", "after_optimizations_after_buffer_assignment"
 
 
 @contextmanager
 def folder_for_programs() -> Iterator[Path]:
-    """One that is gone afterwards, in memory where that can be."""
-    with tempfile.TemporaryDirectory(prefix="workbench-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as name:
+    """One that is gone afterwards, in memory where there is room; those of processes that were killed go first."""
+    where = _IN_MEMORY if _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ROOM else Path(tempfile.gettempdir())
+    _remove_left(where)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=where) as name:
         yield Path(name)
+
+
+def _remove_left(where: Path) -> None:
+    for each in where.glob(f"{_PREFIX}*-*"):
+        owner = each.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequence[bool], folder: Path) -> None:

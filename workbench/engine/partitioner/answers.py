@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workbench.compiled import CompiledMemory, Scheduled
-from workbench.cost.scheduled import rates_of
+from workbench.cost.scheduled import rates_for
 from workbench.engine.compiled_store import folder, key_of
 from workbench.engine.partitioner.libtpu import asks_libtpu
 from workbench.engine.partitioner.worker import shared_worker
-from workbench.engine.targets import versions
+from workbench.engine.targets import CLOCKS, compiler_flags, versions
 from workbench.hardware import Hardware
 from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.plan import Plan
@@ -75,8 +75,14 @@ def _key(plan: Plan, target: Hardware | str) -> str:
     program = plan.program
     names = f"{program.identity} {[str(each) for each in program.arguments]} {program.carried}"
     paths = "\n".join(f"{each.path} {each.source}" for each in program.operations) if plan.layout.constraints else ""
-    asked = target if isinstance(target, str) else f"{target} {target.axes} {plan.wiring} {versions()} {rates_of(target.chip.target)}"
+    asked = target if isinstance(target, str) else _key_of_libtpu(plan, target)
     return key_of(names, paths, str(plan.mesh), str(plan.layout), asked, COMPILER, str(_READER))
+
+
+def _key_of_libtpu(plan: Plan, hardware: Hardware) -> str:
+    clock = CLOCKS[hardware.chip.target]
+    where = f"{hardware} {hardware.chip.target} {hardware.axes} {plan.wiring}"
+    return f"{where} {versions()} {compiler_flags()} {clock} {rates_for(hardware.chip, clock)}"
 
 
 def _path(key: str) -> Path:

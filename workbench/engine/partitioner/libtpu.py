@@ -8,15 +8,19 @@ import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from workbench.engine.targets import environment_for, has_compiler
+from workbench.engine.targets import ABSENT_TPU, CLOCKS, has_compiler
 from workbench.hardware import Hardware
 from workbench.plan import Plan
+
+OF_PARTITIONER, OF_LIBTPU = b"P", b"L"
+"""Who is asked: the first byte of a packed question."""
 
 
 def asks_libtpu(plan: Plan, hardware: Hardware | None) -> bool:
     """Whether the compiler of this hardware is libtpu, is here, and would compile the plan as it is."""
-    is_tpu = hardware is not None and hardware.chip.platform == "tpu"
-    return is_tpu and hardware is not None and has_compiler(hardware) and plan.mesh.size == hardware.size and sys.platform == "linux"
+    if hardware is None or hardware.chip.target not in CLOCKS or plan.mesh.size != hardware.size:
+        return False
+    return has_compiler(hardware) and sys.platform == "linux"
 
 
 class Libtpu:
@@ -28,23 +32,28 @@ class Libtpu:
     def __init__(self) -> None:
         self._process: _Process | None = None
 
-    def answer(self, question: bytes, hardware: Hardware) -> bytes | str:
-        """The packed answer to a packed question; where the process ended before it answered, how it did."""
+    def answer(self, question: bytes) -> bytes | str:
+        """The packed answer to a packed question, empty where libtpu knows no such hardware; where the process ended first, how it did."""
         try:
             if self._process is None:
-                self._process = _Process(hardware)
+                self._process = _Process()
             return self._process.answer(question)
         except (EOFError, OSError):
             process, self._process = self._process, None
             return process.end() if process else "before it began"
 
+    def interrupt(self) -> None:
+        """Have the question under way answered at once, with nothing."""
+        if (process := self._process) is not None:
+            process.interrupt()
+
 
 class _Process:
     """One process and the connection to it."""
 
-    def __init__(self, hardware: Hardware) -> None:
+    def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, **environment_for(hardware), "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads would not survive a fork
+        environment = {**os.environ, **ABSENT_TPU, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads would not survive a fork
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
                 [sys.executable, "-P", "-m", "workbench.engine.partitioner.libtpu_process", str(theirs.fileno())],
@@ -59,6 +68,9 @@ class _Process:
         """Raises `EOFError` or `OSError` where the process ends first."""
         self._connection.send_bytes(question)
         return self._connection.recv_bytes()
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGUSR1)
 
     def end(self) -> str:
         """End it, and say how it ended."""

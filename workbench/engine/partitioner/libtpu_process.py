@@ -7,6 +7,7 @@ leave. It ends with the process that started it, and its children with it.
 
 import ctypes
 import gc
+import json
 import os
 import pickle
 import signal
@@ -17,23 +18,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from workbench.hardware import Hardware
 from workbench.plan import Plan
 
 _PR_SET_PDEATHSIG = 1
-_REFUSED = "refused"  # the file with a compiler's words
+_REFUSED = "refused"  # the file that says why there is no program, or no room
 _NO_ROOM = "RESOURCE_EXHAUSTED"
+_STANDS = ("the planned figures stand",)
+
+_children: list[int] = []  # the one that compiles, while it does
 
 
 def main(descriptor: int) -> None:
     """Answer until the connection ends."""
+    signal.signal(signal.SIGUSR1, _end_child)
     _end_with_parent()
     _import_all()
     with Connection(descriptor) as connection, suppress(EOFError, OSError):
         while True:
-            connection.send_bytes(pickle.dumps(_answer(connection.recv_bytes())))
+            answer = _answer(connection.recv_bytes())
+            connection.send_bytes(b"" if answer is None else pickle.dumps(answer))
 
 
 def _import_all() -> None:
@@ -51,7 +58,8 @@ def _import_all() -> None:
     gc.freeze()  # a collection in a child would write to, and so copy, every page it looks at
 
 
-def _answer(question: bytes) -> tuple[Any, ...]:
+def _answer(question: bytes) -> tuple[Any, ...] | None:
+    """Nothing where libtpu knows no such hardware, or a question was given up."""
     from workbench.errors import WorkbenchError
 
     try:
@@ -60,10 +68,10 @@ def _answer(question: bytes) -> tuple[Any, ...]:
     except WorkbenchError as error:
         return "refused", error.message, error.ways_out
     except Exception as error:  # noqa: BLE001 - whatever is raised is said, and the process goes on
-        return "refused", f"XLA:TPU could not be asked: {type(error).__name__}: {error}"[:500], ("the planned figures stand",)
+        return "refused", f"XLA:TPU could not be asked: {type(error).__name__}: {error}"[:500], _STANDS
 
 
-def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...]:
+def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
     from workbench.engine.partitioner.scheduled import read_answer
     from workbench.spmd.until_code import dumped_program, folder_for_programs
 
@@ -72,14 +80,16 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...]:
         heard = _heard()
         status = _in_child(lambda: _compile(plan, hardware, folder))
         refused = folder / _REFUSED
-        words = refused.read_text() if refused.exists() else ""
-        program = dumped_program(folder) if status == 0 and (not words or _NO_ROOM in words) else None
+        told = json.loads(refused.read_text()) if refused.exists() else {}
+        program = dumped_program(folder) if status == 0 and (not told or told.get("no_room")) else None
         if program is not None:
-            return "answer", read_answer(program, plan, hardware, begun, words, _heard_since(heard))
-    if words:
-        return "refused", f"XLA:TPU refuses this plan: {words}", ("change the layout back", "the planned figures stand")
+            return "answer", read_answer(program, plan, hardware, begun, told.get("no_room", ""), _heard_since(heard))
+    if told:
+        return None if told.get("unknown") else ("refused", told["message"], tuple(told["ways_out"]))
+    if status == 0:
+        return "refused", f"XLA:TPU wrote no program of {plan.name}.", _STANDS
     how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit code {status}"
-    return "refused", f"XLA:TPU ended {how} while it was asked about {plan.name}.", ("change the layout back", "the planned figures stand")
+    return "refused", f"XLA:TPU ended {how} while it was asked about {plan.name}.", ("change the layout back", *_STANDS)
 
 
 def _in_child(work: Callable[[], None]) -> int:
@@ -88,15 +98,45 @@ def _in_child(work: Callable[[], None]) -> int:
     if child == 0:
         status = 1
         try:
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
             _end_with_parent()
             work()
             status = 0
         finally:
             os._exit(status)  # without this process's own endings
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _children.append(child)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _children.clear()
+    return status
+
+
+def _end_child(_signal: int, _frame: FrameType | None) -> None:
+    """The question under way is given up: nobody reads its answer."""
+    for child in _children:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
+    from workbench.errors import EngineError, WorkbenchError
+
+    try:
+        _compile_until_code(plan, hardware, folder)
+    except EngineError:  # its slice has another name than ours, or none
+        told: dict[str, Any] = {"unknown": True}
+    except WorkbenchError as error:
+        told = {"message": error.message, "ways_out": list(error.ways_out)}
+    except Exception as error:  # noqa: BLE001 - libtpu's words
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:500]
+        told = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["change the layout back", *_STANDS]}
+        if _NO_ROOM in first:
+            told["no_room"] = first
+    else:
+        return
+    (folder / _REFUSED).write_text(json.dumps(told))
+
+
+def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:
     from workbench.engine.targets import open_target
     from workbench.partition import module_of
     from workbench.partition.statements import result_shardings
@@ -104,12 +144,8 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
 
     given = result_shardings(plan)
     open_results = [number not in given for number in range(len(plan.program.results))]
-    try:
-        devices = open_target(plan, hardware).mesh.devices.flat
-        compile_until_code(module_of(plan, compiles=True), list(devices), open_results, folder)
-    except Exception as error:  # noqa: BLE001 - libtpu's words, or MLIR's
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        (folder / _REFUSED).write_text(first[:500])
+    devices = list(open_target(plan, hardware).mesh.devices.flat)
+    compile_until_code(module_of(plan, compiles=True), devices, open_results, folder)
 
 
 def _end_with_parent() -> None:

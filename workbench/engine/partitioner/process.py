@@ -1,12 +1,13 @@
 """The warm process: `python -m workbench.engine.partitioner.process FD` answers questions on connection FD until its end.
 
-A question is a pickled `(plan, target)`, an answer a pickled `("answer", Partitioned)` or `("refused", message, ways out)`. It keeps
-nothing that matters: JAX imported, a CPU client of XLA for each size of mesh, and what XLA's libraries hold. It calls nothing of the
-program's own, so that it needs none of the user's modules.
+A question is a byte that says who is asked, and a pickled `(plan, target)`; an answer a pickled `("answer", Partitioned)` or `("refused",
+message, ways out)`. It keeps nothing that matters: JAX imported, a CPU client of XLA for each size of mesh, what XLA's libraries hold, and
+the process that asks libtpu. It calls nothing of the program's own, so that it needs none of the user's modules.
 """
 
 import os
 import pickle
+import signal
 import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -45,30 +46,33 @@ def _warm_up() -> None:
 
 
 def _libtpu() -> "Libtpu":
+    """Who asks libtpu; a signal gives up the question that is under way there."""
     from workbench.engine.partitioner.libtpu import Libtpu
 
-    return Libtpu()
+    libtpu = Libtpu()
+    signal.signal(signal.SIGUSR1, lambda *_: libtpu.interrupt())
+    return libtpu
 
 
 def _answer(question: bytes, libtpu: "Libtpu") -> bytes:
-    """That of libtpu, where the target is hardware, comes as it is."""
-    from workbench.hardware import Hardware
+    """That of libtpu comes as it is; for a TPU that it does not know XLA's partitioner answers in general."""
+    from workbench.engine.partitioner.libtpu import OF_LIBTPU
 
-    plan, target = pickle.loads(question)  # noqa: S301 - our own starter wrote it
-    if not isinstance(target, Hardware):
-        return pickle.dumps(_partitioned(plan, target))
-    answer = libtpu.answer(question, target)
-    if isinstance(answer, bytes):
-        return answer
-    return pickle.dumps(("refused", f"The process that asks libtpu ended {answer}.", ("the planned figures stand",)))
+    if not question.startswith(OF_LIBTPU):
+        return pickle.dumps(_partitioned(question[1:]))
+    answer = libtpu.answer(question[1:])
+    if isinstance(answer, str):
+        return pickle.dumps(("refused", f"The process that asks libtpu ended {answer}.", ("the planned figures stand",)))
+    return answer or pickle.dumps(_partitioned(question[1:]))
 
 
-def _partitioned(plan: Any, platform: str) -> tuple[Any, ...]:
+def _partitioned(question: bytes) -> tuple[Any, ...]:
     from workbench.errors import WorkbenchError
     from workbench.spmd.partition import ask_partitioner
 
     try:
-        return "answer", ask_partitioner(plan, platform)
+        plan, target = pickle.loads(question)  # noqa: S301 - our own starter wrote it
+        return "answer", ask_partitioner(plan, target if isinstance(target, str) else target.chip.platform)
     except WorkbenchError as error:
         return "refused", error.message, error.ways_out
     except Exception as error:  # noqa: BLE001 - whatever MLIR's bindings or XLA raise is said, and the process goes on

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 from workbench.compiled import CompiledCollective, CompiledMemory, Scheduled
-from workbench.cost.scheduled import estimated_cycles, rates_of
+from workbench.cost.scheduled import estimated_cycles, rates_for
 from workbench.engine.hlo_kernels import working_visits
 from workbench.engine.readback import collectives_of
 from workbench.engine.targets import CLOCKS, compiler_of
@@ -13,8 +13,9 @@ from workbench.hardware import Hardware
 from workbench.partitioned import Partitioned, PartitionedCollective
 from workbench.plan import Plan
 from workbench.sharding import axis_size
-from workbench.spmd.collectives import Users, maker_of, operations_named, users_of
-from workbench.spmd.module import HloModule
+from workbench.spmd.collectives import Users, maker_of, operations_named, reader_of, users_of
+from workbench.spmd.groups import sub_axes_of
+from workbench.spmd.module import Computation, HloModule
 from workbench.spmd.packed import Packed, read_program
 from workbench.spmd.partition import gathered_whole
 
@@ -26,8 +27,8 @@ def read_answer(program: bytes, plan: Plan, hardware: Hardware, begun: float, no
     `time.perf_counter`; `no_room`: its words where the device is too small; `words`: what it printed."""
     module, packed = read_program(program)
     kernels = list(working_visits(module))
-    target = hardware.chip.target
-    seconds = estimated_cycles(module, kernels, rates_of(target)) / CLOCKS[target]
+    clock = CLOCKS[hardware.chip.target]
+    seconds = estimated_cycles(module, kernels, rates_for(hardware.chip, clock)) / clock
     scheduled = Scheduled(str(hardware), compiler_of(hardware), _memory(packed), sum(each.runs for each in kernels), seconds, no_room)
     return Partitioned(
         hardware.chip.platform,
@@ -48,16 +49,15 @@ def _memory(packed: Packed) -> CompiledMemory:
 def _partitioned(module: HloModule, plan: Plan) -> Iterator[PartitionedCollective]:
     """The collectives of the program, each joined to the operations that it is named after; of a combined one an entry for each part."""
     ends = _Ends(module)
-    for each in collectives_of(module, plan.mesh):
+    for each in collectives_of(module, plan.mesh, sub_axes_of):
         kind, devices = each.part_of or each.kind, math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
-        for payload, path in zip(each.parts or (each.payload,), each.part_paths or (each.path,), strict=True):
-            own = _number(path)
-            made_by, read_by = (own, _number(each.reader)) if kind in _SUMS else (ends.maker(each, own), own)
+        for number, (payload, path) in enumerate(zip(each.parts or (each.payload,), each.part_paths or (each.path,), strict=True)):
+            made_by, read_by = ends.of(each, number, _operation(path), kind)
             result = payload // devices if kind == "reduce-scatter" else payload
             yield PartitionedCollective(kind, each.axes, payload, result, each.count, made_by, read_by, ends.are_alone(each))
 
 
-def _number(path: str) -> int:
+def _operation(path: str) -> int:
     return next(iter(operations_named(path)), -1)
 
 
@@ -68,14 +68,22 @@ class _Ends:
         self._homes = {each.name: (own, each) for own in module.computations.values() for each in own.values()}
         self._users: dict[int, Users] = {}
 
-    def maker(self, collective: CompiledCollective, reader: int) -> int:
-        """The operation that made it; -1 if that is not known, or if several arrays are sent."""
-        own, instruction = self._homes[collective.name]
-        return maker_of(own, own[instruction.operands[0]], reader) if len(instruction.operands) == 1 else -1
+    def of(self, collective: CompiledCollective, number: int, own: int, kind: str) -> tuple[int, int]:
+        """The operations at both ends of one part. A sum is named after what it adds up, so is what JAX 0.11 marks; others after readers."""
+        computation, instruction = self._homes[collective.name]
+        several = len(instruction.operands) > 1
+        if kind in _SUMS:
+            return own, reader_of(self._users_in(computation), instruction, number if several else None, own)
+        if (reader := _operation(collective.reader)) >= 0:
+            return own, reader
+        return (-1 if several else maker_of(computation, computation[instruction.operands[0]], own)), own
 
     def are_alone(self, collective: CompiledCollective) -> bool:
-        """Whether nothing else reads it."""
-        own, instruction = self._homes[collective.name]
-        if id(own) not in self._users:
-            self._users[id(own)] = users_of(own)
-        return len(instruction.operands) == 1 and len(self._users[id(own)].get(instruction.operands[0], ())) == 1
+        """Whether nothing else reads what is sent."""
+        computation, instruction = self._homes[collective.name]
+        return len(instruction.operands) == 1 and len(self._users_in(computation).get(instruction.operands[0], ())) == 1
+
+    def _users_in(self, computation: Computation) -> Users:
+        if id(computation) not in self._users:
+            self._users[id(computation)] = users_of(computation)
+        return self._users[id(computation)]

@@ -17,6 +17,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import IO, Any, NamedTuple
 
+from workbench.engine.partitioner.libtpu import OF_LIBTPU, OF_PARTITIONER
 from workbench.errors import PartitionError
 from workbench.hardware import Hardware
 from workbench.partitioned import Partitioned
@@ -54,8 +55,8 @@ class WarmWorker:
     """Asks XLA's partitioner in a process of its own, which is started with the first question and stays.
 
     Questions are answered one after the other. A future that is cancelled before its turn is never asked; `cancel` also ends one that is
-    being answered, by ending the process. A process that dies takes the question it was at along, which is told in words; the next one
-    finds a new process. Without questions for `IDLE_LIMIT` seconds the process is let go.
+    being answered, by ending the process, or libtpu's fork alone. A process that dies takes the question it was at along, which is told in
+    words; the next one finds a new process. Without questions for `IDLE_LIMIT` seconds the process is let go.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class WarmWorker:
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._current: _Question | None = None
+        self._given_up: _Question | None = None
         self._begun = 0.0  # when the current question was
         self._thread: threading.Thread | None = None
         self._waiting = 0
@@ -103,12 +105,20 @@ class WarmWorker:
                 return
             left = self._begun + after - time.monotonic()
             if left <= 0:
-                self._process.cancelled = True
-                self._process.kill()
+                self._give_up(self._current, self._process)
                 return
         timer = threading.Timer(left, self.cancel, (answer, after))
         timer.daemon = True
         timer.start()
+
+    def _give_up(self, question: _Question, process: "_Process") -> None:
+        """What libtpu compiles is in a fork, which alone ends."""
+        self._given_up = question
+        if question.content.startswith(OF_LIBTPU):
+            process.interrupt()
+        else:
+            process.cancelled = True
+            process.kill()
 
     def close(self) -> None:
         """End the process now, and wait until it is gone. A later question starts another."""
@@ -186,6 +196,8 @@ class WarmWorker:
                 f"XLA's partitioner took more than {TIME_LIMIT:.0f} s for this plan, and was stopped.",
                 ["scan the layers: one is partitioned then", "the planned figures stand"],
             ) from None
+        if self._given_up is question:
+            raise CancelledError
         if kind == "refused":
             raise PartitionError(rest[0], rest[1])
         found: Partitioned = rest[0]
@@ -251,6 +263,10 @@ class _Process:
             raise self._ended() from None
         return self._received(limit)
 
+    def interrupt(self) -> None:
+        """Have libtpu's part of it give up what it is asked."""
+        self._process.send_signal(signal.SIGUSR1)
+
     def kill(self) -> None:
         """End it now."""
         with suppress(ProcessLookupError):
@@ -294,7 +310,7 @@ _alive: set[_Process] = set()
 
 def pack_question(plan: Plan, target: Hardware | str = "") -> bytes:
     """What the process is sent: of the plan as much as it reads."""
-    return pickle.dumps((without_functions(plan), target))
+    return (OF_PARTITIONER if isinstance(target, str) else OF_LIBTPU) + pickle.dumps((without_functions(plan), target))
 
 
 @functools.cache
