@@ -82,7 +82,7 @@ def test_every_figure_has_a_mark_and_a_line_says_that_they_settle(screen):
     state = screen.shown["board"]
     assert set(tiers(state).values()) == {"planned"}
     assert state["standing"]["settling"]
-    assert state["standing"]["text"] == "asking XLA's partitioner…"
+    assert state["standing"]["text"] == "asking XLA…"
     assert {figure["key"] for figure in state["figures"] if figure["tier"]["settles"]} == PATHS
     assert sent(state)["tier"]["title"].startswith("Planned. Worked out in this process")
 

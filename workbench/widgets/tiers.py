@@ -70,4 +70,4 @@ def _text(standing: Standing | None, report: Report) -> str:
         return f"by {report.partitioned.compiler}: what is sent, and the memory and time that follow from it"
     if standing is None:
         return "by Shardy, in this process"
-    return "asking XLA's partitioner…" if standing.is_settling else standing.reason
+    return "asking XLA…" if standing.is_settling else standing.reason

@@ -69,7 +69,7 @@ class _Ends:
         self._users: dict[int, Users] = {}
 
     def of(self, collective: CompiledCollective, number: int, own: int, kind: str) -> tuple[int, int]:
-        """The operations at both ends of one part. A sum is named after what it adds up, so is what JAX 0.11 marks; others after readers."""
+        """The operations at both ends of one part. Sums are named after what they add up, what JAX 0.11 marks too; others by readers."""
         computation, instruction = self._homes[collective.name]
         several = len(instruction.operands) > 1
         if kind in _SUMS:
