@@ -10,9 +10,9 @@ The form was read off 4,500 kernels of the third-party programs for fitting; the
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
-from math import ceil, prod
+from math import ceil, isfinite, prod
 from pathlib import Path
 
 from workbench.hardware import Chip
@@ -24,6 +24,8 @@ SHIPPED = Path(__file__).with_name("kernel_rates.toml")
 REGISTER = 4096  # bytes
 _SUBLANES = 8
 _NEAREST = "tpu:v5e"
+_ELEMENTS = 1024  # of a register, four bytes each
+_PASS = 15.4  # cycles in which TPU v5e passes over a register: a sweep of 99.6e9 elements a second at 1.5 GHz
 _REACHED = 0.9  # of the bandwidth, in libtpu's estimates: 492 bytes a cycle of TPU v5e's 545
 _HALVES, _BYTES = ("bf16", "f16"), ("pred", "s8", "u8")
 _WRAPPERS = ("fusion", "async-start")
@@ -81,13 +83,18 @@ def known_rates() -> Mapping[str, KernelRates]:
 
 
 def rates_for(chip: Chip, clock: float) -> KernelRates:
-    """Those of a chip of so many cycles a second; of one that nothing was fitted on TPU v5e's, with its own matrix units and bandwidth."""
+    """Those of a chip of so many cycles a second. Of one that nothing was fitted on: its own matrix units, bandwidth and launch, and TPU
+    v5e's ports, by how fast each of the two passes over elements (`hardware.toml`)."""
     known = known_rates()
     if chip.target in known:
         return known[chip.target]
-    side = chip.matmul_tile[0] if chip.matmul_tile else known[_NEAREST].side
+    near = known[_NEAREST]
+    side = chip.matmul_tile[0] if chip.matmul_tile else near.side
     units = max(round(chip.peak("bfloat16") / (2 * side * side * clock)), 1)
-    return replace(known[_NEAREST], units=units, side=side, memory_bytes=_REACHED * chip.memory_bandwidth / clock, source="")
+    share = clock / chip.sweep * _ELEMENTS / _PASS if isfinite(chip.sweep) else 1.0
+    ports = {name: getattr(near, name) * share for name in ("read", "written", "rounded", "summed", "product_rounded")}
+    own = {"window": chip.launch * clock, "memory_bytes": _REACHED * chip.memory_bandwidth / clock}
+    return KernelRates(**{**asdict(near), **ports, **own, "units": units, "side": side, "source": ""})
 
 
 @dataclass(frozen=True, slots=True)
