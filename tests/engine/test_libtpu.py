@@ -245,6 +245,7 @@ def test_an_answer_is_kept_on_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     plan = gpt(layers=1)
     first = plan.partition()
+    assert within(lambda: list(tmp_path.rglob("partitioned/*.json")))  # written by the thread that answers
     begun = time.perf_counter()
     assert plan.partition() == first
     assert time.perf_counter() - begun < first.seconds

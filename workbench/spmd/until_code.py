@@ -39,8 +39,16 @@ def folder_for_programs() -> Iterator[Path]:
 def _remove_left(where: Path) -> None:
     for each in where.glob(f"{_PREFIX}*-*"):
         owner = each.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path("/proc", owner).exists():
+        if owner.isdigit() and _has_ended(int(owner)):
             shutil.rmtree(each, ignore_errors=True)
+
+
+def _has_ended(process: int) -> bool:
+    """Also of one that nobody has waited for yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequence[bool], folder: Path) -> None:

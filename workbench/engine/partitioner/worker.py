@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import IO, Any, NamedTuple
@@ -104,17 +104,21 @@ class WarmWorker:
             if self._current is None or self._current.answer is not answer or self._process is None:
                 return
             left = self._begun + after - time.monotonic()
+            is_forked = self._current.content.startswith(OF_LIBTPU)
             if left <= 0:
-                self._give_up(self._current, self._process)
-                return
+                self._give_up(self._current, self._process, is_forked=is_forked)
+        if left <= 0:
+            if is_forked:  # else it is told once the process has ended
+                _finish(answer, _cancelled())
+            return
         timer = threading.Timer(left, self.cancel, (answer, after))
         timer.daemon = True
         timer.start()
 
-    def _give_up(self, question: _Question, process: "_Process") -> None:
+    def _give_up(self, question: _Question, process: "_Process", *, is_forked: bool) -> None:
         """What libtpu compiles is in a fork, which alone ends."""
         self._given_up = question
-        if question.content.startswith(OF_LIBTPU):
+        if is_forked:
             process.interrupt()
         else:
             process.cancelled = True
@@ -163,23 +167,22 @@ class WarmWorker:
             self._at_hand()
 
     def _settle(self, question: _Question) -> None:
+        with self._lock:
+            self._current, self._begun = question, time.monotonic()
+        outcome: Partitioned | PartitionError
         try:
-            with self._lock:
-                self._current, self._begun = question, time.monotonic()
-            answer = self._answered(question)
+            outcome = self._answered(question)
         except CancelledError:
-            question.answer.set_exception(PartitionError("The question to XLA's partitioner was cancelled."))
+            outcome = _cancelled()
         except PartitionError as error:
-            question.answer.set_exception(error)
+            outcome = error
         except _Ended as error:
-            question.answer.set_exception(_death(question.name, error))
+            outcome = _death(question.name, error)
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
-            question.answer.set_exception(PartitionError(f"XLA's partitioner could not be asked: {type(error).__name__}: {error}"))
-        else:
-            question.answer.set_result(answer)
-        finally:
-            with self._lock:
-                self._current = None
+            outcome = PartitionError(f"XLA's partitioner could not be asked: {type(error).__name__}: {error}")
+        with self._lock:
+            self._current = None
+        _finish(question.answer, outcome)
 
     def _answered(self, question: _Question) -> Partitioned:
         process = self._at_hand()
@@ -324,6 +327,19 @@ def _environment() -> dict[str, str]:
     quiet = NO_TPU if lacks_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ else {}
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - what an empty entry means to Python
     return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **quiet}
+
+
+def _cancelled() -> PartitionError:
+    return PartitionError("The question to XLA's partitioner was cancelled.")
+
+
+def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) -> None:
+    """Whoever comes first says how it ended: who gave it up, or the process."""
+    with suppress(InvalidStateError):
+        if isinstance(outcome, PartitionError):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
 
 
 def _death(name: str, ended: _Ended) -> PartitionError:
