@@ -1,6 +1,7 @@
 """What an unforeseen error is called where strangers may read it: its type and its words, without the folders of this machine."""
 
 import re
+import signal
 from pathlib import Path
 
 _QUOTED = r"(?P<quote>['\"`])(?P<quoted>/[^'\"`\n]+)(?P=quote)"
@@ -43,3 +44,12 @@ def _is_of_this_machine(path: Path) -> bool:
         return len(path.parts) > 1 and Path(*path.parts[:2]).exists()
     except (OSError, ValueError):  # what has no meaning as a path: a NUL, a name that is too long
         return False
+
+
+def process_end_words(status: int | None) -> str:
+    """How a process ended, by its exit code, or the number of the signal that ended it, less than 0.
+
+    >>> process_end_words(-9), process_end_words(3)
+    ('by SIGKILL', 'with exit code 3')
+    """
+    return f"by {signal.Signals(-status).name}" if status is not None and status < 0 else f"with exit code {status}"

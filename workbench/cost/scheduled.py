@@ -17,6 +17,7 @@ from pathlib import Path
 
 from workbench.hardware import Chip
 from workbench.spmd.flops import flops_of, is_product
+from workbench.spmd.fused import MOVES, SLICES, body_of, instructions_within, updated_bytes
 from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
 
@@ -28,13 +29,10 @@ _ELEMENTS = 1024  # of a register, four bytes each
 _PASS = 15.4  # cycles in which TPU v5e passes over a register: a sweep of 99.6e9 elements a second at 1.5 GHz
 _REACHED = 0.9  # of the bandwidth, in libtpu's estimates: 492 bytes a cycle of TPU v5e's 545
 _HALVES, _BYTES = ("bf16", "f16"), ("pred", "s8", "u8")
-_WRAPPERS = ("fusion", "async-start")
-_SLICES = ("dynamic-slice", "slice", "gather")
 _ARITHMETIC = (
     *("abs", "add", "and", "clamp", "compare", "convert", "maximum", "minimum", "multiply", "negate", "not", "or", "select", "shift-left"),
     *("shift-right-arithmetic", "shift-right-logical", "sign", "subtract", "xor"),
 )
-_MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
 _PUT = ("concatenate", "dynamic-update-slice", "pad", "reshape", "reverse", "transpose")
 _UNESTIMATED = ("gather", "scatter", "sort", "reduce-window", "select-and-scatter", "custom-call")
 _NAMES = ("parameter", "bitcast", "get-tuple-element", "tuple", "dynamic-update-slice", "fusion", "reduce")  # no space to go over
@@ -135,7 +133,7 @@ class Dot:
 
 def estimated_cycles(module: HloModule, visits: Iterable[Visit], rates: KernelRates) -> float:
     """Of all these kernels of a step, those left out of which XLA:TPU gives no estimate: copies that run beside others, gathers, sorts."""
-    timed = (each for each in visits if module.printed_opcode(each.instruction) not in _MOVES and not is_unestimated(module, each))
+    timed = (each for each in visits if module.printed_opcode(each.instruction) not in MOVES and not is_unestimated(module, each))
     return sum(kernel_cycles(work_of(module, each), rates) * each.runs for each in timed)
 
 
@@ -171,15 +169,15 @@ def is_unestimated(module: HloModule, visit: Visit) -> bool:
         given, made = visit.computation[instruction.operands[0]].arrays[0], instruction.arrays[0]
         is_moved = instruction.opcode == "slice" or given.space != made.space
         return is_moved and made.padded_bytes > REGISTER and (given.order, given.tiles) == (made.order, made.tiles)
-    inner = [each.opcode for _, each in _within(module, instruction)] or [instruction.opcode]
+    inner = [each.opcode for _, each in instructions_within(module, instruction)] or [instruction.opcode]
     return any(opcode in _UNESTIMATED for opcode in inner)
 
 
 def work_of(module: HloModule, visit: Visit) -> Registers:
     """What a kernel of the program works on."""
     instruction, computation = visit.instruction, visit.computation
-    body = _body(module, instruction)
-    inner = list(_within(module, instruction)) or [(computation, instruction)]
+    body = body_of(module, instruction)
+    inner = list(instructions_within(module, instruction)) or [(computation, instruction)]
     space = max((_space(own, each) for own, each in inner), default=0) / 1024
     reads = list(_reads(module, visit, body))
     writes = list(_writes(instruction, body))
@@ -236,20 +234,6 @@ def _rounded(result: Array) -> float:
     return 2 * result.padded_bytes / REGISTER if result.element in _HALVES else 0.0
 
 
-def _body(module: HloModule, instruction: Instruction) -> Computation | None:
-    callees = module.callees(instruction) if instruction.opcode in _WRAPPERS else ()
-    return module.computations[callees[0]] if callees else None
-
-
-def _within(module: HloModule, instruction: Instruction) -> Iterator[tuple[Computation, Instruction]]:
-    """All instructions of a fusion and of those within it, each with where it stands."""
-    for name in module.callees(instruction) if instruction.opcode in _WRAPPERS else ():
-        computation = module.computations[name]
-        for each in computation.values():
-            yield computation, each
-            yield from _within(module, each)
-
-
 def _space(own: Computation, each: Instruction) -> int:
     """Elements that an instruction goes over."""
     if each.opcode == "reduce":
@@ -273,7 +257,7 @@ def _reads(module: HloModule, visit: Visit, body: Computation | None) -> Iterato
 def _read_elements(module: HloModule, body: Computation, position: int, array: Array) -> int:
     parameter = parameter_of(body, position)
     users = list(_users(module, body, parameter)) if parameter else []
-    if users and all(each.opcode in _SLICES for each in users):
+    if users and all(each.opcode in SLICES for each in users):
         return sum(each.arrays[0].size for each in users)
     return 0 if users and all(each.opcode == "dynamic-update-slice" for each in users) else array.size
 
@@ -285,7 +269,7 @@ def _users(module: HloModule, body: Computation, value: Instruction) -> Iterator
             continue
         if each.opcode == "bitcast":
             yield from _users(module, body, each)
-        elif (inner := _body(module, each)) is not None:
+        elif (inner := body_of(module, each)) is not None:
             parameters = (parameter_of(inner, number) for number, name in enumerate(each.operands) if name == value.name)
             yield from (user for parameter in parameters if parameter for user in _users(module, inner, parameter))
         else:
@@ -303,9 +287,8 @@ def _writes(instruction: Instruction, body: Computation | None) -> Iterator[tupl
 
 def _updated(body: Computation, source: Instruction, array: Array) -> float:
     """The share of an array that is written."""
-    while source.opcode == "bitcast":
-        source = body[source.operands[0]]
-    return body[source.operands[1]].bytes / max(array.bytes, 1) if source.opcode == "dynamic-update-slice" else 1.0
+    written = updated_bytes(body, source)
+    return 1.0 if written is None else written / max(array.bytes, 1)
 
 
 def _up(size: float, tile: int) -> int:

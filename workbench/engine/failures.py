@@ -5,6 +5,7 @@ import signal
 import traceback
 
 from workbench.engine.parcel import Job
+from workbench.error_text import process_end_words
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet
 from workbench.partition.location import is_library
@@ -115,7 +116,7 @@ def death(job: Job, stage: str, return_code: int, last_words: str) -> EngineErro
             f"hand{_sharing(job)}",
             (_again(job), *_more_room(job)),
         )
-    how = f"by {signal.Signals(-return_code).name}" if return_code < 0 else f"with exit code {return_code}"
+    how = process_end_words(return_code)
     said = f" Its last words: {words}" if (words := _last_line(last_words)) else ""
     return EngineError(
         f"The worker process of {name} died while {stage}, {how}.{said}",

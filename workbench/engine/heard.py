@@ -14,15 +14,19 @@ def said_so_far() -> int:
     return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
+def said_since(start: int) -> str:
+    """What has been said since `said_so_far` said this; empty where nothing can be read back."""
+    if start < 0:
+        return ""
+    try:
+        return os.pread(2, os.fstat(2).st_size - start, start).decode(errors="replace")
+    except OSError:  # open for writing alone
+        return ""
+
+
 def rematerialised_since(start: int) -> tuple[Rematerialised, ...]:
     """The involuntary full rematerialisations warned of since `said_so_far` said this; none where nothing can be read back."""
-    if start < 0:
-        return ()
-    try:
-        text = os.pread(2, os.fstat(2).st_size - start, start).decode(errors="replace")
-    except OSError:  # open for writing alone
-        return ()
-    return rematerialised(text)
+    return rematerialised(said_since(start))
 
 
 def rematerialised(text: str) -> tuple[Rematerialised, ...]:

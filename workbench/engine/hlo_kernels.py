@@ -7,6 +7,7 @@ from workbench.engine.op_names import path_of
 from workbench.engine.source_lines import SourceLines
 from workbench.spmd.collectives import kind_of
 from workbench.spmd.flops import flops_of, is_product
+from workbench.spmd.fused import MOVES, SLICES, WRAPPERS, body_of, instructions_within, updated_bytes
 from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
 
@@ -15,9 +16,6 @@ _FREE = (  # these name, hold or order values; control flow takes the time of wh
     *("partition-id", "replica-id", "optimization-barrier", "domain", "rng-get-and-update-state"),
 )
 _FREE_CALLS = ("AllocateBuffer", "ConcatBitcast", "AsyncCollectiveStart", "AsyncCollectiveDone")
-_WRAPPERS = ("fusion", "async-start")
-_MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
-_SLICES = ("dynamic-slice", "slice", "gather")
 
 
 def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, ...]:
@@ -42,7 +40,7 @@ def _is_work(module: HloModule, visit: Visit) -> bool:
         return False
     if instruction.fields.custom_call_target in _FREE_CALLS:
         return False
-    if opcode in _WRAPPERS and _only_communicates(module, instruction):
+    if opcode in WRAPPERS and _only_communicates(module, instruction):
         return False
     return any(array.size > 1 for array in _touched(visit.computation, instruction))
 
@@ -64,7 +62,7 @@ def _kernel(module: HloModule, visit: Visit, lines: SourceLines, clock: float | 
     instruction = visit.instruction
     cycles = instruction.backend_config.get("window_config", {}).get("estimated_cycles")
     kind = module.printed_opcode(instruction)
-    is_move = kind in _MOVES
+    is_move = kind in MOVES
     return CompiledKernel(
         name=instruction.name,
         kind="prefetch" if is_move else kind,
@@ -78,24 +76,17 @@ def _kernel(module: HloModule, visit: Visit, lines: SourceLines, clock: float | 
 
 
 def _flops(module: HloModule, visit: Visit) -> int:
-    if visit.instruction.opcode not in _WRAPPERS:
+    if visit.instruction.opcode not in WRAPPERS:
         return flops_of(visit.computation, [visit.instruction])
-    return sum(_flops_within(module, name) for name in module.callees(visit.instruction))
-
-
-def _flops_within(module: HloModule, name: str) -> int:
-    """Fusions may hold fusions."""
-    computation = module.computations[name]
-    nested = (callee for each in computation.values() if each.opcode in _WRAPPERS for callee in module.callees(each))
-    return flops_of(computation, computation.values()) + sum(_flops_within(module, callee) for callee in nested)
+    return sum(flops_of(own, [each]) for own, each in instructions_within(module, visit.instruction))
 
 
 def _bytes(module: HloModule, visit: Visit) -> int:
     """Read and written in main memory. Of an array that is only sliced, or updated in place, the slice counts."""
     instruction, computation = visit.instruction, visit.computation
-    if module.printed_opcode(instruction) in _MOVES:  # its shape names both ends
+    if module.printed_opcode(instruction) in MOVES:  # its shape names both ends
         return max((each.bytes for each in instruction.arrays if each.space == DEVICE_MEMORY), default=0)
-    body = module.computations[callees[0]] if instruction.opcode in _WRAPPERS and (callees := module.callees(instruction)) else None
+    body = body_of(module, instruction)
     read = sum(
         _read_within(body, position, array) if body else array.bytes
         for position, name in enumerate(instruction.operands)
@@ -110,7 +101,7 @@ def _read_within(body: Computation, position: int, array: Array) -> int:
     if parameter is None:
         return array.bytes
     users = _users(body, parameter)
-    if users and all(each.opcode in _SLICES for each in users):
+    if users and all(each.opcode in SLICES for each in users):
         return sum(each.bytes for each in users)
     if users and all(each.opcode == "dynamic-update-slice" and each.operands[0] == parameter.name for each in users):
         return 0
@@ -129,11 +120,6 @@ def _written(body: Computation | None, instruction: Instruction) -> int:
     if body is None or root is None:
         return sum(each.bytes for each in results if each.space == DEVICE_MEMORY)
     made = [body[name] for name in root.operands] if root.opcode == "tuple" else [root]
-    return sum(_updated(body, source) or array.bytes for array, source in zip(results, made, strict=False) if array.space == DEVICE_MEMORY)
-
-
-def _updated(body: Computation, source: Instruction) -> int | None:
-    """Bytes of the slice that is written, if the value is an update in place."""
-    while source.opcode == "bitcast":
-        source = body[source.operands[0]]
-    return body[source.operands[1]].bytes if source.opcode == "dynamic-update-slice" else None
+    return sum(
+        updated_bytes(body, source) or array.bytes for array, source in zip(results, made, strict=False) if array.space == DEVICE_MEMORY
+    )

@@ -9,6 +9,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from workbench.engine.targets import ABSENT_TPU, CLOCKS, has_compiler
+from workbench.error_text import process_end_words
 from workbench.hardware import Hardware
 from workbench.plan import Plan
 
@@ -80,4 +81,4 @@ class _Process:
         if self._process.poll() is None:
             self._process.kill()
         status = self._process.wait()
-        return f"by {signal.Signals(-status).name}" if status < 0 else f"with exit code {status}"
+        return process_end_words(status)

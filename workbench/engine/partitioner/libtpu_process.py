@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from workbench.error_text import process_end_words
 from workbench.hardware import Hardware
 from workbench.plan import Plan
 
@@ -72,23 +73,24 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
 
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
+    from workbench.engine.heard import said_since, said_so_far
     from workbench.engine.partitioner.scheduled import read_answer
     from workbench.spmd.until_code import dumped_program, folder_for_programs
 
     begun = time.perf_counter()
     with folder_for_programs() as folder:
-        heard = _heard()
+        said = said_so_far()
         status = _in_child(lambda: _compile(plan, hardware, folder))
         refused = folder / _REFUSED
         told = json.loads(refused.read_text()) if refused.exists() else {}
         program = dumped_program(folder) if status == 0 and (not told or told.get("no_room")) else None
         if program is not None:
-            return "answer", read_answer(program, plan, hardware, begun, told.get("no_room", ""), _heard_since(heard))
+            return "answer", read_answer(program, plan, hardware, begun, told.get("no_room", ""), said_since(said))
     if told:
         return None if told.get("unknown") else ("refused", told["message"], tuple(told["ways_out"]))
     if status == 0:
         return "refused", f"XLA:TPU wrote no program of {plan.name}.", _STANDS
-    how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit code {status}"
+    how = process_end_words(status)
     return "refused", f"XLA:TPU ended {how} while it was asked about {plan.name}.", ("change the layout back", *_STANDS)
 
 
@@ -150,19 +152,6 @@ def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:
 
 def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _heard() -> int:
-    """How much was said on standard error, which is a file of the warm process's starter."""
-    with suppress(OSError):
-        return os.fstat(2).st_size
-    return 0
-
-
-def _heard_since(start: int) -> str:
-    with suppress(OSError):
-        return os.pread(2, max(os.fstat(2).st_size - start, 0), start).decode(errors="replace")
-    return ""
 
 
 if __name__ == "__main__":

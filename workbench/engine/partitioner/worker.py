@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import IO, Any, NamedTuple
 
 from workbench.engine.partitioner.libtpu import OF_LIBTPU, OF_PARTITIONER
+from workbench.error_text import process_end_words
 from workbench.errors import PartitionError
 from workbench.hardware import Hardware
 from workbench.partitioned import Partitioned
@@ -345,7 +346,7 @@ def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) 
 def _death(name: str, ended: _Ended) -> PartitionError:
     """In the user's terms: what happened, and that nothing is lost."""
     status = ended.status
-    how = f"by {signal.Signals(-status).name}" if status is not None and status < 0 else f"with exit code {status}"
+    how = process_end_words(status)
     said = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(
         iter(ended.last_words.splitlines()[-1:]), ""
     )
