@@ -279,54 +279,51 @@ def compiling(warm):
     return asks, child
 
 
+def under_way(warm):
+    """A question that a warm process is at, the process that asks libtpu, and the child that compiles in it."""
+    warm.ask(gpt(layers=2), V5E).result(60)
+    asked = warm.ask(gpt(layers=2), V5E)
+    return asked, *compiling(warm)
+
+
 def test_a_compiler_that_dies_is_a_message_and_the_next_question_is_answered(warm):
-    plan = gpt(layers=2)
-    warm.ask(plan, V5E).result(60)
-    asked = warm.ask(plan, V5E)
-    _, child = compiling(warm)
+    asked, _, child = under_way(warm)
     os.kill(child, signal.SIGKILL)
     with pytest.raises(PartitionError, match="XLA:TPU ended by SIGKILL while it was asked about"):
         asked.result(60)
-    assert warm.ask(plan, V5E).result(60).scheduled is not None
+    assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None
 
 
 def test_a_process_that_dies_is_a_message_and_another_one_answers(warm):
-    plan = gpt(layers=2)
-    warm.ask(plan, V5E).result(60)
-    asked = warm.ask(plan, V5E)
-    asks, child = compiling(warm)
+    asked, asks, child = under_way(warm)
     os.kill(asks, signal.SIGKILL)
     with pytest.raises(PartitionError, match="The process that asks libtpu ended by SIGKILL"):
         asked.result(60)
     assert within(lambda: not is_there(child))
-    assert warm.ask(plan, V5E).result(60).scheduled is not None
+    assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None
 
 
 def test_a_cancelled_question_ends_with_its_fork_alone(warm):
-    plan = gpt(layers=2)
-    warm.ask(plan, V5E).result(60)
-    asked, pid = warm.ask(plan, V5E), warm.pid
-    asks, child = compiling(warm)
+    asked, asks, child = under_way(warm)
+    pid = warm.pid
     begun = time.monotonic()
     warm.cancel(asked)
     with pytest.raises(PartitionError, match="cancelled"):
         asked.result(60)
     assert time.monotonic() - begun < 0.2
     assert within(lambda: not is_there(child))
-    assert warm.ask(plan, V5E).result(60).scheduled is not None
+    assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None
     assert (warm.pid, children(pid)) == (pid, [asks])
 
 
 def test_with_the_process_its_fork_and_what_it_wrote_are_gone(warm):
-    plan = gpt(layers=2)
-    warm.ask(plan, V5E).result(60)
-    asked = warm.ask(plan, V5E)
-    processes = (warm.pid, *compiling(warm))
+    asked, *rest = under_way(warm)
+    processes = (warm.pid, *rest)
     warm.close()
     with pytest.raises(PartitionError):
         asked.result(60)
     assert within(lambda: not any(map(is_there, processes)))
-    warm.ask(plan, V5E).result(60)
+    warm.ask(gpt(layers=2), V5E).result(60)
     assert not [each for each in Path("/dev/shm").glob("workbench-programs-*") if each.name.split("-")[2] in map(str, processes)]
 
 
