@@ -1,22 +1,16 @@
 """The warm process as its starter knows it: questions in a row, answers as futures, a process that is started again when it dies."""
 
-import atexit
 import functools
 import os
 import pickle
 import queue
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
-from multiprocessing.connection import Connection
-from typing import IO, Any, NamedTuple
+from typing import NamedTuple
 
+from workbench.engine.partitioner.child import Ended, WarmProcess
 from workbench.engine.partitioner.libtpu import OF_LIBTPU, OF_PARTITIONER
 from workbench.error_text import process_end_words
 from workbench.errors import PartitionError
@@ -24,12 +18,9 @@ from workbench.hardware import Hardware
 from workbench.partitioned import Partitioned
 from workbench.plan import Plan
 from workbench.spmd.partition import without_functions
-from workbench.tracing.platform import NO_TPU, lacks_tpu
 
 TIME_LIMIT = 120.0  # seconds for one answer
 IDLE_LIMIT = 600.0  # seconds without a question after which the process is let go
-START_LIMIT = 120.0  # seconds for the process to be ready
-_ENDING = 5.0  # seconds in which a process whose connection is closed is gone
 _WAYS_OUT = {  # of checks inside XLA that are known to fail, by what they say (jaxlib 0.10.2)
     "get_first_valid_element_offset_on_dilated_shard": "leave the cut dimension of the convolution's image whole, or choose a stride and "
     "padding whose gradient needs no negative padding",
@@ -44,14 +35,6 @@ class _Question(NamedTuple):
     answer: Future[Partitioned]
 
 
-class _Ended(Exception):  # noqa: N818 - how the process ended, on the way to words
-    """The process ended before it answered."""
-
-    def __init__(self, status: int | None, last_words: str) -> None:
-        super().__init__(status, last_words)
-        self.status, self.last_words = status, last_words
-
-
 class WarmWorker:
     """Asks XLA's partitioner in a process of its own, which is started with the first question and stays.
 
@@ -63,7 +46,7 @@ class WarmWorker:
     def __init__(self) -> None:
         self._questions: queue.SimpleQueue[_Question] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._process: _Process | None = None
+        self._process: WarmProcess | None = None
         self._current: _Question | None = None
         self._given_up: _Question | None = None
         self._begun = 0.0  # when the current question was
@@ -116,7 +99,7 @@ class WarmWorker:
         timer.daemon = True
         timer.start()
 
-    def _give_up(self, question: _Question, process: "_Process", *, is_forked: bool) -> None:
+    def _give_up(self, question: _Question, process: WarmProcess, *, is_forked: bool) -> None:
         """What libtpu compiles is in a fork, which alone ends."""
         self._given_up = question
         if is_forked:
@@ -164,7 +147,7 @@ class WarmWorker:
 
     def _start_ahead(self) -> None:
         """Whatever keeps the process from starting is told with the first question."""
-        with suppress(_Ended, TimeoutError, OSError):
+        with suppress(Ended, TimeoutError, OSError):
             self._at_hand()
 
     def _settle(self, question: _Question) -> None:
@@ -177,7 +160,7 @@ class WarmWorker:
             outcome = _cancelled()
         except PartitionError as error:
             outcome = error
-        except _Ended as error:
+        except Ended as error:
             outcome = _death(question.name, error)
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             outcome = PartitionError(f"XLA's partitioner could not be asked: {type(error).__name__}: {error}")
@@ -189,7 +172,7 @@ class WarmWorker:
         process = self._at_hand()
         try:
             kind, *rest = process.asked(question.content, TIME_LIMIT)
-        except _Ended:
+        except Ended:
             self._let_go()
             if process.cancelled:
                 raise CancelledError from None
@@ -207,17 +190,17 @@ class WarmWorker:
         found: Partitioned = rest[0]
         return found
 
-    def _at_hand(self) -> "_Process":
+    def _at_hand(self) -> WarmProcess:
         """The process, started if there is none, or anew if it died while nobody asked, or was ended with the question before."""
         if self._process is not None and (self._process.is_gone or self._process.cancelled):
             self._let_go()
         if self._process is None:
-            started = _Process()
+            started = WarmProcess()
             with self._lock:
                 self._process = started
             try:
                 started.wait_until_ready()
-            except (_Ended, TimeoutError):
+            except (Ended, TimeoutError):
                 self._let_go()
                 raise
         return self._process
@@ -226,90 +209,6 @@ class WarmWorker:
         process, self._process = self._process, None
         if process is not None:
             process.close()
-
-
-class _Process:
-    """One warm process and the connection to it."""
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        self._last_words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
-        self.cancelled = False
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
-                [sys.executable, "-P", "-m", "workbench.engine.partitioner.process", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._last_words,
-                pass_fds=(theirs.fileno(),),
-                env=_environment(),
-                start_new_session=True,  # an interrupt of the terminal is for us, not for it
-            )
-        self._connection = Connection(ours.detach())
-        _alive.add(self)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def is_gone(self) -> bool:
-        return self._process.poll() is not None
-
-    def wait_until_ready(self) -> None:
-        self._received(START_LIMIT)
-
-    def asked(self, question: bytes, limit: float) -> tuple[Any, ...]:
-        """Its answer; raises `_Ended` where it dies first, `TimeoutError` where it takes longer."""
-        try:
-            self._connection.send_bytes(question)
-        except OSError:
-            raise self._ended() from None
-        return self._received(limit)
-
-    def interrupt(self) -> None:
-        """Have libtpu's part of it give up what it is asked."""
-        self._process.send_signal(signal.SIGUSR1)
-
-    def kill(self) -> None:
-        """End it now."""
-        with suppress(ProcessLookupError):
-            self._process.kill()
-
-    def end(self) -> None:
-        """End it now, and wait for that."""
-        self.kill()
-        self._process.wait()
-
-    def close(self) -> None:
-        """End it, and let go of all that belongs to it."""
-        self.end()
-        self._connection.close()
-        self._last_words.close()
-        _alive.discard(self)
-
-    def _received(self, limit: float) -> tuple[Any, ...]:
-        try:
-            if not self._connection.poll(limit):
-                raise TimeoutError
-            found: tuple[Any, ...] = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our own process wrote it
-        except (EOFError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
-            raise self._ended() from None
-        return found
-
-    def _ended(self) -> _Ended:
-        try:
-            status = self._process.wait(_ENDING)
-        except subprocess.TimeoutExpired:  # it closed its connection and goes on
-            self.kill()
-            status = self._process.wait()
-        self._last_words.seek(0)
-        return _Ended(status, self._last_words.read().decode(errors="replace").strip("\0"))
-
-
-_alive: set[_Process] = set()
 
 
 def pack_question(plan: Plan, target: Hardware | str = "") -> bytes:
@@ -321,13 +220,6 @@ def pack_question(plan: Plan, target: Hardware | str = "") -> bytes:
 def shared_worker() -> WarmWorker:
     """The one worker of this process. Nothing is started before it is asked."""
     return WarmWorker()
-
-
-def _environment() -> dict[str, str]:
-    """JAX on the CPU alone: a GPU's memory, or a TPU, is for those who run plans."""
-    quiet = NO_TPU if lacks_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ else {}
-    path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - what an empty entry means to Python
-    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **quiet}
 
 
 def _cancelled() -> PartitionError:
@@ -343,7 +235,7 @@ def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) 
             answer.set_result(outcome)
 
 
-def _death(name: str, ended: _Ended) -> PartitionError:
+def _death(name: str, ended: Ended) -> PartitionError:
     """In the user's terms: what happened, and that nothing is lost."""
     status = ended.status
     how = process_end_words(status)
@@ -361,16 +253,4 @@ def _death(name: str, ended: _Ended) -> PartitionError:
     )
 
 
-def _end_all() -> None:
-    for each in tuple(_alive):
-        each.kill()
-
-
-def _forget_all() -> None:
-    """In a forked child: the processes are the parent's."""
-    _alive.clear()
-    shared_worker.cache_clear()
-
-
-atexit.register(_end_all)
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=shared_worker.cache_clear)  # the process is the parent's

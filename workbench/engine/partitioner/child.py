@@ -1,0 +1,126 @@
+"""The warm process as its starter holds it: an interpreter of its own, the connection to it, and how it ended."""
+
+import atexit
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import IO, Any
+
+from workbench.tracing.platform import NO_TPU, lacks_tpu
+
+START_LIMIT = 120.0  # seconds for the process to be ready
+_ENDING = 5.0  # seconds in which a process whose connection is closed is gone
+
+
+class Ended(Exception):  # noqa: N818 - how the process ended, on the way to words
+    """The process ended before it answered."""
+
+    def __init__(self, status: int | None, last_words: str) -> None:
+        super().__init__(status, last_words)
+        self.status, self.last_words = status, last_words
+
+
+class WarmProcess:
+    """One warm process and the connection to it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._last_words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        self.cancelled = False
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+                [sys.executable, "-P", "-m", "workbench.engine.partitioner.process", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._last_words,
+                pass_fds=(theirs.fileno(),),
+                env=_environment(),
+                start_new_session=True,  # an interrupt of the terminal is for us, not for it
+            )
+        self._connection = Connection(ours.detach())
+        _alive.add(self)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_gone(self) -> bool:
+        return self._process.poll() is not None
+
+    def wait_until_ready(self) -> None:
+        self._received(START_LIMIT)
+
+    def asked(self, question: bytes, limit: float) -> tuple[Any, ...]:
+        """Its answer; raises `Ended` where it dies first, `TimeoutError` where it takes longer."""
+        try:
+            self._connection.send_bytes(question)
+        except OSError:
+            raise self._ended() from None
+        return self._received(limit)
+
+    def interrupt(self) -> None:
+        """Have libtpu's part of it give up what it is asked."""
+        self._process.send_signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """End it now."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def end(self) -> None:
+        """End it now, and wait for that."""
+        self.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """End it, and let go of all that belongs to it."""
+        self.end()
+        self._connection.close()
+        self._last_words.close()
+        _alive.discard(self)
+
+    def _received(self, limit: float) -> tuple[Any, ...]:
+        try:
+            if not self._connection.poll(limit):
+                raise TimeoutError
+            found: tuple[Any, ...] = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our own process wrote it
+        except (EOFError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise self._ended() from None
+        return found
+
+    def _ended(self) -> Ended:
+        try:
+            status = self._process.wait(_ENDING)
+        except subprocess.TimeoutExpired:  # it closed its connection and goes on
+            self.kill()
+            status = self._process.wait()
+        self._last_words.seek(0)
+        return Ended(status, self._last_words.read().decode(errors="replace").strip("\0"))
+
+
+_alive: set[WarmProcess] = set()
+
+
+def _environment() -> dict[str, str]:
+    """JAX on the CPU alone: a GPU's memory, or a TPU, is for those who run plans."""
+    quiet = NO_TPU if lacks_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ else {}
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - what an empty entry means to Python
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **quiet}
+
+
+def _end_all() -> None:
+    for each in tuple(_alive):
+        each.kill()
+
+
+atexit.register(_end_all)
+os.register_at_fork(after_in_child=_alive.clear)  # the processes are the parent's
