@@ -4,6 +4,7 @@ Every round makes one to three edits, and then, at a random moment, ends the pro
 check of XLA do. `lost` counts edits that are not in the history, `wrong` figures that settled to another answer than an undisturbed process
 gave, `silent` plans that neither settled nor said why within a minute, `left` processes that are still there at the end. All must be 0.
 `told` is how often the figures stayed planned and said that the process had ended; `settled` how often they came right all the same.
+`cancel_ms` is the longest time from giving up a question that is under way until whoever waits hears of it; the goal is 200.
 
     python benchmarks/partitioner_kills.py [--quick] [--json] [--seed N]
 """
@@ -32,6 +33,7 @@ from workbench.settling import Settler
 
 EDITS = tuple(PlaceDim(dim, axes) for dim in ("d_ff", "heads", "vocab") for axes in (("model",), ()))
 LIMIT = 60.0  # seconds for a plan to settle or to say why not
+CANCELS = 20
 MOMENTS = (0.0, 0.02, 0.1, 0.3, 1.0)  # seconds after the edits at which the process is ended; the last ones find it starting, or at rest
 
 
@@ -126,6 +128,25 @@ class Rounds:
         undisturbed.close()
 
 
+def cancel_milliseconds(chance: random.Random) -> float:
+    """The longest of `CANCELS` questions given up at a random moment of the answer."""
+    worker, plan, took = WarmWorker(), Plan(build("gpt", layers=2), "data:4 model:2", "batch:data"), []
+    while len(took) < CANCELS:
+        worker.warm()
+        while worker.pid is None or worker.is_busy:
+            time.sleep(0.01)
+        answer = worker.ask(plan)
+        while not answer.running() and not answer.done():
+            time.sleep(0.001)
+        time.sleep(chance.random() * 0.1)
+        begun = time.perf_counter()
+        worker.cancel(answer)
+        if answer.exception(LIMIT) is not None:  # else it was answered before
+            took.append(time.perf_counter() - begun)
+    worker.close()
+    return 1e3 * max(took)
+
+
 def processes() -> list[int]:
     """Those of this machine, without zombies."""
     found = []
@@ -138,7 +159,8 @@ def processes() -> list[int]:
 
 def kills(count: int, seed: int) -> dict[str, Any]:
     """The figures of so many kills."""
-    return {**Rounds(seed).run(count), "seed": seed}
+    found = Rounds(seed).run(count)
+    return {**found, "cancel_ms": round(cancel_milliseconds(random.Random(seed)), 1), "seed": seed}  # noqa: S311
 
 
 def main() -> None:

@@ -246,9 +246,8 @@ def test_an_answer_is_kept_on_disk(tmp_path, monkeypatch):
     plan = gpt(layers=1)
     first = plan.partition()
     assert within(lambda: list(tmp_path.rglob("partitioned/*.json")))  # written by the thread that answers
-    begun = time.perf_counter()
+    monkeypatch.setattr("workbench.engine.partitioner.answers.shared_worker", None)  # nobody is asked again
     assert plan.partition() == first
-    assert time.perf_counter() - begun < first.seconds
     assert first.scheduled is not None
 
 
@@ -306,11 +305,9 @@ def test_a_process_that_dies_is_a_message_and_another_one_answers(warm):
 def test_a_cancelled_question_ends_with_its_fork_alone(warm):
     asked, asks, child = under_way(warm)
     pid = warm.pid
-    begun = time.monotonic()
     warm.cancel(asked)
     with pytest.raises(PartitionError, match="cancelled"):
-        asked.result(60)
-    assert time.monotonic() - begun < 0.2
+        asked.result(0)  # at once: nobody waits for the fork
     assert within(lambda: not is_there(child))
     assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None
     assert (warm.pid, children(pid)) == (pid, [asks])

