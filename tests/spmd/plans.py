@@ -13,8 +13,8 @@ from tests.stack import stack_program
 from workbench.layout import Layout
 from workbench.mesh import Mesh
 from workbench.models import build
-from workbench.partition.context import main_function, parse_module
-from workbench.partition.operations import operations_below
+from workbench.partition.calls import operations_called
+from workbench.partition.context import parse_module
 from workbench.partition.program import place_of
 from workbench.plan import Plan
 from workbench.program import Program
@@ -39,7 +39,7 @@ def traced_paths(program: Program) -> list[str]:
     """Of each operation of the program as traced, by its place."""
     module = parse_module(program.lowered)
     with module.context:
-        return [place_of(op)[0] for op in operations_below(main_function(module.operation))]
+        return [place_of(op)[0] for op in operations_called(module.operation)]
 
 
 @st.composite

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from jax.extend.mlir import ir
 
+from workbench.partition.calls import CALLER
 from workbench.partition.context import producer
-from workbench.partition.inline import CALLER
 from workbench.partition.numbering import number_operations
 from workbench.partition.operations import CONTROL_FLOW
 

@@ -1,24 +1,18 @@
-"""Calls replaced by the bodies they call, so that a program is one function with loops.
+"""Calls replaced by the bodies they call, so that a program is one function with loops: what the planner propagates over.
 
-Shardy flattens the call graph anyway, copying a function for each call; done once here, no edit pays for it again, and every
-operation has one place and one named scope. (MLIR's own `inline` pass finds no inliner for `func` in jaxlib and leaves the calls.)
+Done once, so that no edit pays for it, and every operation has one place and one named scope. (MLIR's own `inline` pass finds no inliner
+for `func` in jaxlib and leaves the calls.)
 """
 
 from jax.extend.mlir import ir
 
+from workbench.partition.calls import CALLER, callee_of, caller_scope, functions_of
 from workbench.partition.context import main_function
-from workbench.partition.location import scope_of
-
-CALLER = "wb_caller"  # the named scope of the call an operation was inlined from
 
 
 def inline_calls(module: ir.Operation) -> None:
     """Inline every `func.call` reachable from main, in place, and drop the other functions."""
-    functions = {
-        ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
-        for op in module.regions[0].blocks[0].operations
-        if op.operation.name == "func.func"
-    }
+    functions = functions_of(module)
     _inline_region(main_function(module), functions)
     for name, function in functions.items():
         if name != "main":
@@ -33,7 +27,7 @@ def _inline_region(parent: ir.Operation, functions: dict[str, ir.Operation]) -> 
             while pending:
                 op = pending.pop()
                 if op.name == "func.call":
-                    callee = functions[ir.FlatSymbolRefAttr(op.attributes["callee"]).value]
+                    callee = functions[callee_of(op)]
                     pending.extend(reversed(_expand(op, callee)))
                 elif len(op.regions):
                     _inline_region(op, functions)
@@ -41,7 +35,7 @@ def _inline_region(parent: ir.Operation, functions: dict[str, ir.Operation]) -> 
 
 def _expand(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
     """Clone the callee's operations in front of the call, wire them, and erase the call."""
-    scope = ir.StringAttr.get(_caller_scope(call))
+    scope = ir.StringAttr.get(caller_scope(call))
     block = callee.regions[0].blocks[0]
     values = dict(zip(block.arguments, call.operands, strict=True))
     clones = []
@@ -78,8 +72,3 @@ def _tag(op: ir.Operation, scope: ir.Attribute) -> None:
             for inner in block.operations:
                 if CALLER not in inner.operation.attributes:
                     _tag(inner.operation, scope)
-
-
-def _caller_scope(call: ir.Operation) -> str:
-    outer = ir.StringAttr(call.attributes[CALLER]).value if CALLER in call.attributes else ""
-    return "/".join(word for word in (outer, scope_of(call.location)) if word)

@@ -13,9 +13,10 @@ from jax.extend.mlir import ir
 from workbench.errors import PartitionError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
+from workbench.partition.calls import CALLER, calls_of, operations_called, separate_calls
 from workbench.partition.carried import close_arguments, close_carried
 from workbench.partition.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
-from workbench.partition.inline import CALLER, inline_calls
+from workbench.partition.inline import inline_calls
 from workbench.partition.location import scope_of
 from workbench.partition.operations import CONTROL_FLOW, operations_below
 from workbench.partition.own_meshes import verify_own_axes
@@ -47,7 +48,10 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
     """
     with module.context, ir.Location.unknown():
         _verify_mesh(module, plan.mesh)
-        inline_calls(module.operation)
+        if _propagates_here(plan.layout):
+            inline_calls(module.operation)
+        else:
+            separate_calls(module.operation)
         _write(module, plan)
 
 
@@ -61,7 +65,9 @@ def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
     """
     module = parse_module(plan.program.lowered)
     with module.context, ir.Location.unknown():
-        ops = list(operations_below(main_function(module.operation)))
+        if _propagates_here(plan.layout):
+            inline_calls(module.operation)
+        ops = list(operations_called(module.operation))
         verify_own_axes(module.operation, plan.mesh, is_manual=any(op.name == "sdy.manual_computation" for op in ops))
         declare_mesh(module.operation, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         try:
@@ -70,6 +76,8 @@ def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
             raise refused(str(error)) from error
         if compiles:
             _donate(main_function(module.operation), plan.program.carried)
+        for call in calls_of(module.operation):
+            call.location = ir.Location.unknown()  # XLA puts the name of a call before those of what it calls
         for number, op in enumerate(ops):
             op.location = _located(op, number) if compiles else ir.Location.name(f"{OPERATION}{number}")
     return module_bytes(module)
@@ -94,14 +102,14 @@ def _located(op: ir.Operation, number: int) -> ir.Location:
 def _write(module: ir.Module, plan: Plan) -> None:
     main = main_function(module.operation)
     annotate(main, plan, keep=True)
-    ops = list(operations_below(main))
+    ops = list(operations_called(module.operation))
     places = [place_of(op) for op in ops] if plan.layout.constraints or plan.layout.groups or plan.layout.barriers else []
     insert_statements(main, ops, plan, lambda pattern, rank: _find(places, pattern, rank))
     if not all(each.is_closed for each in plan.argument_shardings):
         lies = argument_placements(plan)
         close_arguments(main, plan, lies)
         close_carried(main, plan, lies)
-    if _has_priorities(plan.layout) and jax.__version_info__ >= _DROPS_PRIORITIES:
+    if _propagates_here(plan.layout):
         _propagate_here(module)
 
 
@@ -114,8 +122,9 @@ def _propagate_here(module: ir.Module) -> None:
             del op.attributes[_SHARDING]
 
 
-def _has_priorities(layout: Layout) -> bool:
-    return bool(layout.priorities) or any(each.priorities for _, each in (*layout.overrides, *layout.constraints))
+def _propagates_here(layout: Layout) -> bool:
+    has_some = bool(layout.priorities) or any(each.priorities for _, each in (*layout.overrides, *layout.constraints))
+    return has_some and jax.__version_info__ >= _DROPS_PRIORITIES
 
 
 def _find(places: list[_Place], pattern: str, rank: int | None) -> Iterable[int]:

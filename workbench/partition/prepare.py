@@ -1,13 +1,15 @@
 """From lowered StableHLO to a module ready for edits: everything that no layout changes is done here, once a trace.
 
-    lowered module  ->  meshes merged, calls inlined  ->  the form XLA's partitioner sees  ->  loop invariants captured
-                    ->  constants set apart  ->  what decides nothing dropped  ->  rules populated  ->  operations numbered
+    lowered module  ->  meshes merged, a function for each call  ->  calls inlined  ->  the form XLA's partitioner sees
+                    ->  loop invariants captured  ->  constants set apart  ->  what decides nothing dropped  ->  rules populated
+                    ->  operations numbered
 
 The result propagates as the program does in XLA, in half the operations.
 """
 
 from jax.extend.mlir import ir
 
+from workbench.partition.calls import separate_calls
 from workbench.partition.capture import capture_invariants
 from workbench.partition.context import main_function, run_passes
 from workbench.partition.hlo_form import to_hlo_form
@@ -19,16 +21,18 @@ from workbench.partition.prune import prune
 ID = "wb_id"
 
 
-def flatten(module: ir.Module) -> None:
-    """Leave one mesh and one function in a lowered module, in place: what XLA's partitioner is asked with (`lowered.module_of`)."""
+def unify(module: ir.Module) -> None:
+    """Leave one mesh in a lowered module, and a function for each call, in place: what XLA's partitioner is asked with
+    (`lowered.module_of`)."""
     with module.context, ir.Location.unknown():
         merge_meshes(module.operation)
-        inline_calls(module.operation)
+        separate_calls(module.operation)
 
 
 def prepare(module: ir.Module) -> None:
-    """Make a flattened module ready, in place."""
+    """Make a unified module ready, in place."""
     with module.context, ir.Location.unknown():
+        inline_calls(module.operation)
         to_hlo_form(main_function(module.operation))
         capture_invariants(main_function(module.operation))
         run_passes(module.operation, "sdy-constant-or-scalar-splitter")

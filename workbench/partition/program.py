@@ -8,13 +8,13 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.partition.attributes import dtype_name
+from workbench.partition.calls import CALLER
 from workbench.partition.context import main_function, module_bytes, parse_module
 from workbench.partition.hlo_form import KIND
-from workbench.partition.inline import CALLER
 from workbench.partition.location import readable_path, scope_of, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
 from workbench.partition.operations import CONSTANTS, manual_axes, operations_below
-from workbench.partition.prepare import flatten, prepare
+from workbench.partition.prepare import prepare, unify
 from workbench.partition.reading import read_structure
 from workbench.partition.structure import Structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
@@ -41,7 +41,7 @@ def prepare_program(
 ) -> Program:
     """Prepare the module for edits and name all dimensions; tensors come in with empty names."""
     fingerprint = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()[:16]
-    flatten(module)
+    unify(module)
     lowered = module_bytes(module)
     prepare(module)
     naming = Naming(module)

@@ -3,11 +3,11 @@
 from jax.extend.mlir import ir
 
 from workbench.partition.attributes import dtype_name
+from workbench.partition.calls import CALLER
 from workbench.partition.capture import is_open
 from workbench.partition.context import main_function
 from workbench.partition.hlo_form import ORDER
 from workbench.partition.host import mark_host_values, placement_of
-from workbench.partition.inline import CALLER
 from workbench.partition.location import readable_path, scope_of
 from workbench.partition.loops import most_turns, trip_count
 from workbench.partition.marks import marked_kernel
