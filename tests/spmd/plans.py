@@ -29,17 +29,42 @@ def halves(x: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.einsum("bi,io->bo", x, w, preferred_element_type=jnp.float32).sum(0).astype(jnp.bfloat16)
 
 
+@jax.jit
+def chosen(x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.where(x > 0, x, y)
+
+
+@jax.jit
+def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+    return chosen(x @ w, x) + jnp.roll(x, 1, 0)
+
+
+def calls(x: jax.Array, w: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Functions that stay functions when they are lowered: called in one another, again, in a loop, and on other shapes' sides."""
+    with jax.named_scope("first"):
+        x = layer(x, w)
+    with jax.named_scope("second"):
+        x = layer(x, v)
+    x, _ = jax.lax.scan(lambda x, _: (layer(x, v), None), x, None, length=3)
+    return chosen(x, x.T), chosen(w.T, v)
+
+
+@functools.cache
+def calling() -> Program:
+    return trace(calls, *[jax.ShapeDtypeStruct((32, 32), jnp.float32)] * 3, name="calls")
+
+
 @functools.cache
 def programs() -> tuple[Program, ...]:
     shapes = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((16, 32), (32, 24))]
-    return (*TRACED, trace(halves, *shapes), stack(2), stack_program(2), build("two_layer"))
+    return (*TRACED, calling(), trace(halves, *shapes), stack(2), stack_program(2), build("two_layer"))
 
 
 def traced_paths(program: Program) -> list[str]:
     """Of each operation of the program as traced, by its place."""
     module = parse_module(program.lowered)
     with module.context:
-        return [place_of(op)[0] for op in operations_called(module.operation)]
+        return [place_of(op, scope)[0] for op, scope in operations_called(module.operation)]
 
 
 @st.composite

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.layered import stack
-from tests.spmd.plans import plans, traced_paths
+from tests.spmd.plans import calling, plans, traced_paths
 from workbench.collective import collective_class
 from workbench.compiled import payload_by_axis_and_kind
-from workbench.engine.compiled_step import argument_specs, jitted
+from workbench.engine.compiled_step import lowered
 from workbench.engine.readback import collectives_of
 from workbench.engine.wired import wired
 from workbench.errors import PartitionError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
-from workbench.partition import argument_placements, result_placements, write_layout
+from workbench.partition import argument_placements, result_placements
 from workbench.plan import Plan
 from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
@@ -29,12 +29,8 @@ F32 = jnp.float32
 
 
 def compiled_bytes(plan):
-    """As the compiled program has it, which other code reads. All of the layout is written into the module that JAX lowers:
-    JAX itself has no words for what becomes an operation only then (the slice that a scan takes)."""
-    mesh = wired(plan)
-    step = jitted(plan, mesh, own=True).lower(*argument_specs(plan.program))
-    write_layout(step.compiler_ir("stablehlo"), plan)
-    return by_class(payload_by_axis_and_kind(collectives_of(module_of(step.compile()), plan.mesh)))
+    """As the program has it that runs, which other code reads: what `jit` lowers, with what JAX has no words for written into it."""
+    return by_class(payload_by_axis_and_kind(collectives_of(module_of(lowered(plan, wired(plan)).compile()), plan.mesh)))
 
 
 def by_class(volumes):
@@ -126,6 +122,34 @@ def test_a_collective_is_joined_to_the_operations_on_both_its_sides(scoped, layo
     found = ask_partitioner(Plan(scoped, "m:8", layout), "cpu").collectives
     sides = [(each.kind, *(paths[at] if at >= 0 else "" for at in (each.made_by, each.read_by))) for each in found]
     assert list(dict.fromkeys(sides)) == expected
+
+
+CALLED = [  # layout, and of the collectives in `layer`: how often, what makes the operand, what reads the result
+    (
+        "x=[-, m]; w=[m, -]; v=[m, -]",
+        [
+            (1, "first/layer/dot_general", "first/layer/chosen/gt"),
+            (1, "second/layer/dot_general", "second/layer/chosen/gt"),
+            (3, "layer/dot_general", "layer/chosen/gt"),
+        ],
+    ),
+    (
+        "x=[m, -]; w=[-, -]; v=[-, -]",
+        [
+            (1, "", "first/layer/_roll_static/concatenate"),
+            (1, "first/layer/add", "second/layer/_roll_static/concatenate"),
+            (3, "", "layer/_roll_static/concatenate"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("layout", "expected"), CALLED)
+def test_a_collective_in_a_function_is_joined_to_the_operations_of_its_own_call(layout, expected):
+    paths = traced_paths(calling())
+    found = ask_partitioner(Plan(calling(), "m:8", layout)).collectives
+    sides = [(each.count, *(paths[at] if at >= 0 else "" for at in (each.made_by, each.read_by))) for each in found]
+    assert [side for side in sides if "layer" in side[2]] == expected
 
 
 def test_a_loop_counts_as_often_as_it_runs():

@@ -10,6 +10,7 @@ from workbench.partition.fusion import kernels_of as kernels_of
 from workbench.partition.garbage import no_collection as no_collection
 from workbench.partition.kernels import Kernels as Kernels
 from workbench.partition.location import readable_path as readable_path
+from workbench.partition.lowered import CALLED as CALLED
 from workbench.partition.lowered import OPERATION as OPERATION
 from workbench.partition.lowered import module_of as module_of
 from workbench.partition.lowered import write_layout as write_layout

@@ -1,7 +1,8 @@
-"""The functions of a lowered module, one for each call: as Shardy has them, and so XLA where it compiles what `jit` lowered.
+"""The functions of a lowered module and the calls between them, seen as the one list of operations that they stand for.
 
-Shardy propagates through calls as they stand, and what it leaves at their edges is not always what it leaves where the bodies stand in
-place of the calls (`inline`). So the compilers are asked with functions, and the planner, which needs one list of operations, without.
+XLA partitions a program with its functions as JAX lowered them. Shardy propagates through calls, and what it leaves is not always what it
+leaves where the bodies stand in place of the calls (`inline`). So the compilers are asked with functions, and the planner, which needs one
+list of operations, without. An operation has the same place in that list in both.
 """
 
 from collections.abc import Iterator
@@ -12,35 +13,57 @@ from workbench.partition.context import main_function, run_passes
 from workbench.partition.location import scope_of
 from workbench.partition.operations import CONTROL_FLOW, operations_below
 
-CALLER = "wb_caller"  # the named scope of the call that an operation stands in
-_CALL, _RETURN = "func.call", "func.return"
-_LIKE = "sdy.original_func_name"  # by which Shardy, when it is done, makes one of functions alike again
+CALLER = "wb_caller"  # the named scope of the call that an operation was inlined from
+CALL = "func.call"
+_RETURN = "func.return"
 
 
 def separate_calls(module: ir.Operation) -> None:
-    """Give each `func.call` a function of its own, in place, and each operation in one the scope of its call (`CALLER`)."""
+    """Give each call a function of its own, in place, so that what is said of an operation is said of that call alone."""
     run_passes(module, "sdy-flatten-call-graph")
+
+
+def operations_called(module: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
+    """The operations of the program as they would stand if each call were its function's body, and the scope of the call they stand in."""
     functions = functions_of(module)
+
+    def called(parent: ir.Operation, scope: str) -> Iterator[tuple[ir.Operation, str]]:
+        for op in _inside(parent):
+            if op.name == CALL:
+                inner = called(functions[callee_of(op)], joined(scope, scope_of(op.location)))
+                yield from (each for each in inner if each[0].name != _RETURN)
+                continue
+            yield op, scope
+            if op.name in CONTROL_FLOW:
+                yield from called(op, scope)
+
+    return called(main_function(module), "")
+
+
+def numbered(module: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
+    """The operations and calls of all functions, each with its place in the list that its function alone stands for.
+
+    Where a call is, that list goes on with its function's. So the place of an operation in the program's list (`operations_called`) is the
+    sum of the numbers of the calls that lead to it and its own.
+    """
+    functions, sizes = functions_of(module), dict[str, int]()
+
+    def size(name: str) -> int:
+        if name not in sizes:
+            sizes[name] = sum(size(callee_of(op)) if op.name == CALL else op.name != _RETURN for op in operations_below(functions[name]))
+        return sizes[name]
+
     for function in functions.values():
-        if _LIKE in function.attributes:
-            del function.attributes[_LIKE]  # two operations would have one name
-    _tag(main_function(module), functions, "")
-
-
-def operations_called(module: ir.Operation) -> Iterator[ir.Operation]:
-    """The operations of the program as they would stand if each call were its function's body: those of the module once it is inlined."""
-    return _called(main_function(module), functions_of(module))
-
-
-def calls_of(module: ir.Operation) -> Iterator[ir.Operation]:
-    """Every `func.call`."""
-    return (op for function in functions_of(module).values() for op in operations_below(function) if op.name == _CALL)
+        place = 0
+        for op in operations_below(function):
+            yield op, place
+            place += size(callee_of(op)) if op.name == CALL else 1
 
 
 def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
     """By name."""
-    all_ops = (op.operation for op in module.regions[0].blocks[0].operations)
-    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in all_ops if op.name == "func.func"}
+    every = (op.operation for op in module.regions[0].blocks[0].operations)
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in every if op.name == "func.func"}
 
 
 def callee_of(call: ir.Operation) -> str:
@@ -48,30 +71,9 @@ def callee_of(call: ir.Operation) -> str:
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
-def caller_scope(call: ir.Operation) -> str:
-    """The scope of all that a call does."""
-    outer = ir.StringAttr(call.attributes[CALLER]).value if CALLER in call.attributes else ""
-    return "/".join(word for word in (outer, scope_of(call.location)) if word)
-
-
-def _tag(parent: ir.Operation, functions: dict[str, ir.Operation], scope: str) -> None:
-    for op in _inside(parent):
-        if scope:
-            op.attributes[CALLER] = ir.StringAttr.get(scope)
-        if op.name == _CALL:
-            _tag(functions[callee_of(op)], functions, caller_scope(op))
-        elif op.name in CONTROL_FLOW:
-            _tag(op, functions, scope)
-
-
-def _called(parent: ir.Operation, functions: dict[str, ir.Operation]) -> Iterator[ir.Operation]:
-    for op in _inside(parent):
-        if op.name == _CALL:
-            yield from (each for each in _called(functions[callee_of(op)], functions) if each.name != _RETURN)
-            continue
-        yield op
-        if op.name in CONTROL_FLOW:
-            yield from _called(op, functions)
+def joined(*scopes: str) -> str:
+    """Scopes within scopes, without empty ones."""
+    return "/".join(scope for scope in scopes if scope)
 
 
 def _inside(parent: ir.Operation) -> Iterator[ir.Operation]:

@@ -13,7 +13,7 @@ from jax.extend.mlir import ir
 from workbench.errors import PartitionError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
-from workbench.partition.calls import CALLER, calls_of, operations_called, separate_calls
+from workbench.partition.calls import CALL, CALLER, joined, numbered, operations_called, separate_calls
 from workbench.partition.carried import close_arguments, close_carried
 from workbench.partition.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.partition.inline import inline_calls
@@ -27,7 +27,7 @@ from workbench.partition.statements import annotate, insert_statements
 from workbench.places import picks
 from workbench.plan import Plan
 
-OPERATION = "wb"  # what the names of operations begin with, for XLA's partitioner
+OPERATION, CALLED = "wb", "wc"  # what the names of operations, and of calls, begin with, for XLA's partitioner
 
 _SHARDING = "sdy.sharding"
 _PROPAGATION = (
@@ -48,27 +48,25 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
     """
     with module.context, ir.Location.unknown():
         _verify_mesh(module, plan.mesh)
-        if _propagates_here(plan.layout):
-            inline_calls(module.operation)
-        else:
-            separate_calls(module.operation)
+        _settle_calls(module, plan.layout)
         _write(module, plan)
 
 
 def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
-    """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, each operation named `wb<number>`
-    after its place in the program as traced (`structure.Op.position`), so that what is made of it can be joined to it again.
+    """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, and with names that its operations
+    can be told by in whatever is made of it (`spmd.collectives.operations_named`).
 
+    An operation is named `wb<number>` and a call `wc<number>` (`calls.numbered`); XLA puts the names of calls before those of what they
+    call. The numbers of such a name add up to the operation's place in the program as traced (`structure.Op.position`).
     `compiles`: as a compiler is given it that goes on to kernels and memory: the state's memory is the results', and each operation has
     its scope and its lines, too (`wb<number>/jit(step)/mlp/dot_general`).
     Of the program, `lowered`, `carried` and the tensors are read, and nothing is called. Raises `PartitionError` with Shardy's words.
     """
     module = parse_module(plan.program.lowered)
     with module.context, ir.Location.unknown():
-        if _propagates_here(plan.layout):
-            inline_calls(module.operation)
-        ops = list(operations_called(module.operation))
-        verify_own_axes(module.operation, plan.mesh, is_manual=any(op.name == "sdy.manual_computation" for op in ops))
+        _settle_calls(module, plan.layout)
+        own = list(numbered(module.operation))
+        verify_own_axes(module.operation, plan.mesh, is_manual=any(op.name == "sdy.manual_computation" for op, _ in own))
         declare_mesh(module.operation, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         try:
             _write(module, plan)
@@ -76,11 +74,18 @@ def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
             raise refused(str(error)) from error
         if compiles:
             _donate(main_function(module.operation), plan.program.carried)
-        for call in calls_of(module.operation):
-            call.location = ir.Location.unknown()  # XLA puts the name of a call before those of what it calls
-        for number, op in enumerate(ops):
-            op.location = _located(op, number) if compiles else ir.Location.name(f"{OPERATION}{number}")
+        for op, number in own:
+            name = f"{CALLED if op.name == CALL else OPERATION}{number}"
+            op.location = _located(op, name) if compiles else ir.Location.name(name)
     return module_bytes(module)
+
+
+def _settle_calls(module: ir.Module, layout: Layout) -> None:
+    """A statement is about an operation in one call; and propagation by priorities, where it is run here, is so in one function."""
+    if _propagates_here(layout):
+        inline_calls(module.operation)
+    elif _has_places(layout):
+        separate_calls(module.operation)
 
 
 def _donate(main: ir.Operation, carried: Iterable[tuple[int, int]]) -> None:
@@ -91,20 +96,19 @@ def _donate(main: ir.Operation, carried: Iterable[tuple[int, int]]) -> None:
     main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in given])
 
 
-def _located(op: ir.Operation, number: int) -> ir.Location:
-    """The operation's own location, with its number and the scope of its call before its name."""
+def _located(op: ir.Operation, name: str) -> ir.Location:
+    """The operation's own location, with this before its name."""
     caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
-    name = "/".join(word for word in (f"{OPERATION}{number}", caller, scope_of(op.location)) if word)
     lines = op.location.child_loc if isinstance(op.location, ir.NameLoc) else None
-    return ir.Location.name(name, lines)
+    return ir.Location.name(joined(name, caller, scope_of(op.location)), lines)
 
 
 def _write(module: ir.Module, plan: Plan) -> None:
     main = main_function(module.operation)
     annotate(main, plan, keep=True)
-    ops = list(operations_called(module.operation))
-    places = [place_of(op) for op in ops] if plan.layout.constraints or plan.layout.groups or plan.layout.barriers else []
-    insert_statements(main, ops, plan, lambda pattern, rank: _find(places, pattern, rank))
+    called = list(operations_called(module.operation)) if _has_places(plan.layout) else []
+    places = [place_of(op, scope) for op, scope in called]
+    insert_statements(main, [op for op, _ in called], plan, lambda pattern, rank: _find(places, pattern, rank))
     if not all(each.is_closed for each in plan.argument_shardings):
         lies = argument_placements(plan)
         close_arguments(main, plan, lies)
@@ -120,6 +124,10 @@ def _propagate_here(module: ir.Module) -> None:
     for op in operations_below(main_function(module.operation)):
         if op.name in CONTROL_FLOW and _SHARDING in op.attributes:
             del op.attributes[_SHARDING]
+
+
+def _has_places(layout: Layout) -> bool:
+    return bool(layout.constraints or layout.groups or layout.barriers)
 
 
 def _propagates_here(layout: Layout) -> bool:

@@ -1,36 +1,25 @@
 """From lowered StableHLO to a module ready for edits: everything that no layout changes is done here, once a trace.
 
-    lowered module  ->  meshes merged, a function for each call  ->  calls inlined  ->  the form XLA's partitioner sees
-                    ->  loop invariants captured  ->  constants set apart  ->  what decides nothing dropped  ->  rules populated
-                    ->  operations numbered
+    lowered module  ->  meshes merged, calls inlined  ->  the form XLA's partitioner sees  ->  loop invariants captured
+                    ->  constants set apart  ->  what decides nothing dropped  ->  rules populated  ->  operations numbered
 
 The result propagates as the program does in XLA, in half the operations.
 """
 
 from jax.extend.mlir import ir
 
-from workbench.partition.calls import separate_calls
 from workbench.partition.capture import capture_invariants
 from workbench.partition.context import main_function, run_passes
 from workbench.partition.hlo_form import to_hlo_form
 from workbench.partition.inline import inline_calls
 from workbench.partition.numbering import number_operations
-from workbench.partition.own_meshes import merge_meshes
 from workbench.partition.prune import prune
 
 ID = "wb_id"
 
 
-def unify(module: ir.Module) -> None:
-    """Leave one mesh in a lowered module, and a function for each call, in place: what XLA's partitioner is asked with
-    (`lowered.module_of`)."""
-    with module.context, ir.Location.unknown():
-        merge_meshes(module.operation)
-        separate_calls(module.operation)
-
-
 def prepare(module: ir.Module) -> None:
-    """Make a unified module ready, in place."""
+    """Make a module with one mesh ready, in place."""
     with module.context, ir.Location.unknown():
         inline_calls(module.operation)
         to_hlo_form(main_function(module.operation))

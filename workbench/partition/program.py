@@ -8,13 +8,14 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.partition.attributes import dtype_name
-from workbench.partition.calls import CALLER
+from workbench.partition.calls import CALLER, joined
 from workbench.partition.context import main_function, module_bytes, parse_module
 from workbench.partition.hlo_form import KIND
 from workbench.partition.location import readable_path, scope_of, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
 from workbench.partition.operations import CONSTANTS, manual_axes, operations_below
-from workbench.partition.prepare import prepare, unify
+from workbench.partition.own_meshes import merge_meshes
+from workbench.partition.prepare import prepare
 from workbench.partition.reading import read_structure
 from workbench.partition.structure import Structure
 from workbench.program import Operation, Program, Reference, Step, verify_unique_dims
@@ -41,7 +42,8 @@ def prepare_program(
 ) -> Program:
     """Prepare the module for edits and name all dimensions; tensors come in with empty names."""
     fingerprint = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()[:16]
-    unify(module)
+    with module.context, ir.Location.unknown():
+        merge_meshes(module.operation)
     lowered = module_bytes(module)
     prepare(module)
     naming = Naming(module)
@@ -69,15 +71,16 @@ def structure_of(program: Program) -> Structure:
     return prepared(program).structure
 
 
-def _path_of(op: ir.Operation) -> str:
-    caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
-    return readable_path("/".join(word for word in (caller, scope_of(op.location)) if word))
+def _path_of(op: ir.Operation, scope: str = "") -> str:
+    caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else scope
+    return readable_path(joined(caller, scope_of(op.location)))
 
 
-def place_of(op: ir.Operation) -> tuple[str, str, int]:
-    """The path and the source line of an operation of any module, and the rank of its first result; -1 if that is no tensor."""
+def place_of(op: ir.Operation, scope: str) -> tuple[str, str, int]:
+    """The path and the source line of an operation that stands in a call of this scope, and the rank of its first result; -1 if that is no
+    tensor."""
     is_value = len(op.results) and isinstance(op.results[0].type, ir.RankedTensorType) and op.name not in CONSTANTS
-    return _path_of(op), source_of(op.location), ir.RankedTensorType(op.results[0].type).rank if is_value else -1
+    return _path_of(op, scope), source_of(op.location), ir.RankedTensorType(op.results[0].type).rank if is_value else -1
 
 
 def _operation(op: ir.Operation, naming: Naming) -> Operation:

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from workbench.collective import KINDS
 from workbench.mesh import Mesh
-from workbench.partition import OPERATION
+from workbench.partition import CALLED, OPERATION
 from workbench.partitioned import PartitionedCollective
 from workbench.spmd.groups import read_groups, sub_axes_of
 from workbench.spmd.module import Computation, HloModule, Instruction
 from workbench.spmd.shapes import arrays
 
-_NAMED = re.compile(rf"\b{OPERATION}(\d+)\b")
+_NAMED = re.compile(rf"\b({OPERATION}|{CALLED})(\d+)\b")
 _ALIKE = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
 _WITH_OPERANDS = ("all-gather-start", "collective-permute-start")  # whose result holds the operands too, before what was made
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
@@ -71,12 +71,24 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[Found, ...]:
 
 
 def operations_named(op_name: str) -> tuple[int, ...]:
-    """The operations of the program that an instruction is named after.
+    """The operations of the program that an instruction is named after: of each, the calls that lead to it add to its number.
 
     >>> operations_named("jit(call)/(wb12:while/wb7)")
     (12, 7)
+    >>> operations_named("wc30/jit(call)/wc2/jit(relu)/wb1/max wb5")  # the numbers of calls, and one's own
+    (33, 5)
     """
-    return tuple(map(int, _NAMED.findall(op_name)))
+    return tuple(_operations(op_name))
+
+
+def _operations(op_name: str) -> Iterator[int]:
+    calls = 0
+    for kind, number in _NAMED.findall(op_name):
+        if kind == CALLED:
+            calls += int(number)
+        else:
+            yield calls + int(number)
+            calls = 0
 
 
 def kind_of(opcode: str) -> str | None:
