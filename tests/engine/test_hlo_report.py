@@ -18,12 +18,13 @@ from workbench.engine.readback import collectives_of
 from workbench.mesh import Mesh
 from workbench.spmd.executable import module_of
 from workbench.spmd.flops import Window, flops_of
+from workbench.spmd.groups import axes_of, sub_axes_of
 
 RING = Mesh("data:4")
 
 
-def found(text, mesh=RING):
-    return {each.name: each for each in collectives_of(module_from(text), mesh)}
+def found(text, mesh=RING, read_axes=axes_of):
+    return {each.name: each for each in collectives_of(module_from(text), mesh, read_axes)}
 
 
 PADDED = (
@@ -55,8 +56,9 @@ def test_a_loop_whose_counter_steps_by_two_runs_half_as_often_as_its_bound():
     assert module.trip_count(module.computations["main.1"]["while.110"]) == 4
 
 
-def test_permutes_of_a_windowed_loop_are_pieces_of_the_gather_it_was():
-    (whole,) = found(tpu_hlo.WINDOWED).values()
+@pytest.mark.parametrize("read_axes", [axes_of, sub_axes_of])
+def test_permutes_of_a_windowed_loop_are_pieces_of_the_gather_it_was(read_axes):
+    (whole,) = found(tpu_hlo.WINDOWED, read_axes=read_axes).values()
     assert (whole.kind, whole.part_of, whole.axes) == ("collective-permute", "all-gather", ("data",))
     assert (whole.payload, whole.count, whole.pieces, whole.overlaps) == (4 * 48 * 64 * 4, 1, 4, True)
     assert whole.path == "layers/mlp/up/dot_general"

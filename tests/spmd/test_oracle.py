@@ -134,11 +134,10 @@ CALLED = [  # layout, and of the collectives in `layer`: how often, what makes t
         ],
     ),
     (
-        "x=[m, -]; w=[-, -]; v=[-, -]",
+        "x=[-, -]; w=[-, m]; v=[-, m]",
         [
-            (1, "", "first/layer/_roll_static/concatenate"),
-            (1, "first/layer/add", "second/layer/_roll_static/concatenate"),
-            (3, "", "layer/_roll_static/concatenate"),
+            (1, "first/layer/add", "second/layer/dot_general"),
+            (3, "", "layer/dot_general"),
         ],
     ),
 ]

@@ -103,6 +103,9 @@ PARTS = [
     (((0, 1, 2, 3), (4, 5, 6, 7)), "data:2 model:4", ("model",)),
     (((0, 2), (1, 3), (4, 6), (5, 7)), "data:2 model:4", ("model:(1)2",)),
     (((0, 2, 4, 6), (1, 3, 5, 7)), "data:2 model:4", ("data", "model:(1)2")),
+    (tuple((device, (device + 1) % 8) for device in range(8)), "data:8", ("data",)),  # a ring
+    (tuple((device, device + 1) for device in range(7)), "data:8", ("data",)),  # a halo
+    (tuple((device, device + 4) for device in range(4)), "data:8", ("data:(1)2",)),
 ]
 
 

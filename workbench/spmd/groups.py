@@ -92,13 +92,17 @@ def axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
     return tuple(name for name, used in zip(mesh.names, varies, strict=True) if used)
 
 
+@lru_cache(maxsize=4096)
 def sub_axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
-    """The same, but of an axis that only a part talks along the part: `y:(2)4`, with the sizes before it and of it.
+    """The same, but of an axis that only a part talks along the part: `y:(2)4`, with the sizes before it and of it. The pairs of a
+    permutation are one group as far as they hang together.
 
     >>> sub_axes_of(((0, 1), (2, 3)), Mesh("data:4"))
     ('data:(2)2',)
+    >>> sub_axes_of(((0, 1), (1, 2), (2, 3), (3, 0)), Mesh("data:4"))
+    ('data',)
     """
-    places = _places(mesh)[np.array(max(groups, key=len))]
+    places = _places(mesh)[np.array(max(_hanging_together(groups), key=len))]
     found = []
     for name in axes_of(groups, mesh):
         number, size = mesh.names.index(name), mesh[name]
@@ -107,6 +111,18 @@ def sub_axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
         is_part = 1 < len(reached) < size and size % (step * len(reached)) == 0
         found.append(str(SubAxis(name, size // (step * len(reached)), len(reached))) if is_part else name)
     return tuple(found)
+
+
+def _hanging_together(groups: Groups) -> Groups:
+    """Groups that have a device in common made one."""
+    homes: dict[int, list[int]] = {}
+    for group in groups:
+        apart = {id(home): home for home in (homes.setdefault(device, [device]) for device in group)}
+        largest, *others = sorted(apart.values(), key=len, reverse=True)
+        for each in others:
+            largest += each
+            homes |= dict.fromkeys(each, largest)
+    return tuple({id(home): tuple(home) for home in homes.values()}.values())
 
 
 @lru_cache(maxsize=64)

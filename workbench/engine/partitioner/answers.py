@@ -32,7 +32,7 @@ class Asked(Protocol):
 
 MOST_FILES = 10_000
 """Answers that are kept, a few kilobytes each; the least recently used go first."""
-_READER = 8  # raised when what is asked, or what is read of an answer, changes
+_READER = 9  # raised when what is asked, or what is read of an answer, changes
 
 
 def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True) -> Partitioned:
