@@ -15,6 +15,7 @@ import pytest
 from workbench import layer, trace_training
 from workbench.app.opening import Served, live_plan
 from workbench.app.processes.boards import Boards
+from workbench.app.processes.forking import ForkServer
 from workbench.engine import shared_worker
 from workbench.engine.parcel import sendable
 from workbench.errors import DocumentError, EngineError, WorkbenchError
@@ -318,3 +319,12 @@ def test_the_board_of_a_program_that_nothing_names_is_kept_for_a_server_of_the_s
         assert ("traced in another process" in later.bridge["notice"].get("text", "")) != is_the_same
         again.close()
         restarted.close()
+
+
+def test_whoever_asks_for_a_process_as_the_server_closes_is_told(monkeypatch):
+    server = ForkServer()
+    server.connect().close()
+    server.close()
+    monkeypatch.setattr(server, "_is_gone", False)  # it has not been heard yet
+    with pytest.raises(EngineError, match="The process that starts boards ended"):
+        server.connect()

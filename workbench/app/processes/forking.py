@@ -36,10 +36,14 @@ class ForkServer:
         """A connection to a new process."""
         with self._news:
             if not self._news.wait_for(lambda: self._is_ready or self._is_gone, START_LIMIT) or self._is_gone:
-                raise EngineError("The process that starts boards ended.", ["start the server again", "look at what it printed"])
+                raise _ended()
         ours, theirs = socket.socketpair()
-        with theirs, self._sending:
-            socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+        try:
+            with theirs, self._sending:
+                socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+        except OSError:  # closed meanwhile, or its process has just ended
+            ours.close()
+            raise _ended() from None
         return Connection(ours.detach())
 
     def status_of(self, pid: int, patience: float = 2.0) -> int | None:
@@ -68,3 +72,7 @@ class ForkServer:
             if "pid" in message:
                 self._statuses[message["pid"]] = message["status"]
             self._news.notify_all()
+
+
+def _ended() -> EngineError:
+    return EngineError("The process that starts boards ended.", ["start the server again", "look at what it printed"])
