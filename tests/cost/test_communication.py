@@ -185,4 +185,4 @@ def test_ten_thousand_collectives_of_a_step_cost_no_time_to_plan():
     start = time.perf_counter()
     for payload in range(10_000):
         collective_seconds("all-reduce", ("data", "model"), payload, mesh, hardware)
-    assert time.perf_counter() - start < 2.0  # about 0.02 here
+    assert time.perf_counter() - start < 0.2  # about 0.02 here

@@ -30,7 +30,7 @@ def operations_called(module: ir.Operation) -> Iterator[tuple[ir.Operation, str]
     def called(parent: ir.Operation, scope: str) -> Iterator[tuple[ir.Operation, str]]:
         for op in _inside(parent):
             if op.name == CALL:
-                inner = called(functions[callee_of(op)], joined(scope, scope_of(op.location)))
+                inner = called(functions[callee_of(op)], scope_in_call(op, scope))
                 yield from (each for each in inner if each[0].name != _RETURN)
                 continue
             yield op, scope
@@ -71,9 +71,11 @@ def callee_of(call: ir.Operation) -> str:
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
-def joined(*scopes: str) -> str:
-    """Scopes within scopes, without empty ones."""
-    return "/".join(scope for scope in scopes if scope)
+def scope_in_call(op: ir.Operation, caller: str = "") -> str:
+    """The scope of an operation within that of the call it was inlined from, else within `caller`."""
+    if CALLER in op.attributes:
+        caller = ir.StringAttr(op.attributes[CALLER]).value
+    return "/".join(scope for scope in (caller, scope_of(op.location)) if scope)
 
 
 def _inside(parent: ir.Operation) -> Iterator[ir.Operation]:

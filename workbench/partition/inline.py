@@ -6,9 +6,8 @@ for `func` in jaxlib and leaves the calls.)
 
 from jax.extend.mlir import ir
 
-from workbench.partition.calls import CALL, CALLER, callee_of, functions_of, joined
+from workbench.partition.calls import CALL, CALLER, callee_of, functions_of, scope_in_call
 from workbench.partition.context import main_function
-from workbench.partition.location import scope_of
 
 
 def inline_calls(module: ir.Operation) -> None:
@@ -36,7 +35,7 @@ def _inline_region(parent: ir.Operation, functions: dict[str, ir.Operation]) -> 
 
 def _expand(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
     """Clone the callee's operations in front of the call, wire them, and erase the call."""
-    scope = ir.StringAttr.get(_caller_scope(call))
+    scope = ir.StringAttr.get(scope_in_call(call))
     block = callee.regions[0].blocks[0]
     values = dict(zip(block.arguments, call.operands, strict=True))
     clones = []
@@ -73,8 +72,3 @@ def _tag(op: ir.Operation, scope: ir.Attribute) -> None:
             for inner in block.operations:
                 if CALLER not in inner.operation.attributes:
                     _tag(inner.operation, scope)
-
-
-def _caller_scope(call: ir.Operation) -> str:
-    outer = ir.StringAttr(call.attributes[CALLER]).value if CALLER in call.attributes else ""
-    return joined(outer, scope_of(call.location))

@@ -13,11 +13,10 @@ from jax.extend.mlir import ir
 from workbench.errors import PartitionError
 from workbench.layout import Layout
 from workbench.mesh import Mesh
-from workbench.partition.calls import CALL, CALLER, joined, numbered, operations_called, separate_calls
+from workbench.partition.calls import CALL, numbered, operations_called, scope_in_call, separate_calls
 from workbench.partition.carried import close_arguments, close_carried
 from workbench.partition.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.partition.inline import inline_calls
-from workbench.partition.location import scope_of
 from workbench.partition.operations import CONTROL_FLOW, operations_below
 from workbench.partition.own_meshes import verify_own_axes
 from workbench.partition.placements import argument_placements
@@ -98,9 +97,9 @@ def _donate(main: ir.Operation, carried: Iterable[tuple[int, int]]) -> None:
 
 def _located(op: ir.Operation, name: str) -> ir.Location:
     """The operation's own location, with this before its name."""
-    caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
+    scope = scope_in_call(op)
     lines = op.location.child_loc if isinstance(op.location, ir.NameLoc) else None
-    return ir.Location.name(joined(name, caller, scope_of(op.location)), lines)
+    return ir.Location.name(f"{name}/{scope}" if scope else name, lines)
 
 
 def _write(module: ir.Module, plan: Plan) -> None:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.partition.attributes import dtype_name
-from workbench.partition.calls import CALLER, joined
+from workbench.partition.calls import scope_in_call
 from workbench.partition.context import main_function, module_bytes, parse_module
 from workbench.partition.hlo_form import KIND
-from workbench.partition.location import readable_path, scope_of, source_of
+from workbench.partition.location import readable_path, source_of
 from workbench.partition.naming import Names, Naming, name_dimensions
 from workbench.partition.operations import CONSTANTS, manual_axes, operations_below
 from workbench.partition.own_meshes import merge_meshes
@@ -72,8 +72,7 @@ def structure_of(program: Program) -> Structure:
 
 
 def _path_of(op: ir.Operation, scope: str = "") -> str:
-    caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else scope
-    return readable_path(joined(caller, scope_of(op.location)))
+    return readable_path(scope_in_call(op, scope))
 
 
 def place_of(op: ir.Operation, scope: str) -> tuple[str, str, int]:

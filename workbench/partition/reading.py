@@ -3,7 +3,7 @@
 from jax.extend.mlir import ir
 
 from workbench.partition.attributes import dtype_name
-from workbench.partition.calls import CALLER
+from workbench.partition.calls import scope_in_call
 from workbench.partition.capture import is_open
 from workbench.partition.context import main_function
 from workbench.partition.hlo_form import ORDER
@@ -138,8 +138,7 @@ class _Reader:
     def _in_kernel(self, op: ir.Operation) -> tuple[Work, str]:
         """The work of an operation, and the hand-written kernel it is a part of, which may do less of it. A product outside ends a kernel:
         the same scope afterwards is another one."""
-        caller = ir.StringAttr(op.attributes[CALLER]).value if CALLER in op.attributes else ""
-        path = "/".join(word for word in (caller, scope_of(op.location)) if word)
+        path = scope_in_call(op)
         found, work = marked_kernel(path), work_of(op)
         if found is None:
             self._products_outside += work.flops > 0
