@@ -9,8 +9,8 @@ Beside the programs of our own zoo, those of other people's packages (the extra 
 nothing is compiled for them, for the compiler's answers are recorded (`record_corpus.py`). `third_party` is the half that nothing may be
 fitted on, `third_party_fitted` the other (`corpus/split.py`), as planned; `third_party_settled` and `third_party_fitted_settled` are the
 same as libtpu schedules them, which is what a board settles to. `coverage` is the share of the compiler's figures
-of programs that neither numbers nor ranges were made of that lie within the range shown with the prediction (`workbench/ranges.py`), at
-either tier, of which nine of ten should.
+of programs that neither numbers nor ranges were made of that lie within the range shown with the prediction
+(`workbench/analysis/ranges.py`), at either tier, of which nine of ten should.
 
     python benchmarks/accuracy.py --quick --json
     python benchmarks/accuracy.py --third-party --save benchmarks/results/third_party.json
@@ -38,12 +38,12 @@ from benchmarks.corpus.program import TARGET, version_of
 from benchmarks.corpus.split import is_ranged
 from benchmarks.corpus.third_party import PROGRAMS, QUICK_PROGRAMS
 from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
-from workbench.analyze import analyze
-from workbench.catalogue import parse_hardware
-from workbench.comparison import Comparison
+from workbench.analysis.analyze import analyze
+from workbench.analysis.comparison import Comparison
+from workbench.analysis.ranges import KERNELS, MEMORY, SENT
 from workbench.engine import compile_plan
 from workbench.errors import WorkbenchError
-from workbench.ranges import KERNELS, MEMORY, SENT
+from workbench.hardware.catalogue import parse_hardware
 
 THIRD_PARTY = {
     "third_party": ("tested", "planned"),

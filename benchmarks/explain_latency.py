@@ -15,10 +15,10 @@ import time
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.program import Program
-from workbench.report import Report
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
 
 MESH, LAYOUT = "data:64 model:32", "batch:data; heads:model; vocab:model; d_ff:model"
 VALUES = {True: "layers/mlp/up/dot_general", False: "layers/95/mlp/up/dot_general"}

@@ -6,7 +6,7 @@ fifth on the odd ones, and so on in fours: so every kind of recomputation and ev
 tested on: their software is a year older than that of the other A100 runs, and up to 10 % slower at the same work (530B). So are the
 mixtures of experts on B200, which count for no half: what was fitted on dense models holds for them or does not. Of a TPU, where the other
 shares are fitted to the compiler's estimates (`fit_estimates.py`), it is what a run reaches of such an estimate. The result belongs in
-`workbench/hardware.toml`.
+`workbench/hardware/hardware.toml`.
 
     python benchmarks/fit_efficiency.py [A100 | B200 | v5e ...] [--quick] [--json]
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.published import predict
 from benchmarks.published_rows import TABLES, Row
-from workbench.models.decoder_config import DecoderConfig
+from workbench.models.decoder.config import DecoderConfig
 
 CLASSES = {"A100": ("matmul", "memory", "transfer"), "B200": ("matmul", "memory"), "v5e": ("sustained",)}
 ROUNDS = 3

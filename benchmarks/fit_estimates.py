@@ -8,7 +8,7 @@ of). The share of the peak that products reach (`matmul`) stays as it is: large 
 
 It is fitted on the programs of `corpus.FITTED`, all layouts, and for TPU v5e as much on the fitting half of the third-party programs, as
 far as their packages are installed and their answers are recorded; and tested on all others: other programs, not other layouts of the
-same. The result belongs in `workbench/hardware.toml`.
+same. The result belongs in `workbench/hardware/hardware.toml`.
 
     python benchmarks/fit_estimates.py [TARGET ...] [--quick] [--json]
 """
@@ -31,10 +31,10 @@ from benchmarks.corpus.answers import read_answers, versions_of
 from benchmarks.corpus.program import TARGET as THIRD_PARTY_HARDWARE
 from benchmarks.corpus.third_party import PROGRAMS
 from benchmarks.corpus.zoo import CASES, FITTED, TARGETS
-from workbench.analyze import analyze
-from workbench.catalogue import parse_hardware
+from workbench.analysis.analyze import analyze
 from workbench.engine import compile_plan
-from workbench.plan import Plan
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.plan import Plan
 
 START = {"operands": 1.2, "memory": 0.9, "sweep": 1.0, "launch": 1.0}
 LOWEST, HIGHEST = np.array([0.2, 0.2, 0.05, 0.5]), np.array([8.0, 2.0, 20.0, 2.0])

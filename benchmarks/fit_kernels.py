@@ -26,15 +26,15 @@ from scipy.optimize import least_squares
 from benchmarks.corpus.program import LAYOUTS
 from benchmarks.corpus.third_party import PROGRAMS
 from benchmarks.corpus.zoo import CASES, TARGETS
-from workbench.catalogue import parse_hardware
 from workbench.cost.scheduled import SHIPPED, KernelRates, Registers, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
 from workbench.engine import compile_plan
-from workbench.engine.compiled_store import load
-from workbench.engine.hlo_kernels import working_visits
-from workbench.engine.targets import CLOCKS, compiler_of
+from workbench.engine.compile.store import load
+from workbench.engine.compile.targets import CLOCKS, compiler_of
+from workbench.engine.hlo.kernels import working_visits
 from workbench.errors import WorkbenchError
-from workbench.hardware import Hardware
-from workbench.plan import Plan
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
 from workbench.spmd.module import HloModule, read_module
 
 FITTED = ("read", "written", "rounded", "summed", "operation", "product_operation", "product_rounded", "unhidden")

@@ -1,8 +1,8 @@
-"""How far a figure may be off: the intervals of `workbench/ranges.toml`, from third-party programs that no number was fitted on.
+"""How far a figure may be off: the intervals of `workbench/analysis/ranges.toml`, from third-party programs that no number was fitted on.
 
 For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of the programs
-that are for this (`corpus/split.py`), as `workbench.ranges.Residual` has it, and of these the shortest interval that holds nine of ten: of
-n cases ceil(0.9 (n + 1)), so that few cases make it wide. A planned figure is never surer than the one it
+that are for this (`corpus/split.py`), as `workbench.analysis.ranges.Residual` has it, and of these the shortest interval that holds nine of
+ten: of n cases ceil(0.9 (n + 1)), so that few cases make it wide. A planned figure is never surer than the one it
 settles to: its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where libtpu is not installed;
 `scheduled` what is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says what share lies inside of
 programs that neither numbers nor ranges were made of.
@@ -24,14 +24,14 @@ from benchmarks.corpus.answers import Answer, read_answers, versions_of
 from benchmarks.corpus.program import TARGET, ThirdPartyProgram
 from benchmarks.corpus.split import is_ranged
 from benchmarks.corpus.third_party import PROGRAMS
-from workbench.analyze import analyze
-from workbench.catalogue import parse_hardware
+from workbench.analysis.analyze import analyze
+from workbench.analysis.ranges import KERNELS, MEMORY, SENT, SHIPPED, is_counted
 from workbench.engine import shared_worker
 from workbench.errors import WorkbenchError
-from workbench.partitioned import Partitioned
-from workbench.plan import Plan
-from workbench.ranges import KERNELS, MEMORY, SENT, SHIPPED, is_counted
-from workbench.report import Report
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.plan import Plan
+from workbench.reports.partitioned import Partitioned
+from workbench.reports.report import Report
 
 INSIDE = 0.9  # of the cases
 TIERS = ("planned", "partitioned", "scheduled")
@@ -39,7 +39,7 @@ SETTLED = (SENT, MEMORY)  # once a program is scheduled
 
 
 class Case(NamedTuple):
-    """How far the compiler's figure was from the predicted one (`workbench.ranges.Residual`)."""
+    """How far the compiler's figure was from the predicted one (`workbench.analysis.ranges.Residual`)."""
 
     tier: str
     figure: str
@@ -115,7 +115,7 @@ def intervals(residuals: Mapping[str, Sequence[float]], *, are_factors: bool = T
 def text_of(rows: Sequence[dict[str, object]], versions: str) -> str:
     """The file."""
     head = (
-        "# How far the truth was from a prediction, from `low` to `high`: nine of ten lie between (workbench/ranges.py). Made by\n"
+        "# How far the truth was from a prediction, from `low` to `high`: nine of ten lie between (workbench/analysis/ranges.py). Made by\n"
         f"# benchmarks/fit_ranges.py of the compiler's answers for {TARGET} ({versions}) to those third-party\n"
         "# programs of benchmarks/corpus that are for ranges (benchmarks/corpus/split.py).\n"
     )

@@ -16,13 +16,13 @@ import weakref
 from collections import defaultdict
 from pathlib import Path
 
+from workbench.core.program import Program
+from workbench.core.program_cache import CACHE
 from workbench.models import build
-from workbench.partition.context import parse_module
-from workbench.plan import Plan
-from workbench.program import Program
-from workbench.program_cache import CACHE
+from workbench.plan.plan import Plan
+from workbench.propagation.module.context import parse_module
 from workbench.recipes.menu import list_recipes
-from workbench.report import Report
+from workbench.reports.report import Report
 
 _PAGE = resource.getpagesize()
 

@@ -36,13 +36,13 @@ from random_plans import PROGRAMS, random_plan
 
 import workbench as wb
 from benchmarks.corpus.zoo import CASES, QUICK
-from workbench.catalogue import parse_hardware
-from workbench.collective import collective_class
-from workbench.comparison import is_same
+from workbench.analysis.comparison import is_same
 from workbench.engine import compile_plan, partition_plan
-from workbench.engine.compilation import compile_here
+from workbench.engine.compile.compilation import compile_here
 from workbench.errors import WorkbenchError
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
+from workbench.reports.collective import collective_class
 from workbench.spmd.partition import ask_partitioner
 
 LARGE = ("data:64 model:32", "batch:data; heads:model; vocab:model; d_ff:model")

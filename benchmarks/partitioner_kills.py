@@ -22,14 +22,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from workbench.edits import PlaceDim
 from workbench.engine import WarmWorker
-from workbench.hardware import Hardware
+from workbench.hardware.hardware import Hardware
 from workbench.models import build
-from workbench.partitioned import Partitioned, PartitionedCollective
-from workbench.plan import Plan
-from workbench.session import Session
-from workbench.settling import Settler
+from workbench.plan.edits import PlaceDim
+from workbench.plan.plan import Plan
+from workbench.reports.partitioned import Partitioned, PartitionedCollective
+from workbench.session.session import Session
+from workbench.session.settling import Settler
 
 EDITS = tuple(PlaceDim(dim, axes) for dim in ("d_ff", "heads", "vocab") for axes in (("model",), ()))
 LIMIT = 60.0  # seconds for a plan to settle or to say why not

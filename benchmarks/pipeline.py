@@ -33,9 +33,9 @@ import optax
 import workbench as wb
 from benchmarks.pipeline_network import STAGES
 from benchmarks.pipeline_ways import ByHand, Mpmd, Spmd, Torch, has_torch
-from workbench.engine.mpmd import compile_mpmd
-from workbench.engine.mpmd_timeline import measure_tasks
-from workbench.measurement import bubble_of
+from workbench.engine.mpmd.step import compile_mpmd
+from workbench.engine.mpmd.timeline import measure_tasks
+from workbench.reports.measurement import bubble_of
 
 Run = Callable[[int], tuple[float, float]]
 WARM = 3  # steps

@@ -18,11 +18,11 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 from jax.sharding import AxisType, NamedSharding
 
-from workbench.edits import Edit, PlaceDim
+from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.program import Program
-from workbench.session import Session
+from workbench.plan.edits import Edit, PlaceDim
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
 from workbench.tracing.constrain import partition_spec
 
 MESHES = ((8, "data:4 model:2"), (2048, "data:64 model:32"), (65536, "data:2048 model:32"))

@@ -20,21 +20,22 @@ from functools import cache
 import workbench as wb
 from benchmarks.published_mixture import stage_plans
 from benchmarks.published_rows import GIB, TABLES, Row
-from workbench.catalogue import parse_hardware
-from workbench.collective import Collective
+from workbench.core.program import Program
+from workbench.core.schedules.costs import StageCost
+from workbench.core.tensor import Role
 from workbench.cost.communication import collective_seconds
 from workbench.cost.kept import kept_between_passes
-from workbench.hardware import Hardware
-from workbench.models import decoder, decoder_stage
-from workbench.models.decoder_config import DecoderConfig
-from workbench.models.decoder_layouts import sequence_parallel
-from workbench.models.mixture_config import MixtureConfig
-from workbench.pipeline.costs import StageCost
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.models.decoder import model as decoder
+from workbench.models.decoder import stage as decoder_stage
+from workbench.models.decoder.config import DecoderConfig
+from workbench.models.decoder.layouts import sequence_parallel
+from workbench.models.mixture.config import MixtureConfig
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import Transfer
-from workbench.program import Program
-from workbench.report import Report
-from workbench.tensor import Role
+from workbench.reports.collective import Collective
+from workbench.reports.report import Report
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import cache
 
 import workbench as wb
-from workbench.hardware import Hardware
-from workbench.models import mixture_stage
-from workbench.models.mixture_config import MixtureConfig
-from workbench.models.mixture_layouts import expert_parallel
-from workbench.program import Program
-from workbench.tensor import Role
+from workbench.core.program import Program
+from workbench.core.tensor import Role
+from workbench.hardware.hardware import Hardware
+from workbench.models.mixture import stage as mixture_stage
+from workbench.models.mixture.config import MixtureConfig
+from workbench.models.mixture.layouts import expert_parallel
 
 
 @cache

@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import workbench as wb
-from workbench.catalogue import load_catalogue, parse_hardware
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules.costs import StageCost
 from workbench.cost.communication import collective_seconds
 from workbench.cost.kept import kept_between_passes
-from workbench.hardware import Hardware
-from workbench.models import decoder_stage
-from workbench.models.decoder_config import DecoderConfig
+from workbench.hardware.catalogue import load_catalogue, parse_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.models.decoder import stage as decoder_stage
+from workbench.models.decoder.config import DecoderConfig
 from workbench.pipeline.balance import balance
-from workbench.pipeline.costs import StageCost
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.simulated import Simulated
 from workbench.pipeline.transfer import Transfer
-from workbench.pipeline_spec import PipelineSpec
-from workbench.report import Report
+from workbench.reports.report import Report
 
 TRANSFORMER = DecoderConfig(
     vocab=32000, layers=1, d_model=2048, kv_heads=32, queries=1, d_head=64, d_ff=8192, seq=1024, batch=1, norm="layer", positions="learned"

@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workbench.models.decoder_config import PRESETS, DecoderConfig
-from workbench.models.mixture_config import PRESETS as MIXTURES
-from workbench.models.mixture_config import MixtureConfig
-from workbench.pipeline_spec import PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.models.decoder.config import PRESETS, DecoderConfig
+from workbench.models.mixture.config import PRESETS as MIXTURES
+from workbench.models.mixture.config import MixtureConfig
 
 DATA = Path(__file__).parents[1] / "tests" / "published" / "step_times.json"
 GIB = 2**30

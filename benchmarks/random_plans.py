@@ -9,11 +9,11 @@ from functools import cache
 from math import prod
 
 import workbench as wb
+from workbench.core.mesh import Mesh
+from workbench.core.program import Operation, Program
+from workbench.core.sharding import Sharding
 from workbench.errors import WorkbenchError
-from workbench.mesh import Mesh
 from workbench.models import build
-from workbench.program import Operation, Program
-from workbench.sharding import Sharding
 
 MESHES = ("x:8", "x:4 y:2", "x:2 y:4", "x:2 y:2 z:2")
 PROGRAMS: dict[str, Callable[[], Program]] = {

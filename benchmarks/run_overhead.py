@@ -25,9 +25,10 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import workbench as wb
-from workbench.engine.compiled_step import compile_step
-from workbench.models import gpt, text
-from workbench.models.gpt_config import PRESETS
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.models.data import text
+from workbench.models.gpt import model as gpt
+from workbench.models.gpt.config import PRESETS
 
 CONFIG = PRESETS["tiny"]
 MESH = (("data", 4), ("model", 2))

@@ -38,10 +38,10 @@ from workbench.app.processes.boards import LINGERING
 LAYERS, EDIT_MS = 8, 600.0  # layers of the program that is timed to find how many take so long
 SLOW_PLAN = """
 import statistics, sys, time
-from workbench.edits import PlaceDim
+from workbench.plan.edits import PlaceDim
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.session import Session
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
 
 def edit_ms(plan):
     session, times = Session(plan), []

@@ -157,7 +157,7 @@ class _Opener:
         from pathlib import Path
 
         from workbench.models import build
-        from workbench.plan import Plan
+        from workbench.plan.plan import Plan
 
         (Path(folder) / f"{NOBODY}.py").write_text("print('imported')\n")
         self._plan = Plan(build("two_layer"), "data:4 model:2", "batch:data; hidden:model")
@@ -168,8 +168,8 @@ class _Opener:
                 self._try(case)
 
     def _new_board(self) -> None:
-        from workbench.session import Session
-        from workbench.widgets.board import Board
+        from workbench.session.session import Session
+        from workbench.widgets.board.board import Board
 
         self._board = Board(Session(self._plan), lambda *_: None)
 

@@ -20,16 +20,16 @@ from functools import cache
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from workbench.edits import Constrain, Edit, Override, PlaceDim, Prioritize, SetBarrier, Tie
+from workbench.core.layout_text import DIRECTIONS
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
+from workbench.core.sharding import Sharding
 from workbench.errors import PartitionError, WorkbenchError
-from workbench.layout_text import DIRECTIONS
-from workbench.mesh import Mesh
 from workbench.models import build
-from workbench.partition import propagation_of
-from workbench.plan import Plan
-from workbench.program import Program
-from workbench.propagation import Propagation
-from workbench.sharding import Sharding
+from workbench.plan.edits import Constrain, Edit, Override, PlaceDim, Prioritize, SetBarrier, Tie
+from workbench.plan.plan import Plan
+from workbench.propagation import propagation_of
+from workbench.reports.propagation import Propagation
 
 MODELS = ("two_layer", "mnist", "gpt", "deep_unet", "decoder", "conformer", "unet", "mixture", "t5")
 WEIGHTS = (6, 6, 10, 4, 1, 1, 1, 1, 1)  # the large ones take a second each

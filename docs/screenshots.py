@@ -18,12 +18,12 @@ from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from tests.install_chromium import system_chromium
-from tests.ui.servers import free_port, wait_for
+from tests.support.servers import free_port, wait_for
 from workbench.app import serve, serve_fleet
-from workbench.catalogue import parse_hardware
 from workbench.documents.fleets import parse_fleet
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 
 WIDTH, HEIGHT = 1440, 1000
 COLOURS = 256  # of a palette: half the bytes, and no difference to be seen

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from workbench.exercises import Exercise, computes_once, gathers_nothing_whole, holds, lies, pads_nothing, sends, statements
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.tracing import trace
 
 

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 import workbench
-from tests.programs import batch, mlp, parameter, program
+from tests.support.programs import batch, mlp, parameter, program
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import Sharding
 from workbench.errors import WorkbenchError, unknown_name
-from workbench.layout import Layout
-from workbench.mesh import Mesh
-from workbench.mesh_edits import ReorderAxes
 from workbench.models.registry import build
-from workbench.plan import Plan
-from workbench.sharding import Sharding
+from workbench.plan.mesh_edits import ReorderAxes
+from workbench.plan.plan import Plan
 
 FFN = program(parameter("params/w1", d_model=1024, d_ff=4096), batch("batch/x", batch=12, d_model=1024))
 

@@ -11,24 +11,24 @@
 Importing this package imports no user interface; `Workbench` and `FleetBoard` are fetched when they are asked for.
 """
 
-from workbench import module_path as module_path  # before anything that could be found beside a downloaded plan
+from workbench.core import module_path as module_path  # before anything that could be found beside a downloaded plan
 
 # isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from workbench.core.layout import Layout as Layout
+from workbench.core.mesh import Mesh as Mesh
+from workbench.core.precision import Precision as Precision
+from workbench.core.program import Program as Program
+from workbench.core.program import Reference as Reference
+from workbench.core.remat import Remat as Remat
+from workbench.core.sharding import Sharding as Sharding
 from workbench.errors import WorkbenchError as WorkbenchError
-from workbench.layout import Layout as Layout
-from workbench.measurement import Measurement as Measurement
-from workbench.mesh import Mesh as Mesh
-from workbench.plan import Plan as Plan
-from workbench.precision import Precision as Precision
-from workbench.program import Program as Program
-from workbench.program import Reference as Reference
-from workbench.remat import Remat as Remat
-from workbench.report import Report as Report
-from workbench.session import Session as Session
-from workbench.sharding import Sharding as Sharding
+from workbench.plan.plan import Plan as Plan
+from workbench.reports.measurement import Measurement as Measurement
+from workbench.reports.report import Report as Report
+from workbench.session.session import Session as Session
 from workbench.tracing import checkpoint_name as checkpoint_name
 from workbench.tracing import layer as layer
 from workbench.tracing import micro_batch_weight as micro_batch_weight

@@ -10,10 +10,10 @@ every goal is.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workbench.core.sharding import Sharding
 from workbench.errors import WorkbenchError
-from workbench.plan import Plan
-from workbench.report import Report
-from workbench.sharding import Sharding
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
 from workbench.units import format_bytes
 
 Goal = Callable[[Report], str]

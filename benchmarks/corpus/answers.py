@@ -9,9 +9,9 @@ from typing import Any
 
 import workbench as wb
 from benchmarks.corpus.program import TARGET, ThirdPartyProgram, traced, version_of
-from workbench.collective import collective_class
-from workbench.compiled import Compiled
-from workbench.sharding import base_axis
+from workbench.core.sharding import base_axis
+from workbench.reports.collective import collective_class
+from workbench.reports.compiled import Compiled
 
 FOLDER = Path(__file__).parent / "answers"
 COMPILERS = ("jax", "jaxlib", "libtpu")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from benchmarks.corpus.answers import Answer, Answers, read_answers, versions_of
 from benchmarks.corpus.program import LAYOUTS, ThirdPartyProgram
 from benchmarks.corpus.split import Half
-from workbench.comparison import compare_collectives
+from workbench.analysis.comparison import compare_collectives
+from workbench.analysis.ranges import KERNELS, MEMORY, SENT, ranges_of
 from workbench.errors import WorkbenchError
-from workbench.plan import Plan
-from workbench.ranges import KERNELS, MEMORY, SENT, ranges_of
-from workbench.report import Report
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
 
 NOT_RECORDED = "not recorded"
 JUDGED_TIERS = ("planned", "partitioned")

@@ -6,12 +6,12 @@ from hashlib import sha256
 from math import prod
 
 import workbench as wb
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
+from workbench.core.tensor import Role, Tensor
 from workbench.errors import LayoutError
-from workbench.layout import Layout
-from workbench.legality import illegalities
-from workbench.mesh import Mesh
-from workbench.program import Program
-from workbench.tensor import Role, Tensor
+from workbench.plan.legality import illegalities
 
 MESHES = ("a:8", "a:2 b:4", "a:4 b:2", "a:2 b:2 c:2")
 """Of the random layouts: eight devices on one to three axes."""

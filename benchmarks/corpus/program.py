@@ -9,8 +9,8 @@ from functools import cache
 import workbench as wb
 from benchmarks.corpus.layouts import DATA_PARALLEL, RANDOM_LAYOUTS, ZERO_3, StatedLayout, draw_layout
 from benchmarks.corpus.split import Half, half_of
-from workbench.catalogue import parse_hardware
-from workbench.program import Program
+from workbench.core.program import Program
+from workbench.hardware.catalogue import parse_hardware
 
 LAYOUTS = ("data parallel", "tensor parallel", "zero 3", *RANDOM_LAYOUTS)
 TARGET = "TPU v5e 2x4"

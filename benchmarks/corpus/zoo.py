@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import optax
 
 import workbench as wb
-from workbench.models import build, gpt
-from workbench.models.gpt_config import PRESETS
-from workbench.program import Program
+from workbench.core.program import Program
+from workbench.models import build
+from workbench.models.gpt import model as gpt
+from workbench.models.gpt.config import PRESETS
 
 MEDIUM = replace(
     PRESETS["gpt2-small"],

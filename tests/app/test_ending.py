@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from tests.ui.servers import free_port, wait_for
+from tests.support.servers import free_port, wait_for
 
 SERVED = """
 from workbench.app.serve import listen, template_of

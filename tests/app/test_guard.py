@@ -11,13 +11,14 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from tests.ui.servers import free_port, wait_for
-from workbench.app import guard, serve
-from workbench.app.guard import allowed_hosts, content_policy, judge_request, parse_origin
-from workbench.app.serve import verify_address
+from tests.support.servers import free_port, wait_for
+from workbench.app import serve
+from workbench.app.page import guard
+from workbench.app.page.guard import allowed_hosts, content_policy, judge_request, parse_origin
+from workbench.app.page.serve import verify_address
 from workbench.errors import WorkbenchError
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 
 ALLOWED = allowed_hosts("127.0.0.1", 5006, ("https://plans.example.org", "[fe80::1]:81"))
 HOST = {"Host": "127.0.0.1:5006"}

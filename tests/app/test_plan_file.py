@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from workbench import durable_files
-from workbench.app.opening import Served, file_asked_for
-from workbench.app.plan_file import PlanFile, file_under
-from workbench.documents import dump_plan, load_plan
-from workbench.durable_files import exclusive, replace_file
+from workbench.app.page.opening import Served, file_asked_for
+from workbench.app.page.plan_file import PlanFile, file_under
+from workbench.documents import dump_plan, durable_files, load_plan
+from workbench.documents.durable_files import exclusive, replace_file
 from workbench.errors import DocumentError
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 
 PROGRAM = build("two_layer", batch=16, io=64, hidden=32)
 BEFORE, MINE, THEIRS = (Plan(PROGRAM, "data:4 model:2", layout) for layout in ("", "batch:data", "hidden:model"))

@@ -13,16 +13,16 @@ import optax
 import pytest
 
 from workbench import layer, trace_training
-from workbench.app.opening import Served, live_plan
+from workbench.app.page.opening import Served, live_plan
 from workbench.app.processes.boards import Boards
 from workbench.app.processes.forking import ForkServer
+from workbench.app.runners.job_queue import JobQueue
+from workbench.core.remat import Remat
 from workbench.engine import shared_worker
-from workbench.engine.parcel import sendable
+from workbench.engine.worker.job_payload import sendable
 from workbench.errors import DocumentError, EngineError, WorkbenchError
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.remat import Remat
-from workbench.widgets.job_queue import JobQueue
+from workbench.plan.plan import Plan
 
 PATIENCE = 60.0  # seconds, on a machine that does much else
 

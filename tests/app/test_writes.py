@@ -13,10 +13,10 @@ from panel.io import document as writing
 
 from benchmarks import served_client
 from benchmarks.served_client import PATIENCE, Visitor
-from tests.ui.servers import free_port, wait_for
-from workbench.app.screen import Screen, on_document
-from workbench.app.serve import listen, template_of
-from workbench.app.writes import mend_writes
+from tests.support.servers import free_port, wait_for
+from workbench.app.page.screen import Screen, on_document
+from workbench.app.page.serve import listen, template_of
+from workbench.app.page.writes import mend_writes
 
 
 class Socket:

@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.analyze import analyze
-from workbench.catalogue import parse_hardware
-from workbench.cost.apart import LONGEST, RINGS, Steps, taken_apart
+from workbench.analysis.analyze import analyze
+from workbench.core.tensor import itemsize
+from workbench.cost.collective_matmul import LONGEST, RINGS, Steps, taken_apart
+from workbench.cost.fusion.fusion import kernels_of
+from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.partition import kernels_of, local_shape, partition, structure_of
-from workbench.partition.loop_edges import hoisted_casts, unfilled_stacks
-from workbench.plan import Plan
-from workbench.tensor import itemsize
+from workbench.plan.plan import Plan
+from workbench.propagation import local_shape, partition, structure_of
 from workbench.tracing import trace
 
 S = jax.ShapeDtypeStruct

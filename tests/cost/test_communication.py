@@ -5,13 +5,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from workbench.catalogue import every_hardware, load_catalogue, parse_hardware
-from workbench.collective import KINDS
+from workbench.core.mesh import Mesh
 from workbench.cost.communication import collective_seconds, group_of
-from workbench.hardware import Hardware, Shape
-from workbench.mesh import Mesh
-from workbench.topology import wiring_problem
-from workbench.wiring import parse_wiring
+from workbench.hardware.axis_assignment import parse_wiring
+from workbench.hardware.catalogue import every_hardware, load_catalogue, parse_hardware
+from workbench.hardware.hardware import Hardware, Shape
+from workbench.hardware.topology import wiring_problem
+from workbench.reports.collective import KINDS
 
 ALL_HARDWARE = every_hardware(load_catalogue())
 LARGE = 1 << 32

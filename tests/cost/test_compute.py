@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.machines import flat
-from workbench.analyze import analyze
+from tests.support.machines import flat
+from workbench.analysis.analyze import analyze
 from workbench.cost.compute import padded_volume
+from workbench.cost.fusion.fusion import kernels_of
 from workbench.models import build
-from workbench.partition import kernels_of, structure_of
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
+from workbench.propagation import structure_of
 from workbench.tracing import trace
 
 S = jax.ShapeDtypeStruct

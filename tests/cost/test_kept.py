@@ -1,10 +1,10 @@
 """What a micro-batch keeps between its passes, layer by layer."""
 
 from workbench.cost.kept import kept_between_passes
-from workbench.models import decoder_stage
-from workbench.models.decoder_config import PRESETS
+from workbench.models.decoder import stage as decoder_stage
+from workbench.models.decoder.config import PRESETS
 from workbench.models.presets import chosen
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 
 
 def test_one_more_layer_keeps_what_its_kernels_read():

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AxisType, NamedSharding
 
+from workbench.core.tensor import Role
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.tensor import Role
+from workbench.plan.plan import Plan
 from workbench.tracing import trace
 from workbench.tracing.constrain import partition_spec
 

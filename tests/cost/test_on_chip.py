@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from workbench.catalogue import parse_hardware
 from workbench.cost.on_chip import Interval, OnChip
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 
 TPUS = ("TPU v3 2x2", "TPU v4 2x2x2", "TPU v5e 2x4", "TPU v5p 2x2x2", "TPU v6e 2x4")
 MIB = 1 << 20

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import pytest
 
 from tests.engine.test_compile import needs_libtpu
-from workbench.catalogue import parse_hardware
 from workbench.cost.scheduled import Dot, Registers, estimated_cycles, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
-from workbench.engine.compiled_step import lowered
-from workbench.engine.hlo_kernels import working_visits
-from workbench.engine.targets import CLOCKS, open_target
-from workbench.plan import Plan
+from workbench.engine.compile.targets import CLOCKS, open_target
+from workbench.engine.hlo.kernels import working_visits
+from workbench.engine.spmd.compiled_step import lowered
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.plan import Plan
 from workbench.spmd.executable import module_of
 from workbench.tracing import trace
 

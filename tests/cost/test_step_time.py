@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.machines import flat
-from workbench.analyze import analyze
+from tests.support.machines import flat
+from workbench.analysis.analyze import analyze
 from workbench.models import build
-from workbench.partition.reshards import sent_bytes
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
+from workbench.propagation.collectives import sent_bytes
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34, launch=1e-7)
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.machines import flat
-from workbench.analyze import analyze
+from tests.support.machines import flat
+from workbench.analysis.analyze import analyze
 from workbench.cost.timeline import Send, simulate
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.timeline import COMPUTE
+from workbench.plan.plan import Plan
+from workbench.reports.timeline import COMPUTE
 from workbench.tracing import trace
 
 KERNELS = (2.0, 3.0, 5.0)

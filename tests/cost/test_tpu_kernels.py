@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.analyze import analyze
-from workbench.catalogue import parse_hardware
+from workbench.analysis.analyze import analyze
 from workbench.cost.compute import ROW_LAUNCHES, passes_volume
+from workbench.cost.fusion.fusion import kernels_of
 from workbench.engine import compile_plan
-from workbench.partition import kernels_of, structure_of
-from workbench.plan import Plan
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.plan import Plan
+from workbench.propagation import structure_of
 from workbench.tracing import trace
 
 S = jax.ShapeDtypeStruct

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from tests.programs import mlp
+from tests.support.programs import mlp
 from workbench import cli
 from workbench.app.processes.forking import ForkServer
+from workbench.core.program import Reference
 from workbench.documents import allowed_here, dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed
 from workbench.documents.allowed import verify_allowed
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.plan import Plan
-from workbench.program import Reference
+from workbench.plan.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 BUILD = """import sys
@@ -30,7 +30,7 @@ def build() -> wb.Program:
 
 def document(target: str, **entries) -> str:
     plan = {"name": "theirs", "program": {"target": target}, "mesh": [["data", 2]], "layout": {"rules": {"batch": "data"}}}
-    return json.dumps({"format": "sharding-workbench.plan", "version": 1, **plan, **entries})
+    return json.dumps({"format": "sharding-workbench.plan.plan", "version": 1, **plan, **entries})
 
 
 @pytest.fixture

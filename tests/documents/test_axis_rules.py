@@ -5,14 +5,14 @@ import jax
 import pytest
 from jax.sharding import PartitionSpec
 
-from tests.importable import regression
-from tests.programs import mlp
+from tests.support.importable import regression
+from tests.support.programs import mlp
+from workbench.core.program import Reference
+from workbench.core.sharding import Sharding
 from workbench.documents import ALL_EXPORTS, program_from_reference
-from workbench.documents.axis_rules import export_axis_rules, export_maxtext_rules
-from workbench.documents.partition_specs import export_partition_specs
-from workbench.plan import Plan
-from workbench.program import Reference
-from workbench.sharding import Sharding
+from workbench.documents.export.axis_rules import export_axis_rules, export_maxtext_rules
+from workbench.documents.export.partition_specs import export_partition_specs
+from workbench.plan.plan import Plan
 
 LAYOUT = "batch:data+pipe; d_ff:model; layers/1/w2=[-, -]; @mlp/dot_general=[data, ?]"
 MESH = "data:2 pipe:2 model:2"
@@ -61,7 +61,7 @@ def test_the_rules_read_well(golden):
 
 @pytest.mark.parametrize("layout", ["", "batch:data+pipe; d_ff:model", "d_ff:data; w2=[model, -]; params/w1=[-, -]"])
 def test_partition_specs_of_a_tree_are_those_of_the_plan(layout):
-    plan = Plan(program_from_reference(Reference("tests.importable:regression")), MESH, layout)
+    plan = Plan(program_from_reference(Reference("tests.support.importable:regression")), MESH, layout)
     module = made(export_partition_specs(plan))
     trees = {"params": {"w1": 0, "w2": 0}, "batch": {"x": 0, "y": 0}}
     found = {

@@ -9,29 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.programs import mlp_report
-from workbench.catalogue import default_catalogue, parse_hardware
+from tests.support.programs import mlp_report
+from workbench.core.layout import Layout
+from workbench.core.layout_text import _split
+from workbench.core.mesh import Mesh
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.sharding import Sharding
 from workbench.documents import load_plan, parse_fleet, parse_plan
 from workbench.documents.reading import MOST_TEXT
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.layout import Layout
-from workbench.layout_text import _split
-from workbench.mesh import Mesh
+from workbench.hardware.catalogue import default_catalogue, parse_hardware
+from workbench.hardware.topology import stretches
 from workbench.models import ALL_MODELS, build
 from workbench.models.bounds import MOST
 from workbench.models.registry import verify_model
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.pipeline_spec import PipelineSpec
-from workbench.plan import Plan
-from workbench.session import Session
-from workbench.sharding import Sharding
-from workbench.topology import stretches
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
 from workbench.tracing import trace
 from workbench.units import divisors, parse_bytes
-from workbench.widgets.board import Board
-from workbench.widgets.gestures import verify_gesture
-from workbench.widgets.hardware import shapes_for
-from workbench.widgets.pictures import _place
+from workbench.widgets.board.board import Board
+from workbench.widgets.board.gestures import verify_gesture
+from workbench.widgets.board.hardware import shapes_for
+from workbench.widgets.tabs.pictures import _place
 
 MANY = tuple((f"a{place}", 1) for place in range(2000))
 LONG = "x" * 600
@@ -120,7 +120,7 @@ def test_what_is_too_large_is_told_in_words(call, message):
 
 def document(**entries) -> str:
     plan = {"name": "x", "program": {"target": "two_layer"}, "mesh": [["data", 2]], "layout": {}}
-    return json.dumps({"format": "sharding-workbench.plan", "version": 1, **plan, **entries})
+    return json.dumps({"format": "sharding-workbench.plan.plan", "version": 1, **plan, **entries})
 
 
 TEXTS = [

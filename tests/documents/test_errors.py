@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.programs import mlp, program
+from tests.support.programs import mlp, program
+from workbench.core.program import Reference
 from workbench.documents import dump_plan, export_script, load_plan, parse_plan, save_plan
 from workbench.errors import DocumentError, LayoutError, MeshError, WorkbenchError
-from workbench.plan import Plan
-from workbench.program import Reference
+from workbench.plan.plan import Plan
 
 GOOD = json.loads(dump_plan(Plan(mlp(), "data:4 model:2", "batch:data")))
 CHOOSE = "\n  Ways out: choose a *.plan.json that `workbench` or `plan.save` wrote."
@@ -27,8 +27,8 @@ TEXTS = [
     ("not json at all", "The text is not JSON: Expecting value: line 1 column 1 (char 0)." + CHOOSE),
     ('{"format": ', "The text is not JSON: Expecting value: line 1 column 12 (char 11)." + CHOOSE),
     ('{"a": 1, "a": 2}', 'The text is not JSON: "a" stands twice in one object.' + CHOOSE),
-    ("[1, 2]", 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan".' + CHOOSE),
-    ('{"nbformat": 4}', 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan".' + CHOOSE),
+    ("[1, 2]", 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan.plan".' + CHOOSE),
+    ('{"nbformat": 4}', 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan.plan".' + CHOOSE),
     (
         changed(version=2, a_new_thing=True),
         "The text is a plan document of version 2; this workbench reads up to version 1."
@@ -55,28 +55,28 @@ TEXTS = [
         "\n  Ways out: start in the folder that holds no_such_module_here · put that folder on PYTHONPATH · install its package.",
     ),
     (
-        named("tests.importable:regresion"),
-        "The program is `tests.importable:regresion`. There is no function `regresion` in `tests.importable`; there are `Program`, `mlp`, "
+        named("tests.support.importable:regresion"),
+        "The program is `tests.support.importable:regresion`. There is no function `regresion` in `tests.support.importable`; there are `Program`, `mlp`, "
         "`regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.\n  Ways out: did you mean `regression`?",
     ),
     (
-        named("tests.importable:NOT_A_FUNCTION"),
-        "The program is `tests.importable:NOT_A_FUNCTION`. There is no function `NOT_A_FUNCTION` in `tests.importable`; there are `Program`, "
+        named("tests.support.importable:NOT_A_FUNCTION"),
+        "The program is `tests.support.importable:NOT_A_FUNCTION`. There is no function `NOT_A_FUNCTION` in `tests.support.importable`; there are `Program`, "
         "`mlp`, `regression`, `forward`, `breaks`, `returns_a_list`, `does_not_say`.\n  Ways out: use one of these names.",
     ),
     (
-        named("tests.importable:breaks", layers=2),
-        "The program `tests.importable:breaks(layers=2)` raised KeyError: 'no such layer'."
+        named("tests.support.importable:breaks", layers=2),
+        "The program `tests.support.importable:breaks(layers=2)` raised KeyError: 'no such layer'."
         "\n  Ways out: mend the function · mend its arguments in the document.",
     ),
     (
-        named("tests.importable:regression", colour=2),  # like no argument there is: Python 3.13 asks whether that was meant
-        "The program `tests.importable:regression(colour=2)` raised TypeError: regression() got an unexpected keyword argument 'colour'."
+        named("tests.support.importable:regression", colour=2),  # like no argument there is: Python 3.13 asks whether that was meant
+        "The program `tests.support.importable:regression(colour=2)` raised TypeError: regression() got an unexpected keyword argument 'colour'."
         "\n  Ways out: mend the function · mend its arguments in the document.",
     ),
     (
-        named("tests.importable:returns_a_list"),
-        "The program `tests.importable:returns_a_list()` returned list, not a Program."
+        named("tests.support.importable:returns_a_list"),
+        "The program `tests.support.importable:returns_a_list()` returned list, not a Program."
         "\n  Ways out: end the function with `return wb.trace(...)` or `return wb.trace_training(...)`.",
     ),
     (
@@ -96,7 +96,7 @@ TEXTS = [
 def test_a_wrong_document_is_told_in_whole_sentences(text, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DocumentError) as caught:
-        parse_plan(text, allow="tests.importable, no_such_module_here, os")
+        parse_plan(text, allow="tests.support.importable, no_such_module_here, os")
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
 
@@ -176,10 +176,18 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
 
 UNSAVED = [
     (Reference("__main__:build"), "a function of this notebook or script", "move the function into a file, my_module.py"),
-    (Reference("tests.importable:<lambda>"), "There is no function `<lambda>` in `tests.importable`", "use one of these names"),
-    (Reference("tests.importable:regresion"), "There is no function", "did you mean `regression`?"),
-    (Reference("tests.importable:regression", {"widht": 3}), "does not take these arguments", "the arguments that the function has"),
-    (Reference("tests.importable:does_not_say"), "does not say that it returns a program", "-> wb.Program:"),
+    (
+        Reference("tests.support.importable:<lambda>"),
+        "There is no function `<lambda>` in `tests.support.importable`",
+        "use one of these names",
+    ),
+    (Reference("tests.support.importable:regresion"), "There is no function", "did you mean `regression`?"),
+    (
+        Reference("tests.support.importable:regression", {"widht": 3}),
+        "does not take these arguments",
+        "the arguments that the function has",
+    ),
+    (Reference("tests.support.importable:does_not_say"), "does not say that it returns a program", "-> wb.Program:"),
     (Reference("no_such_module_here:build"), "there is no module `no_such_module_here` here", "put that folder on PYTHONPATH"),
     (Reference("gtp"), "There is no model `gtp`", "did you mean `gpt`?"),
     (Reference("gpt", {"layers": 0}), "it should be", "leave it out"),

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 import pytest
 
+from workbench.core.precision import Precision
+from workbench.core.program import Program, Reference
+from workbench.core.remat import Remat
 from workbench.documents import export_script, program_from_reference
-from workbench.plan import Plan
-from workbench.precision import Precision
-from workbench.program import Program, Reference
-from workbench.remat import Remat
+from workbench.plan.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"layers": 2, "seq": 16, "batch": 8}
@@ -58,8 +58,8 @@ def unsharded_losses(program: Program, steps: int) -> list[float]:
             "batch:data; d_ff:model p1; heads:model; layers/mlp/w1=[-, ?, model?]; group[params/layers/mlp/w1, params/layers/mlp/w1]; "
             "barrier[@mlp/up/dot_general] allows:forward; @mlp/down/dot_general=[?, ?, -] replicated:model",
         ),
-        (Reference("tests.importable:regression", {"width": 32}), "data:4 model:2", "batch:data+model; d_ff:data"),
-        (Reference("tests.importable:regression", {}), "", ""),
+        (Reference("tests.support.importable:regression", {"width": 32}), "data:4 model:2", "batch:data+model; d_ff:data"),
+        (Reference("tests.support.importable:regression", {}), "", ""),
     ],
     ids=lambda value: str(value) or "none",
 )
@@ -71,7 +71,7 @@ def test_the_exported_script_trains_as_the_unsharded_step_does(reference, mesh, 
 
 
 def test_the_exported_script_has_the_remat_and_the_precision_of_the_plan(tmp_path):
-    program = program_from_reference(Reference("tests.layered:stack", {}))
+    program = program_from_reference(Reference("tests.support.layered:stack", {}))
     program = program.variant(remat=Remat.parse("save:mixed"), precision=Precision.parse("moments=bfloat16"))
     plan = Plan(program, "data:4", "batch:data")
     script = export_script(plan, steps=3)
@@ -81,7 +81,7 @@ def test_the_exported_script_has_the_remat_and_the_precision_of_the_plan(tmp_pat
 
 
 def test_a_function_without_state_and_loss_is_exported_too(tmp_path):
-    plan = Plan(program_from_reference(Reference("tests.importable:forward", {})), "data:4", "batch:data")
+    plan = Plan(program_from_reference(Reference("tests.support.importable:forward", {})), "data:4", "batch:data")
     assert "step 4" in run(plan.export(), tmp_path)
 
 
@@ -103,6 +103,6 @@ def test_a_script_of_a_pipelined_plan_says_that_it_runs_without():
 
 
 def test_a_name_cannot_break_out_of_the_script():
-    plan = Plan(program_from_reference(Reference("tests.importable:forward", {})), "data:4", name='x"""\nimport os\n"""\\')
+    plan = Plan(program_from_reference(Reference("tests.support.importable:forward", {})), "data:4", name='x"""\nimport os\n"""\\')
     code = compile(plan.export(), "exported", "exec")
     assert "os" not in code.co_names

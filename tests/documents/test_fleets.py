@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from workbench.core.program import Reference
 from workbench.documents import fleets, load_fleet, parse_fleet
 from workbench.errors import DocumentError, FleetError, WorkbenchError
-from workbench.program import Reference
 
 WHOLE = """
 policy = "round-robin"
@@ -21,7 +21,7 @@ folder = "kept"
 
 [[models]]
 name = "narrow"
-program = "tests.importable:regression"
+program = "tests.support.importable:regression"
 mini_batches = 5
 epochs = 2
 seed = 3
@@ -37,7 +37,7 @@ grid = { learning_rate = [0.1, 0.01], batch = [20, 40] }
 
 @pytest.fixture(scope="module")
 def fleet():
-    return parse_fleet(WHOLE, allow="tests.importable")
+    return parse_fleet(WHOLE, allow="tests.support.importable")
 
 
 def test_every_field_is_read(fleet):
@@ -57,10 +57,10 @@ def test_a_grid_is_one_model_a_combination(fleet):
 
 
 def test_a_file_may_be_json_and_its_folder_lies_beside_it(tmp_path):
-    model = {"name": "a", "program": "tests.importable:regression"}
+    model = {"name": "a", "program": "tests.support.importable:regression"}
     path = tmp_path / "fleet.json"
     path.write_text(json.dumps({"version": 1, "folder": "kept", "memory": 4096, "models": [model]}))
-    fleet = load_fleet(path, allow="tests.importable")
+    fleet = load_fleet(path, allow="tests.support.importable")
     assert (fleet.folder, fleet.memory, fleet.models[0].mini_batches) == (tmp_path / "kept", 4096, 10)
 
 
@@ -127,13 +127,13 @@ def test_what_is_wrong_is_said_in_the_names_of_the_file(text, message, way_out):
         (ONE + ONE.replace('"a"', '"b/c"'), {}),
         (ONE + ONE.replace('"a"', '"b"').replace("mnist", "mnits"), {}),
         (ONE + ONE.replace('"a"', '"b"') + "arguments = { rate = 1 }", {}),
-        (ONE + ONE.replace('"a"', '"b"').replace("mnist", "tests.importable:regression") + "arguments = { rate = 1 }", {}),
+        (ONE + ONE.replace('"a"', '"b"').replace("mnist", "tests.support.importable:regression") + "arguments = { rate = 1 }", {}),
     ],
 )
 def test_what_needs_no_tracing_is_refused_before_any_model_is_traced(text, changes, monkeypatch):
     monkeypatch.setattr(fleets, "program_from_reference", lambda reference: pytest.fail(f"traced {reference}"))
     with pytest.raises((DocumentError, FleetError)):
-        parse_fleet(text, allow="tests.importable", **changes)
+        parse_fleet(text, allow="tests.support.importable", **changes)
 
 
 def test_many_programs_to_trace_have_to_be_allowed_and_alike_ones_are_traced_once(monkeypatch):
@@ -155,8 +155,8 @@ def test_many_programs_to_trace_have_to_be_allowed_and_alike_ones_are_traced_onc
 
 
 def test_what_is_asked_for_besides_goes_before_the_file():
-    text = "spill = 'disk'\npolicy = 'random'\n" + ONE.replace("mnist", "tests.importable:regression")
-    fleet = parse_fleet(text, allow="tests.importable", folder=Path("/kept"), policy="shortest")
+    text = "spill = 'disk'\npolicy = 'random'\n" + ONE.replace("mnist", "tests.support.importable:regression")
+    fleet = parse_fleet(text, allow="tests.support.importable", folder=Path("/kept"), policy="shortest")
     assert (fleet.spill, fleet.folder, fleet.policy) == ("disk", Path("/kept"), "shortest")
 
 

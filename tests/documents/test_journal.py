@@ -8,17 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.machines import flat
+from tests.support.machines import flat
+from workbench.core.remat import Remat
 from workbench.documents import Journal, dump_plan, find_journal, list_journals, new_board_id, parse_plan, prune, restore
-from workbench.documents.journal_folder import ENDING, journal_path
-from workbench.documents.journal_lines import line_bytes, whole_lines
-from workbench.edits import OpenPlan, PlaceDim, RenameDim, SetRemat, Together
+from workbench.documents.journal.folder import ENDING, journal_path
+from workbench.documents.journal.lines import line_bytes, whole_lines
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.mesh_edits import ResizeAxis
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.remat import Remat
-from workbench.session import Session
+from workbench.plan.edits import OpenPlan, PlaceDim, RenameDim, SetRemat, Together
+from workbench.plan.mesh_edits import ResizeAxis
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
 
 BOARD = "a-board-of-tests"
 EDITS = (
@@ -342,7 +342,7 @@ def test_old_boards_and_too_many_are_removed_but_never_one_in_use(tmp_path, plan
 
 
 def test_a_long_plan_is_compressed(tmp_path, plan, monkeypatch):
-    monkeypatch.setattr("workbench.documents.journal_state.LONG", 100)
+    monkeypatch.setattr("workbench.documents.journal.state.LONG", 100)
     session = Session(plan.updated(name="n" * 150))
     journal = Journal.begin(tmp_path, BOARD, session)
     session.apply(EDITS[0])

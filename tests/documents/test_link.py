@@ -6,13 +6,13 @@ import zlib
 
 import pytest
 
-from tests.programs import mlp, program
+from tests.support.programs import mlp, program
+from workbench.core.program import Reference
 from workbench.documents import dump_plan, link_text, parse_link, program_from_reference
 from workbench.documents.link import MARK, MOST_DOCUMENT, MOST_TEXT
 from workbench.errors import DocumentError, LayoutError, WorkbenchError
 from workbench.models import ALL_MODELS
-from workbench.plan import Plan
-from workbench.program import Reference
+from workbench.plan.plan import Plan
 
 
 def packed(text: str | bytes) -> str:
@@ -39,7 +39,7 @@ def test_a_link_to_a_model_of_the_zoo_is_short(model):
 
 
 def test_a_link_imports_nothing_but_the_program_that_is_open():
-    text = packed(dump_plan(MINE).replace("tests.importable:mlp", "antigravity:build"))
+    text = packed(dump_plan(MINE).replace("tests.support.importable:mlp", "antigravity:build"))
     for known in (None, ZOO, MINE):
         with pytest.raises(DocumentError, match="may only name models of the zoo or the program that is open here"):
             parse_link(text, known)

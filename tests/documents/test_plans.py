@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.importable import regression
-from tests.programs import mlp
-from tests.strategies import layouts
-from workbench.catalogue import OWN_FILE, SHIPPED, every_hardware
+from tests.support.importable import regression
+from tests.support.programs import mlp
+from tests.support.strategies import layouts
+from workbench.core.precision import Precision
+from workbench.core.program import Reference
+from workbench.core.remat import Remat
 from workbench.documents import dump_plan, load_plan, parse_plan, program_from_reference, save_plan
 from workbench.documents.plans import layout_record, parse_layout
-from workbench.edits import RenameDim, SetPrecision, SetRemat
 from workbench.errors import DocumentError
-from workbench.plan import Plan
-from workbench.precision import Precision
-from workbench.program import Reference
-from workbench.remat import Remat
+from workbench.hardware.catalogue import OWN_FILE, SHIPPED, every_hardware
+from workbench.plan.edits import RenameDim, SetPrecision, SetRemat
+from workbench.plan.plan import Plan
 
 LAYOUTS = (
     "",
@@ -97,7 +97,7 @@ def test_hardware_that_is_not_in_the_catalogue_is_a_document_error(tmp_path, mon
 
 @pytest.mark.parametrize(("remat", "precision"), [("full", ""), ("save:mixed+hidden", "bfloat16"), ("", "params=bfloat16,moments=float32")])
 def test_remat_and_precision_are_saved_as_text(remat, precision):
-    program = program_from_reference(Reference("tests.layered:stack")).rename({"d_in": "width"})
+    program = program_from_reference(Reference("tests.support.layered:stack")).rename({"d_in": "width"})
     edits = [SetRemat(Remat.parse(remat)), SetPrecision(Precision.parse(precision))]
     plan = reduce(Plan.apply, edits, Plan(program, "data:4", "batch:data"))
     document = json.loads(dump_plan(plan))
@@ -112,9 +112,9 @@ def test_a_model_of_the_zoo_is_named_with_its_arguments():
 
 
 def test_a_function_is_named_by_its_module_and_called_with_its_arguments():
-    program = program_from_reference(Reference("tests.importable:regression", {"width": 32}))
+    program = program_from_reference(Reference("tests.support.importable:regression", {"width": 32}))
     assert program == regression(width=32) != regression()
-    assert program.reference == Reference("tests.importable:regression", {"width": 32})
+    assert program.reference == Reference("tests.support.importable:regression", {"width": 32})
 
 
 def test_the_document_has_one_statement_a_line(golden):

@@ -7,15 +7,15 @@ import jax
 import numpy as np
 import pytest
 
-from tests.first_step import decided, moment_slack
-from workbench.comparison import CollectiveRow, compare_collectives
-from workbench.compiled import payload_by_axis_and_kind
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.placement import host_value, real_shard_shape
-from workbench.engine.readback import collectives_of
-from workbench.models.mixture_layouts import TOP2_LAYOUTS
+from tests.support.first_step import decided, moment_slack
+from workbench.analysis.comparison import CollectiveRow, compare_collectives
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.placement import host_value, real_shard_shape
+from workbench.models.mixture.layouts import TOP2_LAYOUTS
 from workbench.models.registry import ALL_MODELS, build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 
 CASES = [

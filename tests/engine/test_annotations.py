@@ -9,14 +9,14 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
-from workbench.comparison import compare_collectives
-from workbench.compiled import payload_by_axis_and_kind
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.placement import host_value, real_shard_shape
-from workbench.engine.readback import collectives_of
+from workbench.analysis.comparison import compare_collectives
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.placement import host_value, real_shard_shape
 from workbench.errors import EngineError
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.tracing import trace
 

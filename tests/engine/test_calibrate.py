@@ -6,10 +6,10 @@ import sys
 import jax
 import pytest
 
-from workbench.catalogue import load_catalogue, parse_hardware
 from workbench.documents import hardware_entry
 from workbench.engine import calibrate
-from workbench.engine.calibrate import _enough_turns, _per_turn
+from workbench.engine.spmd.calibrate import _enough_turns, _per_turn
+from workbench.hardware.catalogue import load_catalogue, parse_hardware
 
 
 def test_starting_the_program_is_left_out():

@@ -12,15 +12,17 @@ from dataclasses import replace
 import jax.numpy as jnp
 import pytest
 
-from tests.engine.programs import loss, plan
-from workbench.catalogue import parse_hardware
+from tests.support.run_programs import loss, plan
 from workbench.cli import main
-from workbench.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
-from workbench.engine import compile_plan, compiled_store, start_compile, targets, why_not_compiled
-from workbench.engine.failures import compilation_failed
+from workbench.engine import compile_plan, start_compile, why_not_compiled
+from workbench.engine.compile import store as compiled_store
+from workbench.engine.compile import targets
+from workbench.engine.worker.failures import compilation_failed
 from workbench.errors import EngineError
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models.registry import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason='libtpu, the compiler for TPUs, is not installed: pip install "jax[tpu]"'

@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.engine.programs import plan
 from tests.engine.test_spmd_pipeline import network
+from tests.support.run_programs import plan
 from workbench.engine import execute, start_distributed
 from workbench.errors import EngineError
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 
 PROGRAM = """
 import json, sys
 from workbench.engine import execute, start_distributed
 start_distributed()
 import jax
-from tests.engine.programs import plan
+from tests.support.run_programs import plan
 from tests.engine.test_distributed import pipelined
 from workbench.errors import EngineError
 measured = execute(plan("batch:data; d_ff:model"), steps=4, check=True)

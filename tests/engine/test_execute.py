@@ -5,14 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engine.programs import LAYOUT, MESH, batch_of, mlp, plan, weights
-from workbench.documents.records import measurement_record
-from workbench.engine import against_unsharded, execute
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.placement import attach, real_shard_shape
+from tests.support.run_programs import LAYOUT, MESH, batch_of, mlp, plan, weights
+from workbench.core.mesh import Mesh
+from workbench.documents.records.report import measurement_record
+from workbench.engine import execute
+from workbench.engine.spmd import against_unsharded
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.placement import attach, real_shard_shape
 from workbench.errors import EngineError
-from workbench.mesh import Mesh
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.tracing import trace
 
 

@@ -12,13 +12,13 @@ import jax
 import numpy as np
 import pytest
 
-from tests.engine.fleet_models import alone, alone_in_units, perceptron, programs
-from workbench.engine.fleet import FleetRun, train_fleet
-from workbench.engine.fleet_devices import pinned_place
+from tests.support.fleet_models import alone, alone_in_units, perceptron, programs
+from workbench.engine.fleet.devices import pinned_place
+from workbench.engine.fleet.train import FleetRun, train_fleet
 from workbench.errors import FleetError, PipelineError
 from workbench.multimodel import ALL_POLICIES
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.tracing.cutting import network_of
+from workbench.tracing.stage_partition.partition import network_of
 
 CUTS = {"sgd": ("layer_1", "layer_3"), "adam": ("layer_2",), "momentum": ("layer_1", "layer_2"), "masked": ("layer_2", "layer_4")}
 
@@ -188,7 +188,7 @@ def test_a_run_goes_on_where_the_checkpoint_is(tmp_path, spill):
 
 def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("workbench.engine.fleet_checkpoint.this_boot", lambda: None)  # then every commit is brought to the disk at once
+        patched.setattr("workbench.engine.fleet.checkpoint.this_boot", lambda: None)  # then every commit is brought to the disk at once
         train_fleet(fleet("momentum", devices=1, folder=tmp_path))
     arrays = max((tmp_path / "momentum").glob("*.arrays"), key=lambda each: int(each.stem))
     whole = arrays.read_bytes()
@@ -207,7 +207,7 @@ def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(
 @pytest.mark.parametrize("folder", [False, True], ids=["host", "checkpoint"])
 def test_pinned_memory_changes_no_result(monkeypatch, tmp_path, folder):
     place = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
-    monkeypatch.setattr("workbench.engine.fleet.pinned_place", lambda _: place)
+    monkeypatch.setattr("workbench.engine.fleet.train.pinned_place", lambda _: place)
     run = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path if folder else None))
     measured = run.run()
     assert {run.trainees[0].store.get(("piece", 0)).sharding.memory_kind} == {"pinned_host"}
@@ -228,7 +228,7 @@ from pathlib import Path
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
 from tests.engine.test_fleet import fleet
-from workbench.engine.fleet import FleetRun
+from workbench.engine.fleet.train import FleetRun
 
 folder, units, rest = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 told, reached = [], threading.Event()

@@ -14,10 +14,10 @@ import pytest
 
 from tests.engine.test_fleet_desk import trainee as trainee_of
 from tests.engine.test_fleet_desk import unit
-from workbench import durable_files
-from workbench.engine import fleet_checkpoint
-from workbench.engine.fleet_checkpoint import Checkpoint
-from workbench.engine.fleet_store import HostStore
+from workbench.documents import durable_files
+from workbench.engine.fleet import checkpoint as fleet_checkpoint
+from workbench.engine.fleet.checkpoint import Checkpoint
+from workbench.engine.fleet.store import HostStore
 from workbench.errors import FleetError
 
 

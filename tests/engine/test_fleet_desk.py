@@ -8,13 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-from tests.engine.fleet_models import programs
-from workbench.engine.fleet_desk import Desk, Turn
-from workbench.engine.fleet_devices import CompiledUnit, FleetDevice
-from workbench.engine.fleet_floor import Floor
-from workbench.engine.fleet_store import HostStore
-from workbench.engine.fleet_trainee import Trainee
-from workbench.engine.fleet_units import UnitFunction
+from tests.support.fleet_models import programs
+from workbench.engine.fleet.devices import CompiledUnit, FleetDevice
+from workbench.engine.fleet.executor import Floor
+from workbench.engine.fleet.model_run import Trainee
+from workbench.engine.fleet.store import HostStore
+from workbench.engine.fleet.unit_scheduler import Desk, Turn
+from workbench.engine.fleet.units import UnitFunction
 from workbench.multimodel import Job, Pass, Unit, policy_named
 from workbench.multimodel.fleet import FleetModel
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.test_fleet import fleet, is_as_alone
 from tests.engine.test_fleet_desk import ended
-from workbench.engine.fleet import FleetRun
+from workbench.engine.fleet.train import FleetRun
 
 GONE = jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")
 

@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from tests.engine.test_fleet import fleet
-from workbench.engine.fleet import FleetRun
-from workbench.engine.fleet_lock import LOCK, holding
+from workbench.engine.fleet.lock import LOCK, holding
+from workbench.engine.fleet.train import FleetRun
 from workbench.errors import FleetError
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from workbench.engine.fleet_lock import holding
+from workbench.engine.fleet.lock import holding
 with holding(Path(sys.argv[1])):
     print("there", flush=True)
     time.sleep(600)
@@ -76,7 +76,7 @@ def test_an_interrupted_training_has_ended_when_its_folder_is_free(tmp_path, mon
             secured.append(True)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("workbench.engine.fleet_floor._SECURED", 0.0)
+    monkeypatch.setattr("workbench.engine.fleet.executor._SECURED", 0.0)
     monkeypatch.setattr(run.floor, "_secure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run.run()

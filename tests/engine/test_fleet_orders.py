@@ -10,14 +10,14 @@ import optax
 import pytest
 
 import workbench as wb
-from tests.engine.fleet_models import batches
 from tests.engine.test_fleet import fleet
 from tests.engine.test_fleet_worker import line
-from workbench.engine import fleet as fleet_engine
+from tests.support.fleet_models import batches
 from workbench.engine import start_fleet
-from workbench.engine.fleet import FleetRun
-from workbench.engine.fleet_orders import Stage, obey
-from workbench.engine.parcel import adding
+from workbench.engine.fleet import train as fleet_engine
+from workbench.engine.fleet.commands import Stage, obey
+from workbench.engine.fleet.train import FleetRun
+from workbench.engine.worker.job_payload import adding
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetTimes
 

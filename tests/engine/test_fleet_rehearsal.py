@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from tests.engine.fleet_models import programs
 from tests.engine.test_fleet import CUTS, fleet
-from workbench.engine import fleet_rehearsal
-from workbench.engine.fleet import FleetRun, time_fleet
-from workbench.engine.fleet_lock import LOCK
+from tests.support.fleet_models import programs
+from workbench.engine.fleet import profile_units as fleet_rehearsal
+from workbench.engine.fleet.lock import LOCK
+from workbench.engine.fleet.train import FleetRun, time_fleet
 from workbench.errors import FleetError
 from workbench.multimodel import Placed
 from workbench.multimodel.fleet import Fleet, FleetModel

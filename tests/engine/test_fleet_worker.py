@@ -10,8 +10,8 @@ import pytest
 
 import workbench as wb
 from workbench.engine import run_fleet, start_fleet
-from workbench.engine.fleet import train_fleet
-from workbench.engine.parcel import adding
+from workbench.engine.fleet.train import train_fleet
+from workbench.engine.worker.job_payload import adding
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
 

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.hlo_text import instruction_from, module_from
-from workbench.compiled import payload_by_axis_and_kind
-from workbench.engine.placement import attach, named_sharding
-from workbench.engine.readback import collectives_of
-from workbench.mesh import Mesh
-from workbench.sharding import Sharding
+from tests.support.hlo_text import instruction_from, module_from
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import Sharding
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.spmd.placement import attach, named_sharding
+from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd import hlo_pb2
 from workbench.spmd.executable import module_of
 from workbench.spmd.groups import axes_of, read_groups

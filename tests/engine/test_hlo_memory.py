@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.engine import tpu_hlo
-from tests.hlo_text import module_from
-from workbench.engine.hlo_memory import timeline_of
-from workbench.engine.hlo_report import READER, read_again, read_compiled
-from workbench.mesh import Mesh
+from tests.support import tpu_hlo
+from tests.support.hlo_text import module_from
+from workbench.core.mesh import Mesh
+from workbench.engine.hlo.memory import timeline_of
+from workbench.engine.hlo.report import READER, read_again, read_compiled
 
 ROOM = """HloModule jit_f, is_scheduled=true
 

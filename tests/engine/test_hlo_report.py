@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.engine import tpu_hlo
-from tests.engine.programs import plan
-from tests.hlo_text import instruction_from, module_from
-from workbench.engine.compiled_step import argument_specs, compile_step, jitted
-from workbench.engine.hlo_kernels import kernels_of
-from workbench.engine.hlo_memory import timeline_of
-from workbench.engine.hlo_report import read_compiled
-from workbench.engine.placement import attach
-from workbench.engine.readback import collectives_of
-from workbench.mesh import Mesh
+from tests.support import tpu_hlo
+from tests.support.hlo_text import instruction_from, module_from
+from tests.support.run_programs import plan
+from workbench.core.mesh import Mesh
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.kernels import kernels_of
+from workbench.engine.hlo.memory import timeline_of
+from workbench.engine.hlo.report import read_compiled
+from workbench.engine.spmd.compiled_step import argument_specs, compile_step, jitted
+from workbench.engine.spmd.placement import attach
 from workbench.spmd.executable import module_of
 from workbench.spmd.flops import Window, flops_of
 from workbench.spmd.groups import axes_of, sub_axes_of

@@ -12,21 +12,21 @@ import jax.numpy as jnp
 import pytest
 
 from tests.engine.test_compile import needs_libtpu
-from workbench.analyze import analyze
-from workbench.catalogue import parse_hardware
-from workbench.collective import collective_class
-from workbench.compiled import Scheduled
+from workbench.analysis.analyze import analyze
+from workbench.analysis.ranges import KERNELS, MEMORY, SENT, ranges_of
 from workbench.engine.partitioner import WarmWorker, partition_plan
 from workbench.engine.partitioner.libtpu import asks_libtpu
 from workbench.errors import PartitionError
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.ranges import KERNELS, MEMORY, SENT, ranges_of
-from workbench.report import NO_ROOM
-from workbench.settling import settled_report
+from workbench.plan.plan import Plan
+from workbench.reports.collective import collective_class
+from workbench.reports.compiled import Scheduled
+from workbench.reports.report import NO_ROOM
+from workbench.session.settling import settled_report
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
-from workbench.widgets.tiers import standing_state, tier_of
+from workbench.widgets.board.tiers import standing_state, tier_of
 
 pytestmark = needs_libtpu
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.moving_operators import (
+from tests.support.moving_operators import (
     CASES,
     HWIO,
     IMAGE,
@@ -25,15 +25,15 @@ from tests.moving_operators import (
     results,
     two_pools,
 )
-from workbench.analyze import analyze
-from workbench.compiled import payload_by_axis_and_kind
-from workbench.edits import PlaceDim
+from workbench.analysis.analyze import analyze
 from workbench.engine import compile_plan
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.placement import host_value
-from workbench.engine.readback import collectives_of
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.placement import host_value
 from workbench.errors import PartitionError
-from workbench.plan import Plan
+from workbench.plan.edits import PlaceDim
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace

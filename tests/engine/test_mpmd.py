@@ -8,20 +8,20 @@ import numpy as np
 import optax
 import pytest
 
-from tests import pipelines
+from tests.support import pipelines
+from workbench.core.schedules.tasks import Kind
 from workbench.engine import execute
-from workbench.engine.mpmd import MpmdStep, compile_mpmd
-from workbench.engine.mpmd_check import largest_error, plain_step, state_registers
-from workbench.engine.mpmd_memory import compiled_peaks
-from workbench.engine.mpmd_timeline import measure_tasks
+from workbench.engine.mpmd.check import largest_error, plain_step, state_registers
+from workbench.engine.mpmd.memory import compiled_peaks
+from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
+from workbench.engine.mpmd.timeline import measure_tasks
 from workbench.errors import PipelineError
-from workbench.models import gpt
+from workbench.models.gpt import model as gpt
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.tasks import Kind
-from workbench.plan import Plan
-from workbench.stage_costs import stage_costs
+from workbench.pipeline.stage_costs import stage_costs
+from workbench.plan.plan import Plan
 from workbench.tracing import trace_training
-from workbench.tracing.stage_update import common_sums, verify_separable
+from workbench.tracing.stage_partition.stage_update import common_sums, verify_separable
 
 TOLERANCE = 2e-6
 

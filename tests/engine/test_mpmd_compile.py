@@ -2,17 +2,17 @@
 
 import pytest
 
-from tests import pipelines
-from workbench.comparison import Comparison
-from workbench.compiled import Compiled
-from workbench.documents.compiled_record import compiled_record
-from workbench.engine.compilation import compile_here
-from workbench.engine.mpmd import compile_mpmd
-from workbench.engine.mpmd_memory import compiled_peaks
-from workbench.plan import Plan
-from workbench.widgets.blocks import Paint
-from workbench.widgets.compared import compared_blocks
-from workbench.widgets.evidence import Evidence
+from tests.support import pipelines
+from workbench.analysis.comparison import Comparison
+from workbench.documents.records.compiled import compiled_record
+from workbench.engine.compile.compilation import compile_here
+from workbench.engine.mpmd.memory import compiled_peaks
+from workbench.engine.mpmd.step import compile_mpmd
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
+from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.compared import compared_blocks
 
 EVENTS: list[str] = []
 

@@ -9,13 +9,13 @@ from contextlib import suppress
 import pytest
 
 from benchmarks.partitioner_kills import kills
+from workbench.core.mesh import Mesh
 from workbench.engine import partitioner
 from workbench.engine.partitioner import WarmWorker, answers, partition_plan, shared_worker, start_partition, worker
 from workbench.engine.partitioner.worker import pack_question
 from workbench.errors import PartitionError
-from workbench.mesh import Mesh
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 
 PATIENCE = 60.0  # seconds, on a machine that does much else
 

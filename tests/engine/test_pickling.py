@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from workbench.engine.pickled_classes import _REGISTRY, _registration
-from workbench.engine.pickling import dump_by_value
+from workbench.engine.worker.pickled_classes import _REGISTRY, _registration
+from workbench.engine.worker.pickling import dump_by_value
 from workbench.tracing import trace_training
 
 

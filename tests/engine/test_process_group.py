@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from workbench.engine.process_group import ProcessGroup
+from workbench.engine.worker.process_group import ProcessGroup
 
 PARENT = """
 import os, sys, time
@@ -97,7 +97,7 @@ def test_without_a_way_to_wait_without_reaping_the_group_ends_all_the_same(alive
 
 WORKER = """
 import os, queue, sys, time
-from workbench.engine.worker import _listen
+from workbench.engine.worker.worker import _listen
 if os.fork() == 0:
     time.sleep(600)
 _listen(sys.stdin.buffer, queue.SimpleQueue())

@@ -6,14 +6,14 @@ from pathlib import Path
 import jax
 import pytest
 
-from tests.engine.programs import MESH, plan
-from tests.hlo_text import instruction_from, module_from
+from tests.support.hlo_text import instruction_from, module_from
+from tests.support.run_programs import MESH, plan
+from workbench.core.mesh import Mesh
 from workbench.engine import execute, run_plan
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.profile import RawEvent, names, profile, raw_events
-from workbench.engine.source_lines import SourceLines
-from workbench.mesh import Mesh
-from workbench.timeline import COMPUTE
+from workbench.engine.hlo.source_lines import SourceLines
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.profile import RawEvent, names, profile, raw_events
+from workbench.reports.timeline import COMPUTE
 
 PLANE = """
 planes {{
@@ -85,7 +85,7 @@ def test_its_kernels_are_named_by_the_users_paths_and_lines(measured):
 
 def test_loops_are_told_by_what_runs_in_them():
     from workbench.models.registry import build
-    from workbench.plan import Plan
+    from workbench.plan.plan import Plan
 
     trace = execute(Plan(build("gpt", layers=3), "data:4 model:2", "batch:data; d_ff:model; heads:model"), steps=1).trace
     assert not {each.kind for each in trace.operations} & {"while", "call", "conditional"}
@@ -113,7 +113,7 @@ def test_no_folder_to_write_in_is_a_note(monkeypatch):
     def fails(**_):
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
-    monkeypatch.setattr("workbench.engine.profile.tempfile.TemporaryDirectory", fails)
+    monkeypatch.setattr("workbench.engine.spmd.profile.tempfile.TemporaryDirectory", fails)
     step = compile_step(plan())
     assert profile(step, step.arguments(0)) == (
         None,
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_read_is_a_note(monkeypatch):
     def broken(_):
         raise RuntimeError("cut off")
 
-    monkeypatch.setattr("workbench.engine.profile.jax.profiler.ProfileData.from_file", broken)
+    monkeypatch.setattr("workbench.engine.spmd.profile.jax.profiler.ProfileData.from_file", broken)
     measured = execute(plan(), steps=1)
     assert measured.trace is None
     assert measured.why_untraced == "what the profiler wrote cannot be read: RuntimeError: cut off"

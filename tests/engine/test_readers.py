@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.hlo_text import module_from
-from workbench.engine.readback import collectives_of
-from workbench.engine.readers import Readers
-from workbench.mesh import Mesh
+from tests.support.hlo_text import module_from
+from workbench.core.mesh import Mesh
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.readers import Readers
 
 MADE, MARK = 'metadata={op_name="jit(f)/normal/mul"}', 'frontend_attributes={is_spmd_generated="true"}'
 LOOKED_UP = 'metadata={op_name="jit(f)/experts/gather"}'

@@ -13,19 +13,22 @@ import optax
 import pytest
 
 import workbench as wb
-from tests.first_step import decided, moment_slack
 from tests.recipes.test_recipes import APPLIES, mesh_for
-from workbench.analyze import analyze
-from workbench.comparison import compare_collectives
-from workbench.compiled import payload_by_axis_and_kind
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.placement import host_value, spread
-from workbench.engine.readback import collectives_of
-from workbench.models import amoebanet, amoebanet_config, build, photographs
-from workbench.plan import Plan
+from tests.support.first_step import decided, moment_slack
+from workbench.analysis.analyze import analyze
+from workbench.analysis.comparison import compare_collectives
+from workbench.core.tensor import Role
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.placement import host_value, spread
+from workbench.models import build
+from workbench.models.amoebanet import config as amoebanet_config
+from workbench.models.amoebanet import model as amoebanet
+from workbench.models.data import photographs
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
-from workbench.tensor import Role
 
 BATCH = 1
 """Number of the batch. That of number 0 has a tie in `mixture`: two tokens wish for the last place of an expert and their weights differ by

@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from tests.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, settled, weight_update
-from workbench.comparison import compare_collectives
-from workbench.compiled import payload_by_axis_and_kind
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.heard import rematerialised
-from workbench.engine.readback import collectives_of
+from tests.support.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, settled, weight_update
+from workbench.analysis.comparison import compare_collectives
+from workbench.engine.compile.partitioner_warnings import rematerialised
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 
 PLACES = (
@@ -55,7 +55,7 @@ def test_parts_that_are_not_full_send_what_the_settled_plan_says(size, before, a
 
 @pytest.mark.parametrize(("layout", "arguments", "sent"), WEIGHT_UPDATES)
 def test_weight_update_sharding_sends_and_holds_what_was_measured(layout, arguments, sent):
-    del sent  # `tests/partition/test_resharding.py` has it; here the plan's figures are held against the compiler's
+    del sent  # `tests/propagation/test_resharding.py` has it; here the plan's figures are held against the compiler's
     plan = weight_update(layout)
     step = compile_step(plan)
     rows = compare_collectives(plan.report(), payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh)))

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from workbench.compiled import payload_by_axis_and_kind
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.placement import host_value
-from workbench.engine.readback import collectives_of
-from workbench.plan import Plan
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.placement import host_value
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.spmd.flops import flops_of
 from workbench.spmd.partition import ask_partitioner

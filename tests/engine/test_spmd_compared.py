@@ -2,10 +2,10 @@
 
 import pytest
 
-from workbench.comparison import Comparison
-from workbench.engine.compilation import compile_here
-from workbench.models import gpt
-from workbench.plan import Plan
+from workbench.analysis.comparison import Comparison
+from workbench.engine.compile.compilation import compile_here
+from workbench.models.gpt import model as gpt
+from workbench.plan.plan import Plan
 
 MEGATRON = "batch:data; d_ff:model; heads:model"
 CASES = [

@@ -8,17 +8,18 @@ import numpy as np
 import optax
 import pytest
 
-from tests import pipelines
-from workbench.engine import execute, mpmd_check
-from workbench.engine.compilation import compile_here
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.mpmd_check import largest_error_of, plain_step
-from workbench.engine.spmd_pipeline import spmd_plan
+from tests.support import pipelines
+from workbench.core.program import Program
+from workbench.engine import execute
+from workbench.engine.compile.compilation import compile_here
+from workbench.engine.mpmd import check as mpmd_check
+from workbench.engine.mpmd.check import largest_error_of, plain_step
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.spmd_pipeline import spmd_plan
 from workbench.errors import PipelineError
-from workbench.plan import Plan
-from workbench.program import Program
+from workbench.plan.plan import Plan
 from workbench.tracing import trace_training
-from workbench.tracing.micro_batch import micro_batch_weight
+from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight
 
 WIDTH, BATCH, LAYERS = 4, 12, 4
 

@@ -3,12 +3,12 @@
 import jax
 import pytest
 
-from workbench.engine.mpmd import compile_mpmd
-from workbench.engine.mpmd_memory import at_rest, compiled_peaks
+from workbench.engine.mpmd.memory import at_rest, compiled_peaks
+from workbench.engine.mpmd.step import compile_mpmd
 from workbench.models import build
 from workbench.pipeline.simulate import simulate
-from workbench.plan import Plan
-from workbench.stage_costs import stage_costs
+from workbench.pipeline.stage_costs import stage_costs
+from workbench.plan.plan import Plan
 
 MEGATRON = "batch:data; d_ff:model; heads:model"
 CASES = [  # model, layers, mesh, layout, pipeline

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from tests.engine.programs import plan
-from workbench.catalogue import parse_hardware
+from tests.support.run_programs import plan
 from workbench.engine import prepare_compile, start_compile
-from workbench.engine.launch import _compile_job
-from workbench.engine.parcel import environment
-from workbench.engine.worker_process import STANDBY, Standby
-from workbench.widgets.runner import WorkerRunner
+from workbench.engine.worker.job_payload import environment
+from workbench.engine.worker.launch import _compile_job
+from workbench.engine.worker.process import STANDBY, Standby
+from workbench.hardware.catalogue import parse_hardware
+from workbench.widgets.run.runner import WorkerRunner
 
 
 @pytest.fixture(autouse=True)

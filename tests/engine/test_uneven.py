@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from workbench.edits import PlaceDim
-from workbench.engine.compiled_step import compile_step
-from workbench.engine.placement import host_value
-from workbench.mesh_edits import ResizeAxis
-from workbench.plan import Plan
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.placement import host_value
+from workbench.plan.edits import PlaceDim
+from workbench.plan.mesh_edits import ResizeAxis
+from workbench.plan.plan import Plan
 from workbench.tracing import trace
 
 X = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32) - 3.0  # all below zero: padding with zeros would be the maximum

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.engine.programs import plan
-from workbench.catalogue import parse_hardware
-from workbench.engine.wired import row_major, wired
-from workbench.wiring import parse_wiring
+from tests.support.run_programs import plan
+from workbench.engine.spmd.device_mesh import row_major, wired
+from workbench.hardware.axis_assignment import parse_wiring
+from workbench.hardware.catalogue import parse_hardware
 
 TWO_NODES = parse_hardware("2 nodes of 4 CPU")
 

@@ -11,11 +11,12 @@ import time
 import jax.numpy as jnp
 import pytest
 
-from tests.engine.programs import batch_of, loss, plan
-from workbench.durable_files import try_lock
-from workbench.engine import run_plan, start_compile, start_run, worker_process
+from tests.support.run_programs import batch_of, loss, plan
+from workbench.documents.durable_files import try_lock
+from workbench.engine import run_plan, start_compile, start_run
+from workbench.engine.worker import process as worker_process
 from workbench.errors import EngineError
-from workbench.measurement import Measurement
+from workbench.reports.measurement import Measurement
 
 
 def dies_in_step(step, how):

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from workbench.models import mnist, scans, speech, text
+from workbench.models import mnist
+from workbench.models.data import scans, speech, text
 
 SOURCES = [
     lambda seed: text.batches(4, 32, seed),
@@ -34,7 +35,7 @@ def test_other_steps_and_seeds_have_other_batches(source):
 
 
 def test_another_process_draws_the_same_text():
-    script = "from workbench.models.text import batches; print(batches(2, 40, 7)(3)['tokens'].tolist())"
+    script = "from workbench.models.data.text import batches; print(batches(2, 40, 7)(3)['tokens'].tolist())"
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == str(text.batches(2, 40, 7)(3)["tokens"].tolist())
 

@@ -8,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from workbench.models import conformer, scans, speech, t5, unet
-from workbench.models.conformer_config import PRESETS as CONFORMERS
-from workbench.models.normalization import batch_norm, instance_norm, layer_norm, rms_norm
-from workbench.models.t5_config import PRESETS as T5S
-from workbench.models.unet_config import PRESETS as UNETS
+from workbench.models.conformer import model as conformer
+from workbench.models.conformer.config import PRESETS as CONFORMERS
+from workbench.models.data import scans, speech
+from workbench.models.layers.normalization import batch_norm, instance_norm, layer_norm, rms_norm
+from workbench.models.t5 import model as t5
+from workbench.models.t5.config import PRESETS as T5S
+from workbench.models.unet import model as unet
+from workbench.models.unet.config import PRESETS as UNETS
 
 pytestmark = pytest.mark.usefixtures("quick_code_generation")
 

@@ -9,12 +9,15 @@ import numpy as np
 import optax
 import pytest
 
-from workbench.models import build, mixture, mixture_weights, text
-from workbench.models.experts import assign, experts, placed, route
-from workbench.models.mixture_config import PRESETS
-from workbench.models.mixture_layouts import expert_parallel
-from workbench.plan import Plan
-from workbench.tensor import Role
+from workbench.core.tensor import Role
+from workbench.models import build
+from workbench.models.data import text
+from workbench.models.mixture import model as mixture
+from workbench.models.mixture import weights as mixture_weights
+from workbench.models.mixture.config import PRESETS
+from workbench.models.mixture.experts import assign, experts, placed, route
+from workbench.models.mixture.layouts import expert_parallel
+from workbench.plan.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("quick_code_generation")
 

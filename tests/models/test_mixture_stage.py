@@ -6,12 +6,15 @@ import jax
 import numpy as np
 import pytest
 
+from workbench.core.tensor import Role
 from workbench.cost.kept import kept_between_passes
-from workbench.models import mixture, mixture_stage, mixture_weights, text
-from workbench.models.mixture_config import PRESETS
-from workbench.models.mixture_layouts import expert_parallel
-from workbench.plan import Plan
-from workbench.tensor import Role
+from workbench.models.data import text
+from workbench.models.mixture import model as mixture
+from workbench.models.mixture import stage as mixture_stage
+from workbench.models.mixture import weights as mixture_weights
+from workbench.models.mixture.config import PRESETS
+from workbench.models.mixture.layouts import expert_parallel
+from workbench.plan.plan import Plan
 
 SMALL = replace(PRESETS["tiny"], layers=2, batch=2, seq=16)
 

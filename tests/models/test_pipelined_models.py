@@ -7,15 +7,21 @@ import jax
 import pytest
 
 from tests.engine.test_mpmd import TOLERANCE, pipelined
-from workbench.engine.mpmd_check import largest_error
-from workbench.engine.mpmd_memory import compiled_peaks
+from workbench.engine.mpmd.check import largest_error
+from workbench.engine.mpmd.memory import compiled_peaks
 from workbench.errors import DocumentError
-from workbench.models import amoebanet, amoebanet_config, amoebanet_weights, build, decoder_config, deep_unet, deep_unet_config
+from workbench.models import build
+from workbench.models.amoebanet import config as amoebanet_config
+from workbench.models.amoebanet import model as amoebanet
+from workbench.models.amoebanet import weights as amoebanet_weights
+from workbench.models.decoder import config as decoder_config
+from workbench.models.deep_unet import config as deep_unet_config
+from workbench.models.deep_unet import model as deep_unet
 from workbench.pipeline.balance import at, balance, bucket_rule
 from workbench.pipeline.simulate import simulate
-from workbench.stage_costs import stage_costs
-from workbench.tracing.cut import Cut
-from workbench.tracing.cutting import cut_loss
+from workbench.pipeline.stage_costs import stage_costs
+from workbench.tracing.stage_partition.partition import cut_loss
+from workbench.tracing.stage_partition.stages import Cut
 
 pytestmark = pytest.mark.usefixtures("quick_code_generation")
 

@@ -3,8 +3,8 @@
 import pytest
 
 from workbench.models import build, two_layer
-from workbench.models.gpt_config import PRESETS
-from workbench.plan import Plan
+from workbench.models.gpt.config import PRESETS
+from workbench.plan.plan import Plan
 
 BATCH, IO, HIDDEN = 512, 1024, 4096
 WEIGHTS = 2 * IO * HIDDEN

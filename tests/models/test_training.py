@@ -9,8 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from workbench.models import gpt, mnist, text, two_layer
-from workbench.models.gpt_config import PRESETS
+from workbench.models import mnist, two_layer
+from workbench.models.data import text
+from workbench.models.gpt import model as gpt
+from workbench.models.gpt.config import PRESETS
 
 SMALL = replace(PRESETS["tiny"], layers=2, batch=4, seq=16, biases=True)
 

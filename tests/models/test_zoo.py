@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from workbench import models
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.core.program import Reference
+from workbench.core.tensor import Role
 from workbench.errors import DocumentError
-from workbench.layout import Layout
-from workbench.mesh import Mesh
-from workbench.models import ALL_MODELS, build, gpt_config
-from workbench.plan import Plan
-from workbench.program import Reference
-from workbench.tensor import Role
+from workbench.models import ALL_MODELS, build
+from workbench.models.gpt import config as gpt_config
+from workbench.plan.plan import Plan
 
 MODELS = [pytest.param(model, id=model.name) for model in ALL_MODELS]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.widgets.fleets import perceptron
+from tests.support.fleets import perceptron
 from workbench.errors import FleetError
 from workbench.multimodel.fleet import Fleet, FleetModel
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import jax
 import pytest
 
-from tests.widgets.fleets import perceptron, three_models, times_of
-from workbench.engine.fleet import _attached
-from workbench.engine.parcel import Job
+from tests.support.fleets import perceptron, three_models, times_of
+from workbench.engine.fleet.train import _attached
+from workbench.engine.worker.job_payload import Job
 from workbench.errors import FleetError
 from workbench.multimodel.estimate import layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.forecast import devices_of, outlook
 from workbench.multimodel.measured import FleetTimes
-from workbench.multimodel.outlook import devices_of, outlook
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, Candidate, Happening, Job, Pass, Unit, chain, list_bound, lower_bound, policy_named, simulate
 from workbench.multimodel.exact import optimum
-from workbench.multimodel.text import schedule_text
+from workbench.text.fleet_schedule import schedule_text
 
 LRTF = policy_named("sharded-lrtf")
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.errors import FleetError
-from workbench.fleet_text import list_note, ways_text
 from workbench.multimodel import ALL_POLICIES, MENU, Job, Pass, Placed, Unit, chain, list_bound, lower_bound, policy_named, simulate
 from workbench.multimodel.exact import optimum, prepared
 from workbench.multimodel.expected import expected
-from workbench.multimodel.standing import Standing
-from workbench.multimodel.text import legend_text
+from workbench.multimodel.progress import Standing
+from workbench.text.fleet import list_note, ways_text
+from workbench.text.fleet_schedule import legend_text
 
 LRTF = policy_named("sharded-lrtf")
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 import jax
 import pytest
 
-from tests import pipelines
-from workbench.documents.records import report_record
-from workbench.edits import SetPipeline
+from tests.support import pipelines
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules.costs import equal_stages
+from workbench.documents.records.report import report_record
 from workbench.errors import PipelineError
-from workbench.pipeline.costs import equal_stages
 from workbench.pipeline.report import PipelineReport
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.simulated import Simulated
-from workbench.pipeline_spec import PipelineSpec
-from workbench.plan import Plan
-from workbench.report import Report
+from workbench.plan.edits import SetPipeline
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
 from workbench.tracing import trace
 from workbench.units import format_bytes, format_seconds
 

@@ -2,15 +2,15 @@
 
 import pytest
 
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules.costs import StageCost
 from workbench.errors import PipelineError
 from workbench.models import build
-from workbench.pipeline.costs import StageCost
 from workbench.pipeline.report import Piece, PipelineReport
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import Transfer
-from workbench.pipeline_spec import PipelineSpec
-from workbench.pipeline_text import gantt_text
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
+from workbench.text.pipeline import gantt_text
 
 
 def planned(text: str, forward=(1.0, 1.0), sent: int = 100, update: float = 2.0) -> PipelineReport:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.pipeline.costs import StageCost
+from workbench.core.schedules import ALL_SCHEDULES, Shape, schedule_named
+from workbench.core.schedules.costs import StageCost
+from workbench.core.schedules.tasks import Kind, Task
 from workbench.pipeline.diagram import diagram
-from workbench.pipeline.schedules import ALL_SCHEDULES, Shape, schedule_named
 from workbench.pipeline.simulate import simulate_orders
-from workbench.pipeline.tasks import Kind, Task
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=25)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from workbench.core.pipeline_spec import REMAT, PipelineSpec
+from workbench.core.schedules import ALL_SCHEDULES, schedule_named
+from workbench.core.schedules.costs import AtWork, Halves, StageCost, equal_stages, receives
+from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
-from workbench.pipeline.costs import AtWork, Halves, StageCost, equal_stages, receives
-from workbench.pipeline.schedules import ALL_SCHEDULES, schedule_named
 from workbench.pipeline.simulate import simulate, simulate_orders
 from workbench.pipeline.simulated import Moment, Simulated
-from workbench.pipeline.tasks import Kind, Task
 from workbench.pipeline.transfer import Transfer
-from workbench.pipeline_spec import REMAT, PipelineSpec
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=20)

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.fit_efficiency import CLASSES, halves
 from benchmarks.published import Prediction, predict, predictions, published_errors
 from benchmarks.published_rows import TABLES, b200_row
-from workbench.catalogue import default_catalogue
-from workbench.models.mixture_config import MixtureConfig
+from workbench.hardware.catalogue import default_catalogue
+from workbench.models.mixture.config import MixtureConfig
 
 # Mean absolute error allowed: (all rows, the half that nothing was fitted on). What each table reaches is in the benchmark's output.
 # Of MaxText one number is fitted, the share of the compiler's estimate that its chips sustain.

@@ -7,20 +7,20 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from workbench.analyze import analyze
+from workbench.analysis.analyze import analyze
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.tensor import Role
 from workbench.documents import dump_plan, parse_plan
-from workbench.edits import Constrain, Override, PlaceDim, SetPipeline
 from workbench.errors import DocumentError, MeshError, RecipeError, WorkbenchError
 from workbench.models import ALL_MODELS, build
-from workbench.pipeline_spec import PipelineSpec
-from workbench.plan import Plan
+from workbench.plan.edits import Constrain, Override, PlaceDim, SetPipeline
+from workbench.plan.plan import Plan
 from workbench.recipes import ALL_RECIPES, find_recipe, list_recipes
 from workbench.recipes.names import DIMS, Use, is_named
 from workbench.recipes.shards import LAST
-from workbench.report import Report
-from workbench.session import Session
+from workbench.reports.report import Report
+from workbench.session.session import Session
 from workbench.spmd.partition import ask_partitioner
-from workbench.tensor import Role
 from workbench.tracing import trace_training
 
 MESHES = ("data:2 model:4", "data:2 expert:4", "data:2 context:4", "data:2 spatial:4")

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.resharding import reproducer
-from tests.spmd.plans import traced_paths
+from tests.support.resharding import reproducer
+from tests.support.spmd_plans import traced_paths
 from workbench.errors import PartitionError
 from workbench.models import build
-from workbench.partition import module_of
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
+from workbench.propagation import module_of
 from workbench.spmd.ask import MAX_DEVICES, ask
 from workbench.spmd.module import read_module
 from workbench.spmd.partition import ask_partitioner, gathered_whole, without_functions

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.resharding import CUBE, TABLE, UNEVEN, reproducer, resharded, settled
-from workbench.analyze import analyze
-from workbench.edits import Constrain
-from workbench.mesh import Mesh
-from workbench.plan import Plan
-from workbench.remedies import step_sends
-from workbench.reshard import REMATERIALISATION
-from workbench.sharding import Sharding
+from tests.support.resharding import CUBE, TABLE, UNEVEN, reproducer, resharded, settled
+from workbench.analysis.analyze import analyze
+from workbench.analysis.remedies import step_sends
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import Sharding
+from workbench.plan.edits import Constrain
+from workbench.plan.plan import Plan
+from workbench.reports.reshard import REMATERIALISATION
 from workbench.spmd.edges import warned_parts
 from workbench.spmd.join import whole_swaps
 from workbench.spmd.partition import ask_partitioner

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.moving_operators import CASES, program_of
-from workbench.plan import Plan
+from tests.support.moving_operators import CASES, program_of
+from workbench.plan.plan import Plan
 from workbench.spmd.partition import ask_partitioner
 
 

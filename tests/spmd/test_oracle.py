@@ -7,18 +7,18 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.layered import stack
-from tests.spmd.plans import calling, plans, traced_paths
-from workbench.collective import collective_class
-from workbench.compiled import payload_by_axis_and_kind
-from workbench.engine.compiled_step import lowered
-from workbench.engine.readback import collectives_of
-from workbench.engine.wired import wired
+from tests.support.layered import stack
+from tests.support.spmd_plans import calling, plans, traced_paths
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.spmd.compiled_step import lowered
+from workbench.engine.spmd.device_mesh import wired
 from workbench.errors import PartitionError
-from workbench.layout import Layout
-from workbench.mesh import Mesh
-from workbench.partition import argument_placements, result_placements
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
+from workbench.propagation import argument_placements, result_placements
+from workbench.reports.collective import collective_class
+from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace

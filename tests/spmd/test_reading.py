@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jaxlib.xla_client import hlo
 
-from workbench.mesh import Mesh
+from workbench.core.mesh import Mesh
 from workbench.spmd import hlo_pb2
 from workbench.spmd.collectives import operations_named, read_collectives
 from workbench.spmd.groups import axes_of, read_groups, sub_axes_of

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.hlo_text import module_from
-from workbench.mesh import Mesh
+from tests.support.hlo_text import module_from
+from workbench.core.mesh import Mesh
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.spmd.collectives import find_collectives
 from workbench.spmd.partition import ask_partitioner
 from workbench.spmd.scatter import scatter_sums

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
+from workbench.core.layout import Layout
+from workbench.core.selectors import operations_at
 from workbench.errors import LayoutError
-from workbench.layout import Layout
 from workbench.models import build
-from workbench.places import operations_at
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.tracing import constrain, trace
 
 

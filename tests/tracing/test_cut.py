@@ -5,16 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import pipelines
+from tests.support import pipelines
+from workbench.core.paths import template
 from workbench.errors import PipelineError, TraceError
-from workbench.models import gpt
-from workbench.paths import template
+from workbench.models.gpt import model as gpt
 from workbench.tracing import trace
-from workbench.tracing.cut import cut_network, starts_at
-from workbench.tracing.cutting import cut_loss, network_of
+from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight
 from workbench.tracing.losses import scanned_loss, sequential_loss
-from workbench.tracing.micro_batch import micro_batch_weight
-from workbench.tracing.network import block_path
+from workbench.tracing.stage_partition.network import block_path
+from workbench.tracing.stage_partition.partition import cut_loss, network_of
+from workbench.tracing.stage_partition.stages import cut_network, starts_at
 
 X = jax.ShapeDtypeStruct((8, 4), "float32")
 W = jax.ShapeDtypeStruct((4, 4), "float32")

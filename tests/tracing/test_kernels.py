@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from workbench.models.recompute import replayed
-from workbench.plan import Plan
+from workbench.models.layers.recompute import replayed
+from workbench.plan.plan import Plan
 from workbench.tracing import fused_kernel, trace, trace_micro_batch, trace_update
 
 S = jax.ShapeDtypeStruct

@@ -12,15 +12,15 @@ import optax
 import pytest
 
 import workbench as wb
-from tests.importable import forward, regression
-from tests.layered import stack
+from tests.support.importable import forward, regression
+from tests.support.layered import stack
+from workbench.core.precision import Precision
+from workbench.core.program import Program
+from workbench.core.remat import Remat
+from workbench.core.tensor import Role
 from workbench.errors import PrecisionError, RematError, TraceError
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.precision import Precision
-from workbench.program import Program
-from workbench.remat import Remat
-from workbench.tensor import Role
+from workbench.plan.plan import Plan
 
 POLICIES = (
     *("none", "full", "dots", "dots_no_batch", "save:mixed", "save:mixed+hidden"),

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import pipelines
+from tests.support import pipelines
 from workbench.models import build
-from workbench.tracing.accumulating import split_task
-from workbench.tracing.cut import cut_network
-from workbench.tracing.cutting import cut_loss, network_of
-from workbench.tracing.partial_sums import Parts, in_parts
-from workbench.tracing.stage_tasks import StageTasks
+from workbench.tracing.grad_accumulation.partial_sums import Parts, in_parts
+from workbench.tracing.grad_accumulation.stage_sums import split_task
+from workbench.tracing.stage_partition.partition import cut_loss, network_of
+from workbench.tracing.stage_partition.stage_tasks import StageTasks
+from workbench.tracing.stage_partition.stages import cut_network
 
 MODELS = {
     **pipelines.ALL,

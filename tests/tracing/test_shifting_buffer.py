@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from workbench.tracing.shifting_buffer import iterations_of, shifting_buffer
+from workbench.tracing.spmd_pipeline.shifting_buffer import iterations_of, shifting_buffer
 
 FREE = PartitionSpec.UNCONSTRAINED
 WIDTH, EXAMPLES = 8, 4

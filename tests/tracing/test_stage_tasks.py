@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.tracing.block_programs import block_tasks
-from workbench.tracing.cutting import cut_loss
-from workbench.tracing.work import flops_of
+from workbench.tracing.jaxpr.work import flops_of
+from workbench.tracing.stage_partition.block_programs import block_tasks
+from workbench.tracing.stage_partition.partition import cut_loss
 
 PASSES = ("forward", "forward_keeping", "forward_and_backward")
 HALVES = ("backward_input", "backward_weight", "backward")

@@ -9,8 +9,8 @@ import numpy as np
 import optax
 import pytest
 
+from workbench.core.tensor import Role
 from workbench.errors import DimensionError, TraceError, WorkbenchError
-from workbench.tensor import Role
 from workbench.tracing import trace, trace_training
 
 S = jax.ShapeDtypeStruct

@@ -9,7 +9,7 @@ from workbench.multimodel import Happening, Job, Pass, Unit, lower_bound, policy
 from workbench.multimodel.measured import FleetMeasurement
 from workbench.units import format_seconds
 from workbench.visualize import fleet, fleet_text
-from workbench.visualize.palette import AXES, WARNING
+from workbench.visualize.draw.palette import AXES, WARNING
 
 
 def job(name: str, seconds: float, batches: int) -> Job:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tests.strategies import meshes
-from tests.visualize.placements import image_batch, placed, placements
-from workbench.report import Placement
-from workbench.visualize.geometry import Box, Part, count_parts, grid, part_of, projection, shown, stacked
+from tests.support.placements import image_batch, placed, placements
+from tests.support.strategies import meshes
+from workbench.reports.report import Placement
+from workbench.visualize.draw.geometry import Box, Part, count_parts, grid, part_of, projection, shown, stacked
 
 SPLITS = [  # shape, sharding, mesh; all even, on eight devices
     ((16, 8), "[-, -]", "data:8"),

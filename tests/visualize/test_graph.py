@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.visualize.steps import GRAPH, node, step_report
-from workbench.graph import Graph
+from tests.support.steps import GRAPH, node, step_report
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.visualize import dot, graph, graph_dot, graph_text, palette
-from workbench.visualize.collapse import MOST_BOXES, collapse, open_at_first, scopes_of
-from workbench.visualize.drawing import text_width
+from workbench.plan.plan import Plan
+from workbench.reports.graph import Graph
+from workbench.visualize import graph, graph_dot, graph_text
+from workbench.visualize.draw import dot, palette
+from workbench.visualize.draw.collapse import MOST_BOXES, collapse, open_at_first, scopes_of
+from workbench.visualize.draw.drawing import text_width
 from workbench.visualize.graph import heat
 
 
@@ -81,7 +82,8 @@ def test_counters_of_turns_are_left_out():
 
 def test_what_is_open_at_first_does_not_depend_on_the_process():
     code = (
-        "from workbench.visualize.collapse import open_at_first; from workbench.models import build; from workbench.plan import Plan;"
+        "from workbench.visualize.draw.collapse import open_at_first; from workbench.models import build; "
+        "from workbench.plan.plan import Plan; "
         "print(sorted(open_at_first(Plan(build('gpt', scan=True), 'data:4', 'batch:data').report().graph)))"
     )
     runs = {

@@ -13,21 +13,20 @@ import pytest
 from bokeh.models import Circle, MultiLine, Patches, Quad, Range1d, Text
 from hypothesis import given
 
-from tests.programs import mlp_report
-from tests.visualize.placements import image_batch, placed, placements
-from tests.visualize.steps import step_report
+from tests.support.placements import image_batch, placed, placements
+from tests.support.programs import mlp_report
+from tests.support.steps import step_report
 from workbench import visualize
-from workbench.catalogue import parse_hardware
-from workbench.collective import KINDS, Collective
-from workbench.comparison import Comparison
-from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
-from workbench.memory import Alive, Memory, MemoryCurve
-from workbench.plan import Plan
-from workbench.tensor import Role
-from workbench.text import WIDTH
+from workbench.analysis.comparison import Comparison
+from workbench.core.tensor import Role
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.plan import Plan
+from workbench.reports.collective import KINDS, Collective
+from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
+from workbench.reports.memory import Alive, Memory, MemoryCurve
+from workbench.text.report import WIDTH
 from workbench.tracing import trace
 from workbench.visualize import (
-    bars,
     communication,
     device_grid,
     device_grid_text,
@@ -35,13 +34,13 @@ from workbench.visualize import (
     memory,
     memory_map,
     memory_over_step,
-    palette,
     propagation,
     roofline,
     shapes,
     step_time,
 )
-from workbench.widgets import state
+from workbench.visualize.draw import bars, palette
+from workbench.widgets.board import state
 
 STYLE = Path(state.__file__).parent / "static" / "style.css"
 LARGE = placed((50304, 12288), "vocab d_model", "[model, data]", "data:64 model:32", "params/embedding/tokens")
@@ -284,7 +283,7 @@ def test_what_is_alive_is_listed_as_far_as_one_wants():
 
 def test_a_real_step_peaks_where_the_report_says():
     from workbench.models import build
-    from workbench.plan import Plan
+    from workbench.plan.plan import Plan
 
     report = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model").report()
     curve = [sum(counts) for counts in zip(*report.memory_curve.by_role.values(), strict=True)]
@@ -302,7 +301,7 @@ def test_the_board_and_the_pictures_have_one_palette():
 
 
 def test_bokeh_is_loaded_when_a_figure_is_asked_for_and_not_before():
-    code = "import sys, workbench.visualize, workbench.widgets.snapshot; print('bokeh' in sys.modules)"
+    code = "import sys, workbench.visualize, workbench.app.notebook.snapshot; print('bokeh' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 

@@ -2,12 +2,12 @@
 
 from itertools import pairwise
 
-from workbench.measurement import TaskTime
-from workbench.pipeline.costs import equal_stages
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules.costs import equal_stages
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline_spec import PipelineSpec
+from workbench.reports.measurement import TaskTime
 from workbench.visualize import pipeline
-from workbench.visualize.palette import TASKS
+from workbench.visualize.draw.palette import TASKS
 
 STEP = simulate(PipelineSpec(3, 4, "1f1b"), equal_stages(3, sent=8))
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.report import Report
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
 from workbench.tracing import trace
 from workbench.visualize import graph
 from workbench.visualize.spread import ARRIVED, laid_out, spread
@@ -106,8 +106,8 @@ def test_what_a_loop_hands_round_lies_at_each_step_as_the_one_value_it_is(report
 
 
 def test_a_graph_without_boxes_has_rows_of_nothing(report):
-    from workbench.graph import Graph
-    from workbench.visualize.collapse import collapse
+    from workbench.reports.graph import Graph
+    from workbench.visualize.draw.collapse import collapse
 
     assert rows_of(collapse(Graph()), 0, 0.0).places == {}
 

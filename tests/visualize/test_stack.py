@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.visualize.stack import columns, outlines
+from workbench.visualize.draw.stack import columns, outlines
 
 VALUES = st.integers(1, 4).flatmap(lambda series: st.lists(st.tuples(*[st.integers(0, 1000)] * series), min_size=1, max_size=60))
 

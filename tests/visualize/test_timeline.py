@@ -5,13 +5,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.programs import mlp_report
-from tests.traces import MS, event, measured_trace, predicted_step, timed_report
-from workbench.device_trace import summarize
-from workbench.text import WIDTH
-from workbench.timeline import COMPUTE, Event
-from workbench.visualize import palette, timeline, timeline_text
-from workbench.visualize.spans import Span, blocks, rows_of, shares, ticks, unrolled
+from tests.support.programs import mlp_report
+from tests.support.traces import MS, event, measured_trace, predicted_step, timed_report
+from workbench.reports.device_trace import summarize
+from workbench.reports.timeline import COMPUTE, Event
+from workbench.text.report import WIDTH
+from workbench.visualize import timeline, timeline_text
+from workbench.visualize.draw import palette
+from workbench.visualize.draw.spans import Span, blocks, rows_of, shares, ticks, unrolled
 
 BOTH = timeline(timed_report(), measured_trace())
 

@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.programs import mlp_report
-from tests.visualize.placements import placed
-from tests.visualize.steps import ALIVE, CURVE, KERNELS, step_report
-from workbench.catalogue import parse_hardware
-from workbench.comparison import Comparison
+from tests.support.placements import placed
+from tests.support.programs import mlp_report
+from tests.support.steps import ALIVE, CURVE, KERNELS, step_report
+from workbench.analysis.comparison import Comparison
+from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
+from workbench.hardware.axis_assignment import parse_wiring
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.topology import device_order
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.tensor import Role
-from workbench.topology import device_order
+from workbench.plan.plan import Plan
 from workbench.visualize import communication, device_grid, memory_map, memory_over_step, roofline, shapes, step_time
+from workbench.visualize.draw.treemap import Tile, squarified
 from workbench.visualize.shapes import padding
-from workbench.visualize.treemap import Tile, squarified
 from workbench.visualize.whereabouts import whereabouts
-from workbench.wiring import parse_wiring
 
 sizes = st.lists(st.integers(1, 10_000), min_size=1, max_size=30).map(lambda each: sorted(each, reverse=True))
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.program import Program
-from workbench.session import Session
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,17 @@
 
 import pytest
 
+from workbench.core.program import Program
 from workbench.errors import LayoutError
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.program import Program
-from workbench.session import Session
-from workbench.widgets.blocks import Paint
-from workbench.widgets.gestures import edit_of
-from workbench.widgets.state import board_state
-from workbench.widgets.take import taken
-from workbench.widgets.tensors import tensor_blocks
-from workbench.widgets.values import value_blocks
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
+from workbench.widgets.board.drag import taken
+from workbench.widgets.board.gestures import edit_of
+from workbench.widgets.board.state import board_state
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.tensors import tensor_blocks
+from workbench.widgets.tabs.values import value_blocks
 
 VALUE = {"of": "value", "path": "first/dot_general", "rank": 2}
 TENSOR = {"of": "tensor", "path": "w", "rank": 2}

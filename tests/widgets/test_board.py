@@ -4,10 +4,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.machines import flat
-from tests.widgets.scripted import HeldRunner, measurement
-from workbench.edits import PlaceDim
-from workbench.widgets.board import Board
+from tests.support.machines import flat
+from tests.support.scripted import HeldRunner, measurement
+from workbench.plan.edits import PlaceDim
+from workbench.widgets.board.board import Board
 
 
 class Screen:
@@ -47,7 +47,7 @@ def test_a_drop_is_worked_out_while_the_chip_is_in_hand_and_nothing_is_said(sess
     plan, shown = session.plan, screen.count
     screen.board.answer({"verb": "drop", "dim": "hidden", "source": "", "target": "model", "add": False, "ahead": True})
     assert (session.plan, screen.count) == (plan, shown)
-    monkeypatch.setattr("workbench.session.analyze", Mock(side_effect=AssertionError("worked out before")))
+    monkeypatch.setattr("workbench.session.session.analyze", Mock(side_effect=AssertionError("worked out before")))
     assert screen.send("drop", dim="hidden", source="", target="model", add=False)["layout"] == "batch:data; hidden:model"
 
 

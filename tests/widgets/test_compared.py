@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from tests.machines import flat
-from tests.widgets.scripted import HeldRunner, compiled, measurement
+from tests.support.machines import flat
+from tests.support.scripted import HeldRunner, compiled, measurement
 from tests.widgets.test_board import Screen
-from workbench.catalogue import parse_hardware
-from workbench.edits import SetHardware
-from workbench.widgets.compiling import Compiling
-from workbench.widgets.evidence import evidence, on_these_devices
-from workbench.widgets.live import Live
-from workbench.widgets.tiers import mark_of
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.edits import SetHardware
+from workbench.widgets.board.comparison_state import evidence, on_these_devices
+from workbench.widgets.board.tiers import mark_of
+from workbench.widgets.run.compiling import Compiling
+from workbench.widgets.run.live import Live
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from tests.importable import regression
+from tests.support.importable import regression
 from tests.widgets.test_board import Screen
 from workbench.documents import ALL_EXPORTS, dump_plan, load_plan, parse_link
 from workbench.errors import DocumentError
-from workbench.plan import Plan
-from workbench.session import Session
-from workbench.widgets.files import MOST_FILE
-from workbench.widgets.host import Host, notebook_host
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
+from workbench.widgets.board.files import MOST_FILE
+from workbench.widgets.board.host import Host, notebook_host
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_plan_whose_program_has_no_name_cannot_be_taken_away_but_the_board_goe
 
 
 def test_a_sheet_whose_plan_cannot_be_written_any_more_closes_and_says_why(screen, session):
-    from workbench.edits import OpenPlan
+    from workbench.plan.edits import OpenPlan
 
     screen.send("link")
     session.apply(OpenPlan(Plan(regression(), "data:4"), "code"))

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.widgets.fleets import ToldRunner, Training, three_models, times_of
+from tests.support.fleets import ToldRunner, Training, three_models, times_of
+from workbench.app.notebook.fleet_snapshot import fleet_html
 from workbench.documents import load_fleet
 from workbench.errors import EngineError, FleetError
 from workbench.multimodel import ALL_POLICIES, lower_bound
 from workbench.multimodel.fleet import FleetModel
-from workbench.multimodel.outlook import outlook
+from workbench.multimodel.forecast import outlook
 from workbench.multimodel.shards import shard_bytes
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.fleet_snapshot import fleet_html
-from workbench.widgets.fleet_view import FleetView
+from workbench.widgets.fleet.view import FleetView
 
 BUDGET = 12 * 1024
 
@@ -470,7 +470,7 @@ def test_a_model_that_came_when_the_run_had_ended_waits_for_the_next_one(view, r
 
 
 def test_the_file_read_again_with_another_program_of_that_name_is_predicted_anew(tmp_path, runner):
-    model = '[[models]]\nname = "fit"\nprogram = "tests.widgets.fleets:perceptron"\narguments = {{ layers = {} }}\n'
+    model = '[[models]]\nname = "fit"\nprogram = "tests.support.fleets:perceptron"\narguments = {{ layers = {} }}\n'
     path = tmp_path / "grid.toml"
     path.write_text(model.format(8))
     fleet = load_fleet(path, allow="tests")
@@ -532,7 +532,7 @@ def test_nothing_is_expected_of_a_run_on_other_devices_than_the_prediction(view,
 
 
 def test_the_file_read_again_brings_new_models_and_stops_those_that_are_gone(tmp_path, runner):
-    grid = '[[models]]\nname = "fit"\nprogram = "tests.importable:regression"\ngrid = {{ width = {} }}\n'
+    grid = '[[models]]\nname = "fit"\nprogram = "tests.support.importable:regression"\ngrid = {{ width = {} }}\n'
     path = tmp_path / "grid.toml"
     path.write_text(grid.format([8, 16]))
     view = FleetView(load_fleet(path, allow="tests"), runner, path=str(path), allow=("tests",))
@@ -588,7 +588,7 @@ def test_the_last_unit_is_shown_though_none_follows(view, runner):
 
 
 def test_many_units_are_simulated_aside_and_the_hand_is_answered_at_once(fleet, times, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.fleet_forecast.AT_ONCE", 10)
+    monkeypatch.setattr("workbench.widgets.fleet.forecast.AT_ONCE", 10)
     view = FleetView(fleet, None, times)
     board = ask(view, "policy", "round-robin")
     assert board["controls"]["policy"] == "round-robin"
@@ -600,7 +600,7 @@ def test_many_units_are_simulated_aside_and_the_hand_is_answered_at_once(fleet, 
 
 
 def test_what_is_simulated_aside_does_not_return_to_a_fleet_that_does_not_fit_any_more(fleet, times, runner, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.fleet_forecast.AT_ONCE", 10)
+    monkeypatch.setattr("workbench.widgets.fleet.forecast.AT_ONCE", 10)
     monkeypatch.setattr("threading.Thread.start", lambda _: None)  # it has not come to its turn
     view = FleetView(fleet.updated(memory=1 << 20), runner)
     assert view.parts["board"]["waits"]
@@ -646,7 +646,7 @@ def test_while_it_runs_the_board_says_what_is_now_expected(view, runner):
 
 
 def test_units_that_are_too_many_are_drawn_as_shares_of_slices_of_time(fleet, times, runner, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.fleet_timeline.MOST_UNITS", 10)
+    monkeypatch.setattr("workbench.widgets.fleet.timeline.MOST_UNITS", 10)
     view = FleetView(fleet, runner, times)
     timeline = view.parts["table"]["timeline"]
     schedule = view.seen.schedule

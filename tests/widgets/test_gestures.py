@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.programs import mlp_report
-from workbench.edits import PlaceDim, RenameDim
+from tests.support.programs import mlp_report
 from workbench.errors import WorkbenchError
-from workbench.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
-from workbench.report import Diagnostic
-from workbench.widgets.drops import dropped_axes
-from workbench.widgets.gestures import edit_of, zone_of
+from workbench.plan.edits import PlaceDim, RenameDim
+from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
+from workbench.reports.report import Diagnostic
+from workbench.widgets.board.drops import dropped_axes
+from workbench.widgets.board.gestures import edit_of, zone_of
 
 MEANINGS = [
     ({"verb": "drop", "dim": "d_model", "source": "", "target": "model"}, PlaceDim("d_model", ("model",))),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from workbench.catalogue import parse_hardware
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.widgets.figures import figures
-from workbench.widgets.glossary import GROUPS, KEYS, glossary_state
+from workbench.plan.plan import Plan
+from workbench.widgets.board.figures import figures
+from workbench.widgets.glossary.glossary import GROUPS, KEYS, glossary_state
 
 TERMS = [term for _, terms in GROUPS for term in terms]
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

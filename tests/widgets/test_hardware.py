@@ -2,13 +2,13 @@
 
 import pytest
 
-from workbench.catalogue import default_catalogue, parse_hardware
+from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.mesh import Mesh
-from workbench.plan import Plan
-from workbench.topology import wiring_problem
-from workbench.widgets.hardware import MOST_SHAPES, hardware_of, hardware_state, shape_of, shapes_for
-from workbench.widgets.wiring import MOST_WIRINGS, wiring_menu, wiring_state, wirings_for
+from workbench.hardware.catalogue import default_catalogue, parse_hardware
+from workbench.hardware.topology import wiring_problem
+from workbench.plan.plan import Plan
+from workbench.widgets.board.axis_assignment import MOST_WIRINGS, wiring_menu, wiring_state, wirings_for
+from workbench.widgets.board.hardware import MOST_SHAPES, hardware_of, hardware_state, shape_of, shapes_for
 
 EIGHT = Mesh("data:4 model:2")
 CHOICES = [

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.machines import flat
+from tests.support.machines import flat
 from tests.widgets.test_board import Screen
-from workbench.edits import PlaceDim
-from workbench.mesh_edits import ResizeAxis
-from workbench.plan_diff import PlanDiff
-from workbench.session import Node, Session
-from workbench.widgets.history import MOST_NODES, lanes_of
-from workbench.widgets.history_diff import diff_blocks
+from workbench.analysis.plan_diff import PlanDiff
+from workbench.plan.edits import PlaceDim
+from workbench.plan.mesh_edits import ResizeAxis
+from workbench.session.session import Node, Session
+from workbench.widgets.tabs.history import MOST_NODES, lanes_of
+from workbench.widgets.tabs.history_diff import diff_blocks
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_two_boards_of_one_session_see_each_others_names(session):
 
 
 def test_the_history_of_code_that_ran_before_the_board_is_there(two_layer):
-    from workbench.plan import Plan
+    from workbench.plan.plan import Plan
 
     session = Session(Plan(two_layer, "data:4"))
     session.apply(PlaceDim("batch", ("data",)))

@@ -4,15 +4,15 @@ import threading
 
 import pytest
 
-from tests.widgets.scripted import compiled, measurement
+from tests.support.scripted import compiled, measurement
 from tests.widgets.test_board import Screen
-from workbench.catalogue import parse_hardware
+from workbench.app.runners.job_queue import JobQueue
+from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.errors import EngineError
-from workbench.plan import Plan
-from workbench.session import Session
-from workbench.widgets.job_queue import JobQueue
-from workbench.widgets.queued_runner import QueuedRunner
-from workbench.widgets.runner import RUN_LIMIT, WorkerRunner
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
+from workbench.widgets.run.runner import RUN_LIMIT, WorkerRunner
 
 DONE, CANCELLED = {"event": "done"}, {"event": "cancelled"}
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.programs import mlp_report
-from workbench.catalogue import parse_hardware
-from workbench.edits import PlaceDim
+from tests.support.programs import mlp_report
+from workbench.core.mesh import Mesh
 from workbench.errors import MeshError
-from workbench.mesh import Mesh
-from workbench.mesh_edits import ReorderAxes
-from workbench.widgets.figures import figure_states, figures
-from workbench.widgets.gestures import edit_of
-from workbench.widgets.state import device_count
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.edits import PlaceDim
+from workbench.plan.mesh_edits import ReorderAxes
+from workbench.widgets.board.figures import figure_states, figures
+from workbench.widgets.board.gestures import edit_of
+from workbench.widgets.board.state import device_count
 
 
 def test_axes_are_put_in_the_order_of_a_drop():

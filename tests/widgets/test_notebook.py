@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from tests.widgets.scripted import HeldRunner
+from tests.support.scripted import HeldRunner
 from workbench.models import build
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.widgets import Workbench
-from workbench.widgets.glossary import glossary_state
+from workbench.widgets.board.state import TABS
+from workbench.widgets.glossary.glossary import glossary_state
 from workbench.widgets.module import module_text
-from workbench.widgets.state import TABS
 
 
 @pytest.fixture(scope="module")

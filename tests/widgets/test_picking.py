@@ -4,18 +4,18 @@ import re
 
 import pytest
 
+from workbench.core.program import Program
 from workbench.errors import LayoutError
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.program import Program
-from workbench.session import Session
-from workbench.widgets.annotating import BETWEEN_STEPS
-from workbench.widgets.blocks import Paint
-from workbench.widgets.gestures import edit_of
-from workbench.widgets.results import result_rows
-from workbench.widgets.take import taken
-from workbench.widgets.values import value_blocks
-from workbench.widgets.why import why
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
+from workbench.widgets.board.annotating import BETWEEN_STEPS
+from workbench.widgets.board.drag import taken
+from workbench.widgets.board.gestures import edit_of
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.results import result_rows
+from workbench.widgets.tabs.values import value_blocks
+from workbench.widgets.tabs.why import why
 
 MESH, LAYOUT = "data:4 model:2", "batch:data; hidden:model"
 RESULT = {"of": "result", "path": "result/y", "rank": 2}

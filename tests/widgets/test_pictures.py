@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.visualize.steps import CURVE, GRAPH, KERNELS, step_report
-from workbench.comparison import Comparison
-from workbench.compiled import Compiled, CompiledKernel, CompiledMemory
+from tests.support.steps import CURVE, GRAPH, KERNELS, step_report
+from workbench.analysis.comparison import Comparison
 from workbench.errors import WorkbenchError
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.session import Session
-from workbench.visualize.collapse import open_at_first
-from workbench.widgets.blocks import Paint
-from workbench.widgets.board import Board
-from workbench.widgets.evidence import Evidence
-from workbench.widgets.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
+from workbench.session.session import Session
+from workbench.visualize.draw.collapse import open_at_first
+from workbench.widgets.board.board import Board
+from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 
 PAINT = Paint({"data": 0, "model": 1})
 MADE = Compiled(

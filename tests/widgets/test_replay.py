@@ -5,17 +5,17 @@ import time
 
 import pytest
 
-from tests.programs import mlp_report
+from tests.support.programs import mlp_report
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
-from workbench.partition import origins
-from workbench.plan import Plan
-from workbench.session import Session
-from workbench.widgets.aside import Aside
-from workbench.widgets.blocks import Paint
-from workbench.widgets.board import Board
-from workbench.widgets.replay import NO_RECORD, NOTHING, Replay, replay_blocks
-from workbench.widgets.why import why
+from workbench.plan.plan import Plan
+from workbench.propagation.explain import origins
+from workbench.session.session import Session
+from workbench.widgets.board.background_queries import Aside
+from workbench.widgets.board.board import Board
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.propagation import NO_RECORD, NOTHING, Replay, replay_blocks
+from workbench.widgets.tabs.why import why
 
 PAINT = Paint({"data": 0, "model": 1})
 LAYOUT = "batch:data p1; w=[-, data]; hidden:model"

@@ -7,22 +7,22 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from tests.resharding import reproducer, resharded, settled
-from tests.widgets.scripted import compiled
-from workbench.comparison import Comparison
-from workbench.compiled import Rematerialised
-from workbench.plan import Plan
-from workbench.reshard import WAYS
-from workbench.session import Session
+from tests.support.resharding import reproducer, resharded, settled
+from tests.support.scripted import compiled
+from workbench.analysis.comparison import Comparison
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Rematerialised
+from workbench.reports.reshard import WAYS
+from workbench.session.session import Session
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
-from workbench.widgets.blocks import Paint
-from workbench.widgets.board import Board
-from workbench.widgets.evidence import Evidence
-from workbench.widgets.glossary import GROUPS
-from workbench.widgets.own_annotations import own_blocks
-from workbench.widgets.padding import padding_blocks
-from workbench.widgets.resharding import resharding_blocks, try_edits
+from workbench.widgets.board.board import Board
+from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.glossary.glossary import GROUPS
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.padding import padding_blocks
+from workbench.widgets.tabs.resharding import resharding_blocks, try_edits
+from workbench.widgets.tabs.source_annotations import own_blocks
 
 PAINT = Paint({"r": 0, "c": 1})
 

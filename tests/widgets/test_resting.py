@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.machines import flat
-from tests.widgets.scripted import HeldRunner, compiled
+from tests.support.machines import flat
+from tests.support.scripted import HeldRunner, compiled
 from tests.widgets.test_board import Screen
-from workbench.edits import PlaceDim, SetHardware
-from workbench.widgets.resting import BUSY, PAUSE, SETTING, RestingCompiler, is_busy, processor_seconds
+from workbench.plan.edits import PlaceDim, SetHardware
+from workbench.widgets.run.resting import BUSY, PAUSE, SETTING, RestingCompiler, is_busy, processor_seconds
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 IDLE, WORKED = (0.0, 2.0), (2.0, 0.0)  # seconds of work and of idleness during a pause
@@ -20,7 +20,7 @@ class Rested(Screen):
         self.runner = HeldRunner()
         monkeypatch.delenv(SETTING, raising=False)
         made = lambda *args, **kwargs: RestingCompiler(*args, **kwargs, call_later=self.call_later, worked=lambda: self.clock)  # noqa: E731
-        monkeypatch.setattr("workbench.widgets.board.RestingCompiler", made)
+        monkeypatch.setattr("workbench.widgets.board.board.RestingCompiler", made)
         super().__init__(session, runner=self.runner, defer=self.waiting.append)
         self.board.begin_compiling(self.waiting.append)
         self.turn()

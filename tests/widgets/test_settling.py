@@ -7,15 +7,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.machines import flat
+from tests.support.machines import flat
 from tests.widgets.test_board import Screen
-from workbench.edits import PlaceDim, SetHardware
+from workbench.app.notebook.workbench import Workbench
+from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
-from workbench.mesh import Mesh
-from workbench.mesh_edits import SetMesh
-from workbench.partitioned import Partitioned, PartitionedCollective
-from workbench.settling import ONE_DEVICE, Settler
-from workbench.widgets.notebook import Workbench
+from workbench.plan.edits import PlaceDim, SetHardware
+from workbench.plan.mesh_edits import SetMesh
+from workbench.reports.partitioned import Partitioned, PartitionedCollective
+from workbench.session.settling import ONE_DEVICE, Settler
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 PATHS = {"predicted", "mfu", "memory", "sent"}
@@ -69,7 +69,7 @@ def sent(state):
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
     """A plan is asked about as soon as what made it is done."""
-    monkeypatch.setattr("workbench.widgets.board.Settler", partial(Settler, call_later=lambda _seconds, work: work()))
+    monkeypatch.setattr("workbench.widgets.board.board.Settler", partial(Settler, call_later=lambda _seconds, work: work()))
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_chip_in_hand_is_let_go_before_the_figures_settle(screen, monkeypatch)
     screen.board.answer({**drop, "ahead": True})
     assert tiers(screen.answer())["sent"] == "planned"
     while later:
-        monkeypatch.setattr("workbench.widgets.board.time", Mock(monotonic=lambda: screen.board._free_at))
+        monkeypatch.setattr("workbench.widgets.board.board.time", Mock(monotonic=lambda: screen.board._free_at))
         later.pop()()
         screen.turn()
     assert tiers(screen.shown["board"])["sent"] == "partitioned"
@@ -204,7 +204,7 @@ def without_a_loop(work):
 
 def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkeypatch):
     known = Known()
-    monkeypatch.setattr("workbench.widgets.notebook.EnginePartitioner", lambda: known)
+    monkeypatch.setattr("workbench.app.notebook.workbench.EnginePartitioner", lambda: known)
     bench = Workbench(session)
 
     async def seen():

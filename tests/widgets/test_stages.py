@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from tests.machines import flat
-from tests.stack import stack_program
-from tests.widgets.scripted import HeldRunner, measurement
+from tests.support.machines import flat
+from tests.support.scripted import HeldRunner, measurement
+from tests.support.stack import stack_program
 from tests.widgets.test_board import Screen
-from workbench.pipeline.schedules import ALL_SCHEDULES
-from workbench.plan import Plan
-from workbench.session import Session
-from workbench.widgets.figures import figures
-from workbench.widgets.glossary import GROUPS
-from workbench.widgets.stage_edits import ZONE
-from workbench.widgets.stage_start import start_of
+from workbench.core.schedules import ALL_SCHEDULES
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
+from workbench.widgets.board.figures import figures
+from workbench.widgets.glossary.glossary import GROUPS
+from workbench.widgets.pipeline.edits import ZONE
+from workbench.widgets.pipeline.start import start_of
 
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 

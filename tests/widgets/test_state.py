@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.machines import flat
-from workbench.edits import PlaceDim
+from tests.support.machines import flat
 from workbench.errors import LayoutError
-from workbench.mesh_edits import AddAxis, ResizeAxis
-from workbench.session import Session
-from workbench.step_time import StepTime
-from workbench.widgets.figures import figure_states, figures
-from workbench.widgets.state import Refusal, board_state
+from workbench.plan.edits import PlaceDim
+from workbench.plan.mesh_edits import AddAxis, ResizeAxis
+from workbench.reports.step_time import StepTime
+from workbench.session.session import Session
+from workbench.widgets.board.figures import figure_states, figures
+from workbench.widgets.board.state import Refusal, board_state
 
 
 def zone(state, axis):
@@ -53,7 +53,7 @@ def test_a_drop_on_an_axis_that_a_tensor_uses_is_barred_by_name(session):
 
 def test_every_verdict_is_what_the_session_does(session):
     """The mark before the drop and the drop itself agree, for every chip, target and way."""
-    from workbench.widgets.gestures import edit_of
+    from workbench.widgets.board.gestures import edit_of
 
     session.apply(PlaceDim("hidden", ("model",)))
     state, judged = board_state(session), 0
@@ -153,9 +153,9 @@ def test_a_refusal_carries_its_ways_out(session):
 
 def test_alike_layers_are_judged_once():
     """96 layers cost no more than one: the board stays quick on deep models."""
-    from tests.programs import parameter, program
-    from workbench.plan import Plan
-    from workbench.widgets.drops import thinned
+    from tests.support.programs import parameter, program
+    from workbench.plan.plan import Plan
+    from workbench.widgets.board.drops import thinned
 
     layers = (parameter(f"params/layers/{layer}/w1", d_model=8, d_ff=32) for layer in range(96))
     plan = Plan(program(*layers), "data:4 model:2", "params/layers/7/w1=[-, model]")
@@ -163,7 +163,7 @@ def test_alike_layers_are_judged_once():
 
 
 def test_a_session_with_no_mesh_axes_still_has_a_board(two_layer):
-    from workbench.plan import Plan
+    from workbench.plan.plan import Plan
 
     state = board_state(Session(Plan(two_layer, "")))
     assert (state["mesh"], state["devices"], len(state["zones"])) == ("no mesh axes", "1 device", 1)

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.programs import mlp_report, parameter, program
-from workbench.edits import PlaceDim
-from workbench.memory import Memory
-from workbench.plan import Plan
-from workbench.report import Placement, Report, Value
-from workbench.sharding import Sharding
-from workbench.step_time import Flops
-from workbench.widgets.state import TABS
-from workbench.widgets.tables import Facts, table_state
-from workbench.widgets.values import MOST_VALUES
+from tests.support.programs import mlp_report, parameter, program
+from workbench.core.sharding import Sharding
+from workbench.plan.edits import PlaceDim
+from workbench.plan.plan import Plan
+from workbench.reports.memory import Memory
+from workbench.reports.report import Placement, Report, Value
+from workbench.reports.step_time import Flops
+from workbench.widgets.board.state import TABS
+from workbench.widgets.tabs.tabs import Facts, table_state
+from workbench.widgets.tabs.values import MOST_VALUES
 
 
 def texts(block):

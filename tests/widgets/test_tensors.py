@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from tests.programs import mlp_report
+from tests.support.programs import mlp_report
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.report import Report
-from workbench.widgets.blocks import Paint
-from workbench.widgets.tensors import tensor_blocks
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.tensors import tensor_blocks
 
 PAINT = Paint({"data": 0, "model": 1})
 

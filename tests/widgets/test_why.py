@@ -5,16 +5,16 @@ import re
 
 import pytest
 
-from tests.programs import mlp_report
-from workbench.catalogue import parse_hardware
+from tests.support.programs import mlp_report
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan import Plan
-from workbench.report import Report
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.widgets.blocks import Paint
-from workbench.widgets.figures import figures
-from workbench.widgets.why import why
-from workbench.widgets.why_table import MOST_ROWS
+from workbench.widgets.board.figures import figures
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.why import why
+from workbench.widgets.tabs.why_table import MOST_ROWS
 
 PAINT = Paint({"data": 0, "model": 1})
 

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Sequence
 
 from workbench.cli.parser import make_parser
+from workbench.core.module_path import use_current_folder_last
 from workbench.errors import WorkbenchError
-from workbench.module_path import use_current_folder_last
 from workbench.tracing import UntestedJaxWarning, untested_jax
 
 

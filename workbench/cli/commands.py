@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleets
 from workbench.cli.plans import allowed, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.cli.reach import reach_of
-from workbench.compiled_report import with_compiled
-from workbench.durable_files import explain_write_errors, replace_file
+from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.measurement import Measurement
-from workbench.plan import Plan
-from workbench.settling import settled_report
+from workbench.plan.plan import Plan
+from workbench.reports.measurement import Measurement
+from workbench.session.settling import settled_report
 from workbench.units import format_seconds
 
 CHANGES = ("mesh", "layout", "remat", "precision", "hardware", "wiring", "pipeline")  # options that make another plan than the file's
@@ -78,7 +78,7 @@ def report(options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from workbench.documents import measurement_record
-    from workbench.text import measurement_text
+    from workbench.text.report import measurement_text
 
     # A launcher's other processes must be joined before the plan is built: building it may touch JAX.
     distributed = options.distributed or any(int(os.environ.get(name) or 1) > 1 for name in LAUNCHERS)
@@ -158,10 +158,10 @@ def compare(options: argparse.Namespace) -> None:
 
 
 def diff(options: argparse.Namespace) -> None:
-    from workbench.catalogue import parse_hardware
+    from workbench.analysis.plan_diff import PlanDiff
     from workbench.documents import load_plan, plan_diff_record
-    from workbench.edits import SetHardware
-    from workbench.plan_diff import PlanDiff
+    from workbench.hardware.catalogue import parse_hardware
+    from workbench.plan.edits import SetHardware
     from workbench.tracing.platform import leave_accelerators_alone
 
     leave_accelerators_alone()
@@ -175,7 +175,7 @@ def diff(options: argparse.Namespace) -> None:
 
 def explain(options: argparse.Namespace) -> None:
     from workbench.documents import conflict_record, explanation_record
-    from workbench.propagation_text import conflicts_text, replay_text
+    from workbench.text.propagation import conflicts_text, replay_text
 
     if options.value is None and options.model:  # there is no PLAN.json then
         options.value, options.plan = options.plan, None
@@ -183,7 +183,7 @@ def explain(options: argparse.Namespace) -> None:
     report = plan.report()
     replay = report.propagation
     if options.fewest:
-        from workbench.minimal import minimal_annotations
+        from workbench.analysis.minimal import minimal_annotations
 
         fewest = minimal_annotations(plan)
         print(json.dumps({"layout": str(fewest.layout), "is_fewest": fewest.is_fewest}) if options.json else fewest)
@@ -226,15 +226,15 @@ def calibrate(options: argparse.Namespace) -> None:
 
 def models(_options: argparse.Namespace) -> None:
     from workbench.models import ALL_MODELS
-    from workbench.text import table_text
+    from workbench.text.report import table_text
 
     rows = [(model.name, model.about, " ".join(_shown(*each) for each in model.arguments.items())) for model in ALL_MODELS]
     print(table_text(["model", "what it is~", "arguments (--argument NAME=VALUE)~"], rows))
 
 
 def hardware(options: argparse.Namespace) -> None:
-    from workbench.catalogue import default_catalogue
-    from workbench.hardware_text import catalogue_text, hardware_text
+    from workbench.hardware.catalogue import default_catalogue
+    from workbench.text.hardware import catalogue_text, hardware_text
 
     use_hardware_file(options)
     catalogue = default_catalogue()

@@ -14,9 +14,9 @@ from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, Schedule, policy_named
 from workbench.multimodel import simulate as simulated
 from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.forecast import devices_of
 from workbench.multimodel.jobs import verify_devices
 from workbench.multimodel.measured import FleetTimes
-from workbench.multimodel.outlook import devices_of
 from workbench.units import format_seconds, parse_bytes
 
 
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
     from workbench.cli.follow import Follower
     from workbench.documents import fleet_record
     from workbench.engine import start_fleet
-    from workbench.fleet_text import measurement_text
+    from workbench.text.fleet import measurement_text
 
     fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
     progress = _Progress(fleet)
@@ -47,7 +47,7 @@ def simulate(options: argparse.Namespace) -> None:
     """Policies are those asked for, else the file's."""
     from workbench.documents import simulation_record
     from workbench.engine import measure_units
-    from workbench.fleet_text import simulation_text
+    from workbench.text.fleet import simulation_text
 
     if options.policy not in (None, "all"):
         policy_named(options.policy)  # before anything is traced

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workbench.documents import load_fleet
-from workbench.engine.parcel import adding
+from workbench.engine.worker.job_payload import adding
 from workbench.errors import WorkbenchError
 from workbench.multimodel.fleet import Fleet
 

@@ -315,7 +315,9 @@ def _add_time_limit(command: argparse.ArgumentParser) -> None:
 
 
 def _add_hardware_file(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware.toml")
+    command.add_argument(
+        "--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware/hardware.toml"
+    )
 
 
 def _add_allow(command: argparse.ArgumentParser) -> None:

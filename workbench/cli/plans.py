@@ -5,11 +5,11 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from workbench.plan import Plan
-from workbench.program import Reference
+from workbench.core.program import Reference
+from workbench.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from workbench.pipeline_spec import PipelineSpec
+    from workbench.core.pipeline_spec import PipelineSpec
 
 DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
 
@@ -24,16 +24,16 @@ def plan_on_the_cpu(options: argparse.Namespace) -> Plan:
 
 def plan_of(options: argparse.Namespace) -> Plan:
     """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
-    from workbench.catalogue import parse_hardware
+    from workbench.core.layout import Layout
+    from workbench.core.mesh import Mesh
+    from workbench.core.pipeline_spec import PipelineSpec
+    from workbench.core.precision import Precision
+    from workbench.core.remat import Remat
     from workbench.documents import load_plan, program_from_reference
-    from workbench.edits import SetHardware, SetLayout, SetPrecision, SetRemat, SetWiring
-    from workbench.layout import Layout
-    from workbench.mesh import Mesh
-    from workbench.mesh_edits import SetMesh
-    from workbench.pipeline_spec import PipelineSpec
-    from workbench.precision import Precision
-    from workbench.remat import Remat
-    from workbench.wiring import parse_wiring
+    from workbench.hardware.axis_assignment import parse_wiring
+    from workbench.hardware.catalogue import parse_hardware
+    from workbench.plan.edits import SetHardware, SetLayout, SetPrecision, SetRemat, SetWiring
+    from workbench.plan.mesh_edits import SetMesh
 
     use_hardware_file(options)
     if options.plan and (options.model or options.argument):
@@ -58,8 +58,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 def _pipelined(plan: Plan, spec: "PipelineSpec") -> Plan:
     """Raises `PipelineError` for one that the program cannot be cut by, blocks included: a command's own pipeline is refused at once."""
-    from workbench.cut_plan import verify_cut
-    from workbench.edits import SetPipeline
+    from workbench.pipeline.stage_partition import verify_cut
+    from workbench.plan.edits import SetPipeline
 
     plan = plan.apply(SetPipeline(spec))
     verify_cut(plan.program, spec)
@@ -75,7 +75,7 @@ def allowed(options: argparse.Namespace) -> tuple[str, ...]:
 
 def use_hardware_file(options: argparse.Namespace) -> None:
     """In this process and in its workers, as if the environment named it."""
-    from workbench.catalogue import OWN_FILE, load_catalogue
+    from workbench.hardware.catalogue import OWN_FILE, load_catalogue
 
     if options.hardware_file:
         load_catalogue(options.hardware_file)  # says what is wrong with it

@@ -4,9 +4,9 @@ import argparse
 import json
 from dataclasses import asdict
 
+from workbench.analysis.plan_diff import PlanDiff
 from workbench.cli.plans import plan_on_the_cpu
-from workbench.plan import Plan
-from workbench.plan_diff import PlanDiff
+from workbench.plan.plan import Plan
 
 
 def recipe(options: argparse.Namespace) -> None:
@@ -24,7 +24,7 @@ def recipe(options: argparse.Namespace) -> None:
 
 def _list(plan: Plan, options: argparse.Namespace) -> None:
     from workbench.recipes import list_recipes
-    from workbench.text import table_text
+    from workbench.text.report import table_text
 
     rows = list_recipes(plan)
     if options.json:

@@ -14,11 +14,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware import Hardware, Link, Shape
-from workbench.mesh import Mesh
-from workbench.topology import Stretch, Stretches, stretches
-from workbench.wiring import Wiring
+from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.hardware import Hardware, Link, Shape
+from workbench.hardware.topology import Stretch, Stretches, stretches
 
 
 def collective_seconds(

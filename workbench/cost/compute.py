@@ -15,12 +15,12 @@ from math import ceil, inf, isfinite, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.cost.apart import WHOLE, Steps, taken_apart
-from workbench.hardware import Chip
-from workbench.mesh import Mesh
-from workbench.partition import Kernels, Propagated, local_shape
-from workbench.partition.kernels import Product
-from workbench.partition.work import Work
+from workbench.core.mesh import Mesh
+from workbench.cost.collective_matmul import WHOLE, Steps, taken_apart
+from workbench.cost.fusion.kernels import Kernels, Product
+from workbench.hardware.hardware import Chip
+from workbench.propagation import Propagated, local_shape
+from workbench.propagation.structure.work import Work
 
 Seconds = NDArray[np.float64]
 _BLOCK = 3  # sides of a tile that is no systolic array

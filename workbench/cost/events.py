@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from workbench.core.program import Program
+from workbench.core.sharding import base_axis
+from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.timeline import Send, SimulatedStep
-from workbench.partition import Kernels, Propagated
-from workbench.program import Program
-from workbench.sharding import base_axis
-from workbench.timeline import COMPUTE, Event, Timeline
+from workbench.propagation import Propagated
+from workbench.reports.timeline import COMPUTE, Event, Timeline
 
 
 def timeline(program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep) -> Timeline:

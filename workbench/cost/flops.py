@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.hardware import Chip
-from workbench.partition import Propagated
-from workbench.program import Program
-from workbench.sharding import base_axis
-from workbench.step_time import Flops, Product
-from workbench.tensor import Role
+from workbench.core.program import Program
+from workbench.core.sharding import base_axis
+from workbench.core.tensor import Role
+from workbench.hardware.hardware import Chip
+from workbench.propagation import Propagated
+from workbench.reports.step_time import Flops, Product
 
 _TOKENS = 2  # a batch of token ids has two dimensions at least: batch and sequence
 

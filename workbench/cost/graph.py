@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
+from workbench.core.sharding import Sharding, axis_size, base_axis
+from workbench.core.tensor import Role
+from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.timeline import SimulatedStep
-from workbench.graph import Graph, GraphNode, GraphSend
-from workbench.mesh import Mesh
-from workbench.partition import Kernels, Propagated, value_names
-from workbench.partition.reshards import Reshard, sent_bytes
-from workbench.program import Program
-from workbench.sharding import Sharding, axis_size, base_axis
-from workbench.tensor import Role
+from workbench.propagation import Propagated, value_names
+from workbench.propagation.collectives import Reshard, sent_bytes
+from workbench.reports.graph import Graph, GraphNode, GraphSend
 
 
 def graph_of(

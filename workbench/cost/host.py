@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.hardware import Chip
-from workbench.partition import Propagated
-from workbench.partition.structure import Structure, Value
-from workbench.step_time import StepTime
+from workbench.hardware.hardware import Chip
+from workbench.propagation import Propagated
+from workbench.propagation.structure.structure import Structure, Value
+from workbench.reports.step_time import StepTime
 
 
 def host_memory(partitioned: Propagated, local_bytes: Sequence[int]) -> tuple[int, int]:

@@ -2,9 +2,9 @@
 
 from math import ceil, prod
 
-from workbench.partition import local_shape, partition
-from workbench.plan import Plan
-from workbench.tensor import itemsize
+from workbench.core.tensor import itemsize
+from workbench.plan.plan import Plan
+from workbench.propagation import local_shape, partition
 
 
 def kept_between_passes(plan: Plan) -> int:

@@ -3,10 +3,11 @@
 from collections import Counter
 from dataclasses import replace
 
+from workbench.core.program import Program
 from workbench.cost.compute import KernelTimes
-from workbench.kernel import Kernel
-from workbench.partition import Kernels, Propagated
-from workbench.program import Program
+from workbench.cost.fusion.kernels import Kernels
+from workbench.propagation import Propagated
+from workbench.reports.kernel import Kernel
 
 
 def kernel_list(program: Program, partitioned: Propagated, kernels: Kernels, times: KernelTimes) -> tuple[Kernel, ...]:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.program import Program
+from workbench.core.tensor import Role, itemsize
+from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.on_chip import accesses
-from workbench.partition.kernels import Kernels
-from workbench.partition.structure import Structure, Value
-from workbench.partition.views import VIEWING
-from workbench.program import Program
-from workbench.tensor import Role, itemsize
+from workbench.propagation.structure.structure import Structure, Value
+from workbench.propagation.structure.views import VIEWING
 
 _NARROW = 4  # columns: so narrow a matrix is read as it lies
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")

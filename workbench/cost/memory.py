@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from workbench.core.program import Program
+from workbench.core.tensor import Role
 from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip import Interval, OnChip
 from workbench.cost.tiles import laid_out_bytes
-from workbench.memory import STAYING, Alive, Memory, MemoryCurve
-from workbench.partition import Propagated
-from workbench.partition.views import VIEWING
-from workbench.program import Program
-from workbench.tensor import Role
+from workbench.propagation import Propagated
+from workbench.propagation.structure.views import VIEWING
+from workbench.reports.memory import STAYING, Alive, Memory, MemoryCurve
 
 _ACTIVATION, _OUTPUT = ROLES.index(Role.ACTIVATION), ROLES.index(Role.OUTPUT)
 

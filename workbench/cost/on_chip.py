@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.cost.compute import KernelTimes
-from workbench.hardware import Chip
-from workbench.partition.kernels import Kernels
-from workbench.partition.structure import Structure
+from workbench.cost.fusion.kernels import Kernels
+from workbench.hardware.hardware import Chip
+from workbench.propagation.structure.structure import Structure
 
 _TURNS = 5  # by which XLA weighs what a loop's body does, however often it runs
 _SMALL = 8192  # parts of the memory: what is smaller than one is not worth placing

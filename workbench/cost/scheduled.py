@@ -15,7 +15,7 @@ from functools import cache
 from math import ceil, isfinite, prod
 from pathlib import Path
 
-from workbench.hardware import Chip
+from workbench.hardware.hardware import Chip
 from workbench.spmd.flops import flops_of, is_product
 from workbench.spmd.fused import MOVES, SLICES, body_of, instructions_within, updated_bytes
 from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of

@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import axis_size, base_axis
 from workbench.cost.communication import collective_seconds
 from workbench.cost.compute import KernelTimes
 from workbench.cost.flops import Products, utilisation
+from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.timeline import Cost, SimulatedStep, overlaps, windowed
 from workbench.errors import HardwareError
-from workbench.hardware import Hardware
-from workbench.mesh import Mesh
-from workbench.partition import Kernels
-from workbench.partition.reshards import Reshard
-from workbench.plan import Plan
-from workbench.sharding import axis_size, base_axis
-from workbench.step_time import StepTime
-from workbench.topology import stretches
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.topology import stretches
+from workbench.plan.plan import Plan
+from workbench.propagation.collectives import Reshard
+from workbench.reports.step_time import StepTime
 
 
 def collective_costs(reshards: Sequence[Reshard], plan: Plan, hardware: Hardware) -> list[Cost]:

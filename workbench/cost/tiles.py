@@ -4,7 +4,7 @@ import functools
 from itertools import permutations
 from math import ceil, prod
 
-from workbench.tensor import itemsize
+from workbench.core.tensor import itemsize
 
 _WORD = 4  # bytes of the elements a tile is given for; smaller ones stand closer
 _MATRIX = 2  # dimensions from which an array has rows

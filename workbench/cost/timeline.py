@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.hardware import Chip
-from workbench.partition import Propagated
-from workbench.partition.kernels import Kernels
-from workbench.partition.reshards import Reshard
-from workbench.partition.structure import Structure
+from workbench.cost.fusion.kernels import Kernels
+from workbench.hardware.hardware import Chip
+from workbench.propagation import Propagated
+from workbench.propagation.collectives import Reshard
+from workbench.propagation.structure.structure import Structure
 
 OVERLAPPING = {
     # XLA:TPU starts and awaits these apart (async collective fusion, collective-permute-start); all-reduces block the core.

@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Iterable
 
+from workbench.core.program import Reference, is_built_here
 from workbench.errors import DocumentError, wrong_type
-from workbench.program import Reference, is_built_here
 
 ALLOWED = "WORKBENCH_ALLOW"
 """The environment variable that allows modules where there is no command line to write: in front of Jupyter's server, say."""

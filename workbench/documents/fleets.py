@@ -21,6 +21,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from workbench.core.program import Program, Reference
 from workbench.documents.allowed import is_allowed, verify_allowed
 from workbench.documents.programs import function_of, program_from_reference, verify_arguments, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, parse_toml, read_text, verify_length
@@ -28,7 +29,6 @@ from workbench.documents.schema import load_schema, schema_problem
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
 from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
 from workbench.multimodel.jobs import verify_names
-from workbench.program import Program, Reference
 from workbench.units import parse_bytes
 
 VERSION = 1

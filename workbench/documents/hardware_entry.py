@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 
-from workbench.hardware import Hardware
+from workbench.hardware.hardware import Hardware
 
 _NETWORK = "{ bandwidth = 1.25e9, latency = 50e-6 }"
 _LARGEST_NODE = 4096  # virtual devices, at most

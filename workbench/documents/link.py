@@ -11,7 +11,7 @@ import zlib
 
 from workbench.documents.plans import dump_plan, parse_plan
 from workbench.errors import DocumentError
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 
 MARK = "p1."
 """What a text begins with: the first form of it."""
@@ -25,7 +25,7 @@ def link_text(plan: Plan) -> str:
     """Text for `?plan=`. Raises `DocumentError` if the plan cannot be saved, or is too long for an address.
 
     >>> from workbench.documents.programs import program_from_reference
-    >>> from workbench.program import Reference
+    >>> from workbench.core.program import Reference
     >>> plan = Plan(program_from_reference(Reference("two_layer", {"batch": 16})), "data:4", "batch:data")
     >>> parse_link(link_text(plan)) == plan
     True

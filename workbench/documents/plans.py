@@ -6,27 +6,27 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from workbench.catalogue import OWN_FILE, parse_hardware
+from workbench.core.layout import Layout
+from workbench.core.layout_text import axes_text
+from workbench.core.mesh import Mesh
+from workbench.core.pipeline_spec import read_pipeline
+from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.program import Program, Reference
+from workbench.core.remat import AS_TRACED, Remat
+from workbench.core.sharding import Sharding
 from workbench.documents.allowed import read_allowed, verify_allowed
-from workbench.documents.known_program import is_known_reference, known_program, known_reference, names_from_trace
+from workbench.documents.durable_files import exclusive, explain_write_errors, replace_file
+from workbench.documents.journal.known_program import is_known_reference, known_program, known_reference, names_from_trace
 from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.schema import schema_problem
-from workbench.durable_files import exclusive, explain_write_errors, replace_file
 from workbench.errors import DocumentError, HardwareError, wrong_type
-from workbench.hardware import Hardware
-from workbench.layout import Layout
-from workbench.layout_text import axes_text
-from workbench.mesh import Mesh
-from workbench.pipeline_spec import read_pipeline
-from workbench.plan import Plan
-from workbench.precision import AS_WRITTEN, Precision
-from workbench.program import Program, Reference
-from workbench.remat import AS_TRACED, Remat
-from workbench.sharding import Sharding
-from workbench.wiring import Wiring, parse_wiring
+from workbench.hardware.axis_assignment import Wiring, parse_wiring
+from workbench.hardware.catalogue import OWN_FILE, parse_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
 
-FORMAT = "sharding-workbench.plan"
+FORMAT = "sharding-workbench.plan.plan"
 VERSION = 1
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from workbench.core.program import Program, Reference
 from workbench.errors import DocumentError, WorkbenchError, unknown_name
-from workbench.program import Program, Reference
 
 # What a function named by a plan must say it returns. Anything else is not called: a document from a stranger
 # could otherwise name `os:system` and bring its argument along.

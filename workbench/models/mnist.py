@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from workbench.program import Program
+from workbench.core.program import Program
 from workbench.tracing import trace_training
 
 SIDE = 28

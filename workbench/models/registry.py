@@ -5,28 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workbench.core.program import Program, Reference
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import (
-    amoebanet,
-    amoebanet_config,
-    conformer,
-    conformer_config,
-    decoder,
-    decoder_config,
-    decoder_layouts,
-    deep_unet,
-    deep_unet_config,
-    gpt,
-    gpt_config,
-    mixture,
-    mixture_config,
-    mixture_layouts,
-    mnist,
-    t5,
-    t5_config,
-    two_layer,
-    unet,
-)
+from workbench.models import mnist, two_layer
+from workbench.models.amoebanet import config as amoebanet_config
+from workbench.models.amoebanet import model as amoebanet
 from workbench.models.bounds import (
     MOST,
     MOST_LETTERS,
@@ -38,7 +21,21 @@ from workbench.models.bounds import (
     unrolled_layers,
     verify_pieces,
 )
-from workbench.program import Program, Reference
+from workbench.models.conformer import config as conformer_config
+from workbench.models.conformer import model as conformer
+from workbench.models.decoder import config as decoder_config
+from workbench.models.decoder import layouts as decoder_layouts
+from workbench.models.decoder import model as decoder
+from workbench.models.deep_unet import config as deep_unet_config
+from workbench.models.deep_unet import model as deep_unet
+from workbench.models.gpt import config as gpt_config
+from workbench.models.gpt import model as gpt
+from workbench.models.mixture import config as mixture_config
+from workbench.models.mixture import layouts as mixture_layouts
+from workbench.models.mixture import model as mixture
+from workbench.models.t5 import config as t5_config
+from workbench.models.t5 import model as t5
+from workbench.models.unet import model as unet
 
 
 @dataclass(frozen=True, slots=True)

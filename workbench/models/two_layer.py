@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.program import Program
+from workbench.core.program import Program
 from workbench.tracing import trace
 
 LAYOUTS = (

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from workbench.cut_plan import network_blocks
+from workbench.core.program import STATE, Program
+from workbench.core.program_cache import kept_with_program
+from workbench.core.tensor import Role, itemsize
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.jobs import Job, Pass, Unit
 from workbench.multimodel.shards import Layer
-from workbench.program import STATE, Program
-from workbench.program_cache import kept_with_program
-from workbench.tensor import Role, itemsize
+from workbench.pipeline.stage_partition import network_blocks
 
 RATES = "20 GFLOP/s, 10 GB/s"
 _FLOPS, _BYTES, _LAUNCH = 2e10, 1e10, 2e-5  # a second, a second, seconds of a unit: of no device in particular

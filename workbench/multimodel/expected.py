@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from workbench.multimodel.jobs import Job
 from workbench.multimodel.policies import Policy
+from workbench.multimodel.progress import Standing
 from workbench.multimodel.schedule import Placed, Schedule
 from workbench.multimodel.simulate import simulate
-from workbench.multimodel.standing import Standing
 
 
 def expected(

@@ -6,10 +6,10 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+from workbench.core.program import Program
 from workbench.errors import FleetError, wrong_type
 from workbench.multimodel.jobs import verify_devices, verify_names
 from workbench.multimodel.policies import policy_named
-from workbench.program import Program
 from workbench.units import format_bytes, whole_number
 
 SPILLS = ("host", "disk")

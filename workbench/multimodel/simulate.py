@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from workbench.errors import FleetError
 from workbench.multimodel.jobs import Job, Pass, Unit, verify_devices, verify_names
 from workbench.multimodel.policies import Candidate, Policy
+from workbench.multimodel.progress import Standing
 from workbench.multimodel.schedule import Placed, Schedule
-from workbench.multimodel.seats import DeviceSeat, ModelSeat
-from workbench.multimodel.standing import Standing
+from workbench.multimodel.states import DeviceSeat, ModelSeat
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """A schedule drawn with tasks that all take one unit of time: the picture in each schedule's file."""
 
-from workbench.pipeline.costs import StageCost
-from workbench.pipeline.schedules import Schedule
+from workbench.core.schedules import Schedule
+from workbench.core.schedules.costs import StageCost
 from workbench.pipeline.simulate import simulate_orders
 
 
 def diagram(schedule: Schedule, devices: int, micro_batches: int, chunks: int = 1) -> str:
     """One row a device, one column a unit of time; `F1'` is the forward pass of micro-batch 1 on the device's second chunk.
 
-    >>> from workbench.pipeline.schedules import schedule_named
+    >>> from workbench.core.schedules import schedule_named
     >>> print(diagram(schedule_named("gpipe"), devices=2, micro_batches=2))
     device 0   F0 F1 .  .  B1 B0
     device 1   .  F0 F1 B1 B0 .

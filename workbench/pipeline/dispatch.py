@@ -6,13 +6,13 @@ device that is ahead of its neighbour in this order has its inputs lying there, 
 
 from collections.abc import Sequence
 
-from workbench.pipeline.tasks import Kind, Orders, Task
+from workbench.core.schedules.tasks import Kind, Orders, Task
 
 
 def dispatch_order(orders: Orders, receives: Sequence[Sequence[tuple[int, int]]]) -> dict[Task, int]:
     """The place of each task; `receives` says for each stage which earlier ones send to it (`costs.receives`).
 
-    >>> from workbench.pipeline.tasks import Kind, Task
+    >>> from workbench.core.schedules.tasks import Kind, Task
     >>> orders = [[Task(Kind.FORWARD, stage, i) for i in range(2)] for stage in range(2)]
     >>> [(task.stage, task.micro_batch) for task in dispatch_order(orders, [[], [(0, 8)]])]
     [(0, 0), (1, 0), (0, 1), (1, 1)]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from workbench.pipeline.costs import Payload, StageCost, added
-from workbench.pipeline.schedules import Shape, schedule_named
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules import Shape, schedule_named
+from workbench.core.schedules.costs import Payload, StageCost, added
 from workbench.pipeline.simulated import Simulated
-from workbench.pipeline_spec import PipelineSpec
 
 NOMINAL = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
 
@@ -136,11 +136,11 @@ class PipelineReport:
         return not self.capacity or max(self.simulated.peaks) <= self.capacity
 
     def __str__(self) -> str:
-        from workbench.pipeline_text import pipeline_text
+        from workbench.text.pipeline import pipeline_text
 
         return pipeline_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.tables import html_of
+        from workbench.text.tables import html_of
 
         return html_of(lambda: str(self))

@@ -13,13 +13,13 @@ so a schedule says an order, and never a time. Recomputation is the first part o
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules import schedule_named
+from workbench.core.schedules.costs import StageCost, receives
+from workbench.core.schedules.tasks import Kind, Orders, Task
 from workbench.errors import PipelineError
-from workbench.pipeline.costs import StageCost, receives
-from workbench.pipeline.schedules import schedule_named
 from workbench.pipeline.simulated import Arrival, Simulated, Span
-from workbench.pipeline.tasks import Kind, Orders, Task
 from workbench.pipeline.transfer import FREE, Transfer
-from workbench.pipeline_spec import PipelineSpec
 
 
 def simulate(spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE, *, recompute_ahead: bool = False) -> Simulated:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from workbench.pipeline.costs import StageCost, receives
+from workbench.core.schedules.costs import StageCost, receives
+from workbench.core.schedules.tasks import Kind, Task
 from workbench.pipeline.dispatch import dispatch_order
-from workbench.pipeline.tasks import Kind, Task
 
 
 class Span(NamedTuple):

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from workbench.core.mesh import Mesh
 from workbench.errors import MeshError, RecipeError, unknown_name
-from workbench.mesh import Mesh
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.recipes.names import AXES, plain
 from workbench.units import divisors
 

@@ -14,11 +14,11 @@ The result of attention is constrained to lie as its queries do; otherwise propa
 
 from dataclasses import dataclass
 
-from workbench.edits import Edit
-from workbench.plan import Plan
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, verify_divides, verify_unused
 from workbench.recipes.find import mixes
-from workbench.recipes.places import constrain, place
+from workbench.recipes.placement import constrain, place
 from workbench.recipes.recipe import Draft, Recipe, changing
 from workbench.recipes.sequence_parallel import sequences_of
 

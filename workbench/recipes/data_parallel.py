@@ -13,10 +13,10 @@ table is used twice and has two gradients, each reduced by itself.
 from dataclasses import dataclass
 
 from workbench.errors import RecipeError
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, verify_divides, verify_unused
 from workbench.recipes.find import batch_dim
-from workbench.recipes.places import place
+from workbench.recipes.placement import place
 from workbench.recipes.recipe import Draft, Recipe
 
 

@@ -16,15 +16,15 @@ GShard (Lepikhin et al. 2020, arXiv:2006.16668), section 3.2; Mesh-TensorFlow's 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workbench.edits import Edit
+from workbench.core.program import Program
 from workbench.errors import RecipeError
-from workbench.partition import structure_of
-from workbench.plan import Plan
-from workbench.program import Program
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.propagation import structure_of
 from workbench.recipes.axes import axis_for, verify_divides, verify_unused
 from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.find import batch_dim, expert_dims
-from workbench.recipes.places import constrain, place
+from workbench.recipes.placement import constrain, place
 from workbench.recipes.products import Product, weight_products
 from workbench.recipes.recipe import Draft, Recipe, after, changing
 from workbench.recipes.shards import examples

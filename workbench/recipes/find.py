@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from workbench.program import Program
-from workbench.program_cache import kept_with_program
+from workbench.core.program import Program
+from workbench.core.program_cache import kept_with_program
+from workbench.core.tensor import Role, Tensor
 from workbench.recipes.names import DIMS, Use, is_named, plain
 from workbench.recipes.products import UNNAMED, products_in, weight_products
-from workbench.tensor import Role, Tensor
 
 
 @kept_with_program(1)
@@ -61,7 +61,7 @@ def expert_dims(program: Program) -> tuple[str, ...]:
 @kept_with_program(1)
 def space_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of inputs that convolutions run along, or that are named for space, the largest first."""
-    from workbench.partition import structure_of
+    from workbench.propagation import structure_of
 
     structure, batch = structure_of(program), batch_dim(program)
     inputs = {dim: size for i in program.inputs for dim, size in zip(*_sizes(program.arguments[i]), strict=True) if dim != batch}

@@ -15,13 +15,13 @@ loss.
 
 from dataclasses import dataclass
 
-from workbench.edits import Edit
 from workbench.errors import RecipeError
-from workbench.plan import Plan
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, left_over, verify_divides, verify_unused
 from workbench.recipes.find import hidden_dims
 from workbench.recipes.names import Use, is_named
-from workbench.recipes.places import place
+from workbench.recipes.placement import place
 from workbench.recipes.recipe import Draft, Recipe
 
 

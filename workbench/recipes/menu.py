@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from workbench.errors import DocumentError, RecipeError, WorkbenchError, unknown_name, wrong_type
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.recipes.context_parallel import ContextParallel
 from workbench.recipes.data_parallel import DataParallel
 from workbench.recipes.expert_parallel import ExpertParallel

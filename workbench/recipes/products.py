@@ -6,9 +6,9 @@ h [batch, seq, d_ff]      w2 [d_ff, d_model]       contracted: d_ff       made: 
 
 from typing import NamedTuple
 
-from workbench.partition import structure_of
-from workbench.program import Program
-from workbench.program_cache import kept_with_program
+from workbench.core.program import Program
+from workbench.core.program_cache import kept_with_program
+from workbench.propagation import structure_of
 
 UNNAMED = "_"
 

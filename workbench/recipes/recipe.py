@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workbench.edits import Constrain, Edit, Override, PlaceDim, Together
+from workbench.core.layout import Layout
 from workbench.errors import RecipeError
-from workbench.layout import Layout
-from workbench.legality import verify_layout
-from workbench.plan import Plan
+from workbench.plan.edits import Constrain, Edit, Override, PlaceDim, Together
+from workbench.plan.legality import verify_layout
+from workbench.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ The tokens propagate after heads and hidden units (priority 1), which alone deci
 from dataclasses import dataclass
 
 from workbench.errors import RecipeError
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, verify_divides
 from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
-from workbench.recipes.places import constrain
+from workbench.recipes.placement import constrain
 from workbench.recipes.products import weight_products, with_floats
 from workbench.recipes.recipe import Draft, Recipe, changing
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 
-from workbench.edits import Edit
-from workbench.plan import Plan
+from workbench.core.sharding import Sharding
+from workbench.core.tensor import Tensor
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, verify_divides
 from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.find import batch_dim, stacked_dims
-from workbench.recipes.places import constrain, is_parameter, is_state, override, place, spread
+from workbench.recipes.placement import constrain, is_parameter, is_state, override, place, spread
 from workbench.recipes.products import UNNAMED
-from workbench.sharding import Sharding
-from workbench.tensor import Tensor
 from workbench.units import format_bytes
 
 LAST = 2

@@ -13,10 +13,10 @@ collective-permutes, whatever n is; the gradients of the weights are all-reduced
 from dataclasses import dataclass
 
 from workbench.errors import RecipeError
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, left_over, verify_divides, verify_unused
 from workbench.recipes.find import space_dims
-from workbench.recipes.places import place
+from workbench.recipes.placement import place
 from workbench.recipes.recipe import Draft, Recipe, changing
 
 

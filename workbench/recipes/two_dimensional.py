@@ -16,17 +16,17 @@ Examples propagate first, then the width of the activations (priority 1), then t
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workbench.edits import Edit
+from workbench.core.sharding import Sharding
 from workbench.errors import RecipeError
-from workbench.plan import Plan
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, verify_divides
 from workbench.recipes.find import stacked_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
-from workbench.recipes.places import constrain, is_parameter, is_state, override
+from workbench.recipes.placement import constrain, is_parameter, is_state, override
 from workbench.recipes.recipe import Draft, Recipe, after, changing
 from workbench.recipes.sequence_parallel import AFTER_THE_PRODUCTS, residual_sums
 from workbench.recipes.shards import LAST, examples
-from workbench.sharding import Sharding
 
 
 @dataclass(frozen=True, slots=True)

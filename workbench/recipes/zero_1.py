@@ -15,8 +15,8 @@ Each tensor is split along its largest dimension that n divides.
 from dataclasses import dataclass
 
 from workbench.errors import RecipeError
-from workbench.plan import Plan
-from workbench.recipes.places import is_state
+from workbench.plan.plan import Plan
+from workbench.recipes.placement import is_state
 from workbench.recipes.recipe import Draft, Recipe, changing
 from workbench.recipes.shards import examples, left_whole, overrides, shard_axis, shards
 

@@ -14,8 +14,8 @@ over layers too, and whatever reads it on its way to the optimiser (a norm to cl
 from dataclasses import dataclass
 
 from workbench.errors import RecipeError
-from workbench.plan import Plan
-from workbench.recipes.places import is_parameter
+from workbench.plan.plan import Plan
+from workbench.recipes.placement import is_parameter
 from workbench.recipes.recipe import Draft, Recipe, changing
 from workbench.recipes.shards import examples, gradients, left_whole, overrides, shard_axis, shards
 

@@ -15,7 +15,7 @@ each device, half as many again as data parallelism. Everything that is kept tak
 
 from dataclasses import dataclass
 
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.recipes.recipe import Draft, Recipe, changing
 from workbench.recipes.shards import examples, gradients, left_whole, overrides, shard_axis, shards
 from workbench.recipes.zero_2 import verify_trained

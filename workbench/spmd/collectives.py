@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from workbench.collective import KINDS
-from workbench.mesh import Mesh
-from workbench.partition import CALLED, OPERATION
-from workbench.partitioned import PartitionedCollective
+from workbench.core.mesh import Mesh
+from workbench.propagation import CALLED, OPERATION
+from workbench.reports.collective import KINDS
+from workbench.reports.partitioned import PartitionedCollective
 from workbench.spmd.groups import read_groups, sub_axes_of
 from workbench.spmd.module import Computation, HloModule, Instruction
 from workbench.spmd.shapes import arrays

@@ -7,15 +7,15 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from workbench.mesh import Mesh
-from workbench.partition import Propagated
-from workbench.partition.attributes import Dims, local_shape
-from workbench.partition.edges import SLICE, Edge, held
-from workbench.partition.reshards import Reshard
-from workbench.partition.structure import Structure
-from workbench.partitioned import GatheredWhole
-from workbench.sharding import axis_size, base_axis
-from workbench.tensor import itemsize
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import axis_size, base_axis
+from workbench.core.tensor import itemsize
+from workbench.propagation import Propagated
+from workbench.propagation.collectives import Reshard
+from workbench.propagation.edges import SLICE, Edge, held
+from workbench.propagation.module.attributes import Dims, local_shape
+from workbench.propagation.structure.structure import Structure
+from workbench.reports.partitioned import GatheredWhole
 
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
 _DEVICES = re.compile(r"devices=\[([\d,]+)\]")

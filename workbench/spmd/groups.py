@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from workbench.mesh import Mesh
-from workbench.sharding import SubAxis
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import SubAxis
 from workbench.spmd import hlo_pb2
 
 Groups = tuple[tuple[int, ...], ...]

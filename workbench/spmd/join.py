@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from workbench.mesh import Mesh
-from workbench.partition import Propagated
-from workbench.partition.reshards import Reshard
-from workbench.partition.structure import Structure
-from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
-from workbench.sharding import axis_size
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import axis_size
+from workbench.propagation import Propagated
+from workbench.propagation.collectives import Reshard
+from workbench.propagation.structure.structure import Structure
+from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.spmd.edges import Joined, with_moves, with_warnings
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import jaxlib
 
-from workbench.partition import module_of
-from workbench.partition.statements import result_shardings
-from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
-from workbench.plan import Plan
-from workbench.program import Step
+from workbench.core.program import Step
+from workbench.plan.plan import Plan
+from workbench.propagation import module_of
+from workbench.propagation.module.statements import result_shardings
+from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.spmd.ask import Answer, ask
 from workbench.spmd.collectives import Found, find_collectives, operations_named
 from workbench.spmd.module import read_module

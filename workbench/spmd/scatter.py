@@ -9,9 +9,9 @@ from dataclasses import replace
 from itertools import combinations
 from math import prod
 
-from workbench.mesh import Mesh
-from workbench.partitioned import PartitionedCollective
-from workbench.sharding import axis_size
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import axis_size
+from workbench.reports.partitioned import PartitionedCollective
 from workbench.spmd.collectives import Found, Users
 from workbench.spmd.module import Instruction
 

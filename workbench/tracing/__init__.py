@@ -2,18 +2,18 @@
 
 from jax.ad_checkpoint import checkpoint_name as checkpoint_name
 
-from workbench.tracing.accumulation import trace_micro_batch as trace_micro_batch
-from workbench.tracing.accumulation import trace_update as trace_update
 from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.function import trace as trace
+from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight as micro_batch_weight
+from workbench.tracing.grad_accumulation.micro_batch import moving_average as moving_average
+from workbench.tracing.grad_accumulation.step_parts import trace_micro_batch as trace_micro_batch
+from workbench.tracing.grad_accumulation.step_parts import trace_update as trace_update
 from workbench.tracing.jax_version import UntestedJaxWarning as UntestedJaxWarning
 from workbench.tracing.jax_version import untested_jax as untested_jax
 from workbench.tracing.kernel import fused_kernel as fused_kernel
 from workbench.tracing.layers import layer as layer
 from workbench.tracing.losses import scanned_loss as scanned_loss
 from workbench.tracing.losses import sequential_loss as sequential_loss
-from workbench.tracing.micro_batch import micro_batch_weight as micro_batch_weight
-from workbench.tracing.micro_batch import moving_average as moving_average
 from workbench.tracing.platform import hush_absent_tpu
 from workbench.tracing.training import trace_training as trace_training
 

@@ -13,9 +13,9 @@ import jax
 from jax.extend import core as jex_core
 from jax.sharding import NamedSharding, PartitionSpec
 
-from workbench.places import is_line, picks
-from workbench.sharding import Sharding
-from workbench.tracing.removed import path_of_equation, source_line
+from workbench.core.selectors import is_line, picks
+from workbench.core.sharding import Sharding
+from workbench.tracing.jaxpr.removed import path_of_equation, source_line
 
 Constraints = Sequence[tuple[str, Sharding]]
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from workbench.core.paths import matching
+from workbench.core.tensor import verify_dim_name
 from workbench.errors import DimensionError, unknown_name, wrong_type
-from workbench.paths import matching
-from workbench.tensor import verify_dim_name
 
 Names = tuple[str | None, ...]  # None: to be inferred
 

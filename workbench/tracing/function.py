@@ -11,18 +11,18 @@ from typing import Any
 import jax
 import numpy as np
 
+from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.program import Program, Reference, Step
+from workbench.core.remat import AS_TRACED, Remat
+from workbench.core.tensor import Role, Tensor
 from workbench.errors import PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
-from workbench.partition import prepare_program
-from workbench.precision import AS_WRITTEN, Precision
-from workbench.program import Program, Reference, Step
-from workbench.remat import AS_TRACED, Remat
-from workbench.tensor import Role, Tensor
+from workbench.propagation import prepare_program
 from workbench.tracing.byte_counts import verify_byte_counts
 from workbench.tracing.cast import cast, cast_like, computed_in
 from workbench.tracing.dims import user_names
 from workbench.tracing.jax_version import warn_if_untested
+from workbench.tracing.jaxpr.removed import removed_values
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
-from workbench.tracing.removed import removed_values
 from workbench.tracing.untraceable import untraceable
 from workbench.tracing.variants import Variants
 

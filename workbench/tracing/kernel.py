@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 
 import jax
 
-from workbench.partition import kernel_scope
+from workbench.propagation import kernel_scope
 
 
 def fused_kernel(name: str, *, work: float = 1.0) -> AbstractContextManager[None]:

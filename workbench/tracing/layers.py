@@ -1,4 +1,4 @@
-"""Layers and named values: what a program says about itself, so that a plan can choose what the backward pass keeps (`workbench.remat`).
+"""Layers and named values: what a program says about itself, so that a plan can choose what the backward pass keeps (`core.remat`).
 
     @wb.layer
     def block(weights, x):
@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from workbench.remat import Remat
+from workbench.core.remat import Remat
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

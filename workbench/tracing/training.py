@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import optax
 
+from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.program import Program, Reference, Step, Training
+from workbench.core.remat import AS_TRACED, Remat
+from workbench.core.tensor import Role
 from workbench.errors import TraceError, wrong_type
-from workbench.precision import AS_WRITTEN, Precision
-from workbench.program import Program, Reference, Step, Training
-from workbench.remat import AS_TRACED, Remat
-from workbench.tensor import Role
 from workbench.tracing.cast import cast, computed_in
 from workbench.tracing.function import (
     Dims,
@@ -24,8 +24,8 @@ from workbench.tracing.function import (
     synthetic,
     verify_callable,
 )
+from workbench.tracing.jaxpr.rematerialize import layers_in, rematerialized, verify_remat
 from workbench.tracing.leaves import named_leaves, spec_of
-from workbench.tracing.rematerialize import layers_in, rematerialized, verify_remat
 from workbench.tracing.variants import Variants
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 
 from workbench.errors import TraceError
-from workbench.partition.location import is_library
+from workbench.propagation.module.location import is_library
 
 
 def untraceable(error: Exception, name: str) -> TraceError:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from workbench.precision import Precision
-from workbench.program import Program
-from workbench.remat import Remat
+from workbench.core.precision import Precision
+from workbench.core.program import Program
+from workbench.core.remat import Remat
 
 MOST = 8  # kept, so that going back to one is instant
 

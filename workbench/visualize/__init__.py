@@ -13,6 +13,7 @@ from workbench.visualize.communication import communication as communication
 from workbench.visualize.communication import communication_text as communication_text
 from workbench.visualize.device_grid import device_grid as device_grid
 from workbench.visualize.device_grid import device_grid_text as device_grid_text
+from workbench.visualize.draw.picture import Picture as Picture
 from workbench.visualize.fleet import fleet as fleet
 from workbench.visualize.fleet import fleet_text as fleet_text
 from workbench.visualize.graph import graph as graph
@@ -24,7 +25,6 @@ from workbench.visualize.memory_map import memory_map as memory_map
 from workbench.visualize.memory_map import memory_map_text as memory_map_text
 from workbench.visualize.memory_over_step import memory_over_step as memory_over_step
 from workbench.visualize.memory_over_step import memory_over_step_text as memory_over_step_text
-from workbench.visualize.picture import Picture as Picture
 from workbench.visualize.pipeline import pipeline as pipeline
 from workbench.visualize.propagation import propagation as propagation
 from workbench.visualize.propagation import propagation_text as propagation_text

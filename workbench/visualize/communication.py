@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.collective import KINDS
-from workbench.report import Report
-from workbench.sharding import base_axis
-from workbench.tables import table_text
-from workbench.text import axes_text
-from workbench.timeline import COMPUTE
+from workbench.core.sharding import base_axis
+from workbench.reports.collective import KINDS
+from workbench.reports.report import Report
+from workbench.reports.timeline import COMPUTE
+from workbench.text.report import axes_text
+from workbench.text.tables import table_text
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.bars import Bar, bars_drawing, bars_text
-from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import axes_colour
-from workbench.visualize.picture import Picture
+from workbench.visualize.draw.bars import Bar, bars_drawing, bars_text
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import axes_colour
+from workbench.visualize.draw.picture import Picture
 
 _COLUMNS = ("mesh axis", "sent", "of it")
 _LENGTH, _HIGH, _LINE = 360, 18, 16  # pixels

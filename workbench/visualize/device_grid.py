@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterator
 
-from workbench.hardware import Hardware
-from workbench.report import Placement
-from workbench.sharding import axis_size
-from workbench.text import WIDTH, shape_text
+from workbench.core.sharding import axis_size
+from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.hardware import Hardware
+from workbench.reports.report import Placement
+from workbench.text.report import WIDTH, shape_text
 from workbench.units import format_bytes
-from workbench.visualize.drawing import Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.geometry import Box, Grid, Part, Projection, count_parts, grid, part_of, projection
-from workbench.visualize.palette import NEUTRAL, TEXT, axis_colour
-from workbench.visualize.picture import Picture
+from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.geometry import Box, Grid, Part, Projection, count_parts, grid, part_of, projection
+from workbench.visualize.draw.palette import NEUTRAL, TEXT, axis_colour
+from workbench.visualize.draw.picture import Picture
 from workbench.visualize.whereabouts import Whereabouts, whereabouts
-from workbench.wiring import Wiring
 
 Find = Callable[[int], Whereabouts]
 MOST_ROWS = 8

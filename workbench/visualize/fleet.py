@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.fleet_text import schedules_text
 from workbench.multimodel import Job, Placed, Schedule, lower_bound
 from workbench.multimodel.measured import FleetMeasurement
+from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
-from workbench.visualize.drawing import Drawing, Label, Line, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import AXES, NEUTRAL, WARNING
-from workbench.visualize.picture import Picture
-from workbench.visualize.spans import ticks
+from workbench.visualize.draw.drawing import Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.draw.spans import ticks
 
 _LENGTH = 760  # pixels of the longest schedule
 _HIGH, _MOVING, _GAP, _LINE = 18, 3, 4, 16  # of a row of units, of the transfers below it, between rows, of text

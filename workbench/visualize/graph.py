@@ -2,14 +2,16 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from workbench.graph import GraphNode, GraphSend
-from workbench.mesh import Mesh
-from workbench.report import Report
-from workbench.tables import axes_text, dims_text, table_text
+from workbench.core.mesh import Mesh
+from workbench.reports.graph import GraphNode, GraphSend
+from workbench.reports.report import Report
+from workbench.text.tables import axes_text, dims_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.visualize.collapse import Box, Collapsed, collapse
-from workbench.visualize.dot import Frame, Placed, Point, dot_text, placed
-from workbench.visualize.drawing import Area, Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.collapse import Box, Collapsed, collapse
+from workbench.visualize.draw.dot import Frame, Placed, Point, dot_text, placed
+from workbench.visualize.draw.drawing import Area, Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
+from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph_boxes import (
     LINE,
     PAD,
@@ -29,8 +31,6 @@ from workbench.visualize.graph_boxes import (
     times_text,
     totals,
 )
-from workbench.visualize.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
-from workbench.visualize.picture import Picture
 
 LEVELS = (0.01, 0.05, 0.15, 0.3)
 """Shares of the whole from which on a box is in the next colour of `HEAT`."""

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.graph import GraphNode, GraphSend
-from workbench.sharding import Sharding
-from workbench.tables import axes_text
+from workbench.core.sharding import Sharding
+from workbench.reports.graph import GraphNode, GraphSend
+from workbench.text.tables import axes_text
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.visualize.collapse import Box, Collapsed
-from workbench.visualize.drawing import text_width
+from workbench.visualize.draw.collapse import Box, Collapsed
+from workbench.visualize.draw.drawing import text_width
 
 LINE, PAD, STRIP = 15, 9, 4  # pixels
 _LEAST, _WIDEST = 96, 290

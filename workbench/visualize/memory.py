@@ -1,10 +1,10 @@
 """What every device holds at the peak of a step, by the role of the tensors."""
 
-from workbench.report import Report
+from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.visualize.bars import Bar, bars_picture, bars_text
-from workbench.visualize.palette import NEUTRAL
-from workbench.visualize.picture import Picture
+from workbench.visualize.draw.bars import Bar, bars_picture, bars_text
+from workbench.visualize.draw.palette import NEUTRAL
+from workbench.visualize.draw.picture import Picture
 
 _COLUMNS = ("role", "bytes", "")
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.memory import Alive
-from workbench.paths import template
-from workbench.report import Report
-from workbench.tables import table_text, tail_text
-from workbench.tensor import Role
+from workbench.core.paths import template
+from workbench.core.tensor import Role
+from workbench.reports.memory import Alive
+from workbench.reports.report import Report
+from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes
-from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import NEUTRAL, ON_ROLES, ROLES, TEXT, WARNING
-from workbench.visualize.picture import Picture
-from workbench.visualize.treemap import Tile, squarified
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import NEUTRAL, ON_ROLES, ROLES, TEXT, WARNING
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.draw.treemap import Tile, squarified
 
 MOST_TILES = 48
 _WIDE, _HIGH, _LINE, _CAPTION = 800, 300, 16, 16  # pixels

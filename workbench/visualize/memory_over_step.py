@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
-from workbench.compiled import Compiled
-from workbench.report import Report
-from workbench.tables import table_text, tail_text
-from workbench.tensor import Role
+from workbench.core.tensor import Role
+from workbench.reports.compiled import Compiled
+from workbench.reports.report import Report
+from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes
-from workbench.visualize.drawing import Area, Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
-from workbench.visualize.picture import Picture
-from workbench.visualize.stack import Column, columns, outlines
+from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.draw.stack import Column, columns, outlines
 
 LISTED = 8  # of what is alive at the peak
 _LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.measurement import TaskTime, bubble_of
+from workbench.core.schedules.tasks import Kind, Task
 from workbench.pipeline.simulated import Moment, Simulated
-from workbench.pipeline.tasks import Kind, Task
-from workbench.pipeline_text import gantt_text
+from workbench.reports.measurement import TaskTime, bubble_of
+from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.drawing import Area, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import NEUTRAL, TASKS
-from workbench.visualize.picture import Picture
-from workbench.visualize.spans import ticks
+from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import NEUTRAL, TASKS
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.draw.spans import ticks
 
 _LENGTH, _HIGH, _GAP, _TALL = 760, 20, 4, 34  # pixels
 _AGAIN = 0.55  # how strongly what is computed again is shown

@@ -5,15 +5,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.mesh import Mesh
-from workbench.propagation import ACROSS, BACKWARD, FORWARD, Propagation
-from workbench.propagation_text import counted, site_name
-from workbench.report import Report
-from workbench.sharding import Sharding
-from workbench.tables import table_text
-from workbench.visualize.drawing import Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import TEXT, axes_colour
-from workbench.visualize.picture import Picture
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import Sharding
+from workbench.reports.propagation import ACROSS, BACKWARD, FORWARD, Propagation
+from workbench.reports.report import Report
+from workbench.text.propagation import counted, site_name
+from workbench.text.tables import table_text
+from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import TEXT, axes_colour
+from workbench.visualize.draw.picture import Picture
 
 MOST_STEPS, MOST_VALUES = 8, 24
 """As many as fit on a page; those of a larger program are for the board's slider."""

@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.hardware import Chip
-from workbench.kernel import Kernel
-from workbench.report import Report
-from workbench.tables import table_text, tail_text
+from workbench.hardware.hardware import Chip
+from workbench.reports.kernel import Kernel
+from workbench.reports.report import Report
+from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.visualize.drawing import Dot, Drawing, Label, Line, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import NEUTRAL, STEP, TEXT
-from workbench.visualize.picture import Picture
+from workbench.visualize.draw.drawing import Dot, Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import NEUTRAL, STEP, TEXT
+from workbench.visualize.draw.picture import Picture
 
 SHOWN = 50  # kernels, the longest ones
 NAMED = 6

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from workbench.core.paths import template
+from workbench.core.tensor import Role, itemsize
 from workbench.cost.tiles import laid_out_bytes
-from workbench.paths import template
-from workbench.report import Placement, Report
-from workbench.tables import dims_text, grouped, shape_text, table_text, tail_text
-from workbench.tensor import Role, itemsize
+from workbench.reports.report import Placement, Report
+from workbench.text.tables import dims_text, grouped, shape_text, table_text, tail_text
 from workbench.units import format_bytes
-from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import ROLES, TEXT, axis_colour
-from workbench.visualize.picture import Picture
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import ROLES, TEXT, axis_colour
+from workbench.visualize.draw.picture import Picture
 
 MOST = 40
 _LENGTH, _LINE = 160, 20  # pixels

@@ -7,19 +7,19 @@ A row has the colour of the axis that splits its value first; what a step has ju
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from workbench.mesh import Mesh
-from workbench.paths import template
-from workbench.propagation import Move, Propagation, Site
-from workbench.report import Report
-from workbench.sharding import Sharding
-from workbench.tables import table_text
-from workbench.tensor import Role
-from workbench.visualize.collapse import Collapsed, collapse
-from workbench.visualize.drawing import Area, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.core.mesh import Mesh
+from workbench.core.paths import template
+from workbench.core.sharding import Sharding
+from workbench.core.tensor import Role
+from workbench.reports.propagation import Move, Propagation, Site
+from workbench.reports.report import Report
+from workbench.text.tables import table_text
+from workbench.visualize.draw.collapse import Collapsed, collapse
+from workbench.visualize.draw.drawing import Area, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import NEUTRAL, axis_colour
+from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph import dim_labels
 from workbench.visualize.graph_boxes import PAD, STRIP, cut, dims_of, heading, scope_name
-from workbench.visualize.palette import NEUTRAL, axis_colour
-from workbench.visualize.picture import Picture
 from workbench.visualize.spread_rows import DIMS_AT, HEIGHT, WIDTH, Ends, Frame, Rows, rows_of
 
 ARRIVED = "→ "

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.comparison import Comparison
-from workbench.report import Report
-from workbench.step_time import StepTime
-from workbench.tables import table_text
+from workbench.analysis.comparison import Comparison
+from workbench.reports.report import Report
+from workbench.reports.step_time import StepTime
+from workbench.text.tables import table_text
 from workbench.units import format_seconds
-from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.geometry import stacked
-from workbench.visualize.palette import NEUTRAL, STEP
-from workbench.visualize.picture import Picture
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.geometry import stacked
+from workbench.visualize.draw.palette import NEUTRAL, STEP
+from workbench.visualize.draw.picture import Picture
 
 _LENGTH, _HIGH, _LINE, _CHARACTERS = 620, 26, 16, 32  # pixels, and characters of the longest bar
 _HIDDEN = "hidden communication"

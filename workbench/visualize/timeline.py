@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.device_trace import Trace
-from workbench.mesh import Mesh
-from workbench.report import Report
-from workbench.sharding import base_axis
-from workbench.tables import table_text
-from workbench.timeline import COMPUTE
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import base_axis
+from workbench.reports.device_trace import Trace
+from workbench.reports.report import Report
+from workbench.reports.timeline import COMPUTE
+from workbench.text.tables import table_text
 from workbench.units import format_seconds
-from workbench.visualize.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.palette import NEUTRAL, axes_colour
-from workbench.visualize.picture import Picture
-from workbench.visualize.spans import Block, Span, blocks, rows_of, shares, ticks, unrolled
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.palette import NEUTRAL, axes_colour
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.draw.spans import Block, Span, blocks, rows_of, shares, ticks, unrolled
 
 _LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
 _HIGH, _GAP, _LINE = 18, 6, 16  # pixels

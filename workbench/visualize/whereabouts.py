@@ -4,11 +4,11 @@ from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
+from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware import Hardware
-from workbench.mesh import Mesh
-from workbench.topology import device_order
-from workbench.wiring import Wiring
+from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.topology import device_order
 
 
 class Whereabouts(NamedTuple):

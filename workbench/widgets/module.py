@@ -5,7 +5,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from workbench.widgets.glossary import glossary_state
+from workbench.widgets.glossary.glossary import glossary_state
 
 _STATIC = Path(__file__).parent / "static"
 _STYLES = (

@@ -8,7 +8,7 @@ from benchmarks.corpus.layouts import StatedLayout
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.equinox_glue import arrays_of
 from benchmarks.corpus.third_party.glue import mean_cross_entropy, spec
-from workbench.program import Program
+from workbench.core.program import Program
 
 
 def build() -> Program:

@@ -9,7 +9,7 @@ from benchmarks.corpus.layouts import StatedLayout
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.equinox_glue import arrays_of
 from benchmarks.corpus.third_party.glue import mean_cross_entropy, tokens
-from workbench.program import Program
+from workbench.core.program import Program
 
 BATCH, LENGTH, WORDS, WIDTH, STATE, LAYERS = 32, 256, 4096, 512, 512, 2
 

@@ -7,7 +7,7 @@ import workbench as wb
 from benchmarks.corpus.layouts import StatedLayout
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.glue import spec, tokens
-from workbench.program import Program
+from workbench.core.program import Program
 
 
 def build() -> Program:

@@ -7,7 +7,7 @@ import workbench as wb
 from benchmarks.corpus.layouts import MEGATRON
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.glue import mean_cross_entropy, tokens
-from workbench.program import Program
+from workbench.core.program import Program
 
 
 def build() -> Program:

@@ -8,7 +8,7 @@ import workbench as wb
 from benchmarks.corpus.layouts import StatedLayout
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.glue import mean_cross_entropy, spec
-from workbench.program import Program
+from workbench.core.program import Program
 
 GRAPHS, NODES, EDGES, WIDTH, CLASSES = 64, 4096, 16_384, 256, 64
 

@@ -7,7 +7,7 @@ from benchmarks.corpus.layouts import StatedLayout
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.glue import mean_cross_entropy, spec
 from benchmarks.corpus.third_party.keras_glue import shapes_of, stateless
-from workbench.program import Program
+from workbench.core.program import Program
 
 
 def build() -> Program:

@@ -8,7 +8,7 @@ import workbench as wb
 from benchmarks.corpus.layouts import MEGATRON
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.glue import mean_cross_entropy, tokens
-from workbench.program import Program
+from workbench.core.program import Program
 
 WIDTH, HIDDEN, HEADS, LAYERS, WORDS, LENGTH = 512, 2048, 8, 6, 8192, 256
 

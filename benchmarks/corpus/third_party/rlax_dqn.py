@@ -8,7 +8,7 @@ import workbench as wb
 from benchmarks.corpus.layouts import StatedLayout
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.glue import spec
-from workbench.program import Program
+from workbench.core.program import Program
 
 BATCH, SEEN, WIDTH, ACTIONS = 512, 256, 1024, 64
 

@@ -8,7 +8,7 @@ import workbench as wb
 from benchmarks.corpus.layouts import StatedLayout
 from benchmarks.corpus.program import ThirdPartyProgram
 from benchmarks.corpus.third_party.glue import spec
-from workbench.program import Program
+from workbench.core.program import Program
 
 TIME, BATCH, ACTIONS, WIDTH = 21, 32, 16, 256
 

@@ -6,16 +6,16 @@ import threading
 import time
 from collections.abc import Mapping
 
-from workbench.app.opening import Served
+from workbench.app.page.opening import Served
+from workbench.app.page.screen import Screen
 from workbench.app.processes.forking import ForkServer
 from workbench.app.processes.remote_board import RemoteBoard
 from workbench.app.processes.served_board import ServedBoard
-from workbench.app.screen import Screen
+from workbench.app.runners.job_queue import JobQueue
 from workbench.documents import is_board_id, journal_folder, new_board_id, prune
 from workbench.engine import shared_worker
-from workbench.engine.parcel import jax_settings, sendable
+from workbench.engine.worker.job_payload import jax_settings, sendable
 from workbench.errors import EngineError, WorkbenchError
-from workbench.widgets.job_queue import JobQueue
 
 MOST = 200
 """Boards at once. Each takes some 150 MiB of its own."""

@@ -22,20 +22,20 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.app.keeping import Keeping
-from workbench.app.opening import Served, open_visit
+from workbench.app.page.keeping import Keeping
+from workbench.app.page.opening import Served, open_visit
+from workbench.app.page.visit import WATCHED, Settling, Visit
+from workbench.app.page.window import Window
 from workbench.app.processes.partitioning import RemoteWorker
 from workbench.app.processes.slots import RemoteSlots
-from workbench.app.visit import WATCHED, Settling, Visit
-from workbench.app.window import Window
+from workbench.app.runners.partitioner import EnginePartitioner
+from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.documents import journal_folder
-from workbench.engine.parcel import use_jax_settings
+from workbench.engine.worker.job_payload import use_jax_settings
 from workbench.errors import WorkbenchError
-from workbench.plan import Plan
+from workbench.plan.plan import Plan
 from workbench.tracing.platform import leave_accelerators_alone
-from workbench.widgets.partitioner import EnginePartitioner
-from workbench.widgets.queued_runner import QueuedRunner
-from workbench.widgets.runner import WorkerRunner
+from workbench.widgets.run.runner import WorkerRunner
 
 MEMORY = 4 << 30  # bytes of data a board may take; the kernel refuses more, and the process ends
 

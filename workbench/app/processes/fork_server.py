@@ -16,7 +16,13 @@ import socket
 import sys
 from types import FrameType
 
-PRELOADED = ("workbench.models", "workbench.widgets.board", "workbench.app.opening", "workbench.engine", "workbench.app.processes.child")
+PRELOADED = (
+    "workbench.models",
+    "workbench.widgets.board.board",
+    "workbench.app.page.opening",
+    "workbench.engine",
+    "workbench.app.processes.child",
+)
 
 
 def main(descriptor: int) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 from workbench.engine import WarmWorker
 from workbench.engine.partitioner import pack_question
 from workbench.errors import PartitionError
-from workbench.hardware import Hardware
-from workbench.partitioned import Partitioned
-from workbench.plan import Plan
-from workbench.settling import PATIENCE
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.partitioned import Partitioned
+from workbench.session.settling import PATIENCE
 
 Send = Callable[[Mapping[str, Any]], None]
 

@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
+from workbench.app.page.window import Show
 from workbench.app.processes.partitioning import Questions
 from workbench.app.processes.slots import Places
-from workbench.app.window import Show
+from workbench.app.runners.job_queue import JobQueue
 from workbench.engine import WarmWorker
-from workbench.widgets.job_queue import JobQueue
 
 ENDING = 5.0  # seconds that a board has to end by itself
 

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from workbench.app.page.screen import Screen
+from workbench.app.page.window import Target
 from workbench.app.processes.remote_board import Message, RemoteBoard
-from workbench.app.screen import Screen
-from workbench.app.window import Target
 from workbench.errors import EngineError
 
 PATIENCE, LIMIT = 3.0, 120.0

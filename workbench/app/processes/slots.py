@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.widgets.job_queue import JobQueue, Kind, Ticket
+from workbench.app.runners.job_queue import JobQueue, Kind, Ticket
 
 Send = Callable[[Mapping[str, Any]], None]
 

@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from workbench.compiled import CompiledMemory, Scheduled
 from workbench.cost.scheduled import rates_for
-from workbench.engine.compiled_store import folder, key_of
+from workbench.engine.compile.store import folder, key_of
+from workbench.engine.compile.targets import CLOCKS, compiler_flags, versions
 from workbench.engine.partitioner.libtpu import asks_libtpu
 from workbench.engine.partitioner.worker import shared_worker
-from workbench.engine.targets import CLOCKS, compiler_flags, versions
-from workbench.hardware import Hardware
-from workbench.partitioned import GatheredWhole, Partitioned, PartitionedCollective
-from workbench.plan import Plan
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import CompiledMemory, Scheduled
+from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.spmd.partition import COMPILER
 
 

@@ -8,10 +8,10 @@ import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from workbench.engine.targets import ABSENT_TPU, CLOCKS, has_compiler
-from workbench.error_text import process_end_words
-from workbench.hardware import Hardware
-from workbench.plan import Plan
+from workbench.core.error_text import process_end_words
+from workbench.engine.compile.targets import ABSENT_TPU, CLOCKS, has_compiler
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
 
 OF_PARTITIONER, OF_LIBTPU = b"P", b"L"
 """Who is asked: the first byte of a packed question."""

@@ -21,9 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from workbench.error_text import process_end_words
-from workbench.hardware import Hardware
-from workbench.plan import Plan
+from workbench.core.error_text import process_end_words
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
 
 _PR_SET_PDEATHSIG = 1
 _REFUSED = "refused"  # the file that says why there is no program, or no room
@@ -73,7 +73,7 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
 
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
-    from workbench.engine.heard import said_since, said_so_far
+    from workbench.engine.compile.partitioner_warnings import said_since, said_so_far
     from workbench.engine.partitioner.scheduled import read_answer
     from workbench.spmd.until_code import dumped_program, folder_for_programs
 
@@ -139,9 +139,9 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
 
 
 def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:
-    from workbench.engine.targets import open_target
-    from workbench.partition import module_of
-    from workbench.partition.statements import result_shardings
+    from workbench.engine.compile.targets import open_target
+    from workbench.propagation import module_of
+    from workbench.propagation.module.statements import result_shardings
     from workbench.spmd.until_code import compile_until_code
 
     given = result_shardings(plan)

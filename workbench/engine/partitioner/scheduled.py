@@ -4,15 +4,15 @@ import math
 import time
 from collections.abc import Iterator
 
-from workbench.compiled import CompiledCollective, CompiledMemory, Scheduled
+from workbench.core.sharding import axis_size
 from workbench.cost.scheduled import estimated_cycles, rates_for
-from workbench.engine.hlo_kernels import working_visits
-from workbench.engine.readback import collectives_of
-from workbench.engine.targets import CLOCKS, compiler_of
-from workbench.hardware import Hardware
-from workbench.partitioned import Partitioned, PartitionedCollective
-from workbench.plan import Plan
-from workbench.sharding import axis_size
+from workbench.engine.compile.targets import CLOCKS, compiler_of
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.kernels import working_visits
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import CompiledCollective, CompiledMemory, Scheduled
+from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.spmd.collectives import Users, maker_of, operations_named, reader_of, users_of
 from workbench.spmd.groups import sub_axes_of
 from workbench.spmd.module import Computation, HloModule

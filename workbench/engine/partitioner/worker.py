@@ -10,13 +10,13 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import NamedTuple
 
+from workbench.core.error_text import process_end_words
 from workbench.engine.partitioner.child import Ended, WarmProcess
 from workbench.engine.partitioner.libtpu import OF_LIBTPU, OF_PARTITIONER
-from workbench.error_text import process_end_words
 from workbench.errors import PartitionError
-from workbench.hardware import Hardware
-from workbench.partitioned import Partitioned
-from workbench.plan import Plan
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.partitioned import Partitioned
 from workbench.spmd.partition import without_functions
 
 TIME_LIMIT = 120.0  # seconds for one answer

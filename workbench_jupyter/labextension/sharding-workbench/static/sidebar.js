@@ -2,7 +2,7 @@
 // seen by nobody else; again whenever it has done something. Kernels that are busy are left alone, and none is asked while the list is hidden.
 
 const EXPRESSION = "__import__('sys').modules.get('workbench') and "
-  + "__import__('workbench.live_plans', fromlist=['live_plans']).live_plans(vars(__import__('__main__')))";
+  + "__import__('workbench.session.live_plans', fromlist=['live_plans']).live_plans(vars(__import__('__main__')))";
 const SETTLE = 300; // milliseconds of quiet before a kernel is asked again
 
 class Watched {

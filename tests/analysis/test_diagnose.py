@@ -1,0 +1,96 @@
+"""What to mind is data in the report, with edits that mend it."""
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AbstractMesh, AxisType
+from jax.sharding import PartitionSpec as P
+
+from workbench.analysis.analyze import analyze
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.spmd.partition import ask_partitioner
+from workbench.tracing import trace
+
+
+def test_an_unused_axis_is_told_with_edits_that_use_it():
+    plan = Plan(build("two_layer"), "rows:2 cols:4", "batch:rows")
+    note = next(each for each in plan.report().diagnostics if each.kind == "unused axis")
+    assert note.subject == "cols"
+    for edit in note.edits:
+        assert not any(each.kind == "unused axis" for each in plan.apply(edit).report().diagnostics)
+    assert note.edits
+
+
+def test_duplicated_work_is_told_with_its_arithmetic():
+    notes = Plan(build("two_layer"), "rows:2 cols:4", "batch:rows").report().diagnostics
+    assert "4.00 times" in next(each.message for each in notes if each.kind == "duplicated work")
+
+
+def test_a_loop_of_unknown_length_is_told():
+    program = trace(lambda x: jax.lax.while_loop(lambda s: s.sum() < 100, lambda s: s * 2, x), jax.ShapeDtypeStruct((8,), jnp.float32))
+    assert [each.kind for each in Plan(program, "x:1").report().diagnostics] == ["unknown trip count"]
+
+
+def test_a_loop_with_a_bound_is_counted_as_often_as_it_may_turn():
+    def halved(x):
+        return jax.lax.while_loop(lambda s: (s[1].sum() > 1) & (s[0] < 30), lambda s: (s[0] + 1, s[1] @ s[1]), (0, x))[1]
+
+    report = Plan(trace(halved, jax.ShapeDtypeStruct((8, 8), jnp.float32)), "x:1").report()
+    (note,) = report.diagnostics
+    assert (note.kind, "30 at most" in note.message) == ("unknown trip count", True)
+    assert report.flops.unique == 30 * 2 * 8**3
+
+
+def test_a_plan_that_uses_everything_has_nothing_to_mind():
+    assert Plan(build("two_layer"), "rows:2 cols:4", "batch:rows; hidden:cols").report().diagnostics == ()
+
+
+def test_what_xla_sends_by_itself_is_counted():
+    program = trace(lambda x: (x[1:], jnp.cumsum(x, 1)), jax.ShapeDtypeStruct((16, 8), jnp.float32), dims={"x": "row column"})
+    notes = Plan(program, "m:8", "row:m").report().diagnostics
+    assert notes == ()
+
+
+def test_every_branch_of_a_cond_is_counted_and_told():
+    program = trace(lambda x: jax.lax.cond(x.sum() > 0, lambda y: y @ y, lambda y: y, x), jax.ShapeDtypeStruct((8, 8), jnp.float32))
+    assert [each.kind for each in Plan(program, "x:1").report().diagnostics] == ["branches"]
+
+
+def test_a_mesh_that_does_not_fit_the_hardware_is_told_and_not_raised():
+    def misfits(mesh: str, hardware: str, wiring: str | None = None):
+        plan = Plan(build("two_layer"), mesh, "batch:rows; hidden:cols", hardware=hardware, wiring=wiring)
+        return plan, [each for each in plan.report().diagnostics if each.kind == "hardware too small"]
+
+    assert misfits("rows:2 cols:4", "TPU v5e 2x4")[1] == []
+    _, (too_large,) = misfits("rows:2 cols:4", "TPU v5e 2x2")
+    assert too_large.message == "The mesh needs `rows` 2 x `cols` 4 = 8 devices; TPU v5e 2x2 has 4. Way out: make `cols` 2."
+    plan, (misplaced,) = misfits("rows:2 cols:4", "TPU v5e 2x4", "cols:x")
+    assert "`cols` 4 devices are wired to `x`" in misplaced.message
+    assert [each.kind for each in plan.apply(misplaced.edits[0]).report().diagnostics if each.kind == "hardware too small"] == []
+
+
+def test_a_constraint_that_leaves_values_of_another_rank_alone_says_which():
+    def function(x, w):
+        with jax.named_scope("block"):
+            y = jnp.tanh(x @ w)
+            return jnp.tanh(y.sum(1) @ w)
+
+    program = trace(function, jnp.ones((8, 4, 16)), jnp.ones((16, 16)))
+    found = Plan(program, "data:4", "@block/dot_general=[data, -, -]").report().diagnostics
+    note = next(each for each in found if each.kind == "named besides")
+    assert "1 of the 2 values that `block/dot_general` names in the forward pass have not the 3 dimensions" in note.message
+    by_line = note.message.rpartition("`@")[2].partition("=...`")[0]
+    again = Plan(program, "data:4", f"@{by_line}=[data, -, -]").report().diagnostics
+    assert "named besides" not in [each.kind for each in again]
+
+
+def test_what_a_shard_map_sends_is_told_once_the_partitioner_has_answered():
+    def function(x):
+        mesh = AbstractMesh((8,), ("x",), axis_types=(AxisType.Auto,))
+        return jax.shard_map(lambda rows: jax.lax.psum(rows * 2, "x"), mesh=mesh, in_specs=P("x"), out_specs=P())(x)
+
+    plan = Plan(trace(function, jax.ShapeDtypeStruct((64, 32), "float32"), dims={"x": "n d"}), "x:8", "n:x")
+    planned, settled = plan.report(), analyze(plan, answer=ask_partitioner(plan))
+    assert [each.kind for each in planned.diagnostics] == ["shard_map"]
+    assert settled.diagnostics == ()
+    assert (planned.sent, settled.by_axis_and_kind) == (0, {(("x",), "all-reduce"): 64 // 8 * 32 * 4})

@@ -1,0 +1,127 @@
+"""The served page in a real browser. One server for all tests; each sets the stage for the pages it opens."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.jupyterlab import open_lab, running_lab
+from tests.support.scripted import ScriptedRunner
+from tests.support.servers import free_port, wait_for
+from workbench.app import serve
+from workbench.core.program import Program
+from workbench.models import build
+from workbench.plan.plan import Plan
+
+expect.set_options(timeout=20_000)  # a page that lost a message asks again after five seconds
+
+
+class Stage:
+    """What the next page shows, and who runs it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.make: Callable[[], Plan] = lambda: plan
+        self.runner = ScriptedRunner(pause=0.02)
+
+
+@pytest.fixture(scope="session")
+def base_url() -> None:
+    """None: the tests give whole addresses. The plug-in's own is a method, of which pytest 9 warns."""
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args: dict) -> dict:
+    return {**browser_context_args, "viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
+
+
+@pytest.fixture(scope="session")
+def program() -> Program:
+    """x[batch=16, io=64], w[io=64, hidden=30], v[hidden=30, io=64]: four does not divide hidden."""
+    return build("two_layer", batch=16, io=64, hidden=30)
+
+
+@pytest.fixture(scope="session")
+def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
+    stages: list[Stage] = []
+    port = free_port()
+
+    class Current:
+        def make(self):
+            return stages[-1].make()
+
+        def start(self, plan, steps, on_event):
+            return stages[-1].runner.start(plan, steps, on_event)
+
+        def compile(self, plan, on_event, *, behind=False):
+            return stages[-1].runner.compile(plan, on_event, behind=behind)
+
+        def expect(self, plan):
+            stages[-1].runner.expect(plan)
+
+        def refuses(self, plan):
+            return stages[-1].runner.refuses(plan)
+
+    running = serve(Current().make, port=port, open_browser=False, runner=Current(), threaded=True)
+    wait_for(f"http://127.0.0.1:{port}/liveness")
+    yield f"http://127.0.0.1:{port}/", stages
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory) -> Iterator[tuple[str, Path]]:
+    """A JupyterLab of its own: its address, and the folder it shows."""
+    with running_lab(tmp_path_factory.mktemp("lab")) as running:
+        yield running
+
+
+@pytest.fixture
+def stage(server, program) -> Stage:
+    server[1].append(Stage(Plan(program, "data:4 model:2", "batch:data")))
+    return server[1][-1]
+
+
+@contextmanager
+def within_this_machine(page) -> Iterator:
+    """The page may reach this machine alone, and fails its test if it tried to reach another or a script broke."""
+    reached, broken = [], []
+
+    def guard(route):
+        if urlparse(route.request.url).hostname in ("127.0.0.1", "localhost"):
+            route.continue_()
+        else:
+            reached.append(route.request.url)
+            route.abort()
+
+    page.route("**/*", guard)
+    page.on("pageerror", lambda error: broken.append(f"{error}\n{error.stack}"))
+    page.on("console", lambda told: broken.append(told.text) if "Content Security Policy" in told.text else None)
+    yield page
+    assert reached == [], f"the page reached out to {reached}"
+    assert broken == [], f"a script broke: {broken}"
+
+
+@pytest.fixture
+def guarded(page) -> Iterator:
+    with within_this_machine(page):
+        yield page
+
+
+@pytest.fixture(scope="module")
+def desk(lab, browser, browser_context_args) -> Iterator:
+    """JupyterLab open in one window, for all tests of a module: loading it takes longer than most of them."""
+    context = browser.new_context(**browser_context_args)
+    with within_this_machine(context.new_page()) as page:
+        open_lab(page, lab[0])
+        yield page
+    context.close()
+
+
+@pytest.fixture
+def board(guarded, server, stage):
+    """The page of `stage`, open."""
+    guarded.goto(server[0])
+    guarded.locator(".wb .chip").first.wait_for()
+    return guarded

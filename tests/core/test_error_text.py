@@ -1,0 +1,28 @@
+"""Errors as strangers may read them: without the folders of this machine."""
+
+import pytest
+
+from workbench.core.error_text import failure_words, without_folders
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("No such file: '/usr/lib/a folder/x.so'", "No such file: 'x.so'"),
+        ("cannot open /usr/share/x.json: denied", "cannot open x.json: denied"),
+        ("`/loss/eq` and params/w1 and @/loss/eq stay", "`/loss/eq` and params/w1 and @/loss/eq stay"),
+        ("see https://example.org/usr/lib and 4 / 2", "see https://example.org/usr/lib and 4 / 2"),
+        ("(/usr/lib/a.py, line 3)", "(a.py, line 3)"),
+    ],
+)
+def test_absolute_paths_are_shortened_and_paths_of_values_are_not(said, shown):
+    assert without_folders(said) == shown
+
+
+def test_what_lies_below_the_current_folder_is_told_from_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    missing = tmp_path / "plans" / "a.plan.json"
+    assert without_folders(f"no {missing}") == "no plans/a.plan.json"
+    with pytest.raises(FileNotFoundError) as caught:
+        missing.read_text()
+    assert failure_words(caught.value) == "FileNotFoundError: [Errno 2] No such file or directory: 'plans/a.plan.json'"

@@ -1,0 +1,107 @@
+"""A pipeline as text, in a plan, in edits and in documents; what cannot be is refused with its arithmetic."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.programs import mlp
+from workbench.core.mesh import Mesh
+from workbench.core.pipeline_spec import REMAT, PipelineSpec
+from workbench.core.schedules import ALL_SCHEDULES
+from workbench.documents import dump_plan, parse_plan
+from workbench.errors import PipelineError, WorkbenchError
+from workbench.plan.edits import SetPipeline
+from workbench.plan.mesh_edits import RemoveAxis, RenameAxis, ResizeAxis, SetMesh
+from workbench.plan.plan import Plan
+
+SPEC = PipelineSpec(4, 8)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> PipelineSpec:
+    schedule = draw(st.sampled_from(ALL_SCHEDULES))
+    stages, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 3)) if schedule.loops else 1
+    names = draw(st.lists(st.text("abc/_[]0.", min_size=1, max_size=6), unique=True, max_size=stages * chunks - 1))
+    engine = draw(st.sampled_from(("mpmd", "spmd"))) if schedule.spmd else "mpmd"
+    micro_batches = stages * draw(st.integers(1, 5))
+    axis = draw(st.sampled_from(("stage", "pipe")))
+    return PipelineSpec(stages, micro_batches, schedule.name, chunks, tuple(names), draw(st.sampled_from(REMAT)), axis, engine)
+
+
+@given(specs())
+def test_a_pipeline_reads_as_it_is_written(spec):
+    assert PipelineSpec.parse(str(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("stages:4", "does not say `micro_batches`"),
+        ("", "does not say `stages` and `micro_batches`"),
+        ("stages:4 micro_batches:8 stages:2", "says `stages` twice"),
+        ("stages:4 micro_batch:8", "did you mean `micro_batches`?"),
+        ("stages:4 eight", "has `eight`, which is no entry"),
+        ("stages:four micro_batches:8", "`stages:four` is no number"),
+        ("stages:0 micro_batches:8", "whole number from 1"),
+        ("stages:4 micro_batches:8 schedule:1f2b", "did you mean `1f1b`?"),
+        ("stages:4 micro_batches:8 chunks:2", "`1f1b` has one chunk of layers a device"),
+        ("stages:4 micro_batches:6 schedule:interleaved chunks:2", "6 % 4 = 2"),
+        ("stages:4 micro_batches:6 schedule:interleaved chunks:2", "make micro_batches 4 or 8"),
+        ("stages:4 micro_batches:8 engine:spmd", "take schedule:gpipe or schedule:circular"),
+        ("stages:2 micro_batches:8 boundaries:a+b", "2 boundaries make 3 pieces"),
+        ("stages:3 micro_batches:8 boundaries:a+a", "begin at `a`"),
+        ("stages:3 micro_batches:8 boundaries:a++b", "cannot name a block"),
+        ("stages:3 micro_batches:8 remat:sometimes", "`always`, `except_last`, `never`"),
+        ("stages:3 micro_batches:8 axis:a-b", "cannot name a mesh axis"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_is_refused_in_the_users_names(text, says):
+    with pytest.raises(PipelineError) as error:
+        PipelineSpec.parse(text)
+    assert says in str(error.value)
+    assert error.value.ways_out
+
+
+@pytest.mark.parametrize(
+    ("mesh", "layout", "says"),
+    [
+        ("data:4", "", "make it `stage:4 data:4`"),
+        ("stage:2 data:4", "", "4 stages, and mesh axis `stage` 2 groups"),
+        ("stage:4 data:2", "batch:stage", "splits a dimension over it as well"),
+    ],
+)
+def test_a_plan_keeps_an_axis_for_its_stages(mesh, layout, says):
+    with pytest.raises(PipelineError, match=says):
+        Plan(mlp(), mesh, layout, pipeline=SPEC)
+
+
+def test_cutting_a_plan_into_stages_makes_their_axis_and_uncutting_it_takes_that_away():
+    plain = Plan(mlp(), "data:4", "batch:data")
+    cut = plain.apply(SetPipeline(SPEC))
+    assert (str(cut.mesh), cut.pipeline) == ("stage:4 data:4", SPEC)
+    assert str(cut.apply(SetPipeline(PipelineSpec(2, 8, axis="pipe"))).mesh) == "pipe:2 data:4"
+    assert cut.apply(SetPipeline(None)) == plain
+
+
+def test_edits_of_the_stages_axis_keep_the_pipeline_true():
+    cut = Plan(mlp(), "stage:4 data:2", "batch:data", pipeline="stages:4 micro_batches:8 boundaries:a+b+c")
+    assert cut.apply(ResizeAxis("stage", 8)).pipeline == PipelineSpec(8, 8, boundaries=("a", "b", "c"))
+    assert cut.apply(ResizeAxis("stage", 2)).pipeline == PipelineSpec(2, 8)
+    assert cut.apply(ResizeAxis("data", 4)).pipeline == cut.pipeline
+    assert cut.apply(RenameAxis("stage", "pipe")).pipeline.axis == "pipe"
+    assert cut.apply(RemoveAxis("stage")).pipeline is None
+    assert cut.apply(SetMesh(Mesh("data:4"))).pipeline is None
+    with pytest.raises(WorkbenchError):
+        cut.apply(SetPipeline(PipelineSpec(8, 8, "interleaved", 2))).apply(ResizeAxis("stage", 3))
+
+
+def test_a_document_keeps_the_pipeline_and_a_difference_shows_it():
+    plain = Plan(mlp(), "stage:4 data:2", "batch:data")
+    cut = plain.apply(SetPipeline(SPEC))
+    document = dump_plan(cut)
+    assert '"pipeline": "stages:4 micro_batches:8 schedule:1f1b"' in document
+    assert parse_plan(document) == cut
+    assert "pipeline" not in dump_plan(plain)
+    with pytest.raises(PipelineError, match="did you mean"):
+        parse_plan(document.replace("1f1b", "2f1b"))
+    assert "pipeline stages:4 micro_batches:8" in str(cut)

@@ -1,0 +1,76 @@
+"""Remat policies and precisions as text: what is written is what is read, and what cannot be meant is refused."""
+
+import pytest
+
+from workbench.core.precision import Precision
+from workbench.core.remat import PLAIN, Remat
+from workbench.errors import PrecisionError, RematError
+
+POLICIES = (
+    *(Remat(policy) for policy in PLAIN),
+    Remat("save", ("mixed",)),
+    Remat("save", ("mixed", "hidden")),
+    Remat("offload", (), ("hidden",)),
+    Remat("save", ("mixed",), ("hidden", "scores")),
+    Remat("recompute", ("attention/scores", "attention/mix")),
+)
+PRECISIONS = (
+    Precision(),
+    Precision("bfloat16"),
+    Precision("float16", "float32"),
+    Precision(params="bfloat16"),
+    Precision(params="bfloat16", moments="float32"),
+    Precision("bfloat16", "bfloat16", "float32"),
+)
+
+
+@pytest.mark.parametrize("remat", POLICIES, ids=str)
+def test_a_remat_policy_reads_as_it_is_written(remat):
+    assert Remat.parse(str(remat)) == remat
+
+
+@pytest.mark.parametrize("precision", PRECISIONS, ids=str)
+def test_a_precision_reads_as_it_is_written(precision):
+    assert Precision.parse(str(precision)) == precision
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("", Remat()),
+        (" save: mixed + hidden ", Remat("save", ("mixed", "hidden"))),
+        ("offload:hidden, save:mixed", Remat("save", ("mixed",), ("hidden",))),
+    ],
+)
+def test_a_remat_policy_may_be_written_loosely(text, meant):
+    assert Remat.parse(text) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("ful", "did you mean `full`?"),
+        ("full:mixed", "no remat policy"),
+        ("save", "names nothing"),
+        ("save:", "names nothing"),
+        ("save:mixed save:hidden", "no remat policy"),
+        ("save:mixed recompute:scores", "saves and recomputes"),
+        ("recompute:scores offload:hidden", "cannot be combined"),
+        ("save:mixed offload:mixed", "on the device and offloaded"),
+        ("save:mixed++hidden", "cannot stand"),
+    ],
+)
+def test_a_remat_policy_that_cannot_be_meant_is_refused(text, says):
+    with pytest.raises(RematError, match=says):
+        Remat.parse(text)
+
+
+def test_a_plain_policy_takes_no_names():
+    with pytest.raises(RematError, match="takes no names"):
+        Remat("full", ("mixed",))
+
+
+@pytest.mark.parametrize("text", ["int8", "bfloat17", "weights=bfloat16", "bfloat16,float16", "params=float32,params=bfloat16", "params="])
+def test_a_precision_that_cannot_be_meant_is_refused(text):
+    with pytest.raises(PrecisionError):
+        Precision.parse(text)

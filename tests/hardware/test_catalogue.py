@@ -1,0 +1,208 @@
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.errors import HardwareError
+from workbench.hardware.catalogue import (
+    OWN_FILE,
+    SHIPPED,
+    Catalogue,
+    Torus,
+    default_catalogue,
+    every_hardware,
+    load_catalogue,
+    parse_hardware,
+    topology_name,
+)
+from workbench.hardware.hardware import Shape
+from workbench.text.hardware import catalogue_text, hardware_text
+
+ENTRIES = tuple(load_catalogue().entries.values())
+TABLES = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+OWN = """
+["Grid One"]
+flops = { bfloat16 = 100e12 }
+memory = 16e9
+memory_bandwidth = 1e12
+torus = { rank = 1, side = 64, chips = 64, ring_side = 64, link = "wire", slices = "net" }
+links.wire = { bandwidth = 10e9, latency = 2e-6 }
+links.net = { bandwidth = 1e9, latency = 50e-6 }
+sources.flops = "a data sheet"
+
+["H100"]
+flops = { bfloat16 = 1.0 }
+memory = 1
+memory_bandwidth = 1
+node = { size = 2, link = "nvlink", network = "net" }
+links.nvlink = { bandwidth = 1, latency = 1 }
+links.net = { bandwidth = 1, latency = 1 }
+"""
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_every_number_has_a_source(entry):
+    table = TABLES[entry.name]
+    unsourced = ("aliases", "target", "devices", "array_tile", "sources", "links", "node", "matmul_tile")  # tiles: one for all TPUs
+    assert {name for name in table if name not in unsourced} | set(table["links"]) <= set(table["sources"])
+    assert all(source.strip() for source in table["sources"].values())
+    assert set(table["sources"]) <= {*table, *table["links"]}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_the_numbers_of_a_device_are_plausible(entry):
+    chip = entry.chip
+    assert chip.peak("bfloat16") >= chip.peak("float32")
+    assert chip.peak("int8") >= chip.peak("bfloat16")
+    assert 1e9 < chip.memory_bandwidth < chip.peak("bfloat16")
+    assert 4 < chip.peak("bfloat16") / chip.memory_bandwidth < 600  # FLOP a byte at which the two take as long
+    assert 1e9 < chip.memory < 1e12
+    assert chip.vector_flops < chip.peak("bfloat16")
+    fast, *slower = [link.bandwidth for link in entry.links]
+    assert all(fast >= each for each in slower)
+    assert all(0 < link.latency < 1e-3 for link in entry.links)
+    # What is read ahead comes from the chip, and some of what is counted as moved stays there; peaks of vector units are derived.
+    most = {"operands": 4, "memory": 2, "vector": 2}
+    assert all(0 < share <= most.get(work, 1) for work, share in chip.efficiency.items())
+
+
+@pytest.mark.parametrize("hardware", every_hardware(load_catalogue()), ids=str)
+def test_hardware_reads_back_from_its_name(hardware):
+    assert parse_hardware(hardware.name) == hardware
+    assert parse_hardware(f"  {hardware.name.lower()} ".replace(" ", "  ")) == hardware
+
+
+def test_the_table_of_examples_has_every_entry():
+    assert {hardware.chip.name for hardware in every_hardware(load_catalogue())} == set(TABLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "axes"),
+    [
+        ("TPU v5p 8x8x16", [("x", 8, "ring"), ("y", 8, "ring"), ("z", 16, "ring")]),
+        ("TPU v5p 2x2x4", [("x", 2, "line"), ("y", 2, "line"), ("z", 4, "line")]),  # no whole cube, no optical switch
+        ("TPU v4 4x4x4", [("x", 4, "ring"), ("y", 4, "ring"), ("z", 4, "ring")]),
+        ("TPU v5e 8x16", [("x", 8, "line"), ("y", 16, "ring")]),
+        ("TPU v6e 16x16", [("x", 16, "ring"), ("y", 16, "ring")]),
+        ("TPU v3 32x32", [("x", 32, "ring"), ("y", 32, "ring"), ("core", 2, "line")]),
+        ("v3 4x4", [("x", 4, "line"), ("y", 4, "line"), ("core", 2, "line")]),
+        ("tpu7x 2x2x1", [("x", 2, "line"), ("y", 2, "line"), ("z", 1, "line"), ("core", 2, "line")]),
+        ("4 slices of TPU v5e 16x16", [("slice", 4, "switch"), ("x", 16, "ring"), ("y", 16, "ring")]),
+        ("32 nodes of 8 H100", [("node", 32, "switch"), ("device", 8, "switch")]),
+        ("1 node of 8 H100", [("device", 8, "switch")]),
+        ("8 a100", [("device", 8, "switch")]),
+    ],
+)
+def test_what_a_person_writes_becomes_physical_axes(text, axes):
+    assert [(axis.name, axis.size, str(axis.shape)) for axis in parse_hardware(text).axes] == axes
+
+
+def test_two_devices_of_a_chip_share_what_the_chip_has():
+    core = parse_hardware("TPU v3 32x32")
+    assert core.size == 2048
+    assert core.chip.peak("bfloat16") == 123e12 / 2
+    assert core.axes[0].link.bandwidth == 82e9 / 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "TPU v5x 4x4",
+            "There is no hardware `TPU v5x`; there are `TPU v2`, `TPU v3`, `TPU v4`, `TPU v5e`, `TPU v5p`, `TPU v6e`, `TPU v7`, "
+            "`A100-40GB`, `A100-80GB`, `H100`, `H200`, `B200`, `CPU`.\n  Ways out: did you mean `TPU v5p`?",
+        ),
+        (
+            "TPU v5p 8x8",
+            '`TPU v5p 8x8` has 2 sides; a slice of TPU v5p is a torus of 3 dimensions.\n  Ways out: write "TPU v5p 4x4x4" for 64 chips.',
+        ),
+        (
+            "TPU v5e 32x32",
+            '`TPU v5e 32x32` is 32 x 32 = 1,024 chips; a pod of TPU v5e is 16x16 at most.\n  Ways out: write "4 slices of TPU v5e 16x16".',
+        ),
+        (
+            "TPU v5p 30x30x30",
+            "`TPU v5p 30x30x30` is 30 x 30 x 30 = 27,000 chips; a pod of TPU v5p is 8,960 chips at most.\n"
+            '  Ways out: write "4 slices of TPU v5p 15x15x30".',
+        ),
+        ("16 H100", 'A node has 1 to 8 H100; 16 is not among these.\n  Ways out: write "2 nodes of 8 H100".'),
+        ("8 TPU v5e", 'TPU v5e comes as a torus; give its sides in chips.\n  Ways out: write "TPU v5e 2x4".'),
+        ("H100 4x4", 'H100 comes in nodes and has no torus.\n  Ways out: write "8 H100" · "4 nodes of 8 H100".'),
+        ("TPU v5e", '`TPU v5e` is a kind of device; how many are there?\n  Ways out: write "TPU v5e 4x4".'),
+        ("TPU v5e 2x", '`2x` is no size of a TPU v5e slice or node.\n  Ways out: write "TPU v5e 4x4".'),
+        ("TPU v5e 0x4", "`TPU v5e 0x4` has a side of 0 chips.\n  Ways out: each side is 1 chip at least."),
+        ("0 nodes of 8 H100", "There must be one node at least.\n  Ways out: leave `0 nodes of` away."),
+    ],
+)
+def test_hardware_that_does_not_exist_is_told_with_ways_out(text, message):
+    with pytest.raises(HardwareError) as error:
+        parse_hardware(text)
+    assert str(error.value) == message
+
+
+@given(
+    st.text(max_size=40) | st.sampled_from(["8 H100", "TPU v5p ", "slices of", " nodes of 8 "]).flatmap(lambda a: st.text().map(a.__add__))
+)
+def test_any_text_is_hardware_or_a_hardware_error(text):
+    try:
+        hardware = parse_hardware(text)
+    except HardwareError:
+        return
+    assert parse_hardware(hardware.name) == hardware
+
+
+def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, monkeypatch):
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    catalogue = load_catalogue(path)
+    assert set(catalogue.entries) == {*TABLES, "Grid One"}
+    own = parse_hardware("Grid One 64", catalogue)
+    assert (own.size, own.axes[0].shape, own.chip.vector_flops) == (64, Shape.RING, float("inf"))
+    assert catalogue["H100"].chip.memory == 1
+    with pytest.raises(HardwareError, match="no hardware `Grid One`"):
+        parse_hardware("Grid One 64")
+    monkeypatch.setenv(OWN_FILE, str(path))
+    assert parse_hardware("2 slices of grid one 8").size == 16
+    assert default_catalogue() == catalogue
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[", "is not TOML"),
+        ("['X']\nflops = {}", "`X` in the hardware file .* cannot be used: it has no `links`"),
+        (OWN.replace("bfloat16 = 100e12", ""), "`flops` needs a rate above 0"),
+        (OWN.replace("bandwidth = 10e9", "bandwidth = 0"), "`bandwidth` is 0; a rate is more than 0"),
+        (OWN.replace("rank = 1", "rang = 1"), "rang"),
+        (OWN.replace('link = "wire"', 'link = "wier"'), "it has no `wier`"),
+        ("x = 1", "cannot be used"),
+    ],
+)
+def test_an_own_file_that_is_wrong_says_where(tmp_path, text, says):
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    with pytest.raises(HardwareError, match=says):
+        load_catalogue(path)
+
+
+def test_an_own_file_that_is_not_there_says_so():
+    with pytest.raises(HardwareError, match="cannot be read"):
+        load_catalogue("no such file.toml")
+
+
+def test_slices_have_the_names_the_compiler_knows():
+    names = [topology_name(parse_hardware(text)) for text in ("TPU v3 32x32", "2 slices of TPU v5e 16x16", "TPU v7 2x2x1", "8 H100")]
+    assert names == ["v3:32x32", "v5e:16x16", "tpu7x:2x2x1", ""]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_the_listing_tells_each_kind_and_each_source(entry):
+    catalogue = Catalogue({entry.name: entry})
+    assert f" {entry.name} " in catalogue_text(catalogue)
+    told = " ".join(hardware_text(entry.example, catalogue).split())
+    assert told.startswith(f"{entry.example}: ")
+    assert "assumed" in told or isinstance(entry.network, Torus)
+    for source in entry.chip.sources.values():
+        assert source.split()[0] in told
+    assert hardware_text(entry.name, catalogue).startswith(f"{entry.name}, one device")

@@ -1,0 +1,74 @@
+"""A program with its functions and one with the bodies in place of the calls have the same operations, at the same places."""
+
+import jax
+import pytest
+
+from tests.support.spmd_plans import calling, programs
+from workbench.plan.plan import Plan
+from workbench.propagation import module_of
+from workbench.propagation.module.calls import CALL, callee_of, functions_of, numbered, operations_called, separate_calls
+from workbench.propagation.module.context import main_function, parse_module
+from workbench.propagation.module.inline import inline_calls
+from workbench.propagation.module.operations import operations_below
+from workbench.propagation.program import place_of
+from workbench.tracing import trace
+
+
+def seen(module):
+    return [(op.name, *place_of(op, scope)) for op, scope in operations_called(module.operation)]
+
+
+def inlined(program):
+    module = parse_module(program.lowered)
+    with module.context:
+        inline_calls(module.operation)
+    return module
+
+
+@pytest.mark.parametrize("program", programs(), ids=lambda program: program.name)
+def test_the_operations_that_are_called_are_those_that_stand_there_once_they_are_inlined(program):
+    module = inlined(program)
+    assert seen(parse_module(program.lowered)) == seen(module)
+    assert [op for op, _ in operations_called(module.operation)] == list(operations_below(main_function(module.operation)))
+
+
+def places(module):
+    """Of each operation that is called, the sum of the numbers on the way to it."""
+    functions, numbers = functions_of(module.operation), dict(numbered(module.operation))
+
+    def walk(parent, before):
+        for op in operations_below(parent):
+            if op.name == CALL:
+                yield from walk(functions[callee_of(op)], before + numbers[op])
+            elif op.name != "func.return" or parent == main_function(module.operation):
+                yield before + numbers[op]
+
+    return list(walk(main_function(module.operation), 0))
+
+
+@pytest.mark.parametrize("program", programs(), ids=lambda program: program.name)
+def test_the_numbers_of_calls_and_operations_add_up_to_places(program):
+    module = parse_module(program.lowered)
+    assert places(module) == list(range(len(seen(module))))
+
+
+def test_each_call_has_a_function_of_its_own_once_they_are_separated():
+    module = parse_module(calling().lowered)
+    before = seen(module)
+    with module.context:
+        separate_calls(module.operation)
+    calls = [callee_of(op) for op, _ in numbered(module.operation) if op.name == CALL]
+    assert len(set(calls)) == len(calls) == len(functions_of(module.operation)) - 1 > 0
+    assert seen(module) == before
+
+
+@pytest.mark.parametrize(("layout", "functions"), [("x=[m, -]", "shared"), ("x=[m, -]; @first/layer/dot_general=[-, m]", "separate")])
+def test_compilers_are_asked_with_the_functions_that_jit_leaves_unless_one_call_is_spoken_of(layout, functions):
+    lowered, asked = parse_module(calling().lowered), parse_module(module_of(Plan(calling(), "m:8", layout)))
+    shared, found = len(functions_of(lowered.operation)), len(functions_of(asked.operation))
+    assert found == shared if functions == "shared" else found > shared
+
+
+def test_a_program_without_functions_has_its_own_numbers():
+    module = parse_module(trace(lambda x: x + 1, jax.ShapeDtypeStruct((8,), "float32")).lowered)
+    assert [number for _, number in numbered(module.operation)] == list(range(4))

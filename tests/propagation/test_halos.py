@@ -1,0 +1,165 @@
+"""What neighbours send each other, as planned: against what is worked out by hand, and against XLA's partitioner."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+from tests.support.moving_operators import CASES, HWIO, IMAGE, KERNEL, MESH, NHWC, conv, gradients, pool, program_of, spec, summed
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.plan import Plan
+from workbench.propagation.structure.windows import Window
+from workbench.spmd.partition import ask_partitioner
+from workbench.tracing import trace
+
+HALOS = ("convolution", "windowed reduction", "slice", "pad", "reshape")
+NOT_AS_XLA = (  # XLA has another way, or sends once what two read
+    "depthwise, the kernel cut as the batch is: the image goes to it, the result comes back",
+    "two of the same windows: one border",
+    "twice with one number: one border",
+)
+BY_SHARDY = ("sort", "gather", "scatter")
+"""Operators whose collectives Shardy itself tells."""
+
+
+def plan_of(case):
+    return Plan(program_of(case), case.mesh, case.layout)
+
+
+PLAIN = [case for case in CASES if case.operator in (*HALOS, *BY_SHARDY) and case.about not in NOT_AS_XLA]
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+def test_an_operator_sends_what_is_worked_out_by_hand_and_says_so(case):
+    report = plan_of(case).report()
+    assert {("+".join(axes), kind): count for (axes, kind), count in report.by_axis_and_kind.items()} == case.sent
+    assert [each for each in report.diagnostics if each.kind == "not counted"] == []
+
+
+UNCOUNTED = [case for case in CASES if case.operator not in (*HALOS, *BY_SHARDY, "select and scatter") and case.sent]
+
+
+@pytest.mark.parametrize("case", UNCOUNTED, ids=str)
+def test_what_is_not_counted_is_said_as_planned_and_not_where_the_partitioner_was_asked(case):
+    plan = plan_of(case)
+    assert [each for each in plan.report().diagnostics if each.kind == "not counted"]
+    assert [each for each in plan.report("partitioned").diagnostics if each.kind == "not counted"] == []
+
+
+def test_what_is_not_counted_is_named_with_the_way_to_ask_for_it():
+    plan = Plan(trace(lambda x: x[::-1], spec(32, 16), dims={"x": "r c"}), MESH, "r:b")
+    (note,) = (each for each in plan.report().diagnostics if each.kind == "not counted")
+    assert note.message == (
+        "`reverse` moves data along a sharded dimension, in 1 place. Shardy leaves that to XLA, and as planned it is not counted. "
+        'XLA\'s partitioner tells what is sent once it is asked: `plan.report("partitioned")`.'
+    )
+
+
+LAYOUTS = st.sampled_from((("m:8", "r:m", 8), ("a:2 b:4", "r:b", 4), ("a:2 b:4", "r:a+b", 8), ("a:4 b:2", "r:a", 4)))
+
+
+@st.composite
+def slices(draw, size):
+    start, stop, stride = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.sampled_from((1, 1, 2)))
+    return lambda x: lax.slice(x, (start, 0), (size - stop, 8), (stride, 1))
+
+
+@st.composite
+def pads(draw, size):
+    low, high, inside = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.sampled_from((0, 0, 1)))
+    return lambda x: lax.pad(x, jnp.float32(0), ((low, high, inside), (0, 0, 0)))
+
+
+def sides(draw, length):
+    """Size, stride and the two paddings of windows. In steps of two they divide over the devices as what they look at does: else XLA has
+    ways of its own, as gathering all of it, which are not planned."""
+    size = draw(st.integers(2, 4))
+    stride, low, high = draw(st.sampled_from((1, 1, 2))), draw(st.integers(0, size - 1)), draw(st.integers(0, size - 1))
+    count = (length + low + high - size) // stride + 1
+    assume(stride == 1 or length % 16 == count % 8 == 0)
+    return size, stride, low, high
+
+
+@st.composite
+def poolings(draw, size):
+    of, stride, low, high = sides(draw, size)
+    return lambda x: lax.reduce_window(x, 0.0, lax.add, (of, 1), (stride, 1), ((low, high), (0, 0)))
+
+
+@st.composite
+def convolutions(draw, size):
+    of, stride, low, high = sides(draw, size)
+    numbers, kernel = ("NHC", "HIO", "NHC"), jnp.ones((of, 8, 4))
+    return lambda x: lax.conv_general_dilated(x[None], kernel, (stride,), ((low, high),), dimension_numbers=numbers)
+
+
+@pytest.mark.parametrize("operators", [slices, pads, poolings, convolutions])
+def test_plain_windows_send_what_the_partitioner_answers(operators):
+    @settings(max_examples=10, deadline=None)
+    @given(st.data())
+    def law(data):
+        mesh, layout, parts = data.draw(LAYOUTS)
+        size = parts * data.draw(st.integers(4, 6))
+        fn = data.draw(operators(size))
+        plan = Plan(trace(lambda x: jnp.sum(jnp.sin(fn(jnp.sin(x)))), spec(size, 8), dims={"x": "r c"}), mesh, layout)
+        assert plan.report().by_axis_and_kind == ask_partitioner(plan).by_axis_and_kind
+
+    law()
+
+
+@pytest.mark.parametrize(("window", "count"), [(Window(3, 1, 1, 1), 16), (Window(3, 2, 0, 1), 8), (Window(3, 1, 1, 1, dilation=2), 14)])
+def test_windows_are_counted_as_convolutions_count_them(window, count):
+    assert window.count(16) == count
+
+
+def ragged(x, w, sizes):
+    return lax.ragged_dot(x, w, sizes)
+
+
+def test_an_operation_without_a_rule_is_named():
+    shapes, dims = (spec(32, 16), spec(4, 16, 8), spec(4, dtype="int32")), {"x": "t d", "w": "e d f"}
+    program = trace(ragged, *shapes, dims=dims)
+    found = {each.kind: each.message for each in Plan(program, MESH, "t:b").report().diagnostics}
+    assert found["no sharding rule"].startswith("Shardy has no rule for `ragged_dot`, in 1 place:")
+    assert "which as planned is not counted" in found["no sharding rule"]
+    settled = {each.kind: each.message for each in Plan(program, MESH, "t:b").report("partitioned").diagnostics}
+    assert "not counted" not in settled["no sharding rule"]
+    assert "no sharding rule" not in {each.kind for each in Plan(program, MESH).report().diagnostics}
+
+
+def test_a_convolution_that_is_taken_apart_as_a_product_is_counted():
+    """One by one: the gradient of its kernel, cut as the optimiser's state is (ZeRO), sums over the batch."""
+    shapes, dims = (spec(8, 16, 16, 8), spec(1, 1, 8, 8)), {"x": "n h w c", "w": "_ _ i o"}
+    report = Plan(trace(gradients(one_by_one), *shapes, dims=dims), MESH, "n:a; w=[-, -, a, -]").report()
+    assert "not counted" not in {each.kind for each in report.diagnostics}
+
+
+def one_by_one(x, w):
+    return lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def test_borders_take_time_and_stand_in_the_timeline():
+    report = Plan(trace(conv(), IMAGE, KERNEL, dims=HWIO), MESH, "h:b", hardware=parse_hardware("TPU v5e 2x4")).report()
+    assert [(each.kind, each.axes, each.count) for each in report.collectives] == [("collective-permute", ("b",), 2)]
+    assert report.collectives[0].seconds > 0
+    assert report.step_time.communication > 0
+    assert [each.kind for each in report.timeline.events if each.stream == "b"] == ["collective-permute"] * 2
+
+
+def test_borders_in_a_loop_are_sent_each_turn():
+    def fn(x, w):
+        return lax.fori_loop(0, 5, lambda _, y: jnp.tanh(conv()(y, w)), x)
+
+    report = Plan(trace(fn, IMAGE, spec(3, 3, 4, 4), dims=HWIO), MESH, "h:b").report()
+    assert [(each.kind, each.payload, each.count) for each in report.collectives] == [("collective-permute", 2048, 10)]
+
+
+def test_halves_are_sent_as_halves_and_by_a_cpu_as_wholes():
+    def sent(hardware):
+        program = trace(jax.grad(summed(pool(3, 1, 1, 1))), spec(8, 32, 16, 4, dtype="bfloat16"), dims=NHWC)
+        plan = Plan(program, MESH, "h:b", hardware=hardware and parse_hardware(hardware))
+        return plan.report().by_axis_and_kind[("b",), "collective-permute"]
+
+    assert sent("8 CPU") == 2 * sent(None)

@@ -1,0 +1,163 @@
+"""Fleets for boards, and a runner that needs no devices: the test tells each event, in the words of the engine."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import workbench as wb
+from workbench.multimodel import lower_bound, policy_named, simulate
+from workbench.multimodel.estimate import estimated_job, layers_of
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.forecast import Outlook, devices_of
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.shards import shard_bytes
+
+
+def perceptron(layers: int = 4, learning_rate: float = 0.1) -> wb.Program:
+    """Layers of 16 x 16 in scopes of their own."""
+
+    def loss(params, batch):
+        x = batch["x"]
+        for name in sorted(params):
+            with jax.named_scope(name):
+                x = jnp.tanh(x @ params[name])
+        return jnp.square(x - batch["x"]).mean()
+
+    params = {f"layer_{i}": np.full((16, 16), 0.1, np.float32) for i in range(layers)}
+    program = wb.trace_training(loss, params, {"x": np.ones((8, 16), np.float32)}, optimizer=optax.sgd(learning_rate), name="perceptron")
+    return replace(program, reference=wb.Reference("tests:perceptron", {"layers": layers, "learning_rate": learning_rate}))
+
+
+def three_models(**options: Any) -> Fleet:
+    """Two alike, and one of eight layers; ten mini-batches each."""
+    four, eight = perceptron(), perceptron(8, 0.01)
+    models = (FleetModel("a", four, 10), FleetModel("b", four, 10), FleetModel("deep", eight, 10))
+    return Fleet(models, **{"devices": 2, **options})
+
+
+def times_of(seen: Outlook, factor: float = 0.5) -> FleetTimes:
+    """As if a compiler had made shards of `factor` times their estimate, whose units take a millisecond each."""
+    jobs, starts, needs = [], [], []
+    for each in seen.models:
+        layers = layers_of(each.model.program)
+        names = [layer.name for layer in layers]
+        begins = tuple(names.index(shard.first) for shard in each.shards)
+        ends = [*begins[1:], len(layers)]
+        job = estimated_job(each.model, begins)
+        for place in range(len(job.units)):
+            job = job.measured(place, 1e-3)
+        jobs.append(job)
+        starts.append(begins)
+        needs.append(tuple(int(factor * shard_bytes(layers, a, b)) for a, b in zip(begins, ends, strict=True)))
+    memory = seen.fleet.memory
+    return FleetTimes(tuple(jobs), tuple(map(len, starts)), "script", memory, 0.5, memory, tuple(starts), tuple(needs))
+
+
+class ToldHandle:
+    """What a board does with its worker."""
+
+    def __init__(self, fleet: Fleet, tell: Callable[[dict], None]) -> None:
+        self.fleet, self.tell = fleet, tell
+        self.orders: list[dict] = []
+        self.cancels = 0
+
+    def cancel(self) -> None:
+        self.cancels += 1
+
+    def order(self, **order: Any) -> None:
+        self.orders.append(order)
+
+
+class ToldRunner:
+    """Starts nothing: `runs` and `timings` are what was asked for, and each has its `tell`."""
+
+    def __init__(self) -> None:
+        self.runs: list[ToldHandle] = []
+        self.timings: list[ToldHandle] = []
+
+    def train(self, fleet: Fleet, on_event: Callable[[dict], None]) -> ToldHandle:
+        self.runs.append(ToldHandle(fleet, on_event))
+        return self.runs[-1]
+
+    def adding(self, model: FleetModel) -> dict[str, Any]:
+        return {"order": "add", "model": model.name}
+
+    def time(self, fleet: Fleet, on_event: Callable[[dict], None]) -> ToldHandle:
+        self.timings.append(ToldHandle(fleet, on_event))
+        return self.timings[-1]
+
+
+class Training:
+    """A run as the simulator has it, told unit by unit."""
+
+    def __init__(self, handle: ToldHandle, seen: Outlook, devices: int = 0) -> None:
+        self.handle, self.jobs, self.times = handle, seen.jobs, times_of(seen)
+        self.devices = devices or devices_of(handle.fleet)
+        self.predicted = simulate(seen.jobs, self.devices, policy_named(handle.fleet.policy))
+        self.left = list(self.predicted.placed)
+        self.last = {job.name: job.length for job in seen.jobs}
+        self.losses: dict[str, list[float]] = {job.name: [] for job in seen.jobs}
+        self.ran: list[Any] = []
+
+    def begin(self) -> None:
+        plan = [[each.model, each.unit, each.device, each.start, each.end] for each in self.predicted.placed]
+        names = [job.name for job in self.jobs]
+        bound = lower_bound(self.jobs, self.devices)
+        self.handle.tell({"event": "progress", "stage": "compiling 7 units of `a` for 2 devices", "fraction": 0.0})
+        told = {
+            "names": names,
+            "devices": self.devices,
+            "bound": bound,
+            "predicted": plan,
+            "times": json.loads(json.dumps(self.times.record())),
+        }
+        self.handle.tell({"event": "schedule", **told})
+        self.handle.tell({"event": "progress", "stage": "training", "fraction": 0.0})
+
+    def units(self, count: int = 1_000_000) -> None:
+        """The next units, but for those of models that are stopped; loss is 5 less the unit's hundredth."""
+        while self.left and count:
+            each = self.left.pop(0)
+            job = self.jobs[each.model]
+            if each.unit >= self.last[job.name]:
+                continue
+            count -= 1
+            loss = 5 - each.unit / 100 if job.unit(each.unit).kind == "forward_loss" else None
+            self.losses[job.name] += [] if loss is None else [loss]
+            self.ran.append(each)
+            where = [each.model, each.unit, each.device, each.start, each.end]
+            told = {"model": job.name, "done": each.unit + 1, "of": self.last[job.name], "loss": loss, "placed": where}
+            self.handle.tell({"event": "unit", **told})
+
+    def stopped(self, name: str) -> None:
+        """As the engine obeys it."""
+        number = [job.name for job in self.jobs].index(name)
+        done = sum(each.model == number for each in self.ran)
+        length = len(self.jobs[number].units)
+        self.last[name] = -(-done // length) * length
+        self.handle.tell({"event": "obeyed", "order": "stop", "model": name, "done": done, "of": self.last[name]})
+
+    def done(self) -> None:
+        schedule = replace(self.predicted, placed=tuple(self.ran))
+        names, bound = tuple(job.name for job in self.jobs), lower_bound(self.jobs, self.devices)
+        losses = {name: tuple(each) for name, each in self.losses.items()}
+        measured = FleetMeasurement(
+            names,
+            self.handle.fleet.policy,
+            self.jobs,
+            schedule,
+            self.predicted,
+            bound,
+            losses,
+            (1,) * len(names),
+            "script",
+            1 << 20,
+            (9, 9),
+        )
+        self.handle.tell({"event": "done", "measurement": measured})

@@ -1,0 +1,138 @@
+"""A runner that needs no devices: it tells a given story, at once or step by step from a thread."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
+from workbench.reports.measurement import Measurement, ShardCheck, TaskTime
+from workbench.widgets.run.runner import Event
+
+
+def measurement(plan: Plan, steps: int = 3, *, wrong: int = 0, **changes) -> Measurement:
+    """What a run of `plan` might measure; the first `wrong` shards are not as planned."""
+    report = plan.report()
+    shards = tuple(
+        ShardCheck(placed.tensor.path, placed.local_shape, (7,) if place < wrong else placed.local_shape)
+        for place, placed in enumerate(report.arguments)
+    )
+    fields = {
+        "device_kind": "cpu",
+        "devices": plan.mesh.size,
+        "processes": 1,
+        "compile_seconds": 1.5,
+        "step_seconds": tuple(0.010 + 0.001 * step for step in range(steps)),
+        "losses": tuple(5.0 - step for step in range(steps)),
+        "shards": shards,
+        "compiled": dict(report.by_axis_and_kind),
+        "compiled_peak": 2 * report.memory.peak,
+        "predicted_seconds": 0.005,
+        "tasks": _tasks(plan),
+        **changes,
+    }
+    return Measurement(**fields)
+
+
+def _tasks(plan: Plan, slower: float = 1.25) -> tuple[TaskTime, ...]:
+    """Of a plan with a pipeline: each task as predicted, and a quarter longer."""
+    if plan.pipeline is None:
+        return ()
+    spans = plan.report().pipeline.simulated.spans
+    return tuple(TaskTime(s.device, s.task.kind, s.task.stage, s.task.micro_batch, slower * s.start, slower * s.seconds) for s in spans)
+
+
+def compiled(plan: Plan, *, widened: int = 1, target: str = "8 attached cpu") -> Compiled:
+    """What a compiler might make of `plan`: half as much memory again, all as it was planned but for `widened` times the bytes sent."""
+    report = plan.report()
+    held = sum(placed.local_bytes for placed in report.arguments)
+    return Compiled(
+        target,
+        plan.mesh.size,
+        2.5,
+        CompiledMemory(arguments=held, outputs=0, aliased=0, temporary=report.memory.peak * 3 // 2 - held),
+        tuple(
+            CompiledCollective(each.kind, each.axes, each.payload * widened, each.count, each.path, each.source)
+            for each in report.collectives
+        ),
+        (CompiledKernel("fusion", "fusion", 1, "", "", 0.002, report.flops.per_device, 0),),
+        compiler="XLA of a script",
+    )
+
+
+class ScriptedRunner:
+    """Steps every `pause` seconds from a thread, as the engine does; `wrong` shards disagree; `message` is an error instead of an end."""
+
+    def __init__(self, pause: float = 0.0, wrong: int = 0, message: str = "") -> None:
+        self.pause, self.wrong, self.message = pause, wrong, message
+        self.started: list[tuple[Plan, int]] = []
+        self.expected: Plan | None = None
+        self.cancelled = threading.Event()
+
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "ScriptedRunner":
+        self.started.append((plan, steps))
+        self.cancelled.clear()
+        threading.Thread(target=self._tell, args=(plan, steps, on_event), daemon=True).start()
+        return self
+
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> "ScriptedRunner":  # noqa: ARG002
+        self.cancelled.clear()
+        threading.Thread(target=self._compile, args=(plan, on_event), daemon=True).start()
+        return self
+
+    def expect(self, plan: Plan) -> None:
+        self.expected = plan
+
+    def refuses(self, _plan: Plan) -> str:
+        return ""
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def _compile(self, plan: Plan, on_event: Callable[[Event], None]) -> None:
+        for stage in ("lowering", "compiling", "reading"):
+            on_event({"event": "progress", "stage": stage, "fraction": 0.5, "elapsed": 0.0})
+            time.sleep(self.pause * 10)
+            if self.cancelled.is_set():
+                on_event({"event": "cancelled"})
+                return
+        on_event({"event": "error", "message": self.message} if self.message else {"event": "done", "compiled": compiled(plan, widened=2)})
+
+    def _tell(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> None:
+        on_event({"event": "progress", "stage": "compiling", "fraction": 0.5})
+        for step in range(steps):
+            time.sleep(self.pause)
+            if self.cancelled.is_set():
+                on_event({"event": "cancelled"})
+                return
+            on_event({"event": "step", "step": step + 1, "of": steps, "seconds": 0.01 + 0.001 * step, "loss": 5.0 - step / steps})
+        ending = (
+            {"event": "error", "message": self.message}
+            if self.message
+            else {"event": "done", "measurement": measurement(plan, steps, wrong=self.wrong)}
+        )
+        on_event(ending)
+
+
+class HeldRunner:
+    """Tells nothing by itself: the test holds `tell`. `refusal`: why it compiles nothing, if it does not."""
+
+    refusal = ""
+    expected: Plan | None = None
+
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "HeldRunner":
+        self.plan, self.steps, self.tell, self.cancels = plan, steps, on_event, 0
+        return self
+
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> "HeldRunner":
+        self.plan, self.tell, self.cancels, self.behind = plan, on_event, 0, behind
+        return self
+
+    def expect(self, plan: Plan) -> None:
+        self.expected = plan
+
+    def refuses(self, _plan: Plan) -> str:
+        return self.refusal
+
+    def cancel(self) -> None:
+        self.cancels += 1

@@ -1,0 +1,64 @@
+"""An untested JAX is told of: in Python, on the command line, in the page; a tested one never is."""
+
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import workbench as wb
+from workbench import cli
+from workbench.app.page.serve import template_of
+from workbench.tracing import UntestedJaxWarning, jax_version, untested_jax
+
+ROOT = Path(__file__).parents[1]
+UNTESTED = (
+    "JAX 9.9.9 is not among the versions that the workbench is tested with (0.10.2, 0.11.0, 0.11.1): "
+    "figures may differ from what its compiler does, and plans may fail."
+)
+
+
+@pytest.fixture
+def another_jax(monkeypatch):
+    monkeypatch.setattr(jax, "__version__", "9.9.9")
+    jax_version.warn_if_untested.cache_clear()
+    yield
+    jax_version.warn_if_untested.cache_clear()
+
+
+def double():
+    return wb.trace(lambda x: 2 * x, jax.ShapeDtypeStruct((8,), jnp.float32))
+
+
+def test_the_installed_jax_is_tested_and_not_told_of(capsys):
+    assert untested_jax() is None
+    assert cli.main(["models"]) == 0
+    assert capsys.readouterr().err == ""
+    assert template_of("title", None)._render_variables["untested"] == ""
+
+
+def test_python_warns_once_when_something_is_traced(another_jax):
+    with pytest.warns(UntestedJaxWarning) as found:
+        double()
+    assert [str(each.message) for each in found] == [UNTESTED]
+    double()  # warnings are errors here
+
+
+def test_the_command_line_says_it_in_one_line(another_jax, capsys):
+    with warnings.catch_warnings():
+        assert cli.main(["report", "--model", "two_layer", "--mesh", "data:2", "--planned"]) == 0
+    assert capsys.readouterr().err == f"workbench: {UNTESTED}\n"
+
+
+def test_the_page_says_it_at_its_foot(another_jax):
+    assert template_of("title", None)._render_variables["untested"] == UNTESTED
+
+
+def test_the_range_of_the_package_begins_with_the_oldest_tested_and_ends_with_the_newest():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (asked,) = [each for each in project["dependencies"] if each.startswith("jax")]
+    *series, patch = jax_version.TESTED_JAX[-1].split(".")
+    assert asked == f"jax>={jax_version.TESTED_JAX[0]},<{'.'.join(series)}.{int(patch) + 1}"

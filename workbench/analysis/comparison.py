@@ -1,0 +1,235 @@
+"""One plan's figures side by side: as predicted, as compiled, as measured; and why two of them differ.
+
+Views, the command line and the tests read the same `Comparison`. Collectives are compared by class: all-reduce and reduce-scatter are one,
+`reduce`, for XLA:CPU makes an all-reduce and a slice of the latter; permutes that a compiler made of a gather count as that gather.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from workbench.analysis.differences import Difference, explain
+from workbench.analysis.kernel_differences import KernelDifference, explain_kernels
+from workbench.analysis.memory_differences import MemoryDifference, explain_memory
+from workbench.core.sharding import base_axis
+from workbench.reports.collective import collective_class
+from workbench.reports.compiled import Compiled
+from workbench.reports.measurement import Measurement
+from workbench.reports.report import Report
+
+if TYPE_CHECKING:
+    from workbench.pipeline.report import PipelineReport
+
+CLOSE = 0.02
+"""Relative difference up to which two figures are called the same."""
+
+
+def is_same(one: float, other: float) -> bool:
+    """Within `CLOSE` of each other."""
+    return abs(one - other) <= CLOSE * max(one, other)
+
+
+Volumes = Mapping[tuple[tuple[str, ...], str], int]  # payload bytes by (mesh axes, kind)
+
+
+class CollectiveRow(NamedTuple):
+    """Payload bytes a device and step over one set of mesh axes: as planned, and as compiled."""
+
+    axes: tuple[str, ...]
+    kind: str
+    predicted: int
+    compiled: int
+
+    @property
+    def agrees(self) -> bool:
+        return self.predicted == self.compiled
+
+    @property
+    def is_close(self) -> bool:
+        return is_same(self.predicted, self.compiled)
+
+
+class StageRow(NamedTuple):
+    """A device of one stage of a pipeline: bytes it was planned to hold throughout and at its worst moment, and to send to the others of
+    its stage in a step; and the stage as compiled."""
+
+    stage: int
+    held: int
+    peak: int
+    payload: int
+    compiled: Compiled
+
+    @property
+    def compiled_payload(self) -> int:
+        return sum(each.total_payload for each in self.compiled.collectives)
+
+
+class Figure(NamedTuple):
+    """One figure in up to three tiers; `None` where a tier does not give it. Bytes, seconds or FLOP, by `unit`."""
+
+    name: str
+    unit: str
+    predicted: float | None
+    compiled: float | None
+    measured: float | None
+
+    @property
+    def truest(self) -> float | None:
+        """The figure of the last tier that has it."""
+        return self.measured if self.measured is not None else self.compiled
+
+    @property
+    def error(self) -> float | None:
+        """How far the prediction is off, relative to the truest figure there is: 0.1 is a tenth too much."""
+        if self.predicted is None or not self.truest:
+            return None
+        return self.predicted / self.truest - 1
+
+    @property
+    def verdict(self) -> str:
+        """The error in words; empty where there is none to tell."""
+        if self.error is None:
+            return ""
+        if abs(self.error) < 0.005:
+            return "the same"
+        return f"{abs(self.error):.0%} {'more' if self.error > 0 else 'less'}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A report beside what the compiler made of the plan, beside what a run measured; either may be missing."""
+
+    report: Report
+    compiled: Compiled | None = None
+    measurement: Measurement | None = None
+
+    @cached_property
+    def stages(self) -> tuple[StageRow, ...]:
+        """Of a pipeline whose stages are programs of their own, each as planned beside what is compiled of it; else none."""
+        planned = self._planned
+        if planned is None or self.compiled is None:
+            return ()
+        return tuple(_stage_row(planned, device, found) for device, found in enumerate(self.compiled.stages))
+
+    @cached_property
+    def _planned(self) -> "PipelineReport | None":
+        """The pipeline, where its stages are programs of their own: then no figure is of the program whole."""
+        spec = self.report.plan.pipeline
+        return self.report.pipeline if spec is not None and spec.engine == "mpmd" else None
+
+    @property
+    def _ran(self) -> Report:
+        """Of the program that is compiled and run, where that is one for all devices."""
+        return self.report if self._planned is not None else self.report.as_run
+
+    @cached_property
+    def _fullest(self) -> int:
+        """The stage that all but `stages` is about: the compiled fullest, else the planned."""
+        assert self._planned is not None, "asked of pipelines"
+        return self.compiled.fullest if self.compiled else self._planned.fullest
+
+    @cached_property
+    def collectives(self) -> tuple[CollectiveRow, ...]:
+        """By set of mesh axes and class, the heaviest first; of a pipeline those inside of its fullest stage."""
+        if self._planned is not None:
+            predicted = dict(self._planned.payload(self._fullest))
+            found = self.compiled.by_axis_and_kind if self.compiled else self.measurement.compiled if self.measurement else {}
+            return _rows(predicted, found, self._ran)
+        if self.compiled is not None:
+            return compare_collectives(self._ran, self.compiled.by_axis_and_kind)
+        return compare_collectives(self._ran, self.measurement.compiled) if self.measurement else ()
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """Each collective that one side has and the other has not, or has more often, with its cause; the heaviest first."""
+        return explain(self._ran, self.compiled) if self.compiled is not None and self._planned is None else ()
+
+    @cached_property
+    def memory_differences(self) -> tuple[MemoryDifference, ...]:
+        """What each side holds at its peak and the other does not, by named scope; empty where the peaks are the same."""
+        if self.compiled is None or self._planned is not None or is_same(self._ran.memory.peak, self.compiled.memory.peak):
+            return ()
+        return explain_memory(self._ran, self.compiled)
+
+    @cached_property
+    def kernel_differences(self) -> tuple[KernelDifference, ...]:
+        """Kernels that take longer on one side, by named scope; empty where the sums are the same or the compiler estimates no times."""
+        time, compiled = self._ran.step_time if self._planned is None else None, self.compiled
+        if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.estimate, compiled.compute_seconds):
+            return ()
+        return explain_kernels(self._ran, compiled)
+
+    @cached_property
+    def figures(self) -> tuple[Figure, ...]:
+        """Memory, arithmetic and time."""
+        return tuple(figure for figure in (*self.memory_figures(), *self._work(), *self._time()) if _tiers(figure) > 1)
+
+    def memory_figures(self) -> Iterator[Figure]:
+        """The peak first; of a pipeline its fullest stage's."""
+        compiled, measured = self.compiled, self.measurement
+        peak = compiled.memory.peak if compiled else measured.compiled_peak if measured else None
+        if self._planned is not None:
+            device = self._fullest
+            seen = measured.device_peak if measured else None
+            yield Figure(f"peak memory, stage {device}", "bytes", self._planned.closely.peaks[device], peak, seen)
+            yield Figure("held throughout", "bytes", self._planned.held(device), compiled.memory.arguments if compiled else None, None)
+            return
+        yield Figure("peak memory", "bytes", self._ran.memory.peak, peak, measured.device_peak if measured else None)
+        yield Figure("arguments", "bytes", self._ran.memory.held, compiled.memory.arguments if compiled else None, None)
+
+    def _work(self) -> Iterator[Figure]:
+        if self._planned is not None:
+            return
+        compiled = self.compiled.flops if self.compiled and self.compiled.kernels else None
+        yield Figure("products", "FLOP", self._ran.flops.per_device, compiled, None)
+
+    def _time(self) -> Iterator[Figure]:
+        """A measured step stands beside what was predicted for the devices it ran on, which need not be those of the plan."""
+        time, measured = self._ran.step_time, self.measurement
+        compiled = self.compiled.compute_seconds if self.compiled else None
+        if self._planned is None:
+            yield Figure("kernels", "seconds", time.estimate if time else None, compiled, None)
+        if measured is not None:
+            yield Figure("step", "seconds", measured.predicted_seconds, None, measured.median_seconds)
+        elif time is not None:
+            yield Figure("step", "seconds", time.total if self._planned is None else self._planned.seconds, None, None)
+
+    def __str__(self) -> str:
+        from workbench.text.comparison import comparison_text
+
+        return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        from workbench.text.tables import html_of
+
+        return html_of(lambda: str(self))
+
+
+def _tiers(figure: Figure) -> int:
+    return sum(each is not None for each in (figure.predicted, figure.compiled, figure.measured))
+
+
+def _stage_row(planned: "PipelineReport", device: int, compiled: Compiled) -> StageRow:
+    payload = sum(count for _, count in planned.payload(device))
+    return StageRow(device, planned.held(device), planned.closely.peaks[device], payload, compiled)
+
+
+def compare_collectives(report: Report, compiled: Volumes) -> tuple[CollectiveRow, ...]:
+    """A row for each set of mesh axes and class of collective that either has, the heaviest first. A sub-axis counts as its axis."""
+    return _rows(report.by_axis_and_kind, compiled, report)
+
+
+def _rows(planned: Volumes, compiled: Volumes, report: Report) -> tuple[CollectiveRow, ...]:
+    predicted, found = _by_class(planned, report), _by_class(compiled, report)
+    rows = (CollectiveRow(*key, predicted.get(key, 0), found.get(key, 0)) for key in {**predicted, **found})
+    return tuple(sorted(rows, key=lambda row: (-max(row.predicted, row.compiled), row.axes, row.kind)))
+
+
+def _by_class(volumes: Volumes, report: Report) -> dict[tuple[tuple[str, ...], str], int]:
+    sums: dict[tuple[tuple[str, ...], str], int] = {}
+    for (axes, kind), volume in volumes.items():
+        used = {base_axis(axis) for axis in axes}
+        key = tuple(name for name in report.mesh.names if name in used), collective_class(kind)
+        sums[key] = sums.get(key, 0) + volume
+    return sums

@@ -1,0 +1,97 @@
+"""Edits that decide a conflict the other way. Each is tried: what is suggested does let the loser have its way where it lost.
+
+What is tried: the loser's rule a round earlier than the winner's (Shardy Y7), the value constrained to what the loser wants, the winner's
+axis taken out of its own statement, or for this one tensor alone.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from workbench.core.layout import Layout
+from workbench.core.sharding import Sharding, base_axis
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Constrain, Edit, Override, PlaceDim
+from workbench.plan.plan import Plan
+from workbench.plan.statement_edits import Prioritize
+from workbench.propagation import propagation_of
+from workbench.reports.propagation import Conflict, Origin, Point, Propagation, Site, Wish
+from workbench.reports.report import Report
+
+
+def deciding_edits(report: Report, conflict: Conflict) -> tuple[Edit, ...]:
+    """The edits after which the loser's axis splits the dimension that it lost first; empty if only the function itself can be changed."""
+    plan, replay = report.plan, report.propagation
+    return tuple(edit for edit in dict.fromkeys(_candidates(plan, replay, conflict)) if decides(plan, replay, edit, conflict.first))
+
+
+def decides(plan: Plan, replay: Propagation, edit: Edit, wish: Wish) -> bool:
+    """Whether a wish that lost is fulfilled after an edit."""
+    try:
+        after = propagation_of(plan.apply(edit))
+    except WorkbenchError:  # not legal, or refused by Shardy
+        return False
+    site = replay.sites[wish.wanted.value]
+    before, now = (_named_alike(sites, site) for sites in (replay.sites, after.sites))
+    place = before.index(wish.wanted.value) if len(now) == len(before) else 0
+    return bool(now) and base_axis(wish.wanted.axis) in map(base_axis, after.sites[now[place]].sharding.dims[wish.wanted.dim] or ())
+
+
+def _named_alike(sites: Sequence[Site], site: Site) -> list[int]:
+    """The numbers of the sites that go by the name of this one, in the order of the program."""
+    wanted = (site.role, site.path, site.kind, site.shape)
+    return [number for number, each in enumerate(sites) if (each.role, each.path, each.kind, each.shape) == wanted]
+
+
+def _candidates(plan: Plan, replay: Propagation, conflict: Conflict) -> Iterator[Edit]:
+    winner, loser = conflict.winner, conflict.loser
+    if (dim := _ruled(plan.layout, winner)) and (other := _ruled(plan.layout, loser)) and dim != other:
+        yield Prioritize(dim, plan.layout.priority(other) + 1)
+        if plan.layout.priority(dim):
+            yield Prioritize(other, plan.layout.priority(dim) - 1)
+    yield from _constrained(replay, conflict.first)
+    yield from _without(plan.layout, replay, winner)
+
+
+def _ruled(layout: Layout, origin: Origin) -> str:
+    """The dimension whose rule an origin is."""
+    dim = origin.statement.partition(":")[0]
+    return dim if origin.kind in ("argument", "result") and "=" not in origin.statement and layout.rule(dim) else ""
+
+
+def _constrained(replay: Propagation, wish: Wish) -> Iterator[Edit]:
+    """The value as the loser wants it in this dimension: an intermediate one with its other dimensions left to propagation."""
+    site = replay.sites[wish.wanted.value]
+    axes = _wanted(replay, wish)
+    if site.role == "argument" and not any(":" in axis for axis in axes):
+        kept = (tuple(axis for axis in each or () if axis not in axes) for each in site.sharding.dims)
+        yield Override(site.path, Sharding(tuple(axes if dim == wish.wanted.dim else each for dim, each in enumerate(kept))))
+    if site.role == "value" and site.path and not any(":" in axis for axis in axes):
+        dims = tuple(axes if dim == wish.wanted.dim else None for dim in range(len(site.shape)))
+        yield Constrain(f"/{site.path}", Sharding(dims))
+
+
+def _wanted(replay: Propagation, wish: Wish) -> tuple[str, ...]:
+    """The giver's axes down to the one that lost."""
+    held = replay.sites[wish.giver.value].sharding.dims[wish.giver.dim] or ()
+    place = held.index(wish.giver.axis) if wish.giver.axis in held else 0
+    return held[: place + 1]
+
+
+def _without(layout: Layout, replay: Propagation, winner: Origin) -> Iterator[Edit]:
+    """The winner's axis taken out of its statement: for its own tensor, then everywhere."""
+    axis = base_axis(winner.axis) if winner.axis else ""
+    site = replay.sites[winner.point.value]
+    if (dim := _ruled(layout, winner)) and winner.kind == "argument":
+        yield Override(winner.path, _less(Sharding(tuple(layout.rule(each) for each in site.dims)), winner.point, axis))
+    if dim:
+        yield PlaceDim(dim, tuple(each for each in layout.rule(dim) if each != axis))
+    for kind, entries, edit in (("argument", layout.overrides, Override), ("constraint", layout.constraints, Constrain)):
+        for pattern, sharding in entries:
+            if winner.kind == kind and winner.statement in (f"{pattern}={sharding}", f"@{pattern}={sharding}"):
+                yield edit(pattern, _less(sharding, winner.point, axis))
+                yield edit(pattern, None)
+
+
+def _less(sharding: Sharding, point: Point, axis: str) -> Sharding:
+    """Without one axis of one dimension; what was kept whole there is left open."""
+    left = tuple(each for each in sharding.dims[point.dim] or () if each != axis)
+    return sharding.with_dim(point.dim, left if axis else None)

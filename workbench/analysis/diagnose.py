@@ -1,0 +1,311 @@
+"""What to mind in a plan: data in the report, each with its arithmetic and edits that would mend it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from workbench.analysis.diagnose_operators import operator_notes, subject_of
+from workbench.analysis.remedies import avoiding, resized, unsplit
+from workbench.core.remat import Remat
+from workbench.core.selectors import operations_at
+from workbench.core.sharding import Sharding, base_axis
+from workbench.core.tensor import Role
+from workbench.hardware.topology import wiring_problem
+from workbench.plan.edits import PlaceDim, SetRemat, SetWiring
+from workbench.plan.legality import why_illegal
+from workbench.propagation import Propagated, padding_list, reshard_list
+from workbench.propagation.edges import Edge
+from workbench.propagation.structure.structure import Structure
+from workbench.reports.memory import Memory
+from workbench.reports.padding import Padding
+from workbench.reports.partitioned import GatheredWhole
+from workbench.reports.report import NO_ROOM, UNKNOWN_TURNS, Diagnostic, Report
+from workbench.reports.reshard import REMATERIALISATION, Reshard
+from workbench.spmd.join import operations_at_places
+from workbench.units import format_bytes
+
+_LARGEST = 3  # things named in a message
+_EXPENSIVE = 0.25  # of all that is sent
+_NOTEWORTHY = 1 << 20  # bytes
+_WASTE = 0.1  # of a value's bytes
+
+
+def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> Report:
+    """The report with its diagnostics. `partitioned` is Shardy's answer, by which edits are judged; `edges` are the report's own."""
+    found = (
+        *_hardware_misfit(report),
+        *_too_much_memory(report, partitioned),
+        *_rematerialisations(report, partitioned, edges),
+        *_resharding(report, partitioned, edges),
+        *_torn(report, partitioned),
+        *_padding(report, partitioned),
+        *_duplicated_work(report),
+        *_unused_axes(report, partitioned),
+        *_unknown_loops(report, partitioned),
+        *_branches(report, partitioned),
+        *operator_notes(report, partitioned),
+        *_manual_regions(report, partitioned),
+        *_named_besides(report),
+    )
+    return replace(report, diagnostics=found)
+
+
+def _hardware_misfit(report: Report) -> list[Diagnostic]:
+    """The mesh is larger than the hardware, or the wiring is not one of it; times are as if it were not so."""
+    plan = report.plan
+    if plan.hardware is None or not (problem := wiring_problem(plan.mesh, plan.hardware, plan.wiring)):
+        return []
+    fits_by_itself = plan.wiring is not None and wiring_problem(plan.mesh, plan.hardware) is None
+    ways_out = "".join(f" Way out: {each}." for each in problem.ways_out[:1])
+    return [Diagnostic("hardware too small", "mesh", problem.message + ways_out, (SetWiring(None),) if fits_by_itself else ())]
+
+
+def _too_much_memory(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+    """What one device would hold at the peak, against what it has; edits that hold less, the most telling first."""
+    memory = report.memory
+    if memory.fits:
+        return []
+    largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_LARGEST])
+    message = f"One device would hold {over_capacity(memory, 'at the peak')} The largest then: {largest}."
+    return [Diagnostic(NO_ROOM, "memory", message, (*_remats(report, partitioned), *_splits(report)))]
+
+
+def over_capacity(memory: Memory, when: str) -> str:
+    """By how much a device's memory is too small, the bytes by role in it; to follow `One device would hold`."""
+    roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
+    room, share = format_bytes(memory.capacity), memory.peak / memory.capacity
+    return f"{format_bytes(memory.peak)} {when} ({roles}) and has {room}: {share:.2f} times as much."
+
+
+def _remats(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
+    """Keep less for the backward pass, if activations are what there is most of and scanned layers are there to be traced so."""
+    program, by_role = report.plan.program, report.memory.by_role
+    most = max(by_role, key=lambda role: by_role[role])
+    has_layers = bool(program.carried and partitioned.structure.body_of)
+    can = program.retrace is not None and has_layers and most is Role.ACTIVATION and program.remat.policy != "full"
+    return (SetRemat(Remat("full")),) if can else ()
+
+
+def _splits(report: Report) -> tuple[PlaceDim, ...]:
+    """Split the largest dimensions that lie whole, over the largest axis where that is legal."""
+    axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
+    found: dict[str, PlaceDim] = {}
+    for axis in axes:
+        for edit in _suggestions(report, axis) if len(found) < _LARGEST - 1 else ():
+            found.setdefault(edit.dim, edit)
+    return tuple(found.values())[:_LARGEST]
+
+
+def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
+    """What XLA's partitioner warned of, where it was asked; with a sharding in between that avoids it, where one is found."""
+    found = [each for each in edges if each.gathered_whole]
+    told = {warning for each in found for warning in each.gathered_whole}
+    untold = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in told]
+    places = _reshards(report, partitioned, found) if found else ()
+    return [
+        Diagnostic(
+            REMATERIALISATION,
+            each.path,
+            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_at(each.source)}, which {_reader(each)} needs so: "
+            f"every device gathers {_gathered(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
+            f"{format_bytes(each.temporary)} are held at the worst moment.",
+            avoiding(report.plan, partitioned, each) if number < _LARGEST else (),
+        )
+        for number, each in enumerate(places)
+    ] + [_elsewhere(report, partitioned, each) for each in untold]
+
+
+def _elsewhere(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
+    """A warning about a value that Shardy does not reshard."""
+    (number,) = operations_at_places(partitioned.structure, [warning.operation])
+    operation = None if number is None else report.plan.program.operations[number]
+    name = f"`{operation.path}`{_at(operation.source)}" if operation else "a value"
+    return Diagnostic(
+        REMATERIALISATION,
+        operation.path if operation else "",
+        f"XLA's partitioner warns that it finds no way for {name} from {warning.before} to {warning.after}: every device gathers "
+        f"{warning.shape} whole and keeps its part.",
+    )
+
+
+def _reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:
+    """These places alone, alike ones together; nothing is priced."""
+    return reshard_list(report.plan, replace(partitioned, edges=edges), lambda moves: [0.0] * len(moves))
+
+
+def _gathered(each: Reshard) -> str:
+    largest = max(each.moves, key=lambda move: move.payload)
+    return f"{format_bytes(largest.payload)}, {_shape_text(each)} of {each.dtype},"
+
+
+def _shape_text(each: Reshard) -> str:
+    return " x ".join(map(str, each.shape))
+
+
+def _at(source: str) -> str:
+    return f" ({source})" if source else ""
+
+
+def _reader(each: Reshard) -> str:
+    return f"`{each.reader}`{_at(each.reader_source)}"
+
+
+def _resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
+    """Values resharded between operations that take a large share of what is sent; a parameter that is gathered lies so by choice."""
+    if not report.sent:
+        return []
+    values = [each for each in edges if each.argument is None and not each.gathered_whole and each.moves]
+    places = _reshards(report, partitioned, values)
+    return [
+        Diagnostic(
+            "resharding",
+            each.path,
+            f"`{each.path}`{_at(each.source)} lies {each.before} and {_reader(each)} needs it {each.after}: {each.way}, "
+            f"{format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
+        )
+        for each in places
+        if each.sent > _EXPENSIVE * report.sent and each.sent > _NOTEWORTHY
+    ][:_LARGEST]
+
+
+def _torn(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+    """Reshapes whose major part takes the axis of the whole: a batch cut into micro-batches splits over the micro-batches first."""
+    found = []
+    for number in partitioned.structure.reshapes:
+        operation, op = report.plan.program.operations[number], partitioned.structure.ops[number]
+        dims = partitioned.dims[op.results[0]]
+        if not dims or not any(":" in axis for dim in dims for axis in dim):  # only a part of an axis is torn off
+            continue
+        read = partitioned.dims[op.operands[0]]
+        torn = {base_axis(axis) for dim in dims or () for axis in dim} - {axis for dim in dims or () for axis in dim}
+        torn &= {axis for dim in read or () for axis in dim}
+        if torn and operation.path:
+            note = (
+                f"`{operation.path}`{_at(operation.source)} cuts a dimension that lies on `{'+'.join(sorted(torn))}` into several, and "
+                f"the major one takes the axis first: the result lies {Sharding(dims or ())}. A loop over that one gathers it, turn by "
+                "turn. Way out: reshape so that the dimension that shall stay split comes first, and swap the two."
+            )
+            found.append(Diagnostic("split reshape", operation.path, note, unsplit(report.plan, operation, dims or (), torn)))
+    return found[:_LARGEST]
+
+
+def _padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+    """Dimensions that do not divide, by name: the values together, the largest told."""
+    groups: dict[tuple[str, tuple[str, ...]], list[Padding]] = {}
+    for each in padding_list(report.plan, partitioned):
+        groups.setdefault((each.dim, each.axes), []).append(each)
+    return [
+        Diagnostic(
+            "padding",
+            dim if dim != "_" else group[0].path,
+            f"{group[0].arithmetic}. {len(group)} kind{'s' * (len(group) != 1)} of values are padded, the largest `{group[0].path}`"
+            f"{_at(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
+            f"Sizes nearby: {group[0].way_out}.",
+            resized(report.plan, group[0]),
+        )
+        for (dim, _), group in groups.items()
+        if any(each.share > _WASTE for each in group)
+    ][:_LARGEST]
+
+
+def _unused_axes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+    used = {base_axis(axis) for dims in set(partitioned.dims) for axes in dims or () for axis in axes}
+    peak = format_bytes(report.memory.peak)
+    return [
+        Diagnostic(
+            "unused axis",
+            name,
+            f"Mesh axis `{name}` ({size}) splits nothing: its {size} groups of devices hold the same {peak}.",
+            _suggestions(report, name),
+        )
+        for name, size in report.mesh.axes
+        if size > 1 and name not in used and not _carries_stages(report, name)
+    ]
+
+
+def _duplicated_work(report: Report) -> list[Diagnostic]:
+    stages = report.plan.pipeline.stages if report.plan.pipeline else 1  # each does its own part of it
+    factor = report.flops.duplication / stages
+    if factor < 1.01:
+        return []
+    return [
+        Diagnostic(
+            "duplicated work",
+            "flops",
+            f"The devices together compute {factor:.2f} times what the program needs: "
+            f"{report.flops.per_device:,} x {report.flops.devices // stages} / {report.flops.unique:,}.",
+        )
+    ]
+
+
+def _carries_stages(report: Report, axis: str) -> bool:
+    """Whether the pipeline's stages lie along an axis: it splits the program, no tensor of it."""
+    return report.plan.pipeline is not None and report.plan.pipeline.axis == axis
+
+
+def _unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+    structure = partitioned.structure
+    unknown = [index for index in structure.control_flow if not structure.ops[index].trips_known]
+    return [Diagnostic(UNKNOWN_TURNS, subject_of(report.plan.program, index), _counted(structure, index)) for index in unknown]
+
+
+def _counted(structure: Structure, loop: int) -> str:
+    turns = structure.regions[structure.body_of[loop]].times // (structure.regions[structure.ops[loop].region].times or 1)
+    if turns == 1:
+        return "The number of turns of this loop depends on data; what happens in it is counted once."
+    return f"The number of turns of this loop depends on data, and is {turns:,} at most; what happens in it is counted so often."
+
+
+def _branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+    counts = Counter(region.parent for region in partitioned.structure.regions)
+    return [
+        Diagnostic(
+            "branches",
+            subject_of(report.plan.program, index),
+            f"One of its {counts[index]} branches runs in a step; all of them are counted.",
+        )
+        for index in partitioned.structure.control_flow
+        if partitioned.structure.ops[index].kind in ("stablehlo.case", "stablehlo.if")
+    ]
+
+
+def _manual_regions(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+    """Shardy does not look into them; XLA's partitioner, once it was asked, has counted what they send."""
+    if report.partitioned is not None:
+        return []
+    message = 'As planned, what it sends by itself is not counted; what brings values in and out is. `plan.report("partitioned")` has both.'
+    return [
+        Diagnostic("shard_map", each.path, message)
+        for each in (report.plan.program.operations[index] for index in partitioned.structure.control_flow)
+        if each.kind == "manual_computation"
+    ]
+
+
+def _named_besides(report: Report) -> list[Diagnostic]:
+    """Constraints whose words name values of another rank as well, which they leave alone. The backward pass, which mirrors the other one,
+    is not told of."""
+    program, found = report.plan.program, []
+    for pattern, sharding in report.plan.layout.constraints:
+        rank = len(sharding.dims)
+        named = [op for op in (program.operations[i] for i in operations_at(program, pattern)) if not op.path.startswith("grad/")]
+        besides = [each for each in named if len(each.shape) != rank]
+        if not besides:
+            continue
+        lines = list(dict.fromkeys(each.source or each.path for each in besides))
+        more = f" and {len(lines) - _LARGEST} more" if len(lines) > _LARGEST else ""
+        meant = next((each for each in named if len(each.shape) == rank), besides[0])
+        message = (
+            f"{len(besides)} of the {len(named)} values that `{pattern}` names in the forward pass have not the {rank} dimensions of "
+            f"`@{pattern}={sharding}`, which leaves them alone (at {', '.join(lines[:_LARGEST])}{more})."
+        )
+        by_line = f" A line says which is meant: `@{meant.source}/{meant.path.split('/')[-1]}=...`." if meant.source else ""
+        found.append(Diagnostic("named besides", pattern, message + by_line))
+    return found
+
+
+def _suggestions(report: Report, axis: str) -> tuple[PlaceDim, ...]:
+    """The largest dimensions that may go there."""
+    plan = report.plan
+    free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
+    legal = (dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
+    return tuple(PlaceDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))

@@ -1,0 +1,317 @@
+"""Why the compiled program sends something else than the plan: every collective without a match on the other side, and its cause.
+
+Collectives are matched by mesh axes, class and payload. What is left over on both sides is tried against what compilers are known to do.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from workbench.core.sharding import base_axis
+from workbench.reports.collective import Collective, collective_class
+from workbench.reports.compiled import Compiled, CompiledCollective
+from workbench.reports.report import Report
+
+
+class Cause(NamedTuple):
+    """A named thing that compilers do, and what it means."""
+
+    name: str
+    text: str
+
+
+COMBINED = Cause("combined", "the compiler sends several arrays in one collective: fewer latencies, the same bytes")
+WINDOWED = Cause("windowed einsum", "the compiler sends shards around a ring and multiplies each as it arrives: communication hides")
+WIDENED = Cause("widened", "this compiler reduces 2-byte floats as 4-byte ones: twice the bytes")
+PADDED = Cause("padded", "the compiler pads what it reduces and scatters, and shifts the slices into place afterwards: somewhat more bytes")
+GATHERED_AGAIN = Cause("gathered again", "the compiler gathers a second time what it would have to keep for long: more bytes, less memory")
+KEPT = Cause("kept", "the compiler keeps for the second use what the plan sends twice")
+HOISTED = Cause("moved out of a loop", "the compiler found that each turn of the loop sends the same, and sends it once")
+FOLDED = Cause("folded", "the compiler reduces over all axes at once what the plan reduces over one after the other")
+SPLIT = Cause("reduced axis by axis", "the compiler reduces over one axis after the other what the plan reduces at once")
+BORDERS = Cause("borders", "each device fetches what a shift, window or pad needs around its own slice, in another way than planned")
+REWRITTEN = Cause("rewritten first", "this compiler makes other operations of this one before it partitions them, and those send otherwise")
+NARROWED = Cause("narrowed", "this compiler rounds to 2-byte floats before it sends, as the product that reads them would")
+LOOKED_UP = Cause("looked up otherwise", "the compiler lets each device look up, or add, some of the rows and sends those, in another way")
+NOT_PARTITIONED = Cause("not partitioned", "the compiler has no partitioned form of this operation, and gathers its operand")
+OTHERWISE = Cause("resharded otherwise", "the compiler takes another way between the same two shardings")
+TOO_FINE = Cause(
+    "cut too fine", "a dimension has fewer elements than devices: the compiler shrinks it, and finds most of what is sent empty"
+)
+NOT_SENT = Cause("not sent", "the compiler found this value already there, or not needed")
+UNEXPLAINED = Cause("unexplained", "no cause that the workbench knows; tell us")
+
+ALL_CAUSES = (
+    *(COMBINED, WINDOWED, WIDENED, PADDED, GATHERED_AGAIN, KEPT, HOISTED, FOLDED, SPLIT),
+    *(BORDERS, REWRITTEN, NARROWED, LOOKED_UP, NOT_PARTITIONED, OTHERWISE, TOO_FINE, NOT_SENT, UNEXPLAINED),
+)
+
+_SHIFTING = (
+    "slice",
+    "pad",
+    "concatenate",
+    "conv",
+    "reduce_window",
+    "roll",
+    "cumsum",
+    "dynamic_update_slice",
+    "rev",
+    "select_and_scatter",
+)
+_LOOKING_UP = ("gather", "scatter")
+_EXPANDED = ("select_and_scatter", "top_k", "fft")
+_WHOLE = ("top_k", "sort", "fft", "cholesky", "triangular_solve", "custom_call", "ragged_dot")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Payload bytes a device and step that differ over `axes` at one place of the program; equal where only their form differs."""
+
+    axes: tuple[str, ...]
+    kind: str
+    path: str
+    source: str
+    predicted: int
+    compiled: int
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One collective of either side, by class."""
+
+    axes: tuple[str, ...]
+    kind: str
+    payload: int
+    count: int
+    path: str
+    source: str
+    reader: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.payload * self.count
+
+
+def explain(report: Report, compiled: Compiled) -> tuple[Difference, ...]:
+    """The differences, heaviest first; what was only combined or windowed stands at the end, as its bytes are equal."""
+    order = {name: place for place, name in enumerate(report.mesh.names)}
+    ours, theirs = _unmatched([_planned(each, order) for each in report.collectives], list(_found(compiled, order)))
+    thin = {_scope(each.path) for each in report.padding if each.size < each.parts} if ours or theirs else set[str]()
+    fine = [*_too_fine(ours, thin, is_ours=True), *_too_fine(theirs, thin, is_ours=False)]
+    pairs = list(_pairs(ours, theirs, narrows="cpu" not in compiled.target.lower()))
+    otherwise = {_ending(each.path) for each in pairs if each.cause is OTHERWISE}
+    has_loops = any(each.kind == "while" for each in report.plan.program.operations)
+    found = [*fine, *pairs, *_left_over(ours, theirs, otherwise, has_loops=has_loops)]
+    found.sort(key=lambda each: -abs(each.predicted - each.compiled))
+    return (*found, *_forms(compiled))
+
+
+def _planned(each: Collective, order: dict[str, int]) -> _Item:
+    axes = tuple(sorted({base_axis(axis) for axis in each.axes}, key=order.__getitem__))
+    return _Item(axes, collective_class(each.kind), each.payload, each.count, each.path, each.source)
+
+
+def _found(compiled: Compiled, order: dict[str, int]) -> Iterator[_Item]:
+    for each in compiled.collectives:
+        axes = tuple(sorted(each.axes, key=lambda axis: order.get(axis, 0)))
+        parts = each.parts or (each.payload,)
+        paths = each.part_paths if len(each.part_paths) == len(parts) else (each.path,) * len(parts)
+        for payload, path in zip(parts, paths, strict=True):
+            source = each.source if path == each.path else ""  # the line is that of the first
+            yield _Item(axes, collective_class(each.part_of or each.kind), payload, each.count, path, source, each.reader)
+
+
+def _unmatched(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], list[_Item]]:
+    """What is left of each side when equal payloads over equal axes are taken away, execution by execution: those of one place first, then
+    those of places whose names end alike (a compiled loop's body does not say where the loop stands), then any."""
+    for parts in (None, 2, 0):
+        ours, theirs = _unmatched_by(ours, theirs, parts)
+    return ours, theirs[::-1]
+
+
+def _unmatched_by(ours: list[_Item], theirs: list[_Item], parts: int | None) -> tuple[list[_Item], list[_Item]]:
+    """As `_unmatched`, of items whose paths have the same last `parts`; all of the path if `None`."""
+
+    def key(each: _Item) -> tuple[object, ...]:
+        return each.axes, each.kind, each.payload, _ending(each.path, parts)
+
+    executions: Counter[tuple[object, ...]] = Counter()
+    for each in theirs:
+        executions[key(each)] += each.count
+    left = []
+    for each in ours:
+        taken = min(executions[key(each)], each.count)
+        executions[key(each)] -= taken
+        if each.count > taken:
+            left.append(replace(each, count=each.count - taken))
+    rest = []
+    for each in reversed(theirs):  # the later ones are the repetitions
+        taken = min(executions[key(each)], each.count)
+        executions[key(each)] -= taken
+        if taken:
+            rest.append(replace(each, count=taken))
+    return left, rest[::-1]
+
+
+def _pairs(ours: list[_Item], theirs: list[_Item], *, narrows: bool) -> Iterator[Difference]:
+    """Leftovers of both sides that belong together; they are taken out of the lists."""
+    for test in (_together, _widened, _padded, *((_narrowed,) if narrows else ()), _split, _folded, _rewritten, _otherwise):
+        for each in list(ours):
+            if each in ours and (match := test(each, theirs, ours)):
+                mine, his, cause = match
+                for item in mine:
+                    ours.remove(item)
+                for item in his:
+                    theirs.remove(item)
+                yield _difference(each, sum(item.total for item in mine), sum(item.total for item in his), cause)
+
+
+_Match = tuple[list[_Item], list[_Item], Cause] | None
+
+
+def _together(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
+    """All that is left of one kind over the same axes, and its bytes are the same: packed together before they are sent."""
+    mine, his = ([item for item in side if (item.axes, item.kind) == (each.axes, each.kind)] for side in (ours, theirs))
+    planned, found = (sum(item.total for item in side) for side in (mine, his))
+    return (mine, his, COMBINED) if his and planned == found else None
+
+
+def _widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    if each.kind != "reduce":
+        return None
+    match = _first(theirs, lambda item: (item.axes, item.kind, item.payload) == (each.axes, each.kind, 2 * each.payload))
+    return ([each], [match], WIDENED) if match else None
+
+
+def _padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    """A reduction of somewhat more, and the shift of no more than that, which has no name of its own."""
+    if each.kind != "reduce":
+        return None
+
+    def is_it(item: _Item) -> bool:
+        place = item.axes, item.kind, item.count, _ending(item.path)
+        return place == (each.axes, each.kind, each.count, _ending(each.path)) and 0 < item.payload - each.payload <= each.payload // 8
+
+    wide = _first(theirs, is_it)
+    if wide is None:
+        return None
+    shift = ("collective-permute", each.axes, each.count, "")
+    shifts = [item for item in theirs if (item.kind, item.axes, item.count, item.path) == shift]
+    return [each], [wide, *(item for item in shifts if item.payload <= wide.payload - each.payload)], PADDED
+
+
+def _narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    match = _first(theirs, lambda item: (item.axes, item.kind, 2 * item.payload) == (each.axes, each.kind, each.payload))
+    return ([each], [match], NARROWED) if match and each.kind == "collective-permute" else None
+
+
+def _rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
+    """All that either side sends for an operation that some compilers know no more when they partition."""
+    name = each.path.rpartition("/")[2]
+    if not any(word in name for word in _EXPANDED):
+        return None
+    mine = [item for item in ours if item.path == each.path]
+    his = [item for item in theirs if item.path.rpartition("/")[0] == each.path.rpartition("/")[0] and item.axes == each.axes]
+    return (mine, his, REWRITTEN) if his else None
+
+
+def _split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    """One reduction over several axes, found as one an axis."""
+    if each.kind != "reduce" or len(each.axes) < 2:
+        return None
+    by_axis = {item.axes: item for item in theirs if (item.kind, item.payload) == (each.kind, each.payload) and len(item.axes) == 1}
+    found = [by_axis[axis,] for axis in each.axes if (axis,) in by_axis]
+    return ([each], found, SPLIT) if len(found) == len(each.axes) else None
+
+
+def _folded(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
+    """Several reductions of one value, found as one over all their axes."""
+    if each.kind != "reduce":
+        return None
+    for wide in theirs:
+        if wide.kind == "reduce" and set(each.axes) < set(wide.axes) and wide.payload == each.payload:
+            mine = [item for item in ours if item.kind == "reduce" and item.payload == each.payload and set(item.axes) < set(wide.axes)]
+            return mine, [wide], FOLDED
+    return None
+
+
+def _otherwise(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    match = _first(theirs, lambda item: item.path == each.path and bool(set(item.axes) & set(each.axes)))
+    return ([each], [match], OTHERWISE) if match else None
+
+
+def _first(items: Iterable[_Item], test: Callable[[_Item], bool]) -> _Item | None:
+    return next((item for item in items if test(item)), None)
+
+
+def _too_fine(items: list[_Item], thin: set[str], *, is_ours: bool) -> Iterator[Difference]:
+    """Those in scopes of values that have fewer elements than devices along a dimension; they are taken out of the list."""
+    for each in [item for item in items if _scope(item.path) in thin]:
+        items.remove(each)
+        yield _difference(each, each.total if is_ours else 0, 0 if is_ours else each.total, TOO_FINE)
+
+
+def _left_over(ours: list[_Item], theirs: list[_Item], resharded: set[str], *, has_loops: bool) -> Iterator[Difference]:
+    """What has no match; `resharded` are the places where the compiler takes another way, of which this may be a step."""
+    for each in ours:
+        yield _difference(each, each.total, 0, _missing(each, has_loops=has_loops))
+    for each in theirs:
+        yield _difference(each, 0, each.total, _extra(each, resharded))
+
+
+def _scope(path: str) -> str:
+    """The named scope that an operation is in."""
+    return path.rpartition("/")[0]
+
+
+def _missing(each: _Item, *, has_loops: bool) -> Cause:
+    """Why the compiled program does not send what the plan does."""
+    if _ends_in(each, _LOOKING_UP):
+        return LOOKED_UP
+    if each.kind == "collective-permute" and _ends_in(each, _SHIFTING):
+        return BORDERS
+    return HOISTED if has_loops and each.count > 1 else KEPT if each.kind == "all-gather" else NOT_SENT
+
+
+def _extra(each: _Item, resharded: set[str]) -> Cause:
+    """Why the compiled program sends what the plan does not."""
+    if _ends_in(each, _WHOLE):
+        return NOT_PARTITIONED
+    if _ending(each.path) in resharded:
+        return OTHERWISE
+    if _ends_in(each, _SHIFTING):
+        return BORDERS
+    if _ends_in(each, _LOOKING_UP):
+        return LOOKED_UP
+    return GATHERED_AGAIN if each.kind == "all-gather" else UNEXPLAINED
+
+
+def _ending(path: str, parts: int | None = 2) -> str:
+    """The last `parts` of a path; all of it if `None`."""
+    words = path.split("/")
+    return path if parts is None else "/".join(words[max(0, len(words) - parts) :])
+
+
+def _ends_in(each: _Item, words: Iterable[str]) -> bool:
+    """Whether the operation that sends, or that reads what is sent, is one of these."""
+    names = each.path.rpartition("/")[2], each.reader.rpartition("/")[2]
+    return any(word in name for word in words for name in names)
+
+
+def _difference(each: _Item, predicted: int, compiled: int, cause: Cause) -> Difference:
+    return Difference(each.axes, each.kind, each.path, each.source, predicted, compiled, cause)
+
+
+def _forms(compiled: Compiled) -> Iterator[Difference]:
+    """What is sent in another form, byte for byte the same: a line for each kind and axes."""
+    forms: dict[tuple[Cause, tuple[str, ...], str], list[CompiledCollective]] = defaultdict(list)
+    for each in compiled.collectives:
+        if each.part_of and each.part_of != each.kind:
+            forms[WINDOWED, each.axes, each.part_of].append(each)
+        elif len(each.parts) > 1:
+            forms[COMBINED, each.axes, each.kind].append(each)
+    for (cause, axes, kind), group in forms.items():
+        total = sum(each.total_payload for each in group)
+        yield Difference(axes, kind, group[0].path, group[0].source, total, total, cause)

@@ -1,0 +1,73 @@
+"""Why the compiled program's peak memory is another than the plan's: by named scope, what each side holds at its own peak."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from workbench.analysis.differences import Cause
+from workbench.reports.compiled import Compiled
+from workbench.reports.memory import STAYING
+from workbench.reports.report import Report
+
+PACKED = Cause("packed with gaps", "buffers of different sizes and lifetimes leave gaps in the memory the compiler sets aside")
+FREED = Cause("not held", "the compiler has used up, fused away or put into on-chip memory what the plan holds at its peak")
+HELD = Cause("held", "at the compiled program's own peak this is alive; at the plan's it is not")
+SIZED = Cause("held otherwise", "both hold values of this scope, in other number, type or padding")
+ARGUMENTS = Cause("arguments padded", "the compiler lays the arguments out in other sizes than the plan takes")
+REST = Cause("the rest", "what is too small for a line of its own, and what the compiler holds without saying for which operation")
+
+MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS, REST)
+
+_LEAST = 0.01  # of the peak: what is smaller is not worth a line
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDifference:
+    """Bytes on one device at either peak that belong to `scope`, the outermost named scope; empty where it is of no one's."""
+
+    scope: str
+    predicted: int
+    compiled: int
+    cause: Cause
+
+
+def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference, ...]:
+    """The differences of at least a hundredth of the peak, the largest first, and what is left of the difference last.
+
+    Of the compiled program the largest buffers are known by name, and the sum of all.
+    """
+    memory = compiled.memory
+    ours = Counter[str]()
+    for each in report.alive:
+        if each.role not in STAYING:
+            ours[scope_of(each.path)] += each.bytes
+    theirs = Counter[str]()
+    for path, count in compiled.alive_at_peak:
+        theirs[scope_of(path)] += count
+    found = [_difference(scope, ours[scope], theirs[scope]) for scope in {**ours, **theirs}]
+    found.append(MemoryDifference("arguments", report.memory.held, memory.arguments, ARGUMENTS))
+    if memory.live:
+        found.append(MemoryDifference("", 0, max(memory.temporary - memory.live, 0), PACKED))
+    least = _LEAST * max(report.memory.peak, memory.peak)
+    telling = sorted((each for each in found if _gap(each) >= least), key=lambda each: -_gap(each))
+    left = report.memory.peak - sum(each.predicted for each in telling), memory.peak - sum(each.compiled for each in telling)
+    rest = MemoryDifference("", *left, REST)
+    return (*telling, rest) if _gap(rest) >= least else tuple(telling)
+
+
+def _gap(each: MemoryDifference) -> int:
+    return abs(each.predicted - each.compiled)
+
+
+def scope_of(path: str) -> str:
+    """The outermost named scope of an operation's path, the backward pass apart from the forward one.
+
+    >>> scope_of("grad/layers/2/mlp/up/dot_general"), scope_of("head/dot_general")
+    ('grad/layers', 'head')
+    """
+    words = path.split("/")[:-1]
+    return "/".join(words[: 2 if words[:1] == ["grad"] else 1])
+
+
+def _difference(scope: str, predicted: int, compiled: int) -> MemoryDifference:
+    cause = SIZED if predicted and compiled else FREED if predicted else HELD
+    return MemoryDifference(scope, predicted, compiled, cause)

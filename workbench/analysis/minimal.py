@@ -1,0 +1,210 @@
+"""The fewest statements that say the same: rules, overrides, constraints, groups and barriers that leave every value where it lies.
+
+Arguments lie exactly as a layout says, so that the fewest statements for them are found without the partitioner: a rule says the same of a
+dimension everywhere, and each argument that the rules place otherwise needs an override, one for all that a pattern names. All choices of
+rules are compared where there are few, else one dimension after the other. What else the layout says is then left out, a statement at a
+time, as long as Shardy lays every value as before. Last, each statement is left out once more: what then changes is the proof that it is
+needed.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from workbench.core.layout import Layout
+from workbench.core.paths import matches, template
+from workbench.core.sharding import Sharding
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit, SetLayout
+from workbench.plan.plan import Plan
+from workbench.propagation import partition
+
+Rules = tuple[tuple[str, tuple[str, ...]], ...]
+_COMPARED = 4096  # choices of rules; of more, one dimension after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """One statement, and the first argument or value that would lie otherwise without it: where it lies, where it would."""
+
+    statement: str
+    changed: str
+    before: Sharding
+    after: Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class Minimal:
+    """The fewest statements found.
+
+    - `needed`: one entry a statement, with what it is needed for: leaving any of them out changes something;
+    - `is_fewest`: whether no fewer rules and overrides place the arguments so, all choices of rules having been compared;
+    - `written`: statements of the plan before; `placed`: arguments and values that lie split by these.
+    """
+
+    layout: Layout
+    needed: tuple[Needed, ...]
+    is_fewest: bool
+    written: int
+    placed: int
+
+    @property
+    def edit(self) -> Edit:
+        """The edit that makes it the plan's layout."""
+        return SetLayout(self.layout)
+
+    def __str__(self) -> str:
+        head = f"{len(self.needed)} statement{'s' * (len(self.needed) != 1)} in place of {self.written} split {self.placed:,} values"
+        rows = (f"  {each.statement}: without it {each.changed} lies as {each.after}, not {each.before}" for each in self.needed)
+        proof = "no choice of rules needs fewer" if self.is_fewest else "leaving any of them out changes something"
+        return "\n".join([f"{head}; {proof}:", *rows])
+
+
+def minimal_annotations(plan: Plan) -> Minimal:
+    """The fewest statements after which every argument, result and intermediate value lies as it does now.
+
+    Raises `PartitionError` with Shardy's words if the plan itself is refused.
+    """
+    before = _lies(plan)
+    rules, is_fewest = _rules(plan)
+    layout = plan.layout.updated(rules=rules, overrides=_overrides(plan, rules), priorities=_kept(plan.layout, rules))
+    longer = len(layout.rules + layout.overrides) > len(plan.layout.rules + plan.layout.overrides)
+    if longer or _lies_otherwise(plan, layout, before):  # a pattern of the user's own, a dimension left open: it stays as it is written
+        layout, is_fewest = plan.layout, False
+    layout = _pruned(plan, layout, before)
+    needed = tuple(_proof(plan, layout, before))
+    split = sum(any(dims) for dims in before.values())
+    return Minimal(layout, needed, is_fewest, len(plan.layout.statements), split)
+
+
+def _kept(layout: Layout, rules: Rules) -> tuple[tuple[str, int], ...]:
+    ruled = {dim for dim, _ in rules}
+    return tuple((dim, priority) for dim, priority in layout.priorities if dim in ruled)
+
+
+def _rules(plan: Plan) -> tuple[Rules, bool]:
+    """The rules that leave the fewest statements, and whether all choices were compared."""
+    choices: dict[str, dict[tuple[str, ...], None]] = {}
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        for dim, axes in zip(tensor.dims, sharding.dims, strict=False):
+            if axes:
+                choices.setdefault(dim, {(): None})[axes] = None
+    names = list(choices)
+    if prod(len(each) for each in choices.values()) <= _COMPARED:
+        found = min(itertools.product(*choices.values()), key=lambda chosen: _cost(plan, names, chosen))
+        return _as_rules(names, found), True
+    chosen = [next(reversed(each)) for each in choices.values()]
+    for _ in range(2):
+        for place, name in enumerate(names):
+            chosen[place] = min(choices[name], key=lambda axes: _cost(plan, names, (*chosen[:place], axes, *chosen[place + 1 :])))
+    return _as_rules(names, chosen), False
+
+
+def _as_rules(names: Sequence[str], chosen: Sequence[tuple[str, ...]]) -> Rules:
+    return tuple((name, axes) for name, axes in zip(names, chosen, strict=True) if axes)
+
+
+def _cost(plan: Plan, names: Sequence[str], chosen: Sequence[tuple[str, ...]]) -> tuple[int, int]:
+    """Statements in all, and of those the overrides: of two layouts of one length, that of more rules."""
+    rules = _as_rules(names, chosen)
+    overrides = len({(template(path), sharding) for path, sharding in _exceptions(plan, rules)})
+    return len(rules) + overrides, overrides
+
+
+def _exceptions(plan: Plan, rules: Rules) -> Iterator[tuple[str, Sharding]]:
+    """The arguments that the rules do not place as they lie."""
+    axes = dict(rules)
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        if sharding.dims != tuple(axes.get(dim, ()) for dim in tensor.dims) or not sharding.is_plain:
+            yield tensor.path, sharding
+
+
+def _overrides(plan: Plan, rules: Rules) -> tuple[tuple[str, Sharding], ...]:
+    """The exceptions to the rules, as few patterns as name them and nothing that lies otherwise."""
+    lies = dict(zip((tensor.path for tensor in plan.program.arguments), plan.argument_shardings, strict=True))
+    waiting = dict(_exceptions(plan, rules))
+    found: list[tuple[str, Sharding]] = []
+    while waiting:
+        path, sharding = next(iter(waiting.items()))
+        pattern = _widest(path, sharding, lies)
+        found.append((pattern, sharding))
+        waiting = {other: each for other, each in waiting.items() if not matches(pattern, other)}
+    return tuple(found)
+
+
+def _widest(path: str, sharding: Sharding, lies: dict[str, Sharding]) -> str:
+    """The shortest tail of a path, layer numbers left open, that names only what lies so."""
+    for words in (template(path).split("/"), path.split("/")):
+        for length in range(1, len(words) + 1):
+            pattern = "/".join(words[-length:])
+            if all(each == sharding for other, each in lies.items() if matches(pattern, other)) and pattern != "*":
+                return pattern
+    return f"/{path}"
+
+
+Lies = dict[str, tuple[tuple[str, ...], ...]]
+
+
+def _lies(plan: Plan) -> Lies:
+    """Every argument, intermediate value and result by a name, with where it lies."""
+    found, program = partition(plan), plan.program
+    operations, values = program.operations, found.structure.values
+    lies: Lies = {}
+    for number, (value, dims) in enumerate(zip(values, found.dims, strict=True)):
+        if value.born >= 0 and dims is not None and operations[value.born].path:
+            lies[f"{operations[value.born].path} #{number}"] = dims
+    asked = {
+        tensor.path: tuple(dim or () for dim in each.dims) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)
+    }
+    results = {f"the result {tensor.path}": dims for tensor, dims in zip(program.results, found.results, strict=True)}
+    return {**asked, **lies, **results}
+
+
+def _lies_otherwise(plan: Plan, layout: Layout, before: Lies) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
+    """The first value that would lie otherwise, and how; itself, unsplit, if such a plan is refused."""
+    try:
+        after = _lies(plan.updated(layout=layout))
+    except WorkbenchError:
+        return next(iter(before)), ()
+    return next(((name, after.get(name, ())) for name, dims in before.items() if after.get(name) != dims), None)
+
+
+def _pruned(plan: Plan, layout: Layout, before: Lies) -> Layout:
+    """Without the constraints, groups, barriers and priorities that change nothing."""
+    while True:
+        for _, less in _each_left_out(layout):
+            if less.rules == layout.rules and less.overrides == layout.overrides and not _lies_otherwise(plan, less, before):
+                layout = less
+                break
+        else:
+            return layout
+
+
+def _each_left_out(layout: Layout) -> Iterator[tuple[str, Layout]]:
+    """Every statement, and the layout without it; a priority is a statement too, on top of its rule."""
+    statements: list[tuple[str, Callable[[], Layout]]] = [
+        *((f"{dim}:{'+'.join(axes)}", lambda dim=dim: layout.with_rule(dim, ())) for dim, axes in layout.rules),
+        *((f"{pattern}={each}", lambda pattern=pattern: layout.with_override(pattern, None)) for pattern, each in layout.overrides),
+        *((f"@{pattern}={each}", lambda pattern=pattern: layout.with_constraint(pattern, None)) for pattern, each in layout.constraints),
+        *((f"group[{', '.join(each)}]", lambda each=each: layout.without_group(each)) for each in layout.groups),
+        *((f"barrier[{place}]", lambda place=place: layout.with_barrier(place, None)) for place, _ in layout.barriers),
+        *((f"{dim} p{priority}", lambda dim=dim: layout.with_priority(dim, 0)) for dim, priority in layout.priorities),
+    ]
+    return ((statement, less()) for statement, less in statements)
+
+
+def _proof(plan: Plan, layout: Layout, before: Lies) -> Iterator[Needed]:
+    """What each statement is needed for."""
+    for statement, less in _each_left_out(layout):
+        name, dims = _changed_argument(plan, less) or _lies_otherwise(plan, less, before) or ("nothing", ())
+        yield Needed(statement, name.partition(" #")[0], Sharding(before.get(name, ())), Sharding(dims))
+
+
+def _changed_argument(plan: Plan, layout: Layout) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
+    """The first argument that another layout places otherwise: seen without the partitioner."""
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        other = layout.sharding(tensor)
+        if other.dims != sharding.dims:
+            return tensor.path, tuple(dim or () for dim in other.dims)
+    return None

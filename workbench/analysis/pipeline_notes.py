@@ -1,0 +1,205 @@
+"""What to mind in a pipeline: a stage that does not fit, uneven stages, too large a bubble, what its engine does otherwise; with edits."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from workbench.core.pipeline_spec import MOST, PipelineSpec
+from workbench.errors import WorkbenchError
+from workbench.pipeline.planned import pipeline_report, transfer_of
+from workbench.pipeline.report import PipelineReport
+from workbench.pipeline.simulate import simulate
+from workbench.pipeline.stage_partition import program_blocks, verify_cut
+from workbench.plan.edits import Edit, SetPipeline
+from workbench.plan.mesh_edits import ResizeAxis
+from workbench.plan.plan import Plan
+from workbench.reports.report import NO_ROOM, Diagnostic, Report
+from workbench.tracing.grad_accumulation.split_batch import splits_of
+from workbench.tracing.spmd_pipeline.loss import layers_in_step
+from workbench.units import format_bytes, format_seconds
+
+UNEVEN = 0.9  # balance below which stages are uneven
+WIDE, NARROW = 0.2, 0.1  # a bubble to mind, and one to bring it to
+
+
+def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
+    """The report's diagnostics with those of its pipeline, whose stages are what must fit; or why there is none, where it cannot be cut."""
+    try:
+        planned = report.pipeline
+    except WorkbenchError as error:
+        return (_uncut(report.plan, error), *report.diagnostics)
+    if planned is None:
+        return report.diagnostics
+    plan = report.plan
+    others = tuple(each for each in report.diagnostics if each.kind != NO_ROOM)
+    own = (
+        *_out_of_step(plan, planned.spec),
+        *_too_full(plan, planned),
+        *_one_chunk(plan, planned.spec),
+        *_uneven(plan, planned),
+        *_wide_bubble(plan, planned),
+    )
+    return (*own, *_recomputation(planned.spec), *others)
+
+
+def _uncut(plan: Plan, error: WorkbenchError) -> Diagnostic:
+    """Why the program cannot be cut as its pipeline says, with what can be."""
+    spec = plan.pipeline
+    assert spec is not None, "asked of plans with a pipeline"
+    edits: list[Edit] = [SetPipeline(replace(spec, boundaries=()), "boundaries by balance")] if spec.boundaries else []
+    try:
+        most = len(program_blocks(plan.program, spec.micro_batches)) // spec.chunks
+        edits += [ResizeAxis(spec.axis, most)] if 1 <= most < spec.stages else []
+    except WorkbenchError:
+        pass  # it cannot be traced, and nothing of its pipeline can be mended
+    edits = [*(edit for edit in edits if _can_be_cut(plan, edit)), SetPipeline(None, "no pipeline")]
+    return Diagnostic("cannot be cut", "pipeline", error.message, tuple(edits))
+
+
+def _out_of_step(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+    """Why one program for all stages cannot be made of the plan's, before it is run."""
+    try:
+        if spec.engine == "spmd":
+            layers_in_step(plan.program, spec)
+    except WorkbenchError as error:
+        yield Diagnostic("not in step", "pipeline", error.message, (SetPipeline(replace(spec, engine="mpmd"), "a program for each stage"),))
+
+
+def _can_be_cut(plan: Plan, edit: Edit) -> bool:
+    try:
+        after = plan.apply(edit)
+        assert after.pipeline is not None, "none of these takes it away"
+        verify_cut(after.program, after.pipeline)
+    except WorkbenchError:
+        return False
+    return True
+
+
+def _too_full(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+    """Each stage whose devices would hold more than they have."""
+    step, room = planned.simulated, planned.capacity
+    for device, peak in enumerate(step.peaks):
+        if not room or peak <= room:
+            continue
+        held = sum(step.costs[stage].held for stage in step.stages_of(device))
+        message = (
+            f"A device of stage {device} would hold {format_bytes(peak)} at the peak ({format_bytes(held)} of parameters, gradients and "
+            f"optimiser state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "
+            f"{format_bytes(room)}: {peak / room:.2f} times as much."
+        )
+        yield Diagnostic(NO_ROOM, f"stage {device}", message, tuple(_smaller(plan, planned, device)))
+
+
+def _smaller(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
+    """Other ways to run the same pieces in which this stage holds less, and more and smaller micro-batches."""
+    spec, costs = planned.spec, planned.simulated.costs
+    changes = [("recompute all micro-batches", {"remat": "always"}), ("schedule 1f1b", {"schedule": "1f1b", "engine": "mpmd"})]
+    for about, change in changes:
+        other = _changed(spec, **change)
+        if other and other != spec and simulate(other, costs, transfer_of(plan)).peaks[device] < planned.simulated.peaks[device]:
+            yield SetPipeline(other, about)
+    if more := _with_micro_batches(plan, spec, spec.micro_batches + 1):
+        yield SetPipeline(more, f"{more.micro_batches} micro-batches")
+
+
+_ALIKE_IN_ONE = {"interleaved": "1f1b", "circular": "gpipe"}  # and breadth-first is what it says with one chunk, too
+
+
+def _one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+    """A schedule that goes round, and nothing to go round for."""
+    alike = _ALIKE_IN_ONE.get(spec.schedule)
+    if alike is None or spec.chunks > 1 or spec.stages == 1:
+        return
+    message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it gains by several pieces of the network on each stage."
+    two = _changed(spec, chunks=2, boundaries=())
+    edits = [SetPipeline(each, "2 chunks a stage") for each in (two,) if each is not None]
+    edits = [edit for edit in edits if _can_be_cut(plan, edit)]
+    if not edits:
+        most = len(program_blocks(plan.program, spec.micro_batches))
+        why = f"make micro_batches a multiple of {spec.stages}" if two is None else f"there are {most} blocks, and two chunks need "
+        message += f" Two chunks cannot be: {why}" + ("." if two is None else f"{2 * spec.stages}.")
+    yield Diagnostic("one chunk", "pipeline", message, (*edits, SetPipeline(replace(spec, schedule=alike), f"schedule {alike}")))
+
+
+def _uneven(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+    """Stages that work longer than the others, and the cut that is more even if there is one."""
+    if planned.balance >= UNEVEN:
+        return
+    busy = planned.simulated.busy
+    most = max(range(len(busy)), key=lambda device: busy[device])
+    mean = sum(busy) / len(busy)
+    longer = f"{busy[most] / mean:.2f} times as long as the mean stage"
+    if not planned.nominal:
+        longer = f"{format_seconds(busy[most])} a step and the mean stage {format_seconds(mean)}"
+    message = f"Stage {most} works {longer}: the others wait for it, and the balance is {planned.balance:.0%}."
+    better = _balanced(plan, planned)
+    if better is None:
+        message += " Its blocks cannot be cut more evenly: fewer stages or smaller blocks can."
+    edits = () if better is None else (SetPipeline(better.spec, "balance the stages"),)
+    message += "" if better is None else f" Cut where they are most even it is {better.balance:.0%}."
+    yield Diagnostic("uneven stages", f"stage {most}", message, edits)
+
+
+def _balanced(plan: Plan, planned: PipelineReport) -> PipelineReport | None:
+    """The pipeline with its boundaries left to the balance, if it is the more even one."""
+    if not planned.spec.boundaries:
+        return None
+    found = pipeline_report(plan.updated(pipeline=replace(planned.spec, boundaries=())))
+    return found if found.balance > planned.balance else None
+
+
+def _wide_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+    """A bubble that more micro-batches make smaller: what is idle stays, and the work it is measured against grows."""
+    bubble, least, spec = planned.simulated.bubble, planned.least_bubble, planned.spec
+    if bubble <= WIDE:
+        return
+    filling = bubble if least is None else min(least, bubble)
+    told = f"The stages do nothing for {bubble:.0%} of the step's time"
+    if filling <= NARROW:
+        why = f"{told}; equal stages and free transfers would leave {filling:.0%}: it is their balance and what they send, not the filling."
+        yield Diagnostic("bubble", "pipeline", why)
+        return
+    need = int(-(-spec.micro_batches * filling * (1 - NARROW) // ((1 - filling) * NARROW)))
+    more = _with_micro_batches(plan, spec, need)
+    message = (
+        f"{told} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would bring that "
+        f"to {NARROW:.0%}."
+    )
+    if more is None:
+        message += " The batch does not divide into more: make it larger, or take fewer stages."
+    elif more.micro_batches != need:
+        message += f" The batch divides into {more.micro_batches}."
+    yield Diagnostic("bubble", "pipeline", message, () if more is None else (SetPipeline(more, f"{more.micro_batches} micro-batches"),))
+
+
+def _with_micro_batches(plan: Plan, spec: PipelineSpec, wanted: int) -> PipelineSpec | None:
+    """With so many micro-batches, or as few more as divide the batch and suit the schedule, or else as many as do."""
+    for count in (*range(wanted, min(4 * wanted, MOST) + 1), *range(min(wanted, MOST) - 1, spec.micro_batches, -1)):
+        other = _changed(spec, micro_batches=count)
+        try:
+            splits_of(plan.program, count)
+        except WorkbenchError:
+            continue
+        if other is not None:
+            return other
+    return None
+
+
+def _changed(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
+    """`None` where there cannot be such a pipeline."""
+    try:
+        return replace(spec, **changes)  # type: ignore[arg-type]
+    except WorkbenchError:
+        return None
+
+
+def _recomputation(spec: PipelineSpec) -> Iterator[Diagnostic]:
+    if spec.engine == "spmd" and spec.remat == "except_last":
+        message = (
+            "Engine `spmd` does the same in every turn, so that the last micro-batch cannot be spared: `remat:except_last` computes the "
+            "forward pass of all of them again, and is planned so."
+        )
+        edits = (
+            SetPipeline(replace(spec, remat="always"), "recompute all micro-batches"),
+            SetPipeline(replace(spec, remat="never"), "recompute none"),
+        )
+        yield Diagnostic("recomputation", "pipeline", message, edits)

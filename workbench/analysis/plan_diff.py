@@ -1,0 +1,213 @@
+"""Two plans side by side: what was decided otherwise, and what that costs or saves. A value; `print` it.
+
+The history, the command line (`workbench diff`) and the tests read the same `PlanDiff`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from workbench.core.paths import template
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.precision import Precision
+from workbench.core.remat import Remat
+from workbench.core.sharding import Sharding, base_axis
+from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+
+Decided = tuple[str, ...] | Sharding | Hardware | Wiring | Remat | Precision | PipelineSpec | int | str | None
+"""What a plan may say of something: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if it says nothing."""
+
+
+class Change(NamedTuple):
+    """Something decided otherwise: `kind` is one of `KINDS`, `subject` a dimension, a pattern or a mesh axis where the kind has several."""
+
+    kind: str
+    subject: str
+    before: Decided
+    after: Decided
+
+
+KINDS = (
+    *("program", "dimension", "rule", "priority", "override", "constraint", "group", "barrier"),
+    *("mesh axis", "axis order", "hardware", "wiring", "remat", "precision", "pipeline"),
+)
+
+
+class FigureChange(NamedTuple):
+    """One figure of a device and step; bytes, seconds or FLOP by `unit`; `None` where a report does not have it."""
+
+    name: str
+    unit: str
+    before: float | None
+    after: float | None
+
+    @property
+    def delta(self) -> float:
+        """What the second plan costs more; 0 where there is nothing to set it against."""
+        return 0.0 if self.before is None or self.after is None else self.after - self.before
+
+    @property
+    def ratio(self) -> float | None:
+        """How much of the first plan's figure the second one has: 0.5 is half."""
+        return self.after / self.before if self.before and self.after is not None else None
+
+
+class TrafficChange(NamedTuple):
+    """Payload bytes a device and step over one set of mesh axes by one kind of collective."""
+
+    axes: tuple[str, ...]
+    kind: str
+    before: int
+    after: int
+
+    @property
+    def delta(self) -> int:
+        return self.after - self.before
+
+
+class PlacementChange(NamedTuple):
+    """Arguments that lie otherwise, `tensors` of them under one template path. A sharding is `None` where there is no such argument."""
+
+    path: str
+    dims: tuple[str, ...]
+    before: Sharding | None
+    after: Sharding | None
+    bytes_before: int
+    bytes_after: int
+    tensors: int
+
+    @property
+    def delta(self) -> int:
+        """Bytes more on one device, all of them together."""
+        return self.bytes_after - self.bytes_before
+
+
+@dataclass(frozen=True)
+class PlanDiff:
+    """From one report to another."""
+
+    before: Report
+    after: Report
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """What was decided otherwise; empty exactly if the plans are equal but for their names."""
+        return tuple(_changes(self.before.plan, self.after.plan))
+
+    @cached_property
+    def figures(self) -> tuple[FigureChange, ...]:
+        """Memory, traffic, arithmetic and time, whether they changed or not."""
+        return tuple(each for each in _figures(self.before, self.after) if not each.before == each.after is None)
+
+    @cached_property
+    def traffic(self) -> tuple[TrafficChange, ...]:
+        """By mesh axes and kind, whatever either plan sends; the greatest change first."""
+        before, after = _traffic(self.before), _traffic(self.after)
+        rows = (TrafficChange(*key, before.get(key, 0), after.get(key, 0)) for key in {**before, **after})
+        return tuple(sorted(rows, key=lambda row: (-abs(row.delta), -row.after, row.axes, row.kind)))
+
+    @cached_property
+    def placements(self) -> tuple[PlacementChange, ...]:
+        """Arguments that lie otherwise, alike ones together; the greatest change of memory first."""
+        return tuple(sorted(_placements(self.before, self.after), key=lambda each: -abs(each.delta)))
+
+    def __str__(self) -> str:
+        from workbench.text.plan_diff import plan_diff_text
+
+        return plan_diff_text(self)
+
+
+def _changes(before: Plan, after: Plan) -> Iterator[Change]:
+    yield from _program_changes(before, after)
+    mine, theirs = before.layout, after.layout
+    for kind, one, other in (
+        ("rule", mine.rules, theirs.rules),
+        ("priority", mine.priorities, theirs.priorities),
+        ("override", mine.overrides, theirs.overrides),
+        ("constraint", mine.constraints, theirs.constraints),
+        ("group", _as_entries(mine.groups), _as_entries(theirs.groups)),
+        ("barrier", mine.barriers, theirs.barriers),
+        ("mesh axis", before.mesh.axes, after.mesh.axes),
+    ):
+        yield from _entries(kind, dict(one), dict(other))
+    kept = [tuple(name for name in each.names if name in before.mesh and name in after.mesh) for each in (before.mesh, after.mesh)]
+    if kept[0] != kept[1]:
+        yield Change("axis order", "", before.mesh.names, after.mesh.names)
+    for kind, was, now in (
+        ("hardware", before.hardware, after.hardware),
+        ("wiring", before.wiring, after.wiring),
+        ("remat", before.program.remat, after.program.remat),
+        ("precision", before.program.precision, after.program.precision),
+        ("pipeline", before.pipeline, after.pipeline),
+    ):
+        if was != now:
+            yield Change(kind, "", was, now)
+
+
+def _as_entries(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((", ".join(places), "alike") for places in groups)
+
+
+def _program_changes(before: Plan, after: Plan) -> Iterator[Change]:
+    """Another program, or the same one with dimensions renamed."""
+    one, other = before.program, after.program
+    names = [{traced: each.renamed.get(traced, traced) for traced in {**one.renamed, **other.renamed}} for each in (one, other)]
+    renamed = list(_entries("dimension", names[0], names[1]))
+    yield from renamed
+    same_variant = (one.remat, one.precision) == (other.remat, other.precision)
+    unexplained = same_variant and (one.fingerprint != other.fingerprint or not renamed)
+    if one != other and (one.reference != other.reference or unexplained):
+        yield Change("program", "", str(one.reference or one.name), str(other.reference or other.name))
+
+
+def _entries(kind: str, before: Mapping[str, Decided], after: Mapping[str, Decided]) -> Iterator[Change]:
+    for subject in {**before, **after}:
+        if before.get(subject) != after.get(subject):
+            yield Change(kind, subject, before.get(subject), after.get(subject))
+
+
+def _figures(before: Report, after: Report) -> Iterator[FigureChange]:
+    yield FigureChange("peak memory", "bytes", before.peak, after.peak)
+    for role in dict.fromkeys((*before.memory.by_role, *after.memory.by_role)):
+        yield FigureChange(f"{role} at the peak", "bytes", before.memory.by_role.get(role, 0), after.memory.by_role.get(role, 0))
+    if before.memory.host or after.memory.host:
+        yield FigureChange("host memory", "bytes", before.memory.host, after.memory.host)
+    yield FigureChange("sent", "bytes", before.sent, after.sent)
+    yield FigureChange("products", "FLOP", before.flops.per_device, after.flops.per_device)
+    yield FigureChange("memory traffic", "bytes", before.traffic, after.traffic)
+    yield FigureChange("step", "seconds", before.seconds, after.seconds)
+    was, now = before.step_time, after.step_time
+    for name, label in _TIMES.items():
+        seconds = (getattr(each, name) if each else None for each in (was, now))
+        yield FigureChange(label, "seconds", *seconds)
+
+
+_TIMES = {"estimate": "kernels", "exposed": "waiting for communication"}
+
+
+def _traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:
+    """Payload by whole mesh axes: a sub-axis counts as its axis."""
+    sums: dict[tuple[tuple[str, ...], str], int] = {}
+    for (axes, kind), payload in report.by_axis_and_kind.items():
+        key = tuple(dict.fromkeys(base_axis(axis) for axis in axes)), kind
+        sums[key] = sums.get(key, 0) + payload
+    return sums
+
+
+def _placements(before: Report, after: Report) -> Iterator[PlacementChange]:
+    one, other = ({placed.tensor.path: placed for placed in report.arguments} for report in (before, after))
+    alike: dict[tuple[str, tuple[str, ...], Sharding | None, Sharding | None], list[tuple[int, int]]] = {}
+    for path in {**one, **other}:
+        was, now = one.get(path), other.get(path)
+        before_after = was.sharding if was else None, now.sharding if now else None
+        if before_after[0] != before_after[1]:
+            held = was.local_bytes if was else 0, now.local_bytes if now else 0
+            dims = (now or one[path]).tensor.dims
+            alike.setdefault((template(path), dims, *before_after), []).append(held)
+    for kind, held_all in alike.items():
+        bytes_before, bytes_after = (sum(each) for each in zip(*held_all, strict=True))
+        yield PlacementChange(*kind, bytes_before, bytes_after, len(held_all))

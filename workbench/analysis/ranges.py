@@ -1,0 +1,99 @@
+"""How far a figure may be off: the interval that holds nine of ten true ones, from how far it was off on programs of others.
+
+`ranges.toml` has, for each figure, tier and platform, between which shares of the prediction the truth was in nine of ten cases:
+`benchmarks/fit_ranges.py` makes it of the compilers' answers to third-party programs that no number was fitted on, and
+`benchmarks/accuracy.py` says what share it holds of others. The truth of a device that is not there is its compiler's own figure.
+
+Arguments take what they take, so memory may be off by a share of what the step computes (`Memory.working`): little where parameters are
+most of it, much where the step's own values fill the memory on the chip. What is sent, and the time of kernels, are off by a factor.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from workbench.cost.scheduled import known_rates
+from workbench.hardware.hardware import Chip
+from workbench.reports.report import UNKNOWN_TURNS, Report
+
+SHIPPED = Path(__file__).with_name("ranges.toml")
+SENT, MEMORY, KERNELS, STEP = "sent", "memory", "kernels", "step"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From `low` to `high`, in the unit of the figure; nine of ten true figures lie in it."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """How far the truth was from the prediction, from `low` to `high`, in so many cases: of memory as a share of what the step computes (0
+    is equal), of all else as a share of the prediction (1 is equal)."""
+
+    low: float
+    high: float
+    cases: int
+
+
+def ranges_of(report: Report) -> Mapping[str, Range]:
+    """The intervals of a report's figures: bytes sent, bytes at the peak, seconds of kernels and of a step.
+
+    A figure that the compiler has settled has none, nor has one that nothing was compared with on this platform, nor what is sent and takes
+    time where data say how often a loop runs; without hardware there is none at all, nor for a pipeline.
+    """
+    if report.hardware is None or report.plan.pipeline is not None:
+        return {}
+    known = _residuals_for(report, report.hardware.chip)
+    found: dict[str, Range] = {}
+    if SENT in known and is_counted(report):
+        found[SENT] = _scaled(report.sent, known[SENT])
+    if MEMORY in known and report.compiled is None:
+        found[MEMORY] = _memory_range(report, known[MEMORY])
+    time = report.step_time
+    if KERNELS in known and time is not None and not report.has_compiled_times and is_counted(report):
+        found[KERNELS] = _scaled(time.estimate, known[KERNELS])
+        found[STEP] = Range(*(time.scaled(share).total for share in (known[KERNELS].low, known[KERNELS].high)))
+    return {name: each for name, each in found.items() if each.high > each.low}
+
+
+def _residuals_for(report: Report, chip: Chip) -> Mapping[str, Residual]:
+    """By figure. What a scheduled program sends is settled; of its kernels something is known where their rates were fitted."""
+    known = {figure: each for (figure, *of), each in residuals().items() if of == [report.prediction.tier, chip.platform]}
+    if report.is_scheduled:
+        known.pop(SENT, None)
+        scheduled = residuals().get((KERNELS, "scheduled", chip.platform))
+        if scheduled is not None and chip.target in known_rates():
+            known[KERNELS] = scheduled
+    return known
+
+
+def is_counted(report: Report) -> bool:
+    """Whether it is known how often each loop runs."""
+    return all(each.kind != UNKNOWN_TURNS for each in report.diagnostics)
+
+
+def _memory_range(report: Report, residual: Residual) -> Range:
+    memory = report.memory
+    low, high = (memory.peak + share * memory.working for share in (residual.low, residual.high))
+    return Range(max(low, min(memory.held, memory.peak)), high)
+
+
+def _scaled(value: float, residual: Residual) -> Range:
+    return Range(value * residual.low, value * residual.high)
+
+
+@cache
+def residuals() -> Mapping[tuple[str, str, str], Residual]:
+    """By figure, tier and platform, as `ranges.toml` has them."""
+    made = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    return {
+        (each["figure"], each["tier"], each["platform"]): Residual(each["low"], each["high"], each["cases"]) for each in made["residuals"]
+    }

@@ -1,0 +1,53 @@
+"""What a board is in a notebook cell, whatever it is over: its parts as traits, the gestures it is sent, and a picture for no kernel."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anywidget
+import traitlets
+
+from workbench.widgets.board.board import Part
+from workbench.widgets.module import PARTS, cell_module_text, module_text
+
+
+class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
+    """Abstract: one over a plan or a fleet has a `_picture`, and says what is to be done when it is first shown."""
+
+    _esm = cell_module_text()
+    board = traitlets.Dict()
+    table = traitlets.Dict()
+    live = traitlets.Dict()
+    picture = traitlets.Unicode().tag(sync=True)
+    gesture = traitlets.Dict().tag(sync=True)
+    theme = traitlets.Unicode("auto").tag(sync=True)
+    tour = traitlets.Bool(default_value=False).tag(sync=True)
+
+    def __init__(self, theme: str, *, tour: bool = False, when_shown: Callable[[], None] = lambda: None) -> None:
+        super().__init__(theme=theme, tour=tour)
+        self._watched, self._when_shown = False, when_shown
+        self.on_msg(self._asked)
+
+    def _picture(self) -> str:
+        """The board as static HTML."""
+        raise NotImplementedError
+
+    def _show(self, part: Part, state: dict[str, Any]) -> None:
+        setattr(self, part, state)
+        if self._watched:
+            self.send({"parts": {part: state}})
+
+    def _asked(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
+        """A cell that shows the board asks for its parts, and the first on a page for the module, which notebooks do not save."""
+        if (want := content.get("want")) in ("module", "parts"):
+            self._watched = True
+            module = {"module": module_text()} if want == "module" else {}
+            self.send({**module, "parts": {part: getattr(self, part) for part in PARTS}})
+            self._when_shown()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        self.picture = self._picture()
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        return {**data, "text/plain": repr(self), "text/html": self.picture}, metadata

@@ -1,0 +1,117 @@
+"""The board as static HTML, for where no kernel is: a reopened notebook, GitHub, nbconvert.
+
+Tables and plain tags, so that it is still read where styles are stripped; inline styles only, in colours that hold on light and dark.
+"""
+
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+from workbench.visualize.draw.palette import AXES, NEUTRAL
+
+MOST_ROWS = 12  # of a table
+MOST_TABLES = 3
+MOST_SVG = 12_000  # characters of a picture; a larger one is told in words
+MOST_TWIN = 3_000  # characters of those words
+
+_LEFT = ' style="text-align:left"'
+_RIGHT = ' style="text-align:right"'
+_QUIET = f' style="color:{NEUTRAL};font-weight:400"'
+
+
+def snapshot_html(board: dict[str, Any], table: dict[str, Any] | None = None) -> str:
+    """Name, mesh, key figures, what lies on each axis, and the open tab: a few kilobytes, whatever the size of the program."""
+    head = f'<b style="font-size:16px">{escape(board["name"])}</b> on <code>{escape(board["mesh"])}</code> ({escape(board["devices"])})'
+    parts = [
+        f"<div>{head}{_hardware(board['hardware'])}</div>",
+        _figures(board["figures"]),
+        *_alarms(board["alarms"]),
+        _zones(board["zones"]),
+    ]
+    parts += _open_tab(board, table) if table else []
+    style = f"font:13px/1.5 system-ui,sans-serif;border:1px solid {NEUTRAL};border-radius:8px;padding:12px;max-width:960px;overflow-x:auto"
+    return f'<div style="{style}">{"".join(parts)}</div>'
+
+
+def _hardware(state: dict[str, Any]) -> str:
+    return f", planned for <b>{escape(state['name'])}</b>" if state["name"] else ""
+
+
+def _alarms(alarms: list[dict[str, Any]]) -> Iterable[str]:
+    return (f"<div><b>{escape(alarm['kind'])}</b>: {escape(alarm['message'])}</div>" for alarm in alarms)
+
+
+def _figures(figures: list[dict[str, Any]]) -> str:
+    heads = "".join(f"<th{_LEFT}><small{_QUIET}>{escape(each['label'])}</small></th>" for each in figures)
+    cells = "".join(f'<td{_LEFT}><b style="font-size:16px">{escape(each["text"])}</b></td>' for each in figures)
+    return f'<table cellpadding=4 style="margin:8px 0"><tr>{heads}</tr><tr>{cells}</tr></table>'
+
+
+def _zones(zones: list[dict[str, Any]]) -> str:
+    return f'<table cellpadding=3 style="margin:8px 0">{"".join(map(_zone, zones))}</table>'
+
+
+def _zone(zone: dict[str, Any]) -> str:
+    colour = NEUTRAL if zone["colour"] is None else AXES[zone["colour"]]
+    size = f" ×{escape(zone['size'])}" if zone["size"] else ""
+    chips = " · ".join(f"<code>{escape(chip['dim'])} {escape(chip['size'])}</code>" for chip in zone["chips"]) or "nothing"
+    title = f'<th style="text-align:left;border-left:4px solid {colour};padding-left:8px">{escape(zone["title"])}{size}</th>'
+    return f"<tr>{title}<td{_LEFT}>{chips}</td></tr>"
+
+
+def _open_tab(board: dict[str, Any], table: dict[str, Any]) -> Iterable[str]:
+    label = next((tab["label"] for tab in board["tabs"] if tab["key"] == table["tab"]), "")
+    yield f'<div style="margin-top:12px"><b>{escape(label)}</b></div>'
+    for block in table["blocks"][:MOST_TABLES]:
+        yield from _block(block)
+
+
+def _block(block: dict[str, Any]) -> Iterable[str]:
+    if block["title"]:
+        yield f"<div{_QUIET}>{escape(block['title'])}</div>"
+    if picture := block["picture"]:
+        fits = len(picture["svg"]) <= MOST_SVG
+        yield picture["svg"] if fits else f'<pre style="font-size:11px;overflow-x:auto">{escape(picture["text"][:MOST_TWIN])}</pre>'
+    if block["rows"]:
+        yield _table(block["columns"], block["rows"])
+    if block["note"]:
+        yield f"<div{_QUIET}>{escape(block['note'])}</div>"
+
+
+def _table(columns: list[dict[str, Any]], rows: list[dict[str, Any]]) -> str:
+    sides = [_RIGHT if column["number"] else _LEFT for column in columns]
+    heads = "".join(f"<th{side}>{escape(column['label'])}</th>" for column, side in zip(columns, sides, strict=True))
+    shown = "".join(_row(row, sides) for row in rows[:MOST_ROWS])
+    more = len(rows) - MOST_ROWS
+    rest = f"<tr><td colspan={len(columns)}{_LEFT}>… {more:,} more</td></tr>" if more > 0 else ""
+    return f'<table cellpadding=3 style="margin:4px 0;font-size:12px"><tr>{heads}</tr>{shown}{rest}</table>'
+
+
+def _row(row: dict[str, Any], sides: list[str]) -> str:
+    if section := row.get("section"):
+        return f"<tr><td colspan={len(sides)}{_LEFT}><b>{escape(section['title'])}</b> {escape(section.get('note', ''))}</td></tr>"
+    return "<tr>" + "".join(f"<td{side}>{_cell(cell)}</td>" for cell, side in zip(row["cells"], sides, strict=False)) + "</tr>"
+
+
+def _cell(cell: Any) -> str:
+    """A cell of `blocks`, as text: dimensions with the axes they lie on, `heads/model`."""
+    if not isinstance(cell, dict):
+        return escape(str(cell))
+    if "path" in cell and "chips" not in cell:
+        return f"<code>{escape(cell['path'])}</code> {escape(cell.get('count', ''))}"
+    if named := cell.get("chips") or cell.get("dims"):
+        return " ".join(_dimension(each) for each in named)
+    if "axes" in cell:
+        return " ".join(_axis(each["name"], each.get("colour")) for each in cell["axes"])
+    if "edits" in cell:
+        return escape(" · ".join(str(each.get("label", "")) if isinstance(each, dict) else str(each) for each in cell["edits"]))
+    return escape(str(cell.get("text", "")))
+
+
+def _dimension(chip: dict[str, Any]) -> str:
+    axes = "".join(f"/{_axis(each['name'], each.get('colour'))}" for each in chip.get("axes", ()) if isinstance(each, dict))
+    return escape(chip.get("label") or chip.get("name", "")) + axes
+
+
+def _axis(name: str, colour: int | None) -> str:
+    return f'<b style="color:{AXES[colour]}">{escape(name)}</b>' if colour is not None else escape(name)

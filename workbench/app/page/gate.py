@@ -1,0 +1,160 @@
+"""The server of the pages: Panel's, with the routes that a page needs and no others, behind a gate that judges each request."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import panel as pn
+from bokeh.server.views.ico_handler import IcoHandler
+from bokeh.server.views.multi_root_static_handler import MultiRootStaticHandler
+from bokeh.server.views.static_handler import StaticHandler
+from panel.io.server import DocHandler, RootHandler, StoppableThread, WSHandler, get_server
+from tornado.httputil import (
+    HTTPConnection,
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    HTTPServerConnectionDelegate,
+    HTTPServerRequest,
+    RequestStartLine,
+    ResponseStartLine,
+)
+from tornado.ioloop import IOLoop
+from tornado.routing import Rule
+from tornado.web import Application, OutputTransform, RequestHandler
+
+from workbench.app.page.guard import Hosts, Refusal, judge_request, security_headers
+from workbench.app.page.writes import mend_writes
+
+# The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
+# imports the module that an address names, `/autoload.js`, which hands out sessions to be shown elsewhere, `/metadata`, and Panel's
+# `/liveness`, which makes a whole page if it is asked to.
+HANDLERS = (DocHandler, WSHandler, StaticHandler, MultiRootStaticHandler, IcoHandler)
+
+
+class Alive(RequestHandler):
+    """Says that the server is there."""
+
+    def get(self) -> None:
+        self.write({"alive": True})
+
+
+Pages = dict[str, Callable[[], pn.Template]]
+
+
+def guarded_server(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
+    """A server of a page that answers requests which `judge_request` passes; it is not started. Without `allowed` hosts it is behind a
+    proxy."""
+    mend_writes()
+    server = get_server(page, start=False, extra_patterns=[(r"/liveness", Alive)], **options, **place)
+    guard_server(server, allowed)
+    return server
+
+
+def serve_in_thread(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> StoppableThread:
+    """Serve as `pn.serve(threaded=True)` does: `stop()` of what it returns ends it."""
+    loop = IOLoop(make_current=False)
+    thread = StoppableThread(io_loop=loop, owns_loop=True, target=_run, args=(page, place, allowed), kwargs={**options, "loop": loop})
+    thread.start()
+    return thread
+
+
+def _run(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
+    """Until the loop is stopped."""
+    server = guarded_server(page, place, allowed, **options)
+    server.start()
+    server.io_loop.start()
+    return server
+
+
+def guard_server(server: Any, allowed: Hosts | None) -> None:
+    """Put the gate before a server that listens to nobody yet. Other servers of the process are not touched."""
+    application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
+    application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
+    keep_routes(application, (*HANDLERS, Alive, RootHandler) if framed else (*HANDLERS, Alive))
+    application.add_transform(partial(_SaidWithEachAnswer, framed=framed))  # it is called, once per request
+    server._http.request_callback = Gate(application, allowed)  # noqa: SLF001
+
+
+def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:
+    """Take away every route that leads to another handler."""
+    for router in (application.wildcard_router, application.default_router):
+        router.rules[:] = [rule for rule in router.rules if _leads_to(rule, handlers) or rule.target is application.wildcard_router]
+
+
+def _leads_to(rule: Rule, handlers: tuple[type[RequestHandler], ...]) -> bool:
+    return rule.target in handlers
+
+
+class _SaidWithEachAnswer(OutputTransform):
+    """Adds the security headers, and takes away the server's name and version."""
+
+    def __init__(self, _request: HTTPServerRequest, *, framed: bool) -> None:
+        self._framed = framed
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, _finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        page = chunk.decode("utf-8", "replace") if "html" in headers.get("Content-Type", "") else ""
+        _say(headers, page, framed=self._framed)
+        return status_code, headers, chunk
+
+
+def _say(headers: HTTPHeaders, page: str, *, framed: bool) -> None:
+    headers.pop("Server", None)
+    for name, value in security_headers(page, framed=framed).items():
+        headers[name] = value
+
+
+class Gate(HTTPServerConnectionDelegate):
+    """Judges each request, and lets the application hear of those that pass."""
+
+    def __init__(self, application: HTTPServerConnectionDelegate, allowed: Hosts | None) -> None:
+        self._application, self._allowed = application, allowed
+
+    def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
+        stream = getattr(request_conn, "stream", None)
+        if stream is not None:
+            stream.set_nodelay(True)  # an answer is several small frames: none waits until the one before it is acknowledged
+        return _Judged(self._allowed, lambda: self._application.start_request(server_conn, request_conn), request_conn)
+
+    def on_close(self, server_conn: object) -> None:
+        self._application.on_close(server_conn)
+
+
+class _Judged(HTTPMessageDelegate):
+    """One request. `begin` tells the application of it."""
+
+    def __init__(self, allowed: Hosts | None, begin: Callable[[], HTTPMessageDelegate], connection: HTTPConnection) -> None:
+        self._allowed, self._begin, self._connection = allowed, begin, connection
+        self._passed: HTTPMessageDelegate | None = None
+        self._refusal: Refusal | None = None
+
+    def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> Awaitable[None] | None:
+        assert isinstance(start_line, RequestStartLine)
+        self._refusal = judge_request(start_line.method, headers, start_line.path.partition("?")[0], self._allowed)
+        if self._refusal:
+            return None
+        self._passed = self._begin()
+        return self._passed.headers_received(start_line, headers)
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        return self._passed.data_received(chunk) if self._passed else None
+
+    def finish(self) -> None:
+        if self._passed:
+            self._passed.finish()
+        elif self._refusal:
+            _answer(self._connection, self._refusal, framed=self._allowed is None)
+
+    def on_connection_close(self) -> None:
+        if self._passed:
+            self._passed.on_connection_close()
+
+
+def _answer(connection: HTTPConnection, refusal: Refusal, *, framed: bool) -> None:
+    body = f"{refusal.text}\n".encode()
+    headers = HTTPHeaders({"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))})
+    _say(headers, "", framed=framed)
+    connection.write_headers(ResponseStartLine("", refusal.status, HTTPStatus(refusal.status).phrase), headers, body)
+    connection.finish()

@@ -1,0 +1,66 @@
+"""The history of a served board on disk: begun with the board, and taken up again after a cut, a crash or a restart."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from workbench.core.program import Program
+from workbench.documents import Journal, find_journal, parse_plan, restore
+from workbench.documents.journal.folder import journal_path
+from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
+
+
+class Kept(NamedTuple):
+    """A session and its journal; `problem` says in words what could not be taken up again, or is empty."""
+
+    session: Session
+    journal: Journal
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where a board is kept: in `folder`, as `board_id`. It begins as `source` was left, if that is kept there.
+
+    `allow` are modules and functions whose programs its plans may name (`documents.read_allowed`).
+    """
+
+    folder: Path
+    board_id: str
+    source: str = ""
+    allow: tuple[str, ...] = ()
+
+    def begin(self, make: Callable[[], Plan]) -> Kept:
+        """The session as it was left, or a new one over the plan that `make` returns; errors are those of `make`."""
+        problem = ""
+        if self.source and find_journal(self.folder, self.source):
+            try:
+                return self._take_up(make)
+            except WorkbenchError as error:
+                problem = str(error)
+        elif self.source and self.source != self.board_id:
+            problem = (
+                "The board that the address names is not kept here: nothing was changed on it, or it is longer ago than boards are kept."
+            )
+        session = Session(make())
+        return Kept(session, Journal.begin(self.folder, self.board_id, session), problem)
+
+    def _take_up(self, make: Callable[[], Plan]) -> Kept:
+        parse = partial(parse_plan, name="The history of this board", allow=self.allow, known=_program(make))
+        if self.source == self.board_id:
+            resumed = Journal.resume(self.folder, self.board_id, parse)
+            return Kept(resumed.session, resumed.journal, resumed.problem)
+        restored = restore(journal_path(self.folder, self.source), parse)  # somebody watches that board: this is another one from now on
+        return Kept(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
+
+
+def _program(make: Callable[[], Plan]) -> Program | None:
+    """That of the plan to begin with, if it can be made."""
+    try:
+        return make().program
+    except WorkbenchError:
+        return None

@@ -1,0 +1,77 @@
+"""Boards of before, offered on a page that is opened anew; and whether leaving a board would leave work that is kept nowhere else."""
+
+from collections.abc import Callable, Iterable, Mapping
+from time import time
+from typing import Any
+
+from workbench.documents import JournalEntry, is_board_id
+from workbench.plan.plan import Plan
+
+MOST_OFFERED = 3
+MOST_HEARD = 10
+_LONGEST = 60  # characters of a name or an edit
+_SPANS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+
+
+def asked_boards(message: Mapping[str, Any]) -> list[str]:
+    """The ids of a `boards` message of the bridge, as far as they are ids."""
+    ids = message.get("ids")
+    return [each for each in ids[:MOST_HEARD] if isinstance(each, str) and is_board_id(each)] if isinstance(ids, list) else []
+
+
+def offer(entries: Iterable[JournalEntry], now: float | None = None) -> dict[str, Any] | None:
+    """A notice of the bridge that offers boards, the last changed first; `None` without any. A choice leads to the board's address."""
+    newest = sorted(entries, key=lambda entry: entry.last_changed, reverse=True)[:MOST_OFFERED]
+    if not newest:
+        return None
+    now = time() if now is None else now
+    return {
+        "title": "Take up a board where you left it?" if len(newest) == 1 else "Take up one of your boards where you left it?",
+        "text": "Its plans are kept, undo included." if len(newest) == 1 else "Their plans are kept, undo included.",
+        "choices": [
+            *([f"board-{number}", _label(each, now), f"?board={each.board_id}"] for number, each in enumerate(newest)),
+            ["later", "Not now"],
+        ],
+    }
+
+
+def _label(entry: JournalEntry, now: float) -> str:
+    """
+    >>> _label(JournalEntry("a-board", "gpt", 3, "d_ff → model", 1000.0), 1130.0)
+    'gpt · 3 plans · last d_ff → model · 2 minutes ago'
+    """
+    last = f" · last {_short(entry.edit)}" if entry.edit else ""
+    plans = f"{entry.plans} plan{'s' * (entry.plans != 1)}"
+    return f"{_short(entry.name)} · {plans}{last} · {_ago(now - entry.last_changed)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _ago(seconds: float) -> str:
+    """
+    >>> _ago(5), _ago(60), _ago(2 * 86_400)
+    ('just now', '1 minute ago', '2 days ago')
+    """
+    name, count = next(((name, int(seconds // span)) for name, span in _SPANS if seconds >= span), ("", 0))
+    return f"{count} {name}{'s' * (count != 1)} ago" if count else "just now"
+
+
+class Unsaved:
+    """Whether the plan of a board without a file was changed since it was last kept by the visitor: opened, saved or downloaded.
+
+    The journal has it all the same, and offers it; but whoever leaves should know that no file has it.
+    """
+
+    def __init__(self, plan: Plan, tell: Callable[[bool], None]) -> None:
+        self._kept, self._tell = plan, tell
+
+    def moved(self, plan: Plan) -> None:
+        """For `Host.changed`."""
+        self._tell(plan != self._kept)
+
+    def kept(self, plan: Plan) -> None:
+        """For `Host.downloaded`."""
+        self._kept = plan
+        self._tell(False)

@@ -1,0 +1,99 @@
+"""Which plan a page shows: what is served, what its address asks for, and the visit that comes of both."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from workbench.app.page.keeping import Keeping
+from workbench.app.page.plan_file import PlanFile, file_under
+from workbench.app.page.visit import FileVisit, Hosted, LabVisit, Settling, Visit
+from workbench.app.page.window import Window
+from workbench.documents import parse_link
+from workbench.errors import DocumentError
+from workbench.plan.plan import Plan
+from workbench.widgets.board.host import Host
+from workbench.widgets.run.jobs import Defer
+from workbench.widgets.run.runner import RUN_LIMIT, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`.
+
+    A board's run or compilation may take `time_limit` seconds. `allow` are modules whose programs the plan files may name; links may not.
+    """
+
+    make: Callable[[], Plan]
+    file: Path | None = None
+    root: Path | None = None
+    tour: bool = False
+    time_limit: float = RUN_LIMIT
+    allow: tuple[str, ...] = ()
+
+
+def live_plan(plan: Plan) -> Callable[[], Plan]:
+    """A function that returns a plan of this process, in another one too: with the functions that its program is traced again with."""
+    return partial(_with_functions, plan, plan.program.retrace, plan.program.list_removed)
+
+
+def _with_functions(plan: Plan, retrace: Any, list_removed: Any) -> Plan:
+    return plan.updated(program=replace(plan.program, retrace=retrace, list_removed=list_removed))
+
+
+def open_visit(
+    served: Served,
+    asked: Mapping[str, str],
+    window: Window,
+    runner: Runner | None,
+    defer: Defer,
+    keeping: Keeping | None = None,
+    settling: Settling | None = None,
+) -> Visit:
+    """The visit that an address asks for, its history kept as `keeping` says, its figures settled as `settling` says.
+
+    Whatever fails becomes a text on the page: one that raises would show a spinner for ever.
+    """
+    try:
+        return _visit(served, asked, Hosted(window, runner, defer, keeping, settling))
+    except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
+        failed = Visit(Hosted(window, runner, defer))
+        failed.show_failure(error, by_link="plan" in asked)
+        return failed
+
+
+def _visit(served: Served, asked: Mapping[str, str], hosted: Hosted) -> Visit:
+    if asked.get("host") == "jupyterlab":
+        return LabVisit(served.make, hosted._replace(keeping=None), served.allow)
+    file = file_asked_for(served, asked)
+    if file and "plan" not in asked:
+        return FileVisit(PlanFile(file, served.allow), hosted, Host(link=address_of, allow=served.allow))
+    visit = Visit(hosted)
+    tour = served.tour and not {"plan", "board"} & asked.keys()
+    visit.show(lambda: _first_plan(served, asked), Host(link=address_of, allow=served.allow), tour=tour)
+    return visit
+
+
+def _first_plan(served: Served, asked: Mapping[str, str]) -> Plan:
+    """The plan to begin with, or the one that the address holds."""
+    return parse_link(asked["plan"], known=served.make()) if "plan" in asked else served.make()
+
+
+def file_asked_for(served: Served, asked: Mapping[str, str]) -> Path | None:
+    """The plan file that the address asks for, else the one that is served. Raises `DocumentError` where files are not served."""
+    if "file" not in asked:
+        return served.file
+    if served.root:
+        return file_under(served.root, asked["file"])
+    if served.file and served.file.name == asked["file"]:
+        return served.file
+    raise DocumentError(
+        f"The address asks for the file `{asked['file'][:200]}`, and this server opens no folder of plan files.",
+        ["start it with `--root FOLDER`", "leave `?file=` out of the address"],
+    )
+
+
+def address_of(link: str) -> str:
+    """The address of this page with the text of a link; the browser completes it."""
+    return f"?plan={link}"

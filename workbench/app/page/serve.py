@@ -1,0 +1,213 @@
+"""Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
+
+import asyncio
+import functools
+import secrets
+import socket
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+
+from workbench.app.page.ending import serve_until_told
+from workbench.app.page.gate import guarded_server, serve_in_thread
+from workbench.app.page.guard import Hosts, allowed_hosts
+from workbench.app.page.opening import Served, live_plan, open_visit
+from workbench.app.page.screen import Screen, on_document
+from workbench.app.page.visit import WATCHED, Settling
+from workbench.app.page.window import Window
+from workbench.app.processes.boards import Boards
+from workbench.app.runners.job_queue import JobQueue
+from workbench.app.runners.partitioner import EnginePartitioner
+from workbench.documents import read_allowed
+from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
+from workbench.tracing import untested_jax
+from workbench.widgets.board.board import at_once
+from workbench.widgets.run.runner import RUN_LIMIT, Runner
+
+LOOPBACK = "127.0.0.1"
+LAST_PORT = 65_535
+TITLE = "Sharding workbench"
+BEHIND_PROXY = "/board"  # not at the root, which a proxy asks for just to see whether somebody is there
+
+_PAGE = Path(__file__).parent / "page.html"
+
+
+Opening = Callable[[Mapping[str, str], Screen], Callable[[], None]]
+"""Opens the board that an address asks for on a screen, and returns what to call when its page is gone."""
+
+
+def serve(
+    plan: Plan | Callable[[], Plan],
+    port: int = 5006,
+    *,
+    open_browser: bool = True,
+    address: str = LOOPBACK,
+    origins: tuple[str, ...] = (),
+    unix_socket: str | None = None,
+    file: str | Path | None = None,
+    root: str | Path | None = None,
+    runner: Runner | None = None,
+    jobs: int | None = None,
+    time_limit: float | None = None,
+    tour: bool = False,
+    allow: str | Iterable[str] = (),
+    verify: bool = False,
+    threaded: bool = False,
+) -> Any:
+    """Serve the board over `plan` at `http://address:port/`, until interrupted, or ended with SIGTERM (exit code 0).
+
+    `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
+    With a `file` the page opens and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it.
+    Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
+    What all boards run and compile goes through one queue: one run at a time and a few compilations, or so many `jobs` of each, for
+    `time_limit` seconds at most each (half an hour, if none is given). A `runner` of your own takes what comes, as it comes.
+    Plan files that visitors open may name models of the zoo, what was built in this process, and programs of the modules that `allow` names
+    (`"mine"`), which are imported then.
+    With a `tour` whoever comes for the first time is shown around.
+    A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
+    Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here.
+    With `verify` an error of `plan` is raised here, before anything is served, instead of shown on the page.
+    With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
+    """
+    make = live_plan(plan) if isinstance(plan, Plan) else plan
+    limit = RUN_LIMIT if time_limit is None else time_limit
+    served = Served(make, Path(file) if file else None, Path(root) if root else None, tour, limit, read_allowed(allow))
+    if runner:
+        opening = _open_here(served, runner)
+        return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)
+    boards = Boards(served, JobQueue() if jobs is None else JobQueue(jobs, jobs))
+    if verify:
+        boards.verify()
+    opening = _open_apart(boards)
+    running = listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded, close=boards.close)
+    weakref.finalize(running, boards.close)
+    return running
+
+
+def listen(
+    make: Callable[[], pn.Template],
+    port: int,
+    open_browser: bool,
+    address: str,
+    origins: tuple[str, ...],
+    unix_socket: str | None,
+    *,
+    threaded: bool,
+    close: Callable[[], None] = lambda: None,
+) -> Any:
+    """Serve a page, made anew for each visitor, as `serve` describes. When it is told to end, what visitors have is `close`d."""
+    page = {BEHIND_PROXY if unix_socket else "/": make}
+    place, allowed = _at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)
+    told = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
+    if threaded:
+        return serve_in_thread(page, place, allowed, **told)
+    make_server = functools.partial(guarded_server, page, place, allowed, **told)
+    if asyncio._get_running_loop() is not None:  # noqa: SLF001 - asks without raising; a notebook's kernel, say: the server is left to it
+        server = make_server()
+        server.start()
+        return server
+    return serve_until_told(make_server, close, unix_socket)
+
+
+def _at_socket(path: str) -> tuple[dict[str, Any], None]:
+    return {"unix_socket": path}, None
+
+
+def verify_port(port: int) -> None:
+    """Raises `WorkbenchError` for what is no port."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= LAST_PORT:
+        ways_out = [f"give one of 1024 to {LAST_PORT}", "give 0, which takes a free one"]
+        raise WorkbenchError(f"{port!r} is no port: ports are whole numbers from 0 to {LAST_PORT}.", ways_out)
+
+
+def _at_port(address: str, port: int, origins: tuple[str, ...]) -> tuple[dict[str, Any], Hosts]:
+    verify_port(port)
+    verify_address(address)
+    port = port or _free_port(address)
+    return {"port": port, "address": address}, allowed_hosts(address, port, origins)
+
+
+def verify_address(address: str) -> None:
+    """Raises `WorkbenchError` for what this machine cannot listen at."""
+    try:
+        _free_port(address)
+    except (OSError, UnicodeError) as error:
+        reason = f"{address!r} is no address that this machine can listen at: {getattr(error, 'strerror', None) or error}."
+        ways_out = [
+            f"leave it out, which is {LOOPBACK}: this machine alone",
+            "give one of this machine's addresses, or 0.0.0.0 for all of them",
+        ]
+        raise WorkbenchError(reason, ways_out) from None
+
+
+def _free_port(address: str) -> int:
+    """Taken here and not by the server, which has to know beforehand by which names it goes."""
+    if not address:
+        raise OSError("it is empty")
+    family, *_ = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family) as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def page(open_board: Opening) -> pn.Template:
+    """The page of one visitor."""
+    document = pn.state.curdoc
+    screen = Screen(document)
+    leave = open_board(_arguments(), screen)
+    if document:
+        pn.state.on_session_destroyed(lambda _: _leave(screen, leave))
+    return template_of(TITLE, screen.root, opens=True)
+
+
+def _leave(screen: Screen, leave: Callable[[], None]) -> None:
+    screen.leave()
+    leave()
+
+
+def template_of(title: str, shown: Any, failure: str = "", *, opens: bool = False) -> pn.Template:
+    """The page around a board, or around a failure; `opens` if the board is told by the bridge when it is there."""
+    template = pn.Template(_PAGE.read_text(encoding="utf-8"))
+    template.add_variable("page_title", title)
+    template.add_variable("nonce", secrets.token_urlsafe())
+    template.add_variable("failure", failure)
+    template.add_variable("opens", opens)
+    template.add_variable("untested", untested_jax() or "")
+    template.add_panel("board", pn.pane.Str("") if shown is None else shown)
+    return template
+
+
+def _open_here(served: Served, runner: Runner) -> Opening:
+    """Boards in this process."""
+
+    def open_board(asked: Mapping[str, str], screen: Screen) -> Callable[[], None]:
+        document = pn.state.curdoc
+        defer = on_document(document) if document else at_once
+        settling = Settling(EnginePartitioner(), defer) if document else None
+        visit = open_visit(served, asked, Window(screen.show), runner, defer, settling=settling)
+        screen.hear = visit.hear
+        if document:
+            pn.state.add_periodic_callback(visit.look, period=WATCHED)
+        return visit.close
+
+    return open_board
+
+
+def _open_apart(boards: Boards) -> Opening:
+    """Boards in processes of their own."""
+
+    def open_board(asked: Mapping[str, str], screen: Screen) -> Callable[[], None]:
+        board = boards.open(asked, screen)
+        return (lambda: board.leave(screen)) if board else (lambda: None)
+
+    return open_board
+
+
+def _arguments() -> dict[str, str]:
+    """The arguments of the address, the last of each name."""
+    return {name: values[-1].decode("utf-8", "replace") for name, values in (pn.state.session_args or {}).items()}

@@ -1,0 +1,250 @@
+"""One visitor's board: which plan it shows, and where that is saved. On a page of its own, or in a document tab of JupyterLab."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from workbench.app.page.keeping import Keeping
+from workbench.app.page.offer import Unsaved, asked_boards, offer
+from workbench.app.page.plan_file import PlanFile
+from workbench.app.page.window import Window, part_text
+from workbench.core.error_text import failure_words, without_folders
+from workbench.documents import Journal, dump_plan, find_journal, parse_plan
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import OpenPlan
+from workbench.plan.plan import Plan
+from workbench.session.session import Session
+from workbench.session.settling import Partitioner
+from workbench.widgets.board.board import Board
+from workbench.widgets.board.host import Host
+from workbench.widgets.run.jobs import Defer
+from workbench.widgets.run.runner import Runner
+
+WATCHED = 1500  # milliseconds between two looks at a file
+
+_log = logging.getLogger(__name__)
+
+Message = Mapping[str, Any]
+"""What a page says: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` of the window around it."""
+
+
+class Settling(NamedTuple):
+    """Who asks XLA's partitioner for a board, as `Board.begin_settling` takes it."""
+
+    partitioner: Partitioner
+    defer: Defer
+    is_idle: Callable[[], bool] = lambda: True
+
+
+class Hosted(NamedTuple):
+    """What a visit stands on: its window, who runs plans, the host's loop, where it is kept, and how its figures settle."""
+
+    window: Window
+    runner: Runner | None
+    defer: Defer
+    keeping: Keeping | None = None
+    settling: Settling | None = None
+
+
+class Visit:
+    """The board of one visitor, and what the window around it is told."""
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.window, self._runner, self._defer, self._keeping, self._settling = hosted
+        self.board: Board | None = None
+        self._journal: Journal | None = None
+        self._first: dict[str, Any] | None = None  # the parts of a board that is being made: they are shown together
+
+    def show(self, make: Callable[[], Plan], host: Host, *, tour: bool = False) -> None:
+        """A board over the plan that `make` returns, or over the history that is kept, in place of whatever was shown."""
+        self.close()
+        session, problem = self._begin(make)
+        if host.save is None:
+            unsaved = Unsaved(session.nodes[0].plan, lambda is_so: self.window.tell(unsaved=is_so))
+            host = replace(host, changed=unsaved.moved, downloaded=unsaved.kept)
+            unsaved.moved(session.plan)
+        self._first = {}
+        self.board = Board(session, self._publish, runner=self._runner, defer=self._defer, host=host)
+        if self._settling:
+            self.board.begin_settling(*self._settling)
+            self.board.begin_compiling(self._settling.defer)
+        first, self._first = self._first, None
+        self.window.show_board(new=True, tour=tour, **first)
+        notice = {"title": "Not all of this board could be taken up again", "text": problem, "choices": [["dismiss", "All right"]]}
+        self.window.tell(notice=notice if problem else {}, failure={}, title=session.plan.name)
+        self.window.count("shown")
+
+    def _begin(self, make: Callable[[], Plan]) -> tuple[Session, str]:
+        """The session, and what of it could not be taken up again. Its journal stands before the board among those who listen."""
+        if self._keeping is None:
+            return Session(make()), ""
+        session, self._journal, problem = self._keeping.begin(make)
+        self.window.tell(board=self._journal.board_id, board_name=session.plan.name)
+        return session, problem
+
+    def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
+        """The error where the board would be; `by_link` if a link led there."""
+        self.close()
+        self.window.show_board(closed=True)
+        self.window.tell(failure={"text": failure_text(error), "by_link": by_link})
+        self.window.count("shown")
+
+    def close(self) -> None:
+        """Nobody watches any more."""
+        if self.board:
+            self.board.close()
+            self.board = None
+        if self._journal:
+            self._journal.close()
+            self._journal = None
+
+    def hear(self, message: Message) -> None:
+        """What the page says."""
+        if "heard" in message:
+            self._hear(message["heard"])
+        elif self.board and "gesture" in message:
+            self.board.answer(message["gesture"])
+
+    def look(self) -> None:
+        """Called every `WATCHED` milliseconds."""
+
+    def show_again(self) -> None:
+        """All of it, to a page that has just come."""
+        if self.board:
+            self._first = {}
+            self.board.answer({"verb": "refresh"})
+            first, self._first = self._first, None
+            self.window.show_board(new=True, tour=False, **first)
+        self.window.tell_again()
+
+    def _publish(self, part: str, state: dict[str, Any]) -> None:
+        if self._first is not None:
+            self._first[part] = part_text(state)
+        else:
+            self.window.show_board(**{part: part_text(state)})
+
+    def _hear(self, message: Message) -> None:
+        if message.get("kind") == "save" and self.board:
+            self.board.answer({"verb": "save"})
+        elif message.get("kind") == "boards" and self._keeping:
+            entries = (find_journal(self._keeping.folder, each) for each in asked_boards(message))
+            self.window.tell(notice=offer(entry for entry in entries if entry) or {})
+        elif message.get("kind") in ("dismiss", "later"):
+            self.window.tell(notice={})
+
+
+class FileVisit(Visit):
+    """A page opened with a file: it saves there, and notices when somebody else did."""
+
+    def __init__(self, file: PlanFile, hosted: Hosted, host: Host) -> None:
+        super().__init__(hosted)
+        self._file = file
+        on_disk = file.read()
+        self.show(lambda: on_disk, replace(host, save=self._save, path=file.name, changed=self._moved))
+        if self.board:
+            self._moved(self.board.session.plan)  # what is kept may be further than the file
+
+    def look(self) -> None:
+        """If the file was changed by others: shown at once where nothing unsaved would be lost, else asked."""
+        if self.board is None or not self._file.changed_by_others():
+            return
+        if not self.window.bridge["unsaved"]:
+            self._reread()
+        else:
+            self.window.tell(
+                notice={
+                    "title": f"{self._file.name} was changed by somebody else",
+                    "text": "Your plan has changes that are not saved.",
+                    "choices": [["theirs", "Show theirs (yours stays in the history)"], ["mine", "Keep mine"]],
+                }
+            )
+
+    def _hear(self, message: Message) -> None:
+        super()._hear(message)
+        if message.get("kind") in ("theirs", "mine"):
+            self.window.tell(notice={})
+            if message["kind"] == "theirs":
+                self._reread()
+
+    def _reread(self) -> None:
+        assert self.board is not None
+        try:
+            self.board.session.apply(OpenPlan(self._file.read(), self._file.name))
+        except WorkbenchError as error:
+            self.window.tell(notice={"title": f"{self._file.name} was changed, and cannot be shown", "text": str(error), "choices": []})
+        else:
+            self.window.tell(unsaved=False)
+
+    def _save(self, plan: Plan) -> str:
+        place = self._file.save(plan)
+        self.window.tell(unsaved=False, notice={})
+        return place
+
+    def _moved(self, plan: Plan) -> None:
+        self.window.tell(unsaved=not self._file.holds(plan))
+
+
+class LabVisit(Visit):
+    """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and tells each change of it."""
+
+    def __init__(self, make: Callable[[], Plan], hosted: Hosted, allow: tuple[str, ...] = ()) -> None:
+        super().__init__(hosted)
+        self._make, self._name, self._opening, self._allow = make, "", False, allow
+
+    def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
+        """A notice above the document, which stays as it is."""
+        del by_link
+        self.close()
+        self.window.show_board(closed=True)
+        self.window.tell(notice={"title": "This plan could not be opened", "text": failure_text(error), "choices": []})
+        self.window.count("shown")
+
+    def _hear(self, message: Message) -> None:
+        super()._hear(message)
+        if message.get("kind") == "open":
+            self._name = str(message.get("name", ""))[:300]
+            try:
+                self._open(str(message.get("text", "")))
+            except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
+                self._opening = False
+                self.show_failure(error)
+
+    def _open(self, text: str) -> None:
+        """Show the plan of a text. An empty one is a new document, and gets a plan to begin with."""
+        if self.board and text == dump_plan(self.board.session.plan):
+            return
+        plan = parse_plan(text, f"`{self._name}`", self._allow) if text.strip() else self._make()
+        self._tell_text(text, plan)  # before the board is seen: whoever sees it may save
+        self._opening = True
+        if self.board:
+            self.board.session.apply(OpenPlan(plan, self._name))
+        else:
+            self.show(lambda: plan, Host(save=self._save, path=self._name, changed=self._tell, allow=self._allow))
+        self._opening = False
+
+    def _tell_text(self, text: str, plan: Plan) -> None:
+        """What a hand wrote is not changed by looking at it; a new document gets a text, and is saved at once."""
+        if text.strip():
+            self.window.tell(text=text)
+        else:
+            self.window.tell(created=True)
+            self.window.tell(text=dump_plan(plan))
+            self.window.tell(created=False)
+
+    def _tell(self, plan: Plan) -> None:
+        if not self._opening:
+            self.window.tell(text=dump_plan(plan))
+
+    def _save(self, plan: Plan) -> str:
+        self._tell(plan)
+        self.window.count("saves")
+        return self._name
+
+
+def failure_text(error: Exception) -> str:
+    """What went wrong, in words; what is no `WorkbenchError` also goes to the log."""
+    if isinstance(error, WorkbenchError):
+        return without_folders(str(error))
+    _log.error("The page could not be made", exc_info=error)
+    return failure_words(error)

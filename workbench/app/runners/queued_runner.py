@@ -1,0 +1,119 @@
+"""A runner whose runs and compilations wait for their turn in a queue."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from workbench.app.runners.job_queue import Kind, Slots, Ticket
+from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
+from workbench.widgets.run.runner import Event, Handle, Runner
+
+_ENDINGS = ("done", "error", "cancelled")
+
+Tell = Callable[[Event], None]
+
+_log = logging.getLogger(__name__)
+
+
+class QueuedRunner:
+    """Hands to `inner` what has its turn in `slots`. Before that it tells `{"event": "waiting", "ahead": n}`."""
+
+    def __init__(self, inner: Runner, slots: Slots) -> None:
+        self._inner, self._slots = inner, slots
+
+    def start(self, plan: Plan, steps: int, on_event: Tell) -> "QueuedHandle":
+        return QueuedHandle(self._slots, "run", lambda tell: self._inner.start(plan, steps, tell), on_event)
+
+    def compile(self, plan: Plan, on_event: Tell, *, behind: bool = False) -> "QueuedHandle":
+        """Of a plan for the attached devices in the line of the runs: some devices, TPUs, are one process's at a time."""
+        kind: Kind = "compile" if plan.hardware else "run"
+        return QueuedHandle(self._slots, kind, lambda tell: self._inner.compile(plan, tell, behind=behind), on_event)
+
+    def expect(self, plan: Plan) -> None:
+        self._inner.expect(plan)
+
+    def refuses(self, plan: Plan) -> str:
+        return self._inner.refuses(plan)
+
+
+class QueuedHandle:
+    """A job that waits, and then is under way. However it ends, its place or slot is given back, and one ending is told."""
+
+    def __init__(self, slots: Slots, kind: Kind, begin: Callable[[Tell], Handle], on_event: Tell) -> None:
+        self._begin, self._on_event = begin, on_event
+        self._lock = threading.Lock()
+        self._waited = self._begun = self._cancelled = self._ended = False
+        self._inner: Handle | None = None
+        self._ticket: Ticket | None = None
+        ticket = slots.enter(kind, self._moved)
+        with self._lock:
+            self._ticket = ticket
+            ended = self._ended
+        if ended:  # while it entered
+            ticket.leave()
+
+    def cancel(self) -> None:
+        """Out of the queue, or the job is asked to stop. Nothing happens if it has ended."""
+        with self._lock:
+            self._cancelled, begun, inner = True, self._begun, self._inner
+        if inner is not None:
+            inner.cancel()
+        elif not begun:
+            self._hear({"event": "cancelled"})
+
+    def _moved(self, ahead: int) -> None:
+        if ahead:
+            self._waited = True
+            self._hear({"event": "waiting", "ahead": ahead})
+            return
+        with self._lock:
+            if self._cancelled or self._begun:
+                return
+            self._begun = True
+        if self._waited:
+            self._hear({"event": "progress", "stage": "starting", "fraction": 0.0})
+        self._start()
+
+    def _start(self) -> None:
+        """Whatever keeps it from starting is told: it may be its turn in a thread that knows nothing of it."""
+        try:
+            inner = self._begin(self._hear)
+        except BaseException as error:
+            self._hear({"event": "error", "message": _said(error)})
+            if not isinstance(error, Exception):  # an interrupt of the kernel
+                raise
+            return
+        with self._lock:
+            self._inner, cancelled = inner, self._cancelled
+        if cancelled:  # while it was started
+            inner.cancel()
+
+    def _hear(self, event: Event) -> None:
+        """Pass it on. Who raises an exception at hearing it hears no more: the engine ends such a job without another word."""
+        ends = event.get("event") in _ENDINGS
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = ends
+        try:
+            self._on_event(event)
+        except BaseException:
+            ends = True
+            raise
+        finally:
+            if ends:
+                self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._ended, ticket = True, self._ticket
+        if ticket is not None:
+            ticket.leave()
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, WorkbenchError):
+        return str(error)
+    _log.error("A job could not be started", exc_info=error)
+    return f"The workbench itself failed: {type(error).__name__}: {error}"

@@ -1,0 +1,99 @@
+"""The text form of a layout, read: statements between `;`, each told by how it looks. `Layout` prints it."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from workbench.core.sharding import Sharding
+from workbench.errors import LayoutError
+
+Rules = tuple[tuple[str, tuple[str, ...]], ...]
+Entries = tuple[tuple[str, Sharding], ...]
+
+MOST_STATEMENTS = 1_000
+"""Of a layout. Each pattern is tried on every argument or value of a program; the largest layouts written so far have some dozens."""
+MOST_LETTERS = 500
+"""Of a pattern or a place; the longest paths of models have about a hundred."""
+DIRECTIONS = ("none", "forward", "backward")  # what a barrier lets through
+_AXES = r"(?P<axes>[^\s:=@\[\]+?]+(?:\+[^\s:=@\[\]+?]+)*)(?:\s+p(?P<priority>-?\d{1,9}))?"
+_RULE = re.compile(rf"(?P<dim>[^\s:=@\[\]]+)\s*:\s*{_AXES}")
+_ALIKE = re.compile(r"group\s*\[(?P<places>[^\[\]]*)\]")
+_BARRIER = re.compile(r"barrier\s*\[(?P<place>[^\[\],]*)\](?:\s*allows:(?P<allows>\w+))?")
+
+
+class Statements(NamedTuple):
+    """What a text of statements says, in the order of its kinds."""
+
+    rules: Rules
+    overrides: Entries
+    constraints: Entries
+    priorities: tuple[tuple[str, int], ...]
+    groups: tuple[tuple[str, ...], ...]
+    barriers: tuple[tuple[str, str], ...]
+
+
+def parse_statements(text: str) -> Statements:
+    """Raises `LayoutError` for what is no statement."""
+    found: dict[str, list[object]] = {name: [] for name in Statements._fields}
+    for statement in _split(text):
+        if word := statement.strip():
+            for kind, entry in _statement(word):
+                found[kind].append(entry)
+    return Statements(*(tuple(entries) for entries in found.values()))  # type: ignore[arg-type]
+
+
+def _split(text: str) -> list[str]:
+    """At `;`, at line ends, and at each `,` that stands in no brackets; from the end, where it is known which bracket comes next."""
+    parts, end, is_inside = [], len(text), False
+    for place in range(len(text) - 1, -1, -1):
+        letter = text[place]
+        if letter in "[]":
+            is_inside = letter == "]"
+        elif letter in ";\n" or (letter == "," and not is_inside):
+            parts.append(text[place + 1 : end])
+            end = place
+    return [text[:end], *reversed(parts)]
+
+
+def _statement(word: str) -> Iterator[tuple[str, object]]:
+    if "=[" in word.replace(" ", ""):
+        pattern, _, sharding = word.partition("=")
+        yield "constraints" if word.startswith("@") else "overrides", (pattern.strip().removeprefix("@"), Sharding.parse(sharding))
+    elif found := _ALIKE.fullmatch(word):
+        yield "groups", tuple(place.strip() for place in found["places"].split(",") if place.strip())
+    elif found := _BARRIER.fullmatch(word):
+        yield "barriers", (found["place"].strip(), found["allows"] or "none")
+    elif found := _RULE.fullmatch(word):
+        yield "rules", (found["dim"], tuple(found["axes"].split("+")))
+        if found["priority"]:
+            yield "priorities", (found["dim"], int(found["priority"]))
+    else:
+        raise LayoutError(
+            f"`{word[:80]}` is not a layout statement.",
+            [
+                "a rule is `d_ff:model`",
+                "an override `params/w=[data, -]`",
+                "a constraint `@mlp/dot_general=[data, ?, model]`",
+                "a group `group[@q/dot_general, @k/dot_general]`",
+                "a barrier `barrier[@mlp/dot_general]`",
+            ],
+        )
+
+
+def parse_axes(text: str) -> tuple[tuple[str, ...], int]:
+    """What stands behind the colon of a rule: `model`, `data+pipe p1`; the axes and the priority."""
+    found = re.fullmatch(_AXES, text.strip())
+    return (tuple(found["axes"].split("+")), int(found["priority"] or 0)) if found else (tuple(text.split("+")), 0)
+
+
+def axes_text(axes: tuple[str, ...], priority: int) -> str:
+    """The inverse of `parse_axes`."""
+    return f"{'+'.join(axes)} p{priority}" if priority else "+".join(axes)
+
+
+def group_text(places: tuple[str, ...]) -> str:
+    return f"group[{', '.join(places)}]"
+
+
+def barrier_text(place: str, allows: str) -> str:
+    return f"barrier[{place}]" + ("" if allows == "none" else f" allows:{allows}")

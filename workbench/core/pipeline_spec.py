@@ -1,0 +1,172 @@
+"""How a step is pipelined: into how many stages and micro-batches, by which schedule, with what recomputed, by which engine."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from workbench.errors import PipelineError, unknown_name, wrong_type
+
+REMAT = ("always", "except_last", "never")
+ENGINES = ("mpmd", "spmd")
+MOST = 4096  # stages, micro-batches and chunks, each
+MOST_PIECES = 512
+"""Stages times chunks; the deepest published pipelines have 64 stages."""
+MOST_TASKS = 1 << 15
+"""Pieces times micro-batches: a step is simulated pass by pass. A trillion parameters went through 64 stages in 512 micro-batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSpec:
+    """`stages` groups of devices along mesh axis `axis`, each with `chunks` pieces of the network; `micro_batches` a step.
+
+    - `schedule`: a name of `pipeline.schedules.ALL_SCHEDULES`.
+    - `boundaries`: blocks of the network that begin a piece whatever the balance says; the others are placed by balance.
+    - `remat`: whose backward pass computes the forward one again: of all micro-batches, of all but the last, of none. Engine `spmd` does
+      the same for each, and takes `except_last` for `always`.
+    - `engine`: `mpmd` compiles each stage for its own devices; `spmd` is one program for all (the shifting buffer).
+
+    >>> print(PipelineSpec.parse("stages:4, micro_batches:8 schedule:interleaved chunks:2"))
+    stages:4 micro_batches:8 schedule:interleaved chunks:2
+
+    **Invariants**
+
+    - `stages`, `micro_batches` and `chunks` are whole numbers from 1.
+    - The schedule exists, and goes with these numbers; `spmd` goes with those that all devices can do in step.
+    - There are at most 512 pieces, and pieces times micro-batches are at most 32,768.
+    - `boundaries` are names, each once, fewer than there are pieces.
+    - `remat` is of `REMAT`, `engine` of `ENGINES`, `axis` a name.
+    """
+
+    stages: int
+    micro_batches: int
+    schedule: str = "1f1b"
+    chunks: int = 1
+    boundaries: tuple[str, ...] = ()
+    remat: str = "always"
+    axis: str = "stage"
+    engine: str = "mpmd"
+
+    def __post_init__(self) -> None:
+        for name in ("stages", "micro_batches", "chunks"):
+            _verify_count(name, getattr(self, name))
+        _verify_tasks(self)
+        _verify_schedule(self)
+        _verify_boundaries(self)
+        for name, value, known in (("remat", self.remat, REMAT), ("engine", self.engine, ENGINES)):
+            if value not in known:
+                raise PipelineError(*unknown_name(name, value, known))
+        if not re.fullmatch(r"[A-Za-z_]\w{0,63}", self.axis):
+            raise PipelineError(f"`{self.axis[:80]}` cannot name a mesh axis.", ["use letters, digits and `_`"])
+
+    @property
+    def pieces(self) -> int:
+        """Into how many consecutive pieces the network is cut; piece k lies on stage k mod `stages`.
+
+        >>> PipelineSpec(4, 8, "interleaved", chunks=2).pieces
+        8
+        """
+        return self.stages * self.chunks
+
+    def recomputes(self, micro_batch: int) -> bool:
+        """Whether the backward pass of this micro-batch computes the forward one again.
+
+        >>> [PipelineSpec(2, 3, remat="except_last").recomputes(i) for i in range(3)]
+        [True, True, False]
+        """
+        spared = self.remat == "except_last" and self.engine != "spmd" and micro_batch == self.micro_batches - 1
+        return self.remat != "never" and not spared
+
+    @classmethod
+    def parse(cls, text: str) -> "PipelineSpec":
+        """Read what `str` writes. Raises `PipelineError`."""
+        entries: dict[str, Any] = {}
+        for word in re.split(r"[\s,;]+", text.strip()):
+            name, colon, value = word.partition(":")
+            if not word or (colon and value and name in _NAMES and name not in entries):
+                entries.update({name: _value(name, value)} if word else {})
+                continue
+            if colon and name not in _NAMES:
+                raise PipelineError(*unknown_name("entry of a pipeline", name, _NAMES))
+            said = f"says `{name}` twice" if name in entries else f"has `{word[:80]}`, which is no entry"
+            raise PipelineError(f"The pipeline {said}.", [_EXAMPLE])
+        if missing := [f"`{name}`" for name in ("stages", "micro_batches") if name not in entries]:
+            raise PipelineError(f"The pipeline does not say {' and '.join(missing)}.", [_EXAMPLE])
+        return cls(**entries)
+
+    def __str__(self) -> str:
+        words = [f"stages:{self.stages}", f"micro_batches:{self.micro_batches}", f"schedule:{self.schedule}"]
+        for each in fields(self)[3:]:
+            value = getattr(self, each.name)
+            if value != each.default:
+                words.append(f"{each.name}:{'+'.join(value) if isinstance(value, tuple) else value}")
+        return " ".join(words)
+
+
+def read_pipeline(given: PipelineSpec | str | None) -> PipelineSpec | None:
+    """The pipeline of a plan, as text or as it is; raises `PipelineError` for anything else."""
+    if given is None or isinstance(given, PipelineSpec):
+        return given
+    if isinstance(given, str):
+        return PipelineSpec.parse(given)
+    raise PipelineError(wrong_type("pipeline", given, "text or a `PipelineSpec`"), [_EXAMPLE])
+
+
+_NAMES: Mapping[str, type] = {each.name: int if each.type in (int, "int") else str for each in fields(PipelineSpec)}
+_EXAMPLE = 'write it as "stages:4 micro_batches:16 schedule:1f1b"'
+
+
+def _value(name: str, text: str) -> Any:
+    if name == "boundaries":
+        return tuple(text.split("+"))
+    if _NAMES[name] is str:
+        return text
+    if not re.fullmatch(r"-?\d{1,18}", text):
+        raise PipelineError(f"`{name}:{text[:80]}` is no number.", [_EXAMPLE])
+    return int(text)
+
+
+def _verify_count(name: str, count: object) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST:
+        raise PipelineError(f"A pipeline of {name}:{str(count)[:80]} cannot be.", [f"make `{name}` a whole number from 1 to {MOST:,}"])
+
+
+def _verify_tasks(spec: PipelineSpec) -> None:
+    pieces = f"{spec.stages:,} stages x {spec.chunks:,} chunks = {spec.pieces:,} pieces" if spec.chunks > 1 else f"{spec.stages:,} stages"
+    if spec.pieces > MOST_PIECES:
+        raise PipelineError(f"A pipeline of {pieces} is too long; it has at most {MOST_PIECES}.", ["make `stages` smaller"])
+    if (tasks := spec.pieces * spec.micro_batches) > MOST_TASKS:
+        raise PipelineError(
+            f"{pieces} x {spec.micro_batches:,} micro-batches are {tasks:,} passes forward; a step may have {MOST_TASKS:,}.",
+            [f"make `micro_batches` {MOST_TASKS // spec.pieces:,} at most", "make `stages` smaller"],
+        )
+
+
+def _verify_schedule(spec: PipelineSpec) -> None:
+    """The schedules live in a room above; they are asked when a specification is made."""
+    from workbench.core.schedules import ALL_SCHEDULES, Shape, schedule_named
+
+    schedule = schedule_named(spec.schedule)
+    schedule.verify(Shape(spec.stages, spec.micro_batches, spec.chunks))
+    if spec.engine == "spmd" and not schedule.spmd:
+        names = [f"schedule:{each.name}" for each in ALL_SCHEDULES if each.spmd]
+        raise PipelineError(
+            f"Engine `spmd` runs all stages in step, as one program; schedule `{spec.schedule}` has them do different things at a time.",
+            [f"take {' or '.join(names)}", "take engine:mpmd"],
+        )
+
+
+def _verify_boundaries(spec: PipelineSpec) -> None:
+    counts = Counter(spec.boundaries)
+    for name in spec.boundaries:
+        if not name or re.search(r"[\s,;+]", name):
+            raise PipelineError(f"`{name[:80]}` cannot name a block.", ["name boundaries as the board shows them"])
+        if counts[name] > 1:
+            raise PipelineError(f"Two pieces of the pipeline would begin at `{name}`.", ["name each boundary once"])
+    if len(spec.boundaries) >= spec.pieces:
+        raise PipelineError(
+            f"{len(spec.boundaries)} boundaries make {len(spec.boundaries) + 1} pieces; the pipeline has "
+            f"{spec.stages} stages x {spec.chunks} chunks = {spec.pieces}.",
+            [f"name at most {spec.pieces - 1}", "make `stages` larger"],
+        )

@@ -1,0 +1,259 @@
+"""A traced program: named tensors, the operations between them, and the StableHLO that Shardy partitions. No device is touched."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.remat import AS_TRACED, Remat
+from workbench.core.tensor import Role, Tensor, verify_dim_name
+from workbench.errors import DimensionError, TraceError, unknown_name
+
+STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE)
+KEPT = "_kept"  # what `program_cache` keeps with a program, in its `__dict__`; it is never sent anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """How a plan document names a program, without carrying code.
+
+    `target` is a model of the zoo (`gpt`) or an importable function that returns a `Program`
+    (`package.module:function`); `arguments` are its keyword arguments, JSON values only.
+    """
+
+    target: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.target}({', '.join(f'{key}={value!r}' for key, value in self.arguments.items())})"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of the traced program, as far as no layout changes it. Its place in `Program.operations` is its id.
+
+    `path` is its named scope and primitive (`blocks/mlp/dot_general`), under `grad/` in the backward pass;
+    `kind` the StableHLO operation; `source` the user's line (`gpt.py:42`); shape and dims are of the first result. `manual` are the mesh
+    axes of the `shard_map` it is computed in, if any: its shape is what one of their devices has.
+    """
+
+    path: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    source: str
+    manual: tuple[str, ...] = ()
+
+
+class Removed(NamedTuple):
+    """A value of the function that is not in the step, why, and what to do instead."""
+
+    path: str
+    source: str
+    why: str
+    ways_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The parts of a training step: `loss(params, batch)`, the optimiser, the pytrees of parameters and batch.
+
+    `moments` is the type of the optimiser's state where it is not that of the parameters.
+    """
+
+    loss: Callable[..., Any]
+    optimizer: Any
+    params: Any
+    batch: Any
+    moments: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the engine calls; planning never does. Argument and result leaves are in the order of the program's tensors.
+
+    - `call(*arguments) -> results`, traceable;
+    - `initialize(key, given) -> state leaves`, traceable, so that state is born sharded; `given` are the arrays at `given_indices`;
+    - `feed(step) -> input leaves` as NumPy arrays on the host, equal on every process;
+    - `loss` is the index of the result that is the loss, if there is one;
+    - `training` is what a training step was made of, for those who take it apart again (pipelines); `None` of any other function.
+    """
+
+    call: Callable[..., tuple[Any, ...]]
+    initialize: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
+    feed: Callable[[int], tuple[Any, ...]]
+    given_indices: tuple[int, ...] = ()
+    given: tuple[Any, ...] = ()
+    loss: int | None = None
+    training: Training | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A JAX function traced at given shapes.
+
+    **Invariants**
+
+    - `arguments` and `results` are in the order of `main`'s arguments and results in `module`, which Shardy propagates, and in `lowered`,
+      the same program as XLA is given it.
+    - `carried` pairs a result with the argument it becomes in the next step; both lie alike, and the argument's memory is donated.
+    - Dimension names are unique within an argument.
+    - `renamed` maps every dimension name of the trace to that of now; it is empty until the first renaming.
+    - Two programs are equal if their StableHLO, names, remat and precision are; `step` does not count.
+    - `retrace` makes the same program under another remat policy and precision, each once; it stays behind when a program is pickled.
+    """
+
+    name: str
+    arguments: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    carried: tuple[tuple[int, int], ...]
+    operations: tuple[Operation, ...]
+    module: bytes
+    lowered: bytes
+    fingerprint: str
+    step: Step
+    reference: Reference | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    remat: Remat = AS_TRACED
+    precision: Precision = AS_WRITTEN
+    retrace: "Callable[[Remat, Precision], Program] | None" = None
+    list_removed: Callable[[], tuple[Removed, ...]] = field(default=tuple, repr=False)
+
+    @cached_property
+    def removed(self) -> tuple[Removed, ...]:
+        """What the function computes and the step does not; made when first asked for, empty where the function is not here."""
+        return self.list_removed()
+
+    @cached_property
+    def dims(self) -> Mapping[str, tuple[int, ...]]:
+        """Each dimension name of the arguments with the sizes it has, in order of appearance."""
+        sizes: dict[str, dict[int, None]] = {}
+        for tensor in self.arguments:
+            for dim, size in zip(tensor.dims, tensor.shape, strict=True):
+                sizes.setdefault(dim, {})[size] = None
+        return {dim: tuple(each) for dim, each in sizes.items()}
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """The indices of the arguments that live from step to step: parameters and optimiser state."""
+        return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role in STATE)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The indices of the arguments that are fed anew each step."""
+        return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role not in STATE)
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters."""
+        return sum(tensor.elements for tensor in self.arguments if tensor.role is Role.PARAMETER)
+
+    def rename(self, names: Mapping[str, str]) -> "Program":
+        """The program with dimensions renamed.
+
+        Raises `DimensionError` if a name does not exist or cannot be one, or two dimensions of one argument would share a name.
+        """
+        for old, new in names.items():
+            if old not in self.dims:
+                raise DimensionError(*unknown_name("dimension", old, self.dims))
+            verify_dim_name(new)
+
+        def dims(old: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names.get(dim, dim) for dim in old)
+
+        arguments = tuple(replace(each, dims=dims(each.dims)) for each in self.arguments)
+        verify_unique_dims(arguments)
+        return replace(
+            self,
+            arguments=arguments,
+            results=tuple(replace(each, dims=dims(each.dims)) for each in self.results),
+            operations=tuple(replace(each, dims=dims(each.dims)) for each in self.operations),
+            renamed={traced: names.get(now, now) for traced, now in (self.renamed or {dim: dim for dim in self.dims}).items()},
+        )
+
+    @property
+    def traced_with(self) -> str:
+        """`remat full, precision bfloat16`; empty for a program as its function says."""
+        parts = {"remat": self.remat, "precision": self.precision}
+        return ", ".join(f"{name} {each}" for name, each in parts.items() if each not in (AS_TRACED, AS_WRITTEN))
+
+    def variant(self, *, remat: Remat | None = None, precision: Precision | None = None) -> "Program":
+        """The program traced again with another remat policy or precision; its names are those of this one.
+
+        Raises `RematError`, `PrecisionError` where they do not fit the function, `TraceError` if it is not at hand to be traced.
+        """
+        wanted = remat or self.remat, precision or self.precision
+        if wanted == (self.remat, self.precision):
+            return self
+        if self.retrace is None:
+            raise TraceError(f"`{self.name}` cannot be traced again: its function is not here.", ["build the program in this process"])
+        found = replace(self.retrace(*wanted), reference=self.reference)
+        renamed = {traced: now for traced, now in self.renamed.items() if traced != now}
+        return found.rename(renamed) if renamed else found
+
+    def __post_init__(self) -> None:
+        if self.reference is not None:
+            _remember(self.reference)
+
+    def __getstate__(self) -> dict[str, Any]:
+        stays = {name: value for name, value in self.__dict__.items() if name != KEPT}
+        return {**stays, "retrace": None, "list_removed": tuple}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Program):
+            return NotImplemented
+        return self is other or (self.fingerprint == other.fingerprint and self.identity == other.identity)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What equal programs have alike, without the programs."""
+        return self.fingerprint, self.remat, self.precision, self._names
+
+    @cached_property
+    def _names(self) -> bytes:
+        """Tensors and paths in brief: programs are keys of caches, and one that was built again is compared with those often.
+
+        Paths count, for constraints name them; source lines do not, for they depend on who traced.
+        """
+        paths = "\n".join(each.path for each in self.operations)
+        return blake2b(f"{self.arguments}{self.results}{self.carried}{paths}".encode(errors="surrogatepass")).digest()
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"Program({self.name!r}: {len(self.arguments)} arguments, {len(self.operations)} operations)"
+
+
+_built_here: set[str] = set()
+_MOST_REMEMBERED = 10_000  # models of the zoo, of whatever arguments; functions are few, and all of them are
+
+
+def _remember(reference: Reference) -> None:
+    if ":" in reference.target or len(_built_here) < _MOST_REMEMBERED:
+        _built_here.add(_key(reference))
+
+
+def is_built_here(reference: Reference) -> bool:
+    """Whether this model of the zoo, or a program of this function, was built or traced in this process: a document may name it too.
+
+    What was unpickled does not count.
+    """
+    return _key(reference) in _built_here
+
+
+def _key(reference: Reference) -> str:
+    return reference.target if ":" in reference.target else str(reference)
+
+
+def verify_unique_dims(arguments: tuple[Tensor, ...]) -> None:
+    for tensor in arguments:
+        for dim in tensor.dims:
+            if tensor.dims.count(dim) > 1:
+                raise DimensionError(
+                    f"`{tensor}` would have two dimensions named `{dim}`, and a rule for `{dim}` could not tell them apart.",
+                    [f"name the second one `{dim}_out`, say"],
+                )

@@ -1,0 +1,16 @@
+"""The schedules, one file each: `SCHEDULE` and its diagram. A new one is a file here and its name in `ALL_SCHEDULES`."""
+
+from workbench.core.schedules import breadth_first, circular, gpipe, interleaved, one_f_one_b, zero_bubble
+from workbench.core.schedules.schedule import Schedule as Schedule
+from workbench.core.schedules.schedule import Shape as Shape
+from workbench.errors import PipelineError, unknown_name
+
+ALL_SCHEDULES = tuple(each.SCHEDULE for each in (gpipe, one_f_one_b, interleaved, circular, zero_bubble, breadth_first))
+
+
+def schedule_named(name: str) -> Schedule:
+    """Raises `PipelineError` if there is none of that name."""
+    for schedule in ALL_SCHEDULES:
+        if schedule.name == name:
+            return schedule
+    raise PipelineError(*unknown_name("schedule", name, [schedule.name for schedule in ALL_SCHEDULES]))

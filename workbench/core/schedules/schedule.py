@@ -1,0 +1,75 @@
+"""What a schedule is: a name, a sentence, and the order in which each device does its tasks."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from workbench.core.schedules.costs import StageCost
+from workbench.core.schedules.tasks import Orders, Task
+from workbench.errors import PipelineError
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large a pipeline is: `devices` p, `micro_batches` m, `chunks` v of stages on each device."""
+
+    devices: int
+    micro_batches: int
+    chunks: int = 1
+
+    @property
+    def stages(self) -> int:
+        return self.devices * self.chunks
+
+
+def fill_and_drain(shape: Shape, cost: StageCost) -> float | None:
+    """The last device waits for a forward pass of each of the others, the first for a backward one: (p - 1) (F + B) of one piece.
+
+    With chunks a micro-batch is back in time for the next one if m is at least p; fewer have no closed form here.
+    """
+    return (shape.devices - 1) * cost.work if shape.chunks == 1 or shape.micro_batches >= shape.devices else None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """An order of tasks. `order(device, shape)` yields those of one device; whatever starts when follows from what each waits for.
+
+    - `loops`: a device may hold several chunks; else `chunks` is 1.
+    - `whole_rounds`: with chunks, the micro-batches go in rounds of one for each device, so m is a multiple of p.
+    - `splits_backward`: the gradients of inputs and of weights are tasks of their own.
+    - `spmd`: all devices can do it in step, as one program (the shifting buffer of `spmd_plan`).
+    - `idle(shape, cost)`: the closed form of the seconds each device idles where all pieces cost `cost` and transfers nothing; `None`
+      where there is none.
+    - `kept(device, shape)`: how many pairs of micro-batch and chunk a device keeps something of at its worst moment.
+    """
+
+    name: str
+    about: str
+    order: Callable[[int, Shape], Iterator[Task]]
+    idle: Callable[[Shape, StageCost], float | None]
+    kept: Callable[[int, Shape], int]
+    loops: bool = False
+    whole_rounds: bool = False
+    splits_backward: bool = False
+    spmd: bool = False
+
+    def tasks(self, devices: int, micro_batches: int, chunks: int = 1) -> Orders:
+        """Of each device its tasks in order. Raises `PipelineError` where the schedule does not go with these sizes."""
+        shape = Shape(devices, micro_batches, chunks)
+        self.verify(shape)
+        return tuple(tuple(self.order(device, shape)) for device in range(devices))
+
+    def verify(self, shape: Shape) -> None:
+        """Raises `PipelineError` where the schedule does not go with this shape."""
+        if shape.chunks > 1 and not self.loops:
+            raise PipelineError(
+                f"Schedule `{self.name}` has one chunk of layers a device; the pipeline has chunks:{shape.chunks}.",
+                ["set chunks:1", "take a schedule that goes round, schedule:interleaved say"],
+            )
+        if self.whole_rounds and shape.chunks > 1 and shape.micro_batches % shape.devices:
+            over = shape.micro_batches % shape.devices
+            near = {shape.micro_batches - over, shape.micro_batches - over + shape.devices} - {0}
+            raise PipelineError(
+                f"Schedule `{self.name}` sends micro-batches round in groups of one for each of the {shape.devices} stages; "
+                f"{shape.micro_batches} % {shape.devices} = {over}.",
+                [f"make micro_batches {' or '.join(str(each) for each in sorted(near))}", "take schedule:breadth_first"],
+            )

@@ -1,0 +1,284 @@
+"""How one tensor lies on a mesh: per dimension, the mesh axes that split it, and what propagation may still do to it."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from workbench.core.mesh import Mesh
+from workbench.errors import LayoutError
+
+_SUB_AXIS = re.compile(r"(?P<axis>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
+MOST_ROUNDS = 1_000
+"""Priorities: propagation goes round once for each."""
+MOST_LETTERS = 2_000
+"""Of a sharding as text: as many dimensions as there are, each on every axis, take a few hundred."""
+_ENTRY = re.compile(r"(?P<axes>[^\s?]*)(?P<open>\?)?(?:\s+p(?P<priority>-?\d+))?")
+_AXES = re.compile(r"(?P<kind>replicated|unreduced):(?P<axes>\S+)")
+
+
+class SubAxis(NamedTuple):
+    """A part of a mesh axis (Shardy, Y6): `x:(2)4` is of `x`, of size 4, after a pre-size of 2 that is major to it there."""
+
+    axis: str
+    pre_size: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.axis}:({self.pre_size}){self.size}"
+
+
+@lru_cache(maxsize=1024)
+def sub_axis(axis: str) -> SubAxis | None:
+    """The part that a name stands for; `None` where that is a whole mesh axis."""
+    found = _SUB_AXIS.fullmatch(axis)
+    return SubAxis(found["axis"], int(found["pre"]), int(found["size"])) if found else None
+
+
+def base_axis(axis: str) -> str:
+    """The mesh axis of an axis or sub-axis."""
+    part = sub_axis(axis)
+    return part.axis if part else axis
+
+
+def axis_size(axis: str, mesh: Mesh) -> int:
+    """The size of a mesh axis or sub-axis.
+
+    >>> axis_size("x", Mesh("x:8")), axis_size("x:(2)4", Mesh("x:8"))
+    (8, 4)
+    """
+    part = sub_axis(axis)
+    return part.size if part else mesh[axis]
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two axes or sub-axes share a part: `x:(1)4` and `x:(2)4` do, `x:(1)2` and `x:(2)4` do not."""
+    first, second = sub_axis(one), sub_axis(other)
+    if first is None or second is None:
+        return base_axis(one) == base_axis(other)
+    overlapping = first.pre_size < second.pre_size * second.size and second.pre_size < first.pre_size * first.size
+    return first.axis == second.axis and overlapping
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """Mesh axes per dimension, major to minor; an empty tuple is a dimension kept whole, `None` one left to propagation.
+
+    Prints as `[data, -, model+pipe p1, seq?, ?] replicated:expert unreduced:x`: split on `data`; whole; split on `model`, then `pipe`, of
+    priority 1; split on `seq`, and further if propagation likes (Y3); left to propagation; `expert` for no dimension (Y4); the values
+    partial sums over `x` (Y5).
+
+    - `open`: the dimensions that have axes and may be given minor ones; empty for none.
+    - `priorities`: one a dimension, in which round it begins to propagate (Y7), 0 the first; empty for all 0.
+
+    >>> Sharding.parse("[data, -]").local_shape((8, 6), Mesh("data:4 model:2"))
+    (2, 6)
+
+    **Invariants**
+
+    - An axis is used once: by one dimension (Mesh-TensorFlow M5, Shardy Y9), as replicated or as unreduced; of its parts, none overlap.
+    - `open` and `priorities` are empty or have an entry a dimension; an open dimension without axes is `None`.
+    - A priority is at least 0, and 0 on a dimension kept whole: that has nothing to propagate.
+    """
+
+    dims: tuple[tuple[str, ...] | None, ...]
+    open: tuple[bool, ...] = ()
+    priorities: tuple[int, ...] = ()
+    replicated: tuple[str, ...] = ()
+    unreduced: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        used = (*self.axes, *self.replicated, *self.unreduced)
+        if len(set(used)) != len(used) or any(":" in axis for axis in used):
+            _verify_once(self, used)
+        if self.open:
+            self._settle_open()
+        if self.priorities:
+            _verify_priorities(self)
+            if not any(self.priorities):
+                object.__setattr__(self, "priorities", ())
+
+    def _settle_open(self) -> None:
+        """An open dimension without axes has one form, `None`."""
+        _verify_length(self, "open", self.open)
+        dims = tuple(None if is_open and not dim else dim for dim, is_open in zip(self.dims, self.open, strict=True))
+        flags = tuple(bool(is_open and dim) for dim, is_open in zip(self.dims, self.open, strict=True))
+        object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "open", flags if any(flags) else ())
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """All axes that split a dimension, in the order of the dimensions."""
+        return tuple(axis for dim in self.dims for axis in dim or ())
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All axes it names, those that split nothing too."""
+        return (*self.axes, *self.replicated, *self.unreduced)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether propagation has nothing to add."""
+        return None not in self.dims and not self.open
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether mesh axes per dimension say all of it."""
+        return self.is_closed and not (self.priorities or self.replicated or self.unreduced)
+
+    def is_open(self, place: int) -> bool:
+        """Whether propagation may split this dimension further."""
+        return self.dims[place] is None or bool(self.open and self.open[place])
+
+    def priority(self, place: int) -> int:
+        """The round in which this dimension begins to propagate."""
+        return self.priorities[place] if self.priorities else 0
+
+    def parts(self, mesh: Mesh) -> tuple[int, ...]:
+        """Into how many parts each dimension is cut."""
+        return tuple(math.prod(axis_size(axis, mesh) for axis in dim or ()) for dim in self.dims)
+
+    def local_shape(self, shape: Sequence[int], mesh: Mesh) -> tuple[int, ...]:
+        """The shape one device holds: `ceil(size / parts)`, so that uneven dimensions are padded (GSPMD section 3.4)."""
+        return tuple(-(-size // parts) for size, parts in zip(shape, self.parts(mesh), strict=True))
+
+    def replicas(self, mesh: Mesh) -> int:
+        """How many devices hold the same part."""
+        return mesh.size // math.prod(self.parts(mesh))
+
+    def map_axes(self, names: Mapping[str, str | None]) -> "Sharding":
+        """Mesh axes renamed, or dropped where `names` maps to `None`; what is left without any axis is whole, or open if it was."""
+
+        def axes(old: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(new for axis in old if (new := names.get(axis, axis)) is not None)
+
+        dims = tuple(None if dim is None else axes(dim) for dim in self.dims)
+        kept = tuple(0 if dim == () and not self.is_open(i) else self.priority(i) for i, dim in enumerate(dims))
+        return Sharding(dims, self.open, kept, axes(self.replicated), axes(self.unreduced))
+
+    def with_dim(self, place: int, axes: tuple[str, ...] | None) -> "Sharding":
+        """Another placement of one dimension, closed, or with `None` left to propagation; its priority goes with the old one's axes."""
+        dims = (*self.dims[:place], axes, *self.dims[place + 1 :])
+        flags = tuple(flag and i != place for i, flag in enumerate(self.open))
+        kept = tuple(0 if i == place and not axes else each for i, each in enumerate(self.priorities))
+        return replace(self, dims=dims, open=flags, priorities=kept)
+
+    def __str__(self) -> str:
+        entries = "[" + ", ".join(map(self._entry, range(len(self.dims)))) + "]"
+        kinds = (("replicated", self.replicated), ("unreduced", self.unreduced))
+        return " ".join([entries, *(f"{kind}:{'+'.join(axes)}" for kind, axes in kinds if axes)])
+
+    def _entry(self, place: int) -> str:
+        axes = "+".join(self.dims[place] or ())
+        shown = axes + "?" if self.is_open(place) else axes or "-"
+        return f"{shown} p{self.priorities[place]}" if self.priority(place) else shown
+
+    @classmethod
+    def parse(cls, text: str) -> "Sharding":
+        """The inverse of `str`. Raises `LayoutError`."""
+        if len(text) > MOST_LETTERS:
+            raise LayoutError(f"`{text[:40]}…` is {len(text):,} letters long; a sharding has at most {MOST_LETTERS:,}.", ["shorten it"])
+        return _parsed(text)
+
+    @classmethod
+    def whole(cls, rank: int) -> "Sharding":
+        """Replicated on every device."""
+        return cls(((),) * rank)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Sharding:
+    """A text is read once: reports and pages read the same few again and again."""
+    body, bracket, tail = text.strip().partition("]")
+    if not (body.startswith("[") and bracket):
+        raise LayoutError(f"`{text[:80]}` is not a sharding.", ['write "[data, -, model]", one entry a dimension'])
+    words = [word.strip() for word in body[1:].split(",")] if body[1:].strip() else []
+    entries = [_parse_entry(word, text) for word in words]
+    kinds: dict[str, tuple[str, ...]] = {}
+    for word in tail.split():
+        found = _AXES.fullmatch(word)
+        if found is None or found["kind"] in kinds:
+            raise LayoutError(
+                f"`{word[:40]}` behind the sharding `{text[:80]}` is not understood.",
+                ["write `replicated:x+y`, once, for axes that no dimension may take", "`unreduced:x` for a partial sum", *_of_dims(word)],
+            )
+        kinds[found["kind"]] = _split_axes(found["axes"], text)
+    return Sharding(
+        tuple(dim for dim, _, _ in entries),
+        tuple(is_open for _, is_open, _ in entries),
+        tuple(priority for _, _, priority in entries),
+        kinds.get("replicated", ()),
+        kinds.get("unreduced", ()),
+    )
+
+
+def _of_dims(word: str) -> list[str]:
+    return ["a priority stands behind the axes of one dimension, `[model p1, -]`"] if re.fullmatch(r"p-?\d+", word) else []
+
+
+def _parse_entry(word: str, text: str) -> tuple[tuple[str, ...] | None, bool, int]:
+    found = _ENTRY.fullmatch(word)
+    if found is None:
+        raise LayoutError(
+            f"`{word[:40]}` in `{text[:80]}` is not an entry of a sharding.",
+            ["`x+y` splits on x, then y", "`x?` may be split further", "`x p1` propagates later", "`-` is whole", "`?` is left open"],
+        )
+    is_open, priority = bool(found["open"]), int(found["priority"] or 0)
+    if found["axes"] == "-":
+        return (), is_open, priority
+    if not found["axes"] and is_open:
+        return None, False, priority
+    return _split_axes(found["axes"], text), is_open, priority
+
+
+def _split_axes(word: str, text: str) -> tuple[str, ...]:
+    axes = tuple(word.split("+"))
+    if "" in axes:
+        raise LayoutError(f"`{text[:80]}` has an empty entry.", ["write `-` for a dimension kept whole"])
+    return axes
+
+
+def _verify_once(sharding: Sharding, used: tuple[str, ...]) -> None:
+    taken: list[str] = []
+    for axis in used:
+        if (other := next((each for each in taken if overlap(each, axis)), None)) is not None:
+            raise LayoutError(
+                _twice_text(sharding, axis, other), ["an axis splits one dimension of a tensor", *_twice_ways(sharding, axis)]
+            )
+        taken.append(axis)
+
+
+def _twice_text(sharding: Sharding, axis: str, other: str) -> str:
+    if axis != other:
+        return f"{sharding} uses `{other}` and `{axis}`, which overlap."
+    for kind, axes in (("replicated", sharding.replicated), ("unreduced", sharding.unreduced)):
+        if axis in axes and axis in sharding.axes:
+            return f"{sharding} has mesh axis `{axis}` both on a dimension and as {kind}."
+    return f"{sharding} uses mesh axis `{axis}` twice."
+
+
+def _twice_ways(sharding: Sharding, axis: str) -> list[str]:
+    return [f"name `{axis}` once"] if axis in (*sharding.replicated, *sharding.unreduced) else []
+
+
+def _verify_length(sharding: Sharding, name: str, entries: Sequence[object]) -> None:
+    if len(entries) != len(sharding.dims):
+        raise ValueError(f"{len(entries)} entries of {name} for {len(sharding.dims)} dimensions")
+
+
+def _verify_priorities(sharding: Sharding) -> None:
+    _verify_length(sharding, "priorities", sharding.priorities)
+    for i, (dim, priority) in enumerate(zip(sharding.dims, sharding.priorities, strict=True)):
+        if priority > MOST_ROUNDS:
+            raise LayoutError(f"{sharding} has priority {priority:,}; {MOST_ROUNDS:,} is the last.", ["use 0, 1, 2, ..."])
+        if priority < 0:
+            raise LayoutError(
+                f"{sharding} has priority {priority}; 0 is the first to propagate.", ["use 0, 1, 2, ...", "give the others a larger one"]
+            )
+        if priority and dim == () and not sharding.is_open(i):
+            raise LayoutError(
+                f"{sharding} gives priority {priority} to a dimension kept whole, which has nothing to propagate.",
+                ["write `-` without a priority", f"write `? p{priority}` to leave it to propagation"],
+            )

@@ -1,0 +1,136 @@
+"""What collectives do to kernels: a kernel with a collective in the middle is two, and a product that is multiplied piece by piece is many.
+
+A windowed einsum (Wang et al. 2023, "Overlap communication with dependent computation via decomposition") takes a gather or a
+reduce-scatter of n pieces apart. Pieces go around the ring both ways, and each of n / 2 steps multiplies two, in a kernel of its own:
+
+- gathered along a summed dimension, every step adds to the whole result, which it reads and writes again;
+- gathered along another one, every step's columns are written into the result by two more kernels, zeros to begin with;
+- scattered, every step's product is added to what was received, by another kernel.
+
+What would have been computed as the product's epilogue is a kernel of its own in the first two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import axis_size
+from workbench.core.tensor import itemsize
+from workbench.cost.fusion.kernels import PRODUCTS, Kernels
+from workbench.hardware.hardware import Chip
+from workbench.propagation import HALVES, Propagated
+from workbench.propagation.collectives import Reshard
+from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.views import VIEWING, viewed
+
+RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
+"""The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a summed dimension; gathered along another.
+Seen in what XLA:TPU (jax 0.10.2) compiles; for other chips it makes none."""
+LONGEST = 32  # of 64 pieces none is windowed
+PIECEWISE = frozenset({"all-gather", "reduce-scatter", "all-to-all"})
+"""Kinds whose pieces another kernel brings into their order, before or after."""
+_TOGETHER = 2  # pieces a step: one from either side
+_DOT = "stablehlo.dot_general"
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How a product is taken apart: into so many steps, along its summed dimension or not."""
+
+    count: int
+    is_summed: bool
+
+
+WHOLE = Steps(1, is_summed=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apart:
+    """What one execution of each kernel launches, moves (bytes) and passes over (elements) beside its own; `steps` of products."""
+
+    launches: NDArray[np.float64]
+    moved: NDArray[np.float64]
+    elements: NDArray[np.float64]
+    steps: dict[int, Steps] = field(default_factory=dict)
+
+    def add(self, kernel: int, launches: float, moved: float, elements: float = 0.0) -> None:
+        self.launches[kernel] += launches
+        self.moved[kernel] += moved
+        self.elements[kernel] += elements
+
+
+def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> Apart:
+    """Of all kernels of a plan; `local_bytes` are those of each value of the structure."""
+    apart = Apart(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
+    structure = partitioned.structure
+    for each in partitioned.reshards if chip.platform == "tpu" else ():
+        maker = kernels.of[each.source] if each.source is not None else -1
+        is_cast = each.source is not None and maker < 0 and structure.ops[each.source].kind not in VIEWING
+        reader = kernels.of[each.before]
+        width = 4 if each.source is None else itemsize(structure.values[structure.ops[each.source].results[0]].dtype)
+        devices = prod(axis_size(axis, mesh) for axis in each.axes)
+        sent = each.payload // devices if each.kind == "all-gather" else each.payload
+        if maker >= 0 and maker == reader:  # written, and read again
+            apart.add(reader, 1, sent + each.local_bytes, each.local_bytes / width)
+        elif each.kind in PIECEWISE and max(maker, reader) >= 0:
+            apart.add(reader if reader >= 0 else maker, 1, 0)
+        elif reader >= 0:
+            if is_cast:  # its reader would do it itself
+                apart.add(reader, 1, sent, sent / width)
+            apart.add(reader, 0, max(each.local_bytes - sent, 0) if each.kind == "all-gather" else 0)
+        steps = _steps(each, kernels, partitioned, local_bytes, devices, chip)
+        if steps is not None:
+            _window(apart, each, steps, kernels, structure, local_bytes)
+    return apart
+
+
+def _steps(each: Reshard, kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], devices: int, chip: Chip) -> Steps | None:
+    """How the product of a collective is taken apart, if it is: one of two-byte floats, whose weight no other product reads."""
+    rings, structure = RINGS.get(chip.target), partitioned.structure
+    if rings is None or devices > LONGEST:
+        return None
+    count = ceil(devices / _TOGETHER)
+    if each.kind == "reduce-scatter" and each.source is not None and structure.ops[each.source].kind in PRODUCTS:
+        is_half = structure.values[structure.ops[each.source].results[0]].dtype in HALVES
+        return Steps(count, is_summed=False) if is_half and devices >= rings[0] else None
+    gathered = _gathered(each, partitioned, local_bytes, devices) if each.kind == "all-gather" else None
+    if gathered is None or structure.values[gathered[0]].dtype not in HALVES:
+        return None
+    value, is_summed = gathered
+    is_alone = kernels.multiplied.get(viewed(structure, value), 0) <= 1
+    return Steps(count, is_summed) if is_alone and devices >= rings[0 if is_summed else 1] else None
+
+
+def _gathered(each: Reshard, partitioned: Propagated, local_bytes: Sequence[int], devices: int) -> tuple[int, bool] | None:
+    """The operand of a product that is gathered, and whether along a dimension that the product sums over."""
+    structure = partitioned.structure
+    op = structure.ops[each.before]
+    if op.kind != _DOT:
+        return None
+    born = -1 if each.source is None else each.source
+    for operand, contracted in zip(op.operands[:2], (op.work.contracted, op.work.contracted_right), strict=True):
+        dims = partitioned.dims[operand] or ()
+        along = [i for i, axes in enumerate(dims) if set(axes) & set(each.axes)]
+        if structure.values[operand].born == born and along and local_bytes[operand] * devices == each.payload:
+            return operand, any(i in contracted for i in along)
+    return None
+
+
+def _window(apart: Apart, each: Reshard, steps: Steps, kernels: Kernels, structure: Structure, local_bytes: Sequence[int]) -> None:
+    op = each.source if each.kind == "reduce-scatter" else each.before
+    assert op is not None
+    kernel, value = kernels.of[op], structure.ops[op].results[0]
+    size = local_bytes[value]
+    elements = size / itemsize(structure.values[value].dtype)
+    apart.steps[op] = steps
+    n = steps.count
+    if each.kind == "reduce-scatter":
+        apart.add(kernel, n - 1 + n, 3 * size, elements)
+    elif steps.is_summed:
+        apart.add(kernel, n - 1 + 1, 2 * (n - 1) * size + 2 * size, n * elements)
+    else:
+        apart.add(kernel, n - 1 + 2 * n + 2, 3 * size + 2 * size)

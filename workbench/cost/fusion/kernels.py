@@ -1,0 +1,179 @@
+"""The kernels of a program as tables: what each reads, writes and computes, for arithmetic over all of them at once."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.propagation.structure.structure import Op, Structure
+
+PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
+Integers = NDArray[np.int64]
+Stored = Callable[[int], int]  # of a value: what is written when it is made
+Pairs = Iterable[tuple[int, int]]
+Key = TypeVar("Key")
+
+
+class Product(NamedTuple):
+    """A matrix product or convolution: its operation, its kernel, and which dimensions of its result are of a batch of products, and which
+    are columns: the right operand's, a convolution's features."""
+
+    op: int
+    kernel: int
+    batch: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernels:
+    """The kernels of a program. Each pair of arrays is one relation, of kernel and value.
+
+    - `of`: each operation's kernel, -1 for those that are none;
+    - `times`, `regions`, `ops`, `positions`: how often each runs a step, where, its last operation, and that one's place as traced;
+    - `readers`, `read`, `taken`: kernel `readers[i]` reads of value `read[i]` once as much as value `taken[i]` is, of what is gathered
+      from as much as the result; `writers`, `written`: and writes;
+    - `kept`: the position up to which each stored value is read;
+    - `workers`, `worked`, `steps`: kernel `workers[i]` does `steps[i]` elementwise steps on each element of value `worked[i]`.
+    """
+
+    of: tuple[int, ...]
+    times: Integers
+    regions: tuple[int, ...]
+    ops: tuple[int, ...]
+    positions: tuple[int, ...]
+    readers: Integers
+    read: Integers
+    taken: Integers
+    writers: Integers
+    written: Integers
+    workers: Integers
+    worked: Integers
+    steps: Integers
+    products: tuple[Product, ...]
+    itemsizes: NDArray[np.float64]  # of all values
+    kept: Mapping[int, int]
+    multiplied: Mapping[int, int]  # by how many products each value is read, views of it looked through
+    serial: tuple[int, ...]  # scatters that are made a row at a time
+    numbers: Integers  # values that are one number, without dimensions
+    unfilled: frozenset[int]  # values that have memory, and that nothing is written to where they are made (see `loop_edges`)
+
+    @property
+    def count(self) -> int:
+        return len(self.regions)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A kernel while operations are grouped."""
+
+    region: int
+    sizes: set[int]  # elements an operation may have to join
+    position: int  # of its first operation
+    is_product: bool = False
+    is_plain: bool = True  # elementwise operations alone
+    readers: set[int] = field(default_factory=set)  # of its values: other kernels, -1 for what is no kernel
+    reads: dict[int, int] = field(default_factory=dict)  # values, and of each the value that is as large as what is read of it
+    work: list[tuple[int, int]] = field(default_factory=list)  # (value, steps an element)
+    done: set[int] = field(default_factory=set)  # free operations that are in `work`
+
+
+def note_read(reads: dict[Key, int], key: Key, taken: int, whole: int) -> None:
+    """As much as value `taken` is read; as much as the `whole` where it is read in two ways."""
+    reads[key] = taken if reads.get(key, taken) == taken else whole
+
+
+class Table:
+    """Kernels as they are grouped in the end: `merged[i]` is the number of the draft that draft i became a part of; `ops` as the back end
+    takes them, some of another kind than the program's."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        ops: Sequence[Op],
+        drafts: Sequence[Draft],
+        of: Sequence[int],
+        merged: Sequence[int],
+        itemsizes: Sequence[float],
+    ) -> None:
+        self._structure, self._ops, self._drafts, self._itemsizes = structure, ops, drafts, itemsizes
+        places = {number: place for place, number in enumerate(sorted(set(merged)))}
+        self._new = [places[into] for into in merged]
+        self._of = tuple(-1 if kernel < 0 else self._new[kernel] for kernel in of)
+        last: dict[int, int] = {}
+        for index, kernel in enumerate(self._of):
+            if kernel >= 0 and (kernel not in last or structure.ops[index].position >= structure.ops[last[kernel]].position):
+                last[kernel] = index
+        self.last = [last[kernel] for kernel in range(len(places))]  # operation of each kernel
+
+    def number(self, draft: int) -> int:
+        """Of the kernel a draft became a part of."""
+        return self._new[draft]
+
+    def reads(self, written: Pairs, stored: Stored) -> list[tuple[int, int, int, int]]:
+        """(draft, kernel, value, the value that is as large as what is read of it): what each reads that it does not make."""
+        makers = {value: self._new[draft] for draft, value in written}
+        found = [(number, self._new[number], *read) for number, draft in enumerate(self._drafts) for read in draft.reads.items()]
+        return [each for each in found if makers.get(stored(each[2]), -1) != each[1]]
+
+    def _reads_once(self, written: Pairs, stored: Stored) -> Iterator[tuple[int, int, int]]:
+        """(kernel, value, as much as this one): all of it where a kernel needs it in two ways."""
+        found: dict[tuple[int, int], int] = {}
+        for _, kernel, value, taken in self.reads(written, stored):
+            note_read(found, (kernel, value), taken, value)
+        return ((kernel, value, taken) for (kernel, value), taken in found.items())
+
+    def _writes(self, written: Pairs) -> list[tuple[int, int]]:
+        """(kernel, value): what each makes that others read."""
+        readers: list[set[int]] = [set() for _ in self.last]
+        for number, draft in enumerate(self._drafts):
+            readers[self._new[number]].update(self._new[each] if each >= 0 else -1 for each in draft.readers)
+        return [(self._new[draft], value) for draft, value in written if readers[self._new[draft]] - {self._new[draft]}]
+
+    def kernels(
+        self, written: Pairs, stored: Stored, kept: Mapping[int, int], multiplied: Mapping[int, int], unfilled: frozenset[int]
+    ) -> Kernels:
+        ops, regions = self._structure.ops, [self._structure.ops[op].region for op in self.last]
+        work = ((self._new[number], *each) for number, draft in enumerate(self._drafts) for each in draft.work)
+        return Kernels(
+            self._of,
+            np.array([self._structure.regions[region].times for region in regions], dtype=np.int64),
+            tuple(regions),
+            tuple(self.last),
+            tuple(ops[op].position for op in self.last),
+            *_three(self._reads_once(written, stored)),
+            *_two(self._writes(written)),
+            *_three(work),
+            tuple(_product(self._structure, i, self._of[i]) for i, op in enumerate(self._ops) if op.kind in PRODUCTS),
+            np.array(self._itemsizes),
+            kept,
+            multiplied,
+            tuple(i for i, op in enumerate(ops) if op.serial),
+            np.array([i for i, value in enumerate(self._structure.values) if not value.shape], dtype=np.int64),
+            unfilled,
+        )
+
+
+def _product(structure: Structure, index: int, kernel: int) -> Product:
+    """A product's result has its batch dimensions first, then those of the left operand, then those of the right."""
+    op = structure.ops[index]
+    left, right = (structure.values[operand].shape for operand in op.operands[:2])
+    shape = structure.values[op.results[0]].shape
+    if op.kind == "stablehlo.dot_general":
+        summed = len(op.work.contracted)
+        batch = len(left) + len(right) - len(shape) - 2 * summed
+        columns = len(right) - batch - summed
+        return Product(index, kernel, tuple(range(batch)), tuple(range(len(shape) - columns, len(shape))))
+    features = next(size for dim, size in enumerate(right) if dim not in op.work.contracted)
+    return Product(index, kernel, (), tuple(dim for dim, size in enumerate(shape) if size == features)[-1:])
+
+
+def _two(rows: Iterable[tuple[int, int]]) -> tuple[Integers, Integers]:
+    table = np.array(list(rows), dtype=np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _three(rows: Iterable[tuple[int, int, int]]) -> tuple[Integers, Integers, Integers]:
+    table = np.array(list(rows), dtype=np.int64).reshape(-1, 3)
+    return table[:, 0], table[:, 1], table[:, 2]

@@ -1,0 +1,25 @@
+"""Which values are stored in two bytes although the program computes them in four: what only products of default precision read, which
+round it to bfloat16 themselves. XLA:TPU rounds it where it is made (`float_type_correction_info` in its modules)."""
+
+from workbench.cost.fusion.kernels import PRODUCTS
+from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.views import VIEWING
+
+NARROW, _WIDE = "bfloat16", "float32"
+_MOVING = VIEWING | {"stablehlo.slice", "stablehlo.pad", "stablehlo.concatenate", "stablehlo.reverse"}
+"""Operations that compute nothing: what they make may be as narrow as what reads it."""
+
+
+def narrowed_values(structure: Structure) -> frozenset[int]:
+    """The ids of these values; arguments of main and of loops lie as they are."""
+    read = [0] * len(structure.values)
+    rounded = [0] * len(structure.values)
+    found: set[int] = set()
+    for op in reversed(structure.ops):
+        found.update(each for each in op.results if read[each] and read[each] == rounded[each] and structure.values[each].dtype == _WIDE)
+        is_product = op.kind in PRODUCTS and not op.exact and not op.kernel
+        rounds = is_product or (op.kind in _MOVING and all(each in found for each in op.results))
+        for operand in op.operands:
+            read[operand] += 1
+            rounded[operand] += rounds
+    return frozenset(found)

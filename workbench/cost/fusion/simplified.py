@@ -1,0 +1,52 @@
+"""What XLA:TPU makes of a program's operations before it fuses them, as far as other kernels come of it."""
+
+import math
+from dataclasses import replace
+
+from workbench.propagation.structure.structure import Op, Structure
+from workbench.propagation.structure.views import DYNAMIC_SLICE, VIEWING
+
+_SELECT, _REDUCE, _MULTIPLY, _RESHAPE = "stablehlo.select", "stablehlo.reduce", "stablehlo.multiply", "stablehlo.reshape"
+_DOT, _CONVOLUTION, _REVERSE = "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.reverse"
+_BROADCAST = "stablehlo.broadcast_in_dim"
+
+
+def simplified(structure: Structure) -> list[Op]:
+    """The operations by id, some of another kind:
+
+    - a scatter that picks one element of each row selects;
+    - a product of vectors, or of a matrix and a vector, is multiplied and summed element by element
+      (`AlgebraicSimplifier::HandleDotStrengthReduction`), its larger operand first; one that sums over nothing is multiplied;
+    - a reversal that convolutions alone read is none: they read their kernels backwards.
+    """
+    others = {operand for op in structure.ops if op.kind != _CONVOLUTION for operand in op.operands}
+    return [_simplified(structure, op, others) for op in structure.ops]
+
+
+def repeated_slices(structure: Structure) -> set[int]:
+    """Slices at a place that is counted whose elements are read again and again: what repeats them, or multiplies, reads each for many."""
+    slices = {op.results[0] for op in structure.ops if op.kind == DYNAMIC_SLICE}
+    read = {operand for op in structure.ops if op.kind in (_BROADCAST, _DOT) for operand in op.operands[:2]}
+    for op in reversed(structure.ops):
+        if op.kind in VIEWING and op.kind != DYNAMIC_SLICE and read & set(op.results):
+            read.update(op.operands[:1])
+    return slices & read
+
+
+def _simplified(structure: Structure, op: Op, others: set[int]) -> Op:
+    """`others` are the values that something else than a convolution reads."""
+    if op.picks:
+        return replace(op, kind=_SELECT)
+    if op.kind == _REVERSE and not others & set(op.results):
+        return replace(op, kind=_RESHAPE)
+    return _multiplied(structure, op) if op.kind == _DOT and not op.kernel else op
+
+
+def _multiplied(structure: Structure, op: Op) -> Op:
+    left, right, result = (math.prod(structure.values[value].shape) for value in (*op.operands[:2], op.results[0]))
+    summed = math.prod(structure.values[op.operands[0]].shape[dim] for dim in op.work.contracted)
+    if summed == 1:
+        return replace(op, kind=_MULTIPLY)
+    if result * summed != max(left, right):
+        return op
+    return replace(op, kind=_REDUCE, operands=op.operands if left >= right else op.operands[::-1])

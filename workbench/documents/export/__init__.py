@@ -1,0 +1,1 @@
+"""A plan as code and as other libraries write it."""

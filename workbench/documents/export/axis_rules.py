@@ -1,0 +1,65 @@
+"""A plan as logical axis rules: the form in which Flax, MaxText and their like say where a named dimension goes.
+
+Such rules have no words for an override of one tensor or a constraint of one value: those stand as comments, so that nothing is lost
+unseen.
+"""
+
+from collections.abc import Iterator
+
+from workbench.documents.export.spec_text import comment_text, literal, plain_text, unsaid
+from workbench.plan.plan import Plan
+
+
+def export_axis_rules(plan: Plan) -> str:
+    """A Python module with `LOGICAL_AXIS_RULES`, for `flax.linen.logical_axis_rules`; a dimension kept whole is `None`."""
+    rules = [f"    ({literal(dim)}, {_entry(plan.layout.rule(dim))})," for dim in plan.program.dims]
+    mesh = f"jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)})"
+    return "\n".join(
+        [
+            f'"""Logical axis rules of {plain_text(plan.name)}, for {mesh}.',
+            "",
+            "    with mesh, flax.linen.logical_axis_rules(LOGICAL_AXIS_RULES):",
+            "        ...",
+            '"""',
+            "",
+            "LOGICAL_AXIS_RULES = (",
+            *rules,
+            ")",
+            *_left_out(plan),
+            "",
+        ]
+    )
+
+
+def export_maxtext_rules(plan: Plan) -> str:
+    """The same as YAML, as MaxText's `base.yml` and its `custom_mesh_and_rule` files have them; a dimension kept whole is left out."""
+    rules = [f"  [{next(_quoted((dim,)))}, [{', '.join(_quoted(axes))}]]," for dim, axes in plan.layout.rules]
+    return "\n".join(
+        [
+            comment_text(f"Logical axis rules of {plan.name}, mesh {plan.mesh}.", indent=1),
+            f"mesh_axes: [{', '.join(_quoted(plan.mesh.names))}]",
+            *(["logical_axis_rules: [", *rules, "]"] if rules else ["logical_axis_rules: []"]),
+            *_left_out(plan),
+            "",
+        ]
+    )
+
+
+def _entry(axes: tuple[str, ...]) -> str:
+    return literal(axes[0] if len(axes) == 1 else axes or None)
+
+
+def _quoted(names: tuple[str, ...]) -> Iterator[str]:
+    """In YAML's single quotes."""
+    return ("'" + name.replace("'", "''") + "'" for name in names)
+
+
+def _left_out(plan: Plan) -> list[str]:
+    besides = [f"{pattern}={sharding}" for pattern, sharding in plan.layout.overrides] + unsaid(plan.layout)
+    if not besides:
+        return []
+    return [
+        "",
+        "# Rules by name cannot say what this plan decides besides:",
+        *map(comment_text, besides),
+    ]

@@ -1,0 +1,194 @@
+"""A plan as a short JAX script: the mesh, a `PartitionSpec` per argument, `jit` with them, a few steps.
+
+Layers that lie alike are one line of the script, `*` for the layer number (`paths.template`); what lies nowhere is left out,
+for a tensor that no line names is replicated.
+"""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.program import Reference
+from workbench.core.remat import AS_TRACED, Remat
+from workbench.documents.export.spec_text import folded_shardings, literal, plain_text, spec_text
+from workbench.errors import DocumentError
+from workbench.plan.plan import Plan
+from workbench.propagation import result_placements
+
+MAX_VIRTUAL_DEVICES = 64  # more virtual CPU devices than this is no way to try a script
+
+
+def export_script(plan: Plan, steps: int = 5) -> str:
+    """Runnable source. Raises `DocumentError` if the program has no reference, for then a script could not get at it."""
+    reference = plan.program.reference
+    if reference is None:
+        raise DocumentError(
+            f"`{plan.name}` cannot be exported: its program has no reference, so a script could not build it.",
+            ['put the code that builds it into an importable function and trace with `reference=wb.Reference("my_module:build")`'],
+        )
+    sections = (_head(plan), _imports(plan, reference), _setup(plan, reference), _shardings(plan), _state(plan), _loop(plan, steps))
+    return "\n".join(section.rstrip() + "\n" for section in sections if section)
+
+
+def _head(plan: Plan) -> str:
+    devices = f"{plan.mesh.size} devices" if plan.mesh.size > 1 else "1 device"
+    layout = textwrap.indent("\n".join(str(plan.layout).split("; ")) or "everything replicated", "    ")
+    title = f"{plain_text(plan.name)} on {devices}, mesh {plan.mesh}, laid out as"
+    return f'"""{title}\n\n{plain_text(layout)}\n{_unpipelined(plan)}\nWritten by the sharding workbench.\n"""\n'
+
+
+def _unpipelined(plan: Plan) -> str:
+    """What a script of `jit` alone leaves out."""
+    if plan.pipeline is None:
+        return ""
+    spec = plan.pipeline
+    return f"""
+It runs WITHOUT the plan's pipeline, {spec}:
+the whole step, on every place of mesh axis `{spec.axis}` the same. With it, the workbench itself runs the plan (`workbench run`).
+"""
+
+
+def _imports(plan: Plan, reference: Reference) -> str:
+    module, colon, function = reference.target.partition(":")
+    constrained = bool(plan.layout.constraints)
+    own = not plan.layout.is_plain
+    nouns = [type(each).__name__ for each in _variant(plan).values()] + (["Plan"] if own else ["Sharding"] * constrained)
+    house = [
+        *([f"from workbench import {', '.join(sorted(nouns))}"] if nouns else []),
+        *([] if colon else ["from workbench.models import build"]),
+        *(
+            ["from workbench.engine.spmd.compiled_step import argument_specs", "from workbench.propagation import write_layout"]
+            if own
+            else []
+        ),
+        "from workbench.core.paths import template",
+        *(["from workbench.tracing import constrain"] if constrained and not own else []),
+    ]
+    lines = ["import jax", "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P", "", *house]
+    return "\n".join(lines + (["", f"from {module} import {function}"] if colon else [])) + "\n"
+
+
+def _setup(plan: Plan, reference: Reference) -> str:
+    _, colon, function = reference.target.partition(":")
+    positional = [] if colon else [literal(reference.target)]
+    arguments = ", ".join([*positional, *_keywords(reference.arguments)])
+    virtual = 1 < plan.mesh.size <= MAX_VIRTUAL_DEVICES
+    lines = [
+        *(
+            [f'jax.config.update("jax_num_cpu_devices", {plan.mesh.size})  # virtual devices, where there is no accelerator']
+            if virtual
+            else []
+        ),
+        f"program = {function if colon else 'build'}({arguments})",
+        *([f"program = program.variant({_parsed(_variant(plan))})"] if _variant(plan) else []),
+        f"mesh = jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)}, axis_types={_auto_axes(len(plan.mesh.axes))})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _variant(plan: Plan) -> dict[str, Remat | Precision]:
+    """What the program was traced with, where that is not what it says itself."""
+    traced: dict[str, Remat | Precision] = {"remat": plan.program.remat, "precision": plan.program.precision}
+    return {name: each for name, each in traced.items() if each not in (AS_TRACED, AS_WRITTEN)}
+
+
+def _parsed(nouns: Mapping[str, Remat | Precision]) -> str:
+    return ", ".join(f"{name}={type(each).__name__}.parse({literal(str(each))})" for name, each in nouns.items())
+
+
+def _auto_axes(count: int) -> str:
+    return f"(AxisType.Auto,) * {count}"
+
+
+def _keywords(arguments: Mapping[str, Any]) -> list[str]:
+    if all(key.isidentifier() for key in arguments):
+        return [f"{key}={literal(value)}" for key, value in arguments.items()]
+    return [f"**{dict(arguments)!r}"]
+
+
+def _shardings(plan: Plan) -> str:
+    lines = [f"    {literal(path)}: {spec_text(sharding)}," for path, sharding in folded_shardings(plan).items()]
+    table = ["SPECS = {", *lines, "}"] if lines else ["SPECS = {}"]
+    return "\n".join(
+        [
+            "# Where each argument lies; `*` stands for the layer number, and what is not named is replicated.",
+            *table,
+            "specs = [SPECS.get(tensor.path, SPECS.get(template(tensor.path), P())) for tensor in program.arguments]",
+            "arguments = tuple(NamedSharding(mesh, spec) for spec in specs)",
+            "carried = dict(program.carried)  # result -> the argument it becomes in the next step",
+            *_results(plan),
+        ]
+    )
+
+
+def _results(plan: Plan) -> list[str]:
+    carried = dict(plan.program.carried)
+    own = {i: sharding for i, sharding in result_placements(plan).items() if i not in carried}
+    if not own:
+        return ["results = tuple(arguments[carried[i]] if i in carried else None for i in range(len(program.results)))"]
+    entries = ", ".join(f"{i}: NamedSharding(mesh, {spec_text(sharding)})" for i, sharding in own.items())
+    return [
+        f"placed = {{{entries}}}  # results that are not carried on, and lie as the plan says",
+        "results = tuple(arguments[carried[i]] if i in carried else placed.get(i) for i in range(len(program.results)))",
+    ]
+
+
+def _state(plan: Plan) -> str:
+    step = plan.program.step
+    call = "program.step.call"
+    lines = []
+    own = not plan.layout.is_plain
+    if own:
+        call = "lambda *values: program.step.call(*values)"
+    elif plan.layout.constraints:
+        entries = [f"    ({literal(pattern)}, Sharding.parse({literal(str(sharding))}))," for pattern, sharding in plan.layout.constraints]
+        lines += ["CONSTRAINTS = (", *entries, ")"]
+        call = "constrain(program.step.call, CONSTRAINTS, mesh)"
+    lines += [
+        "step = jax.jit(",
+        f"    {call}, in_shardings=arguments, out_shardings=results, donate_argnums=tuple(carried.values())",
+        ")",
+        *(_written(plan) if own else []),
+        "",
+        "values = [None] * len(program.arguments)",
+    ]
+    if plan.program.state:
+        given = "()"
+        if step.given_indices:
+            given = "given"
+            places = "zip(program.step.given_indices, program.step.given, strict=True)"
+            lines += [f"given = tuple(jax.device_put(array, arguments[i]) for i, array in {places})"]
+        lines += [
+            "born = jax.jit(program.step.initialize, out_shardings=tuple(arguments[i] for i in program.state))  # sharded from the start",
+            f"for i, array in zip(program.state, born(jax.random.key(0), {given}), strict=True):",
+            "    values[i] = array",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _written(plan: Plan) -> list[str]:
+    """JAX has no words for priorities, open arguments, explicit replication, partial sums, groups and barriers; the compiler reads them off
+    the lowered module."""
+    return [
+        "# What JAX has no words for is written into the lowered module, where the compiler's partitioner reads it.",
+        f"plan = Plan(program, {literal(str(plan.mesh))}, {literal(str(plan.layout))})",
+        "lowered = step.lower(*argument_specs(program))",
+        'write_layout(lowered.compiler_ir("stablehlo"), plan)',
+        "step = lowered.compile()",
+    ]
+
+
+def _loop(plan: Plan, steps: int) -> str:
+    loss = plan.program.step.loss
+    lines = [f"for number in range({steps}):"]
+    if plan.program.inputs:
+        lines += [
+            "    for i, array in zip(program.inputs, program.step.feed(number), strict=True):",
+            "        values[i] = jax.device_put(array, arguments[i])",
+        ]
+    lines += ["    outputs = step(*values)"]
+    if plan.program.carried:
+        lines += ["    for result, argument in program.carried:", "        values[argument] = outputs[result]"]
+    shown = f"loss {{outputs[{loss}]:.6f}}" if loss is not None else "{jax.block_until_ready(outputs)}"
+    return "\n".join([*lines, f'    print(f"step {{number}}: {shown}")']) + "\n"

@@ -1,0 +1,1 @@
+"""The history of a board, kept on disk as it grows."""

@@ -1,0 +1,172 @@
+"""The folder of journals: one file a board, for this user's eyes alone, each held by the process that writes it."""
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.documents.journal.lines import Line, whole_lines
+from workbench.documents.journal.state import document_of
+from workbench.errors import DocumentError
+
+ENDING = ".journal.jsonl"
+KEEP_BYTES = 256 << 20
+KEEP_DAYS = 90.0
+MOST_BYTES = 64 << 20
+"""Bytes of one journal: some 100,000 plans."""
+
+MOST_LISTED = 50
+
+_BOARD_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_DAY = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """A board that can be taken up again: the name of its present plan, how many plans it has, the last edit, seconds since the epoch."""
+
+    board_id: str
+    name: str
+    plans: int
+    edit: str
+    last_changed: float
+
+
+def journal_folder() -> Path:
+    """`$WORKBENCH_STATE`, else the user's own state folder."""
+    if own := os.environ.get("WORKBENCH_STATE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sharding-workbench" / "boards"
+
+
+def new_board_id() -> str:
+    """An id that nobody guesses: whoever knows it may have the board."""
+    return secrets.token_urlsafe(16)
+
+
+def is_board_id(text: str) -> bool:
+    """Whether a text has the form of an id, and so is safe as the name of a file."""
+    return _BOARD_ID.fullmatch(text) is not None
+
+
+def journal_path(folder: Path, board_id: str) -> Path:
+    """Raises `DocumentError` for what is no id."""
+    if not is_board_id(board_id):
+        raise no_journal(board_id)
+    return folder / f"{board_id}{ENDING}"
+
+
+def no_journal(board_id: str) -> DocumentError:
+    return DocumentError(
+        f"There is no board `{board_id[:64]}` to take up again: nothing was changed on it, or it is longer ago than boards are kept.",
+        ["begin a new board: open the page without `board=` in the address"],
+    )
+
+
+def list_journals(folder: Path, most: int = MOST_LISTED) -> list[JournalEntry]:
+    """The boards of a folder that can be taken up again, the last changed first; damaged ones as far as they hold."""
+    newest = sorted(((status.st_mtime, path) for path in _journals(folder) if (status := _status(path))), reverse=True)[:most]
+    return [entry for _, path in newest if (entry := _entry(path))]
+
+
+def find_journal(folder: Path, board_id: str) -> JournalEntry | None:
+    """The entry of one board, if it can be taken up again."""
+    return _entry(journal_path(folder, board_id)) if is_board_id(board_id) else None
+
+
+def prune(folder: Path, keep_bytes: int = KEEP_BYTES, keep_days: float = KEEP_DAYS) -> list[str]:
+    """Remove journals that were not changed for `keep_days`, then the oldest until the rest takes `keep_bytes`; returns their ids.
+
+    One that a process writes is left alone.
+    """
+    aged = sorted(((status.st_mtime, status.st_size, path) for path in _journals(folder) if (status := _status(path))), reverse=True)
+    removed, held, oldest = [], 0, time.time() - keep_days * _DAY
+    for changed, size, path in aged:
+        held += size
+        if (changed < oldest or held > keep_bytes) and _remove(path):
+            held -= size
+            removed.append(path.name.removesuffix(ENDING))
+    return removed
+
+
+def open_held(path: Path, *, create: bool = False) -> int | None:
+    """The file, open to append and locked for this process; `None` if another one has it. Raises `OSError`.
+
+    The operating system keeps the lock (`flock`) and ends it with the process. Where there is none (Windows, some network drives) it is
+    the user's to have one server for a folder.
+    """
+    file = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
+    try:
+        if _lock(file) and _is_still(file, path):
+            return file
+    except BaseException:
+        os.close(file)
+        raise
+    os.close(file)
+    return None
+
+
+def _lock(file: int) -> bool:
+    """`False` where another has it."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return True
+    return True
+
+
+def _is_still(file: int, path: Path) -> bool:
+    """Whether the file was not removed between opening and locking it."""
+    there, mine = path.stat(), os.fstat(file)
+    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+def _remove(path: Path) -> bool:
+    with suppress(OSError):
+        file = open_held(path)
+        if file is not None:
+            try:
+                path.unlink()
+                path.with_suffix(".damaged").unlink(missing_ok=True)
+            finally:
+                os.close(file)
+            return True
+    return False
+
+
+def _journals(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from folder.glob(f"*{ENDING}")
+
+
+def _status(path: Path) -> os.stat_result | None:
+    with suppress(OSError):
+        return path.stat()
+    return None
+
+
+def read_lines(path: Path) -> tuple[bytes, list[Line]]:
+    """The content of a journal and its whole lines; of a file that is longer than any journal, none. Raises `OSError`."""
+    content = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
+    return content, whole_lines(content)
+
+
+def _entry(path: Path) -> JournalEntry | None:
+    try:
+        _, lines = read_lines(path)
+        rows = [row for line in lines for row in line.record.get("nodes", ())]
+        now = next((line.record["now"] for line in reversed(lines) if "now" in line.record), 0)
+        name = str(json.loads(document_of(rows[now]))["name"])
+        edit = next((str(row["edit"]) for row in reversed(rows) if "edit" in row), "")
+        return JournalEntry(path.name.removesuffix(ENDING), name, len(rows), edit, path.stat().st_mtime)
+    except (OSError, LookupError, TypeError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,153 @@
+"""What a journal keeps of a session, as records, each of what is new since the one before: `was.after(record_between(was, now)) == now`.
+
+A plan is its document. Documents are long and much alike, so a long one is compressed.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
+from workbench.documents.journal.lines import Record
+from workbench.documents.plans import dump_plan, parse_layout
+from workbench.errors import DocumentError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.session.session import Glance, Node, Session
+
+MOST_DOCUMENT = 1 << 24
+"""Characters of one plan."""
+LONG = 2000  # characters from which a document is compressed
+
+Parse = Callable[[str], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEdit:
+    """An edit of which the text is known, and the plan it made."""
+
+    text: str
+    plan: Plan
+
+    def apply(self, _: Plan) -> Plan:
+        return self.plan
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All of a session that outlives it. Reports do not: they are made again."""
+
+    nodes: tuple[Node, ...]
+    now: int
+    later: Mapping[int, int]
+    glances: Mapping[int, Glance]
+
+    @classmethod
+    def of(cls, session: Session) -> "History":
+        return cls(session.nodes, session.node.number, dict(session.later), dict(session.glances))
+
+    def after(self, record: Record, parse: Parse) -> "History":
+        """With what a record says; errors are those of `parse`, and `LookupError`, `TypeError` or `ValueError` for what is no record."""
+        nodes = list(self.nodes)
+        for row in record.get("nodes", ()):
+            nodes.append(_node(len(nodes), row, parse))
+        for number, name, pinned in record.get("marks", ()):
+            nodes[number] = replace(nodes[number], name=str(name), pinned=bool(pinned))
+        later = {int(number): int(child) for number, child in record.get("later", {}).items()}
+        glances = {int(number): Glance(*glance) for number, glance in record.get("glances", {}).items()}
+        kept = {} if record.get("anew") else self.glances
+        return History(tuple(nodes), int(record.get("now", self.now)), {**self.later, **later}, {**kept, **glances})
+
+    def session(self, hardware: Hardware | None = None) -> Session:
+        """A session with this history; raises `WorkbenchError` if it is none.
+
+        Step times that were predicted for measured hardware, which no plan names, are left out unless that `hardware` is given again.
+        """
+        glances = {
+            number: each if hardware or self.nodes[number].plan.hardware else each._replace(seconds=None)
+            for number, each in self.glances.items()
+        }
+        return Session.restored(self.nodes, self.now, self.later, glances, hardware)
+
+
+NOTHING = History((), 0, {}, {})
+
+
+def record_between(before: History, now: History) -> Record:
+    """What is new since `before`; empty if nothing is. Raises `DocumentError` if a plan cannot be saved."""
+    known = len(before.nodes)
+    marks = [
+        [node.number, node.name, node.pinned]
+        for node, was in zip(now.nodes, [*before.nodes, *(Node(each.number, each.plan) for each in now.nodes[known:])], strict=True)
+        if (node.name, node.pinned) != (was.name, was.pinned)
+    ]
+    anew = not before.glances.keys() <= now.glances.keys()
+    glances = {number: list(each) for number, each in now.glances.items() if anew or before.glances.get(number) != each}
+    record: dict[str, Any] = {
+        "nodes": [_row(node, now.nodes[0].plan.program) for node in now.nodes[known:]],
+        "marks": marks,
+        "later": {str(number): child for number, child in now.later.items() if before.later.get(number) != child},
+        "glances": {str(number): each for number, each in glances.items()},
+        "anew": anew,
+    }
+    moved = {"now": now.now} if now.now != before.now or not before.nodes else {}
+    return {**{key: value for key, value in record.items() if value}, **moved}
+
+
+def sharing_programs(parse: Parse) -> Parse:
+    """`parse`, but documents of one program share it: tracing it takes a thousand times as long as the rest."""
+    known: dict[str, Plan] = {}
+
+    def parse_shared(text: str) -> Plan:
+        document = json.loads(text)
+        key = json.dumps([document.get(name) for name in ("program", "dims", "remat", "precision")])
+        if key not in known:
+            known[key] = parse(text)
+            return known[key]
+        return known[key].updated(
+            mesh=Mesh(tuple((axis, size) for axis, size in document["mesh"])),
+            layout=parse_layout(document["layout"]),
+            name=document["name"],
+            hardware=document.get("hardware"),
+            wiring=document.get("wiring"),
+            pipeline=document.get("pipeline"),
+        )
+
+    return parse_shared
+
+
+def document_of(row: Record) -> str:
+    """The plan document of a plan's row. Raises `ValueError`, or `LookupError`, if there is none."""
+    if "plan" in row:
+        return str(row["plan"])
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(base64.b64decode(row["packed"], validate=True), MOST_DOCUMENT)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if not unpacker.eof:
+        raise ValueError("a plan is cut off")
+    return text.decode()
+
+
+def _row(node: Node, first: Program) -> Record:
+    """Plans may be of the program that the board began with, though nothing names it."""
+    text = dump_plan(node.plan, first)
+    if len(text) > MOST_DOCUMENT:
+        raise DocumentError(f"`{node.plan.name}` has a document of {len(text):,} characters; the history keeps at most {MOST_DOCUMENT:,}.")
+    kept = {"plan": text} if len(text) < LONG else {"packed": base64.b64encode(zlib.compress(text.encode())).decode()}
+    return {**kept, **({} if node.edit is None else {"parent": node.parent, "edit": str(node.edit)})}
+
+
+def _node(number: int, row: Record, parse: Parse) -> Node:
+    plan = parse(document_of(row))
+    edit: Edit | None = RecordedEdit(str(row["edit"]), plan) if "edit" in row else None
+    return Node(number, plan, row.get("parent"), edit)

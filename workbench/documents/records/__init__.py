@@ -1,0 +1,1 @@
+"""Records as plain JSON values, for `--json` and for scripts."""

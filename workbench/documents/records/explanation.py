@@ -1,0 +1,78 @@
+"""Why a value lies as it does, as plain JSON values."""
+
+from dataclasses import asdict
+from typing import Any
+
+from workbench.reports.propagation import Conflict, Move, Origin, Propagation, Wish
+from workbench.reports.report import Report
+from workbench.text.propagation import MOST_VALUES, alike, wish_text
+
+
+def explanation_record(report: Report, value: str) -> list[dict[str, Any]]:
+    """One entry for each value that a path or pattern names, alike ones together; what `Report.explain` tells."""
+    replay = report.propagation
+    return [_value_record(replay, numbers) for numbers in alike(replay, replay.find(value))[:MOST_VALUES]]
+
+
+def _value_record(replay: Propagation, numbers: tuple[int, ...]) -> dict[str, Any]:
+    site = replay.sites[numbers[0]]
+    dims = [
+        {"name": name, "size": size, "axes": [_axis_record(replay, numbers[0], dim, axis) for axis in site.sharding.dims[dim] or ()]}
+        for dim, (name, size) in enumerate(zip(site.dims, site.shape, strict=True))
+    ]
+    return {
+        "path": site.path,
+        "role": site.role,
+        "kind": site.kind,
+        "source": site.source,
+        "sharding": str(site.sharding),
+        "computed": str(site.computed),
+        "count": len(numbers),
+        "dims": dims,
+        "lost": [_wish_record(replay, wish) for wish in replay.wishes(numbers[0])],
+    }
+
+
+def _axis_record(replay: Propagation, value: int, dim: int, axis: str) -> dict[str, Any]:
+    told = replay.axis(value, dim, axis)
+    return {
+        "axis": axis,
+        "origin": origin_record(told.origin),
+        "path": [_move_record(replay, move) for move in told.path],
+        "others": [origin_record(origin) for origin in told.others],
+    }
+
+
+def origin_record(origin: Origin) -> dict[str, Any]:
+    """Whose an axis is."""
+    return {**{key: each for key, each in asdict(origin).items() if key != "point"}, "axis": origin.axis, "dim": origin.point.dim}
+
+
+def _move_record(replay: Propagation, move: Move) -> dict[str, Any]:
+    ends = {
+        name: {"path": replay.sites[value].path, "dim": dim}
+        for name, value, dim in (("from", move.source, move.source_dim), ("to", move.target, move.target_dim))
+    }
+    return {"step": move.step, "direction": move.direction, "over": move.over, "kind": move.kind, "source": move.line, **ends}
+
+
+def _wish_record(replay: Propagation, wish: Wish) -> dict[str, Any]:
+    return {
+        "axis": wish.wanted.axis,
+        "dim": wish.wanted.dim,
+        "origin": origin_record(wish.origin),
+        "reason": wish.reason,
+        "rival": wish.rival_origin and origin_record(wish.rival_origin),
+        "text": wish_text(replay, wish),
+    }
+
+
+def conflict_record(replay: Propagation, conflict: Conflict) -> dict[str, Any]:
+    """Both sides of a conflict."""
+    return {
+        "winner": origin_record(conflict.winner),
+        "loser": origin_record(conflict.loser),
+        "reason": conflict.reason,
+        "places": len(conflict.wishes),
+        "first": _wish_record(replay, conflict.first) | {"path": replay.sites[conflict.first.wanted.value].path},
+    }

@@ -1,0 +1,27 @@
+"""Two plans side by side as plain values, for `--json`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.analysis.plan_diff import Decided, PlanDiff
+
+
+def plan_diff_record(diff: PlanDiff) -> Mapping[str, Any]:
+    """Everything of a diff; bytes, seconds and FLOP of one device and step, unrounded."""
+    return {
+        "before": str(diff.before.plan),
+        "after": str(diff.after.plan),
+        "changes": [{**each._asdict(), "before": _plain(each.before), "after": _plain(each.after)} for each in diff.changes],
+        "figures": [{**each._asdict(), "delta": each.delta, "ratio": each.ratio} for each in diff.figures],
+        "traffic": [{**each._asdict(), "axes": list(each.axes), "delta": each.delta} for each in diff.traffic],
+        "placements": [
+            {**each._asdict(), "dims": list(each.dims), "before": _plain(each.before), "after": _plain(each.after), "delta": each.delta}
+            for each in diff.placements
+        ],
+    }
+
+
+def _plain(decided: Decided) -> Any:
+    if decided is None or isinstance(decided, int):
+        return decided
+    return list(decided) if isinstance(decided, tuple) else str(decided)

@@ -1,0 +1,198 @@
+"""Reports and measurements as plain JSON values, for `--json` and for scripts that read it. Bytes and seconds, unrounded."""
+
+from dataclasses import asdict
+from math import isnan
+from typing import Any
+
+from workbench.analysis.ranges import ranges_of
+from workbench.errors import PipelineError
+from workbench.hardware.topology import default_wiring, wiring_problem
+from workbench.reports.device_trace import Trace
+from workbench.reports.measurement import Measurement
+from workbench.reports.padding import Padding
+from workbench.reports.report import Placement, Report
+from workbench.reports.reshard import Reshard
+
+
+def report_record(report: Report) -> dict[str, Any]:
+    """All figures of a report; bytes are per device, collectives per step. `tier`: who says what is sent, `planned` or `partitioned`;
+    `ranges`: where nine of ten true figures lie, of those that are not settled; `compiled_by`: the compiler whose memory and kernel times
+    these are, if they are one's."""
+    time = report.step_time
+    return {
+        "program": report.plan.program.name,
+        "plan": report.plan.name,
+        "mesh": [list(axis) for axis in report.mesh.axes],
+        "devices": report.mesh.size,
+        "layout": str(report.plan.layout),
+        "hardware": report.plan.hardware and str(report.plan.hardware),
+        "wiring": _wiring(report),
+        "own_annotations": _own(report),
+        "pipeline": report.plan.pipeline and str(report.plan.pipeline),
+        "pipeline_step": _pipeline_step(report),
+        "remat": str(report.plan.program.remat),
+        "precision": str(report.plan.program.precision),
+        "memory": {
+            "peak": report.memory.peak,
+            "by_role": {str(role): count for role, count in report.memory.by_role.items()},
+            "host": report.memory.host,
+        },
+        "ranges": {name: [each.low, each.high] for name, each in ranges_of(report).items()},
+        "host_traffic": report.host_traffic,
+        "tier": report.prediction.tier,
+        "compiled_by": report.compiled and report.compiled.compiler,
+        "sent": report.sent,
+        "traffic": report.traffic,
+        "flops": {
+            "unique": report.flops.unique,
+            "per_device": report.flops.per_device,
+            "duplication": report.flops.duplication,
+        },
+        "step_time": time
+        and {
+            "total": time.total,
+            "arithmetic": time.arithmetic,
+            "memory": time.memory,
+            "launch": time.launch,
+            "exposed": time.exposed,
+            "hidden": time.hidden,
+            "mfu": time.mfu,
+            "hfu": time.hfu,
+            "hardware": time.hardware,
+        },
+        "arguments": [_placement_record(each) for each in report.arguments],
+        "results": [_placement_record(each) for each in report.results],
+        "collectives": [{**asdict(each), "axes": list(each.axes)} for each in report.collectives],
+        "reshards": [_reshard_record(each) for each in report.reshards],
+        "padding": [_padding_record(each) for each in report.padding],
+        "diagnostics": [
+            {"kind": each.kind, "subject": each.subject, "message": each.message, "edits": [str(edit) for edit in each.edits]}
+            for each in report.notes
+        ],
+    }
+
+
+def _pipeline_step(report: Report) -> dict[str, Any] | None:
+    """The figures of the pipeline; the other ones of its plan are of the program whole, on the devices of one stage."""
+    try:
+        planned = report.pipeline
+    except PipelineError:
+        return None
+    if planned is None:
+        return None
+    step = planned.simulated
+    return {
+        "seconds": planned.seconds,
+        "bubble": step.bubble,
+        "balance": planned.balance,
+        "peaks": list(step.peaks),
+        "fits": planned.fits,
+        "sent": sum(planned.traffic.values()),
+        "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.pieces],
+    }
+
+
+def measurement_record(measurement: Measurement) -> dict[str, Any]:
+    """All figures of a run; `compiled` is the payload of the compiled program's collectives, per device and step."""
+    first, last = measurement.spread_seconds
+    return {
+        "device_kind": measurement.device_kind,
+        "devices": measurement.devices,
+        "processes": measurement.processes,
+        "compile_seconds": measurement.compile_seconds,
+        "median_seconds": measurement.median_seconds,
+        "decile_seconds": [first, last],
+        "predicted_seconds": measurement.predicted_seconds,
+        "step_seconds": list(measurement.step_seconds),
+        "losses": list(measurement.losses),
+        "shards": [{**each._asdict(), "agrees": each.agrees} for each in measurement.shards],
+        "shards_agree": measurement.shards_agree,
+        "compiled": [{"axes": list(axes), "kind": kind, "payload": payload} for (axes, kind), payload in measurement.compiled.items()],
+        "compiled_peak": measurement.compiled_peak,
+        "device_peak": measurement.device_peak,
+        "max_error": None if measurement.max_error is None or isnan(measurement.max_error) else measurement.max_error,
+        "trace": measurement.trace and _trace_record(measurement.trace),
+        "why_untraced": measurement.why_untraced,
+        "tasks": [task._asdict() for task in measurement.tasks],
+        "task_overhead": measurement.task_overhead,
+    }
+
+
+def _trace_record(trace: Trace) -> dict[str, Any]:
+    """Sums by device and by instruction; single events are for pictures."""
+    return {
+        "seconds": trace.seconds,
+        "devices": [asdict(each) for each in trace.devices],
+        "operations": [asdict(each) for each in trace.operations],
+        "events": len(trace.events) + trace.cut,
+    }
+
+
+def _own(report: Report) -> dict[str, Any]:
+    """What the function itself lays out, shardings in text."""
+    own = report.own_annotations
+    constraints = [{**asdict(each), "sharding": str(each.sharding)} for each in own.constraints]
+    regions = [{**asdict(each), "incoming": [*map(str, each.incoming)], "outgoing": [*map(str, each.outgoing)]} for each in own.regions]
+    return {"types": {each.path: str(each.sharding) for each in own.types}, "constraints": constraints, "regions": regions}
+
+
+def _wiring(report: Report) -> str | None:
+    """As chosen, or as it goes by itself; none where there is no hardware or the mesh does not fit it."""
+    plan = report.plan
+    if plan.hardware is None or wiring_problem(plan.mesh, plan.hardware, plan.wiring):
+        return None
+    return str(plan.wiring or default_wiring(plan.mesh, plan.hardware))
+
+
+def _reshard_record(reshard: Reshard) -> dict[str, Any]:
+    """Bytes are of one device, `sent` and `seconds` of all executions of a step; no edits, which are tried when asked for."""
+    return {
+        "path": reshard.path,
+        "source": reshard.source,
+        "reader": reshard.reader,
+        "reader_source": reshard.reader_source,
+        "shape": list(reshard.shape),
+        "dtype": reshard.dtype,
+        "from": str(reshard.before),
+        "to": str(reshard.after),
+        "classes": list(reshard.classes),
+        "rematerialises": reshard.rematerialises,
+        "collectives": [{**move._asdict(), "axes": list(move.axes)} for move in reshard.moves],
+        "temporary": reshard.temporary,
+        "count": reshard.count,
+        "sent": reshard.sent,
+        "seconds": reshard.seconds,
+    }
+
+
+def _padding_record(padding: Padding) -> dict[str, Any]:
+    return {
+        "path": padding.path,
+        "source": padding.source,
+        "shape": list(padding.shape),
+        "dtype": padding.dtype,
+        "on": str(padding.sharding),
+        "dim": padding.dim,
+        "size": padding.size,
+        "axes": list(padding.axes),
+        "parts": padding.parts,
+        "nearest": list(padding.nearest),
+        "count": padding.count,
+        "bytes": padding.bytes,
+        "wasted_bytes": padding.wasted_bytes,
+        "wasted_flops": padding.wasted_flops,
+    }
+
+
+def _placement_record(placement: Placement) -> dict[str, Any]:
+    tensor = placement.tensor
+    return {
+        "path": tensor.path,
+        "role": str(tensor.role),
+        "dtype": tensor.dtype,
+        "shape": list(tensor.shape),
+        "dims": list(tensor.dims),
+        "sharding": str(placement.sharding),
+        "local_shape": list(placement.local_shape),
+        "local_bytes": placement.local_bytes,
+    }

@@ -1,0 +1,1 @@
+"""Plans compiled for devices that are attached or absent."""

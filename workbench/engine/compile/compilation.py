@@ -1,0 +1,166 @@
+"""Compile a plan in this process and read what came out. The worker process calls it; a compiler that aborts takes its process along."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from workbench.documents.durable_files import explain_write_errors, replace_file
+from workbench.engine.compile import store as compiled_store
+from workbench.engine.compile.partitioner_warnings import rematerialised_since, said_so_far
+from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
+from workbench.engine.hlo.report import READER, read_again, read_compiled
+from workbench.engine.mpmd.compile import compile_pipeline
+from workbench.engine.spmd.compiled_step import lowered
+from workbench.engine.spmd.spmd_pipeline import spmd_plan
+from workbench.engine.worker.failures import compilation_failed
+from workbench.errors import EngineError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
+from workbench.spmd.executable import module_text, serialize_module
+from workbench.spmd.module import read_module
+from workbench.spmd.packed import Packed, read_packed
+from workbench.spmd.until_code import dump_to, dumped_program, folder_for_programs
+
+Listener = Callable[[Mapping[str, Any]], None]
+
+_FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
+_HEARTBEAT = 1.0  # seconds
+_KEYS = "4"  # raised when what a key is made of changes
+
+
+def compile_here(
+    plan: Plan,
+    on_event: Listener | None = None,
+    hardware: Hardware | None = None,
+    *,
+    keep: bool = True,
+    compiler_options: Mapping[str, str | bool | int | float] | None = None,
+    hlo_file: str | None = None,
+) -> Compiled:
+    """The plan compiled for this hardware (`None`: the attached devices); this process must be prepared for it (`environment_for`).
+
+    `keep` reads the answer from disk where the same program was compiled before, and writes it there. `hlo_file` takes the scheduled
+    HLO text. Raises `EngineError`.
+    """
+    stages = _Stages(on_event or (lambda _: None))
+    try:
+        compiled, hlo_text = _compile(plan, hardware, stages, compiler_options or {}, keep=keep)
+    except Exception as error:  # whatever a user's function or a compiler raises
+        raise compilation_failed(error, plan, str(hardware or "the attached devices"), stages.name) from error
+    if hlo_file is not None:
+        _write(hlo_file, hlo_text())
+    return compiled
+
+
+class _Stages:
+    """Where the work is, said aloud when it starts and every second of it."""
+
+    def __init__(self, tell: Listener) -> None:
+        self._tell = tell
+        self.name = "starting"
+        self._said: tuple[str, float] = "starting", 0.0
+
+    def say(self, name: str, fraction: float) -> None:
+        """Where in the stage the work is."""
+        self._said = name, _FRACTIONS["compiling"] + fraction * (_FRACTIONS["reading"] - _FRACTIONS["compiling"])
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self.name = name
+        self._said = name, _FRACTIONS[name]
+        done, start = threading.Event(), time.monotonic()
+
+        def tell() -> None:
+            said, fraction = self._said
+            self._tell({"event": "progress", "stage": said, "fraction": fraction, "elapsed": time.monotonic() - start})
+
+        def beat() -> None:
+            while not done.wait(_HEARTBEAT):
+                tell()
+
+        tell()  # before anything of the stage can take this process along
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def _compile(
+    plan: Plan, hardware: Hardware | None, stages: _Stages, options: Mapping[str, str | bool | int | float], *, keep: bool
+) -> tuple[Compiled, Callable[[], str]]:
+    """The record, and what writes the HLO text."""
+    with stages.stage("starting"):
+        target = open_target(plan, hardware)
+    if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
+        with stages.stage("compiling"):
+            return compile_pipeline(plan, target, stages.say, options)
+    with stages.stage("lowering"):
+        step = lowered(_as_run(plan, target), target.mesh)
+        key = _key(plan, target, step, options) if keep else ""
+    if keep and (known := compiled_store.load(key)):
+        return replace(_read_today(key, *known, plan, target), target=target.name), partial(module_text, known[1])
+    with stages.stage("compiling"):
+        start, said = time.perf_counter(), said_so_far()
+        executable, packed = _compiled(step, options, target)
+        seconds = time.perf_counter() - start
+    with stages.stage("reading"):
+        serialized = serialize_module(executable)
+        compiled = read_compiled(
+            read_module(serialized),
+            plan.mesh,
+            executable.memory_analysis(),
+            packed,
+            target=target.name,
+            clock=target.clock,
+            compile_seconds=seconds,
+            compiler=target.compiler,
+        )
+        compiled = replace(compiled, rematerialised=rematerialised_since(said))
+        if keep:
+            compiled_store.store(key, compiled, serialized)
+    return compiled, executable.as_text
+
+
+def _compiled(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, Packed | None]:
+    """The executable, and of libtpu how it packed memory: what it states of that counts what packing wastes twice."""
+    if not target.compiler.startswith("libtpu") or "xla_dump_to" in options:
+        return step.compile(compiler_options=dict(options) or None), None
+    with folder_for_programs() as folder:
+        executable = step.compile(compiler_options={**options, **dump_to(folder)})
+        program = dumped_program(folder)
+    return executable, read_packed(program) if program else None
+
+
+def _as_run(plan: Plan, target: Target) -> Plan:
+    """A pipeline in step is one program, and compiled as such."""
+    return spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan
+
+
+def _read_today(key: str, compiled: Compiled, serialized: bytes, plan: Plan, target: Target) -> Compiled:
+    """A stored record as today's reader has it."""
+    if compiled.reader != READER:
+        compiled = read_again(compiled, read_module(serialized), plan.mesh, target.clock)
+        compiled_store.store(key, compiled, serialized)
+    return compiled
+
+
+def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:
+    """Of everything the answer depends on. The program's text has its shardings, scopes and source lines; devices stand in mesh order."""
+    devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
+    settings = " ".join((compiler_flags(), *(f"{name}={value}" for name, value in sorted(options.items()))))
+    program = step.as_text(debug_info=True)
+    return compiled_store.key_of(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
+
+
+def _write(file: str, text: str) -> None:
+    with explain_write_errors(file, EngineError):
+        replace_file(Path(file), text.encode())

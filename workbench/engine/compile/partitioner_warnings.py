@@ -1,0 +1,34 @@
+"""What XLA's partitioner says aloud while it compiles: on this process's standard error, which the parent of a worker keeps in a file."""
+
+import os
+import stat
+
+from workbench.propagation import readable_path
+from workbench.reports.compiled import Rematerialised
+from workbench.spmd.partitioner_warnings import read_warnings
+
+
+def said_so_far() -> int:
+    """How much has been said; -1 if it cannot be read back (a terminal, a pipe)."""
+    status = os.fstat(2)
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1
+
+
+def said_since(start: int) -> str:
+    """What has been said since `said_so_far` said this; empty where nothing can be read back."""
+    if start < 0:
+        return ""
+    try:
+        return os.pread(2, os.fstat(2).st_size - start, start).decode(errors="replace")
+    except OSError:  # open for writing alone
+        return ""
+
+
+def rematerialised_since(start: int) -> tuple[Rematerialised, ...]:
+    """The involuntary full rematerialisations warned of since `said_so_far` said this; none where nothing can be read back."""
+    return rematerialised(said_since(start))
+
+
+def rematerialised(text: str) -> tuple[Rematerialised, ...]:
+    """The warnings in what XLA wrote, each once."""
+    return tuple(dict.fromkeys(Rematerialised(readable_path(each.op_name), *each[1:]) for each in read_warnings(text)))

@@ -1,0 +1,108 @@
+"""Compiled plans on disk, by content: the record as a line of JSON and the serialised module after it, compressed.
+
+Nothing here is promised to be kept: files are not brought to the disk one by one, and one that cannot be read is thrown away and made anew.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory, Rematerialised
+
+LIMIT = 1 << 30
+"""Bytes the store may take; the least recently used go first."""
+_UNFINISHED = 86_400.0  # seconds after which a file that nobody finished is taken for that of a process that was killed
+
+
+def folder() -> Path:
+    """`$WORKBENCH_CACHE`, else the user's own cache folder."""
+    if own := os.environ.get("WORKBENCH_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sharding-workbench"
+
+
+def key_of(*parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part.encode())
+    return digest.hexdigest()
+
+
+def load(key: str) -> tuple[Compiled, bytes] | None:
+    """The record and the serialised module stored under a key; what is damaged is removed."""
+    try:
+        path = _path(key)
+    except RuntimeError:  # a user without a home
+        return None
+    try:
+        with gzip.open(path) as file:
+            record, module = file.readline(), file.read()
+        compiled = replace(_compiled(json.loads(record)), from_cache=True)
+    except FileNotFoundError:
+        return None
+    except Exception:  # noqa: BLE001 - what damage makes gzip, JSON and the record raise is of any kind (`zlib.error`, `RecursionError`)
+        with suppress(OSError):
+            path.unlink()
+        return None
+    with suppress(OSError):
+        path.touch()
+    return compiled, module
+
+
+def store(key: str, compiled: Compiled, module: bytes, limit: int = LIMIT) -> None:
+    """Keep a record; a disk that is full or not writable is no error."""
+    with suppress(OSError, RuntimeError):
+        path = _path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        try:
+            with gzip.open(unfinished, "wb", compresslevel=5) as file:
+                file.write(json.dumps(asdict(compiled)).encode() + b"\n" + module)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        _make_room(path.parent, limit)
+
+
+def _path(key: str) -> Path:
+    """Raises `RuntimeError` for a user who has no home, where no other folder is named."""
+    return folder() / "compiled" / f"{key}.gz"
+
+
+def _make_room(where: Path, limit: int) -> None:
+    """What was used last stays within the limit; what killed processes left goes."""
+    for each in where.iterdir():
+        if each.suffix != ".gz" and time.time() - each.stat().st_mtime > _UNFINISHED:
+            each.unlink(missing_ok=True)
+    files = sorted(((each.stat().st_mtime, each.stat().st_size, each) for each in where.glob("*.gz")), reverse=True)
+    held = 0
+    for _, size, file in files:
+        held += size
+        if held > limit:
+            file.unlink(missing_ok=True)
+
+
+def _compiled(record: Mapping[str, Any]) -> Compiled:
+    return Compiled(
+        **{
+            **record,
+            "memory": CompiledMemory(**record["memory"]),
+            "collectives": tuple(CompiledCollective(**_tuples(each)) for each in record["collectives"]),
+            "kernels": tuple(CompiledKernel(**each) for each in record["kernels"]),
+            "rematerialised": tuple(Rematerialised(**each) for each in record.get("rematerialised", ())),
+            "alive": tuple((name, count) for name, count in record["alive"]),
+            "alive_at_peak": tuple((path, count) for path, count in record["alive_at_peak"]),
+            "stages": tuple(_compiled(each) for each in record.get("stages", ())),
+        }
+    )
+
+
+def _tuples(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}

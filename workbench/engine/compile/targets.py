@@ -1,0 +1,193 @@
+"""What a plan is compiled for: the attached devices, or devices that are not there, which XLA compiles for all the same.
+
+A chip's `target` names its compiler: `tpu:v5e` is libtpu's, `cuda:H100` XLA:GPU's with that device's description, `cpu` the attached
+(virtual) CPU devices. Devices are numbered row-major over the hardware's physical axes, as `topology.device_order` has them.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from workbench.core.mesh import Mesh
+from workbench.engine.compile.gpu_descriptions import GPUS, description
+from workbench.engine.spmd.device_mesh import row_major, wired, wired_over
+from workbench.errors import EngineError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.tracing.platform import NO_TPU
+from workbench.units import format_count
+
+CLOCKS = {
+    # Hz, which turn XLA:TPU's estimated cycles into seconds. v2 and v3: Jouppi et al. 2021, "Ten Lessons From Three Generations", table 1;
+    # v4: Jouppi et al. 2023, "TPU v4", table 4. The others are the published peak over the flops a cycle of the chip's matrix units
+    # (2 x 128 x 128 each; 256 x 256 from v6e on): 4 in v5e, 8 in v5p, 4 in v6e, 4 in a core of v7. The same sum is within 2% for v2 to v4.
+    "tpu:v2": 700e6,
+    "tpu:v3": 940e6,
+    "tpu:v4": 1050e6,
+    "tpu:v5e": 197e12 / (4 * 2 * 128 * 128),
+    "tpu:v5p": 459e12 / (8 * 2 * 128 * 128),
+    "tpu:v6e": 918e12 / (4 * 2 * 256 * 256),
+    "tpu:tpu7x": 2307e12 / 2 / (4 * 2 * 256 * 256),
+}
+
+ABSENT_TPU = {
+    **NO_TPU,
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # else a second compilation at a time stops at /tmp/libtpu_lockfile
+    "JAX_PLATFORMS": "cpu",
+}
+_ABSENT_GPU = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_PLATFORMS": "cpu"}
+_CUDA_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
+_HOST_SIDES = (2, 2, 1)  # chips of one TPU host; slices smaller than that are a part of one
+
+
+@dataclass(frozen=True)
+class Target:
+    """Devices to compile for, laid out as the plan's mesh; `name` as a person writes it, `clock` in Hz where cycles are given."""
+
+    name: str
+    mesh: jax.sharding.Mesh
+    compiler: str
+    clock: float | None = None
+
+
+def environment_for(hardware: Hardware | None) -> Mapping[str, str]:
+    """What must be in a process's environment, before it imports JAX, to compile for this hardware."""
+    kind = _kind(hardware)
+    return {"tpu": ABSENT_TPU, "cuda": _ABSENT_GPU, "cpu": {"JAX_PLATFORMS": "cpu"}}.get(kind, {})
+
+
+def verify_target(plan: Plan, hardware: Hardware | None) -> None:
+    """Raise `EngineError` for what can be known without a compiler: no target, no package, another number of devices."""
+    if hardware is None:
+        return
+    kind = _kind(hardware)
+    if kind not in ("tpu", "cuda", "cpu"):
+        raise EngineError(
+            f"There is no compiler here for {hardware}: its chip `{hardware.chip.name}` names no target.",
+            ['compile for hardware of the catalogue, such as "TPU v5e 4x4"', 'give the chip a `target`, such as "tpu:v5e" or "cpu"'],
+        )
+    if kind == "tpu" and not has_compiler(hardware):
+        raise EngineError(
+            f"Compiling for {hardware} needs libtpu, XLA's compiler for TPUs, which is not installed. No TPU is needed.",
+            ['pip install "sharding-workbench[tpu]"'],
+        )
+    if kind == "cuda" and not has_compiler(hardware):
+        raise EngineError(
+            f"Compiling for {hardware} needs JAX's CUDA plug-in, which is not installed. No GPU is needed.",
+            ['pip install "sharding-workbench[cuda]" (4.4 GB)'],
+        )
+    if kind != "cpu" and plan.mesh.size != hardware.size:
+        raise _other_size(plan.mesh, hardware)
+
+
+def has_compiler(hardware: Hardware) -> bool:
+    """Whether the package that compiles for this hardware is installed."""
+    needed = {"tpu": ("libtpu",), "cuda": _CUDA_PLUGINS}.get(_kind(hardware))
+    return needed is None or any(map(_installed, needed))
+
+
+def open_target(plan: Plan, hardware: Hardware | None) -> Target:
+    """The devices; raises `EngineError` if they cannot be had."""
+    verify_target(plan, hardware)
+    kind = _kind(hardware)
+    if hardware is None or kind == "cpu":
+        mesh = wired(plan)
+        device = mesh.devices.flat[0]
+        name = str(hardware or f"{plan.mesh.size} attached {device.device_kind}")
+        return Target(name, mesh, f"XLA:{device.platform.upper()} of jaxlib {_version('jaxlib')}")
+    devices = _tpu_devices(hardware) if kind == "tpu" else _gpu_devices(hardware)
+    if len(devices) != hardware.size:
+        raise EngineError(
+            f"{hardware} is {hardware.size:,} devices, and the compiler's own description of it has {len(devices):,}.",
+            ["write the slice as its maker does", "compare with `jax.experimental.topologies.get_topology_desc`"],
+        )
+    mesh = wired_over(devices, plan, hardware)
+    return Target(str(hardware), mesh, compiler_of(hardware), CLOCKS.get(hardware.chip.target))
+
+
+def compiler_of(hardware: Hardware) -> str:
+    """Name and version of what compiles for this TPU or GPU."""
+    return f"libtpu {_version('libtpu')}" if _kind(hardware) == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
+
+
+def compiler_flags() -> str:
+    """What a person told the compilers by environment variables, which changes their answers."""
+    return " ".join(f"{name}={os.environ.get(name, '')}" for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
+
+
+def versions() -> str:
+    """Everything whose version changes what a compiler makes of the same program."""
+    return " ".join(f"{name}={_version(name)}" for name in ("jax", "jaxlib", "libtpu", *(name.replace("_", "-") for name in _CUDA_PLUGINS)))
+
+
+def _kind(hardware: Hardware | None) -> str:
+    return "" if hardware is None else hardware.chip.platform
+
+
+def _tpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
+    sizes = {axis.name: axis.size for axis in hardware.axes}
+    sides = tuple(sizes[name] for name in "xyz" if name in sizes)
+    version = hardware.chip.target.partition(":")[2]
+    options: dict[str, Any] = {}
+    if "slice" in sizes:
+        options["num_slices"] = sizes["slice"]
+    if any(side % host for side, host in zip(sides, _HOST_SIDES, strict=False)):
+        options["chips_per_host_bounds"] = [min(side, host) for side, host in zip((*sides, 1, 1), _HOST_SIDES, strict=False)]
+    if version == "v4" and "core" not in sizes:
+        options["chip_config_name"] = "megacore"  # both cores of a chip are one device, as on a TPU VM
+    devices = _topology(hardware, "tpu", f"{version}:{'x'.join(map(str, sides))}", options)
+    return row_major(devices)
+
+
+def _gpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
+    name = hardware.chip.target.partition(":")[2]
+    if name not in GPUS:
+        raise EngineError(f"XLA has no description of `{name}` here; there are {', '.join(GPUS)}.", ["compile for one of these"])
+    sizes = {axis.name: axis.size for axis in hardware.axes}
+    options = {
+        "target_config": description(name, hardware.chip.memory, hardware.chip.memory_bandwidth),
+        "topology": f"1x{sizes.get('node', 1)}x{sizes.get('device', 1)}",
+    }
+    return row_major(_topology(hardware, "cuda", name, options))
+
+
+def _topology(hardware: Hardware, platform: str, name: str, options: Mapping[str, Any]) -> list[Any]:
+    from jax.experimental import topologies
+
+    try:
+        return list(topologies.get_topology_desc(topology_name=name, platform=platform, **options).devices)
+    except Exception as error:  # whatever a plug-in raises
+        said = " ".join(str(error).split())[:300]
+        raise EngineError(
+            f"The compiler knows no {hardware} (`{name}`): {said}", ['write a shape that is sold, such as "TPU v5e 4x4" or "TPU v5p 4x4x4"']
+        ) from error
+
+
+def _other_size(mesh: Mesh, hardware: Hardware) -> EngineError:
+    product = " x ".join(f"{name} {size}" for name, size in mesh.axes)
+    smaller = [
+        f"make `{name}` {other}"
+        for name, size in mesh.axes
+        if (other := hardware.size * size // mesh.size) and other * (mesh.size // size) == hardware.size
+    ]
+    return EngineError(
+        f"The mesh {mesh} is {product} = {mesh.size:,} devices; {hardware} has {hardware.size:,}. A program is compiled for all of them.",
+        [*smaller[:2], f"choose hardware with {format_count(mesh.size)} devices"],
+    )
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"

@@ -1,0 +1,1 @@
+"""Many models trained at once on shared devices, as shard units (Hydra)."""

@@ -1,0 +1,93 @@
+"""The arrays of a checkpoint: one after the other in a file, each with a checksum, by which it is known again or found damaged."""
+
+import math
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from workbench.engine.fleet.units import Key
+
+
+class Damage(Exception):  # noqa: N818 - a finding; what is made of it is decided by who looks for a whole checkpoint
+    """What is wrong with a file of a checkpoint, as a sentence begins: "`5.arrays` ends within an array"."""
+
+
+class Place(NamedTuple):
+    """The file that an array is in, the byte at which it begins, and its checksum; older checkpoints have none."""
+
+    file: str
+    begin: int
+    checksum: str = ""
+
+
+def write_arrays(path: Path, arrays: Mapping[Key, Any]) -> dict[Key, Place]:
+    """Types that NumPy has no name for (bfloat16, float8) are kept as bytes beside their name. Raises `OSError`."""
+    places: dict[Key, Place] = {}
+    with path.open("wb") as stream:
+        for key, each in arrays.items():
+            array = np.asarray(each)
+            plain = array if array.dtype.kind in "biufc" and array.dtype.isbuiltin else array.view(f"u{array.dtype.itemsize}")
+            places[key] = Place(path.name, stream.tell(), _checksum(array.dtype.name, plain))
+            stream.write(f"{array.dtype.name}\n".encode())
+            np.save(stream, plain, allow_pickle=False)
+    return places
+
+
+def read_array(folder: Path, place: Place) -> np.ndarray[Any, Any]:
+    """Raises `Damage` where the file is not what was written."""
+    with _finding_damage(place.file), (folder / place.file).open("rb") as stream:
+        dtype = _verify_length(stream, place)
+        stream.seek(place.begin)
+        stream.readline()
+        plain = np.lib.format.read_array(stream, allow_pickle=False)
+        _verify_checksum(dtype, plain, place)
+        return plain.view(jnp.dtype(dtype)) if plain.dtype.name != dtype else plain
+
+
+def verify_length(folder: Path, place: Place) -> None:
+    """The array is not read. Raises `Damage` for one that the file does not hold to its end."""
+    with _finding_damage(place.file), (folder / place.file).open("rb") as stream:
+        _verify_length(stream, place)
+
+
+@contextmanager
+def _finding_damage(name: str) -> Iterator[None]:
+    """A lack of memory is none: whether the file holds as much as its head says was seen before."""
+    try:
+        yield
+    except (Damage, MemoryError):
+        raise
+    except OSError as error:
+        raise Damage(f"`{name}` cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # what a damaged head makes NumPy raise is of any kind
+        raise Damage(f"`{name}` holds no array where one should begin") from error
+
+
+def _verify_length(stream: IO[bytes], place: Place) -> str:
+    """The name of the array's type; the stream stands where its bytes begin."""
+    stream.seek(place.begin)
+    dtype = stream.readline().decode().strip()
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, plain = read(stream)
+    if stream.tell() + math.prod(shape) * plain.itemsize > os.fstat(stream.fileno()).st_size:
+        raise Damage(f"`{place.file}` ends within an array")
+    return dtype
+
+
+def _verify_checksum(dtype: str, plain: np.ndarray[Any, Any], place: Place) -> None:
+    if place.checksum and _checksum(dtype, plain) != place.checksum:
+        raise Damage(f"an array in `{place.file}` is not the one that was written: its checksum differs")
+
+
+def _checksum(dtype: str, plain: np.ndarray[Any, Any]) -> str:
+    """CRC-32 of what the array is and of its bytes: 2 GB/s on one core, where SHA-256 with instructions of its own reaches 1.4 and BLAKE2b
+    0.7; one damaged array in four billion passes."""
+    head = zlib.crc32(f"{dtype} {plain.dtype.str} {plain.shape}".encode())
+    return f"{zlib.crc32(np.ascontiguousarray(plain).reshape(-1).view(np.uint8).data, head):08x}"

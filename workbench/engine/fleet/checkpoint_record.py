@@ -1,0 +1,81 @@
+"""What a small file says of a checkpoint: where the arrays are, where the model stands, and by a checksum that this is what was written."""
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from workbench.engine.fleet.checkpoint_arrays import Damage, Place
+from workbench.engine.fleet.units import Key
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: tells one start of the machine from another
+_FILE = re.compile(r"\d+\.arrays")  # no record leads out of its folder
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where the arrays are, and what is said of the model besides; `version` counts commits, `boot` is the start of the machine."""
+
+    version: int = 0
+    places: Mapping[Key, Place] = field(default_factory=dict)
+    position: Mapping[str, Any] = field(default_factory=dict)
+    boot: str | None = None
+
+    @property
+    def files(self) -> set[str]:
+        return {each.file for each in self.places.values()}
+
+    @property
+    def text(self) -> str:
+        places = {json.dumps(key): place for key, place in self.places.items()}
+        body = json.dumps({**self.position, "version": self.version, "boot": self.boot, "files": places})
+        return f'{body[:-1]}, "checksum": "{_checksum(body)}"}}'
+
+
+def read_record(path: Path) -> Record | None:
+    """What the file says; `None` if there is none. Raises `Damage` for one that is empty, torn or changed.
+
+    The checkpoints of older versions have no checksums, and are believed.
+    """
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Damage(f"`{path.name}` cannot be read: {error.strerror or error}") from error
+    if not text.strip(b"\0"):
+        raise Damage(f"`{path.name}` is empty")
+    try:
+        return _record(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damage(f"`{path.name}` is not what was written") from error
+
+
+def _record(found: dict[str, Any]) -> Record:
+    checksum = found.pop("checksum", None)
+    if checksum is not None and checksum != _checksum(json.dumps(found)):
+        raise ValueError(checksum)
+    boot, version = found.pop("boot"), found.pop("version")
+    places = {tuple(json.loads(key)): Place(*place) for key, place in found.pop("files").items()}
+    if checksum is None and any(each.checksum for each in places.values()):
+        raise ValueError(checksum)
+    if not isinstance(version, int) or not all(_FILE.fullmatch(each.file) and each.begin >= 0 for each in places.values()):
+        raise ValueError(version)
+    return Record(version, places, found, boot)
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+@cache
+def this_boot() -> str | None:
+    """Which start of the machine this is, where it can be known."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,129 @@
+"""One device of a fleet: what lies on it, what it may hold, and the units compiled for it."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from workbench.engine.fleet.units import Key, UnitFunction
+from workbench.errors import FleetError
+from workbench.units import format_bytes
+
+Arrays = dict[Key, Any]
+PINNED = "pinned_host"
+
+
+@dataclass(frozen=True)
+class CompiledUnit:
+    """A unit on one device; `needs` are its bytes at the worst moment, arguments and results included, as the compiler states them."""
+
+    unit: UnitFunction
+    compiled: jax.stages.Compiled
+    needs: int
+
+    @property
+    def takes(self) -> int:
+        """Bytes that must be brought in for it."""
+        return sum(each.size * each.dtype.itemsize for each in self.unit.specs)
+
+
+def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledUnit:
+    """The unit for this device."""
+    place = jax.sharding.SingleDeviceSharding(device)
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        return unit.call(*arrays)
+
+    call.__name__ = name
+    jitted = jax.jit(call, in_shardings=place, out_shardings=place, donate_argnums=unit.donated, keep_unused=True)
+    compiled = jitted.lower(*unit.specs).compile()
+    stats = compiled.memory_analysis()
+    takes = sum(each.size * each.dtype.itemsize for each in unit.specs)
+    needs = (
+        takes
+        if stats is None
+        else (stats.argument_size_in_bytes + stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes)
+    )
+    return CompiledUnit(unit, compiled, max(takes, needs))
+
+
+@dataclass
+class Handling:
+    """What goes on around the units of a device: bytes and seconds of what was brought in and taken back, and seconds between two units."""
+
+    brought: list[tuple[int, float]] = field(default_factory=list)
+    returned: list[tuple[int, float]] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+
+
+@dataclass
+class FleetDevice:
+    """A device and the bytes of it that are spoken for. `budget` is never exceeded: a unit or a transfer that would is refused.
+
+    On the host's own platform there is no other memory to spill to, and arrays are copied all the same. With `handling` transfers are
+    waited for and noted.
+    """
+
+    number: int
+    device: jax.Device
+    budget: int | None
+    held: int = 0
+    peak: int = 0
+    moved: int = 0  # bytes that came in
+    speed: tuple[float, float] = (0.0, 0.0)  # seconds of any transfer to it, and of each byte
+    moving: float = 0.0  # seconds that transfers take by that
+    waited: float = 0.0  # seconds in which nothing was computed because they did
+    there: bool = True
+    failure: Exception | None = None  # met with while results were taken back: nothing after them is good
+    wanted: int = 0  # by so many, for something else than units, as soon as there is room: until then it takes no further unit
+    handling: Handling | None = None
+    place: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.place = jax.sharding.SingleDeviceSharding(self.device)
+
+    def verify_sound(self) -> None:
+        """Raises what it has failed with."""
+        if self.failure is not None:
+            raise self.failure
+
+    def fits(self, count: int) -> bool:
+        return self.budget is None or self.held + count <= self.budget
+
+    def claim(self, count: int, what: str) -> None:
+        """Speak for `count` bytes; raises `FleetError` beyond the budget."""
+        if not self.fits(count):
+            assert self.budget is not None
+            raise FleetError(
+                f"{what} needs {format_bytes(count)} on device {self.number}, where {format_bytes(self.held)} of "
+                f"{format_bytes(self.budget)} are in use.",
+                ["give a larger budget of memory", "leave a larger buffer, so that the shards are smaller"],
+            )
+        self.held += count
+        self.peak = max(self.peak, self.held)
+
+    def give_back(self, count: int) -> None:
+        self.held -= count
+
+    def bring(self, arrays: Mapping[Key, Any], since: float = 0.0) -> Arrays:
+        """Host arrays onto the device; the copies may be under way when this returns. They have been looked for `since`."""
+        if not arrays:
+            return {}
+        size = sum(each.nbytes for each in arrays.values())
+        self.moved += size
+        self.moving += self.speed[0] + self.speed[1] * size
+        placed = jax.device_put(list(arrays.values()), self.place)
+        if self.handling:
+            jax.block_until_ready(placed)
+            self.handling.brought.append((size, time.perf_counter() - since))
+        return dict(zip(arrays, placed, strict=True))
+
+
+def pinned_place(device: jax.Device) -> Any:
+    """The sharding for pinned host memory that this device copies from and to; `None` where it has none, or is the host itself."""
+    kinds = {each.kind for each in device.addressable_memories()}
+    if device.platform == "cpu" or PINNED not in kinds:
+        return None
+    return jax.sharding.SingleDeviceSharding(device, memory_kind=PINNED)

@@ -1,0 +1,340 @@
+"""Many models on the attached devices at once: each device has a thread that asks the policy for its next unit, brings its state in while
+the unit before it runs, computes, and hands what changed to a second thread that takes it back to the host.
+
+A model's units follow each other strictly: the next may begin when the results of the one before are on the host, or at once on the device
+that has them.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from workbench.engine.fleet.devices import Arrays, FleetDevice
+from workbench.engine.fleet.model_run import Trainee, trainee_named
+from workbench.engine.fleet.unit_scheduler import Desk, Turn
+from workbench.engine.fleet.units import LOSS
+from workbench.errors import FleetError, WorkbenchError, unknown_name
+from workbench.multimodel import Placed, Policy, Schedule
+
+Listener = Callable[[dict[str, Any]], None]
+_SECURED = 2.0  # seconds from one time that checkpoints are brought to the disk to the next
+
+
+class Floor:
+    """Runs all models to their ends. `run` returns when every model is done, or has failed for its data while others have not; `add`,
+    `stop`, `leave` and `come_back` may be called meanwhile."""
+
+    def __init__(
+        self,
+        devices: Sequence[FleetDevice],
+        policy: Policy,
+        *,
+        double_buffer: bool,
+        tell: Listener | None = None,
+    ) -> None:
+        self.devices = list(devices)
+        self.desk = Desk(policy)
+        self.double_buffer = double_buffer
+        self.placed: list[Placed] = []
+        self._tell = tell or (lambda _: None)
+        self._threads: dict[int, threading.Thread] = {}
+        self._ended = False
+
+    @property
+    def trainees(self) -> list[Trainee]:
+        return self.desk.trainees
+
+    def listen(self, tell: Listener) -> None:
+        """Each unit that is done, from now on."""
+        self._tell = tell
+
+    def run(self) -> Schedule:
+        """The measured schedule, once all is on the disk that is to be there. Raises what made it fail: `FleetError`, or what a user's
+        function raised."""
+        self.desk.began = time.perf_counter()
+        for device in self.devices:
+            if device.there:
+                self._start(device)
+        try:
+            self._follow()
+        except BaseException as error:  # an interrupt: the devices end with what they are at, and write no more
+            self.desk.fail(error)
+            self._follow()
+            raise
+        if self.desk.failure:
+            raise self.desk.failure
+        if (failed := [each.failure for each in self.trainees if each.failure]) and len(failed) == len(self.trainees):
+            raise failed[0]
+        if any(each.done < each.last for each in self.trainees):
+            raise FleetError("No device is left, and models are not done.", ["resume from the checkpoint"])
+        return Schedule(len(self.devices), tuple(sorted(self.placed, key=lambda each: each.start)), self.desk.decisions)
+
+    def _follow(self) -> None:
+        """Until no device works any more; now and then, what ran is brought to the disk."""
+        secured = time.perf_counter()
+        while True:
+            with self.desk.changed:
+                threads = list(self._threads.values())
+                self._ended = not any(each.is_alive() for each in threads)
+            if self._ended:
+                break
+            for each in threads:
+                each.join(timeout=0.1)
+            if time.perf_counter() - secured > _SECURED:
+                self._secure()
+                secured = time.perf_counter()
+        self._secure()
+
+    def _secure(self) -> None:
+        for each in list(self.trainees):
+            try:
+                each.store.secure()
+            except FleetError as error:  # told by `run`
+                self.desk.fail(error)
+
+    def add(self, trainee: Trainee) -> None:
+        """One more model; raises `FleetError` once all others are done."""
+        with self.desk.changed:
+            self.verify_goes_on(trainee.model.name)
+            self.trainees.append(trainee)
+            if self.desk.began:
+                trainee.came = time.perf_counter() - self.desk.began
+                for device in self.devices:
+                    if device.there:  # it may just have found that nothing was left
+                        self._start(device)
+            self.desk.changed.notify_all()
+
+    def verify_goes_on(self, newcomer: str) -> None:
+        """Raises `FleetError` for a model that comes once all others are done."""
+        if self._ended:
+            raise FleetError(f"Model `{newcomer}` comes too late: the run has ended.", ["train it in a run of its own"])
+
+    def stop(self, name: str) -> None:
+        """The model ends with the mini-batch it is in, and the rest go on faster."""
+        with self.desk.changed:
+            self.desk.end(trainee_named(self.trainees, name))
+
+    def standing(self, name: str) -> Mapping[str, int]:
+        """Units that a model has done, and how many it will have at its end."""
+        return self.desk.standing(trainee_named(self.trainees, name))
+
+    @contextmanager
+    def room(self, number: int, count: int) -> Iterator[None]:
+        """So many bytes of a device for something else than its units, before its next unit: as soon as they are free."""
+        device = self._device(number)
+        with self.desk.changed:
+            device.wanted += 1
+            try:
+                while not device.fits(count) and device.held and self.desk.failure is None:
+                    self.desk.changed.wait()
+            finally:
+                device.wanted -= 1
+                self.desk.changed.notify_all()
+            device.claim(count, "What is timed")
+        try:
+            yield
+        finally:
+            with self.desk.changed:
+                device.give_back(count)
+                self.desk.changed.notify_all()
+
+    def leave(self, number: Any) -> None:
+        """The device takes no further unit."""
+        device = self._device(number)
+        with self.desk.changed:
+            device.there = False
+            self.desk.changed.notify_all()
+
+    def come_back(self, number: Any) -> None:
+        device = self._device(number)
+        with self.desk.changed:
+            if not device.there:
+                device.there = True
+                self._start(device)
+
+    def obey(self, order: Mapping[str, Any]) -> None:
+        """`{"order": "stop", "model": name}`, `{"order": "leave", "device": number}` or `return`; raises `FleetError` for any other."""
+        what = order.get("order")
+        if what == "stop":
+            self.stop(str(order.get("model")))
+        elif what in ("leave", "return"):
+            (self.leave if what == "leave" else self.come_back)(order.get("device"))
+        else:
+            raise FleetError(*unknown_name("order", str(what), ("add", "stop", "leave", "return")))
+
+    def _device(self, number: Any) -> FleetDevice:
+        """By what a person or another program calls it."""
+        if type(number) is not int or not 0 <= number < len(self.devices):
+            raise FleetError(f"There is no device {number!r} in this run.", [f"they are the numbers 0 to {len(self.devices) - 1}"])
+        return self.devices[number]
+
+    def _start(self, device: FleetDevice) -> None:
+        """A device that comes back before it was quite gone goes on in its old thread, and the new one only waits for that."""
+        before = self._threads.get(device.number)
+        thread = threading.Thread(target=self._work, args=(device, before), name=f"device {device.number}", daemon=True)
+        self._threads[device.number] = thread
+        thread.start()
+
+    def _work(self, device: FleetDevice, before: threading.Thread | None = None) -> None:
+        if before is not None:
+            before.join()
+        turn: Turn | None = None
+        with ThreadPoolExecutor(1, f"back from {device.number}") as back:
+            try:
+                while self.desk.failure is None and (turn := turn or self._next(device)):
+                    turn = self._run(device, turn, back)
+                back.shutdown(wait=True)
+                device.verify_sound()
+            except jax.errors.JaxRuntimeError as error:
+                back.shutdown(wait=True)
+                self._lose(device, turn, error)
+            except BaseException as error:  # noqa: BLE001 - told by `run`, in the thread that asked
+                self.desk.fail(error)
+
+    def _run(self, device: FleetDevice, turn: Turn, back: ThreadPoolExecutor) -> Turn | None:
+        """One unit; the next one, if it was chosen meanwhile."""
+        self._await(device, turn)
+        turn.began = time.perf_counter()
+        results = self._compute(turn)
+        written = dict(zip(turn.unit.unit.writes, results, strict=True))
+        turn.following = self._ahead(device, turn, written) if self.double_buffer else None
+        jax.block_until_ready(results)
+        placed = self._note(device, turn, turn.began, time.perf_counter())
+        returned = back.submit(self._take_back, device, turn, written, placed)
+        returned.add_done_callback(self._noticed)
+        if not self.double_buffer:
+            returned.result()
+        return turn.following
+
+    def _await(self, device: FleetDevice, turn: Turn) -> None:
+        """Its state is there, what it changes is on the host, and the memory it needs is free."""
+        start = time.perf_counter()
+        jax.block_until_ready(list(turn.arrays.values()))
+        there = time.perf_counter()
+        device.waited += there - start
+        trainee = self.trainees[turn.trainee]
+        if turn.overwrites:
+            self.desk.wait_for(device, trainee, turn.index)
+            there = max(there, trainee.back)
+        with self.desk.changed:
+            self.desk.claim(device, turn.unit.needs - turn.unit.takes, turn.unit.takes, turn)
+        if device.handling and turn.after is not None:
+            device.handling.pauses.append(time.perf_counter() - turn.after - (there - start))
+
+    def _compute(self, turn: Turn) -> Sequence[Any]:
+        results: Sequence[Any] = turn.unit.compiled(*(turn.arrays[key] for key in turn.unit.unit.reads))
+        return results
+
+    def _next(self, device: FleetDevice) -> Turn | None:
+        """Its state is on the way. A model whose data fail is left, and another one asked for."""
+        while found := self.desk.next(device):
+            if self._bring(device, found):
+                return found
+        return None
+
+    def _ahead(self, device: FleetDevice, turn: Turn, written: Arrays) -> Turn | None:
+        found = self.desk.ahead(device, turn, written)
+        return found if found and self._bring(device, found) else None
+
+    def _bring(self, device: FleetDevice, turn: Turn) -> bool:
+        """What is not here yet comes from the host, once the units before have brought it there; of a successor all but the last one.
+
+        `False` where the user's data fail: that ends their model.
+        """
+        trainee = self.trainees[turn.trainee]
+        on_the_host = turn.index - 1 if turn.follows else turn.index
+        self.desk.wait_for(device, trainee, on_the_host)
+        start = time.perf_counter()
+        step = turn.index // len(trainee.job.units)
+        missing = [key for key in turn.unit.unit.reads if key not in turn.arrays]
+        try:
+            batch = {key: trainee.leaf(step, key[1]) for key in missing if key[0] == "batch"}
+        except WorkbenchError as error:
+            self._give_up(device, turn, error)
+            return False
+        found = batch | {key: trainee.store.get(key) for key in missing if key[0] != "batch"}
+        turn.arrays |= device.bring(found, start)
+        return True
+
+    def _give_up(self, device: FleetDevice, turn: Turn, error: WorkbenchError) -> None:
+        """The model ends before this unit, its checkpoint as the units before left it; the others go on."""
+        trainee = self.trainees[turn.trainee]
+        with self.desk.changed:
+            trainee.begun = trainee.last = turn.index
+            trainee.failure, trainee.ended = error, f"failed: {error.message}"
+            self.desk.put_away(device, turn)
+        self._tell({"event": "failed", "model": trainee.model.name, "done": trainee.done, "of": turn.index, "message": str(error)})
+
+    def _note(self, device: FleetDevice, turn: Turn, begin: float, end: float) -> Placed:
+        """What was measured feeds the policy."""
+        trainee, began = self.trainees[turn.trainee], self.desk.began
+        if turn.following:
+            turn.following.after = end
+        placed = Placed(turn.trainee, turn.index, device.number, begin - began, end - began, turn.since - began)
+        with self.desk.changed:
+            self.placed.append(placed)
+            trainee.job = trainee.job.measured(turn.index % len(trainee.job.units), end - begin)
+        return placed
+
+    def _take_back(self, device: FleetDevice, turn: Turn, written: Arrays, placed: Placed) -> None:
+        """What the unit wrote goes to the host, and the model may go on; where the device fails meanwhile, its thread is told."""
+        if device.failure is not None:  # the unit before this one is lost, and so is this
+            return
+        trainee = self.trainees[turn.trainee]
+        size = sum(each.nbytes for each in written.values())
+        try:
+            result = written.pop(LOSS, None)
+            loss = None if result is None else float(result)
+            trainee.store.put(written)  # all or nothing, and last: the unit is done again from what is there now
+        except jax.errors.JaxRuntimeError as error:
+            with self.desk.changed:
+                device.failure = error
+                self.desk.changed.notify_all()
+            return
+        trainee.store.drop(turn.unit.unit.frees)
+        written.clear()
+        turn.arrays.clear()
+        if loss is not None:
+            trainee.losses.append(loss)
+        trainee.store.commit(trainee.position(turn.index + 1))
+        with self.desk.changed:
+            trainee.done, trainee.back = turn.index + 1, time.perf_counter()
+            if loss is not None and trainee.reaches(loss) and not trainee.failure:
+                self.desk.end(trainee)
+                trainee.ended = trainee.ended or trainee.stopped_by(loss)
+            self.desk.put_away(device, turn)
+        if device.handling:
+            device.handling.returned.append((size, trainee.back - self.desk.began - placed.end))
+        where = [placed.model, placed.unit, placed.device, placed.start, placed.end]
+        told = {"model": trainee.model.name, "done": trainee.done, "of": trainee.last, "loss": loss, "placed": where}
+        self._tell({"event": "unit", **told, "ended": trainee.ended})
+
+    def _noticed(self, returned: "Future[None]") -> None:
+        error = returned.exception()
+        if error is not None:
+            self.desk.fail(error)
+
+    def _lose(self, device: FleetDevice, turn: Turn | None, error: Exception) -> None:
+        """The device failed: what it was doing, and what it was bringing in, is given to the others."""
+        began = self.desk.began
+        with self.desk.changed:
+            device.there, device.failure = False, None
+            self._not_back(device)
+            if turn is not None and turn.began is not None:
+                begin, end = turn.began - began, time.perf_counter() - began
+                self.placed.append(Placed(turn.trainee, turn.index, device.number, begin, end, turn.since - began, lost=True))
+            self.desk.take_up_again(device)
+            if not any(each.there for each in self.devices):
+                self.desk.fail(FleetError(f"The last device failed: {str(error)[:300]}", ["resume from the checkpoint"]))
+            self.desk.changed.notify_all()
+
+    def _not_back(self, device: FleetDevice) -> None:
+        """What has run there, and whose results did not come back, is lost."""
+        begun = {(each.device, each.trainee, each.index) for each in self.desk.turns if each.device == device.number}
+        self.placed = [replace(each, lost=True) if (each.device, each.model, each.unit) in begun else each for each in self.placed]

@@ -1,0 +1,42 @@
+"""One training at a time in a folder: two would write each other's checkpoints over."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from workbench.documents.durable_files import explain_write_errors, make_folder, try_lock
+from workbench.errors import FleetError
+
+LOCK = ".lock"
+"""Of a fleet's folder; no model's name begins with a dot."""
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """The folder is this training's; raises `FleetError` where another one has it, and where it cannot be written.
+
+    The operating system keeps the lock (`flock`) and ends it with the process, so that one that was killed leaves none behind: the file
+    stays and says nothing. Where there is no `flock` (Windows, some network drives) the folder is not locked, and two trainings in it are
+    the user's to keep apart.
+    """
+    with explain_write_errors(folder, FleetError):
+        make_folder(folder)
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not try_lock(file):
+            raise _taken(folder, os.pread(file, 20, 0).decode())
+        with explain_write_errors(folder, FleetError):
+            os.truncate(file, 0)
+            os.write(file, str(os.getpid()).encode())  # for the message of whoever comes next
+        yield
+    finally:
+        os.close(file)  # and the lock is gone
+
+
+def _taken(folder: Path, process: str) -> FleetError:
+    who = f" (process {process})" if process else ""
+    return FleetError(
+        f"Another training{who} is at work in {folder}: two of them would write each other's checkpoints over.",
+        ["wait until it has ended", "stop it: the next one goes on from its checkpoint", "give another folder"],
+    )

@@ -1,0 +1,92 @@
+"""One model of a fleet, cut into shards that fit the devices, its units compiled for each."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+
+from workbench.core.program import Program
+from workbench.engine.fleet.devices import CompiledUnit, FleetDevice, compile_unit
+from workbench.engine.fleet.units import ModelUnits
+from workbench.multimodel.estimate import layers_of
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.shards import Room, greedy_shards, verify_shards
+from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.stages import cut_network, starts_at
+
+Compiled = tuple[tuple[CompiledUnit, ...], ...]
+"""Units of the mini-batch, of each device."""
+
+
+@dataclass(frozen=True)
+class CutModel:
+    """A model, the blocks at which its shards begin, and its units on each device."""
+
+    model: FleetModel
+    starts: tuple[int, ...]
+    compiled: Compiled
+
+    @property
+    def units(self) -> ModelUnits:
+        return units_of(self.model.program, self.starts)
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """The bytes that each shard needs: its larger unit's."""
+        units = self.compiled[0]
+        return tuple(max(each.needs for each in units if each.unit.shard == shard) for shard in range(len(self.starts)))
+
+    @property
+    def alike(self) -> tuple[Program, tuple[int, ...]]:
+        """What models have in common whose units are the same."""
+        return self.model.program, self.starts
+
+
+def shard_starts(model: FleetModel, fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[int, ...]:
+    """The blocks at which shards begin: the model's own, else as the memory allows."""
+    network = network_of(model.program)
+    rooms = [Room(each.budget, fleet.buffer if fleet.double_buffer else 0.0) for each in devices if each.budget]
+    layers = layers_of(model.program)
+    given = (0, *starts_at(network, model.cuts)) if model.cuts else None
+    if not rooms:
+        return given or (0,)
+    measure = _measure(model, devices[0].device)
+    return greedy_shards(layers, rooms, measure) if given is None else verify_shards(layers, given, rooms, measure)
+
+
+def _measure(model: FleetModel, device: jax.Device) -> Any:
+    """The bytes of a shard of some blocks, compiled."""
+    network = network_of(model.program)
+
+    def measure(begin: int, end: int) -> int:
+        starts = sorted({begin, end} - {0, len(network.paths)})
+        cut = cut_network(network, starts)
+        shard = next(each.number for each in cut.segments if each.blocks[0] == network.paths[begin])
+        functions = ModelUnits(model.program, cut).of_shard(shard)
+        return max(compile_unit(each, device, f"{model.name}_pilot").needs for each in functions)
+
+    return measure
+
+
+@lru_cache(maxsize=64)
+def units_of(program: Program, starts: tuple[int, ...]) -> ModelUnits:
+    return ModelUnits(program, cut_network(network_of(program), starts[1:]))
+
+
+def compiled_units(program: Program, starts: tuple[int, ...], devices: Sequence[jax.Device]) -> Compiled:
+    """Of each device, compiled in threads: XLA lets the interpreter go meanwhile."""
+    places = range(len(units_of(program, starts).functions))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = [[pool.submit(_compiled_unit, program, starts, place, device) for place in places] for device in devices]
+        return tuple(tuple(each.result() for each in units) for units in found)
+
+
+@lru_cache(maxsize=512)
+def _compiled_unit(program: Program, starts: tuple[int, ...], place: int, device: jax.Device) -> CompiledUnit:
+    """Models that are alike, but for their seeds say, have their units compiled once."""
+    unit = units_of(program, starts).functions[place]
+    return compile_unit(unit, device, f"{unit.kind.value}_{unit.shard}")

@@ -1,0 +1,255 @@
+"""What units take, measured before a run as the run will take it: by the executor itself, upon state that is thrown away.
+
+Devices that are this machine's own share its cores: alone a unit may be twice as fast as when every device computes. So there the
+models are rehearsed twice, each alone on one device, then together on all of them; elsewhere devices have cores of their own, and the first
+is enough. A mini-batch goes before the ones that count. Transfers are timed too, and the executor's own work between two units.
+"""
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workbench.engine.fleet.devices import FleetDevice, Handling, pinned_place
+from workbench.engine.fleet.executor import Floor
+from workbench.engine.fleet.model_run import Trainee, not_read, ran_out
+from workbench.engine.fleet.model_shards import CutModel
+from workbench.engine.fleet.store import HostStore
+from workbench.engine.fleet.units import UnitFunction
+from workbench.multimodel import Job, Placed, Unit, policy_named
+from workbench.multimodel.fleet import Fleet, FleetModel
+
+FOLDER = ".rehearsal"
+"""Of the fleet's folder, where its checkpoints are tried out; no model's name begins with a dot."""
+_ENOUGH, _MOST, _ENDLESS = 0.1, 40, 1_000_000  # seconds of a model, mini-batches of it, and more than either
+_FEW = 4  # of so many measurements, and of more, the longest does not count
+Alike = tuple[Any, tuple[int, ...]]
+
+
+@dataclass
+class Rehearsal:
+    """Seconds of each unit of a mini-batch by what models have in common, alone and among so many devices; what went on around them."""
+
+    alone: dict[Alike, list[float]] = field(default_factory=dict)
+    together: dict[Alike, list[float]] = field(default_factory=dict)
+    among: int = 1
+    handling: Handling = field(default_factory=Handling)
+
+    @property
+    def inwards(self) -> tuple[float, float]:
+        """Seconds of any transfer from the host, and of each byte."""
+        return _line(self.handling.brought)
+
+    def job(self, cut: CutModel) -> Job:
+        """The model as the simulator sees it."""
+        model = cut.model
+        inwards, outwards = self.inwards, _line(self.handling.returned)
+        pause = _usual(self.handling.pauses) if self.handling.pauses else 0.0
+        units = []
+        for place, function in enumerate(cut.units.functions):
+            alone = self.alone[cut.alike][place]
+            crowded = self.together.get(cut.alike, self.alone[cut.alike])[place]
+            slowed = max(0.0, crowded - alone) / (self.among - 1) if self.among > 1 else 0.0
+            load, store, carry = _transfers(function, inwards, outwards)
+            units.append(Unit(function.shard, function.kind, alone, load, store, carry, slowed, pause))
+        return Job(model.name, tuple(units), model.mini_batches, model.epochs)
+
+
+def rehearse(cuts: Sequence[CutModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> Rehearsal:
+    """Of all the models, on devices like these; without compiled units for each, devices of this machine are stood in for by the first.
+
+    Known already where models like these were rehearsed like that. Raises what a run raises: `FleetError` where the memory does not
+    suffice or the data run out, and what a user's function does.
+    """
+    different = list({each.alike: each for each in cuts}.values())
+    others = [each for each in cuts if not any(each is one for one in different)]
+    cast = (*different, *others[: max(0, len(devices) - len(different))])
+    alike, places = tuple(each.alike for each in cast), tuple((each.device, each.budget) for each in devices)
+    asked = fleet.double_buffer, fleet.spill, fleet.folder is None
+    return _rehearsed(_Occasion(alike, places, asked, len(different), cast, fleet, tuple(devices)))
+
+
+@dataclass(frozen=True)
+class _Occasion:
+    """What a rehearsal depends on, and those who take part: the first so many of the `cast` are `different`."""
+
+    alike: tuple[Alike, ...]
+    places: tuple[tuple[jax.Device, int | None], ...]
+    asked: tuple[object, ...]
+    different: int
+    cast: tuple[CutModel, ...] = field(compare=False)
+    fleet: Fleet = field(compare=False)
+    devices: tuple[FleetDevice, ...] = field(compare=False)
+
+
+@lru_cache(maxsize=16)
+def _rehearsed(given: _Occasion) -> Rehearsal:
+    cast, fleet, devices = given.cast, given.fleet, given.devices
+    found = Rehearsal()
+    _warm(cast[: given.different], len(devices))
+    for each in cast[: given.different]:
+        floor, handling = _played([each], fleet, devices[:1])
+        found.alone[each.alike] = _seconds(floor, 0, 1)
+        found.handling = _joined((found.handling, *handling))
+    if len(devices) > 1 and len(cast) > 1 and devices[0].device.platform == "cpu":
+        found.among = min(len(devices), len(cast))
+        floor, handling = _played(cast, fleet, devices[: found.among])
+        found.together = {each.alike: _seconds(floor, number, found.among) for number, each in reversed(list(enumerate(cast)))}
+        found.handling = _joined(handling)
+    return found
+
+
+def _warm(cuts: Sequence[CutModel], devices: int) -> None:
+    """Each unit runs once on each of the first so many devices: what runs for the first time takes longer.
+
+    The devices do so side by side, each with one unit at a time: the units of two models may be more than its memory holds.
+    """
+
+    def once(device: int) -> None:
+        for cut in cuts:
+            for each in cut.compiled[device]:
+                zeros = [_zeros(spec) for spec in each.unit.specs]
+                jax.block_until_ready(each.compiled(*jax.device_put(zeros, each.compiled.input_shardings[0][0])))
+
+    compiled_for = min(len(cut.compiled) for cut in cuts)
+    with ThreadPoolExecutor() as pool:
+        for running in [pool.submit(once, device) for device in range(min(devices, compiled_for))]:
+            running.result()
+
+
+def _zeros(spec: jax.ShapeDtypeStruct) -> Any:
+    is_key = jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key)
+    return jnp.empty(spec.shape, spec.dtype) if is_key else np.zeros(spec.shape, spec.dtype)
+
+
+def _played(cast: Sequence[CutModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[Floor, list[Handling]]:
+    """The floor that has run these models for a while, each in turn."""
+    handling = [Handling() for _ in devices]
+    seats = [FleetDevice(i, each.device, each.budget, handling=handling[i]) for i, each in enumerate(devices)]
+    folder = None if fleet.folder is None else fleet.folder / FOLDER
+    floor = Floor(seats, policy_named("round-robin"), double_buffer=fleet.double_buffer)
+    floor.listen(_Enough(floor, [len(each.units.functions) for each in cast]))
+    try:
+        for number, each in enumerate(cast):
+            floor.add(_stand_in(number, each, fleet, devices, folder))
+        floor.run()
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+    if failure := next((each.failure for each in floor.trainees if each.failure), None):
+        raise failure
+    return floor, handling
+
+
+class _Enough:
+    """Ends all models together, so that all devices compute to the last: when each has run twice, for a while, or often enough."""
+
+    def __init__(self, floor: Floor, lengths: Sequence[int]) -> None:
+        self._floor, self._lengths = floor, lengths
+        self._done = [0] * len(lengths)
+        self._began = time.perf_counter()
+        self._over = False
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if event["event"] != "unit":
+            return
+        self._done[event["placed"][0]] = event["done"]
+        batches = [done // length for done, length in zip(self._done, self._lengths, strict=True)]
+        long = time.perf_counter() - self._began > _ENOUGH * len(batches) or max(batches) > _MOST
+        if not self._over and long and min(batches) > 1:
+            self._over = True
+            for number in range(len(self._lengths)):
+                self._floor.stop(str(number))
+
+
+def _stand_in(number: int, cut: CutModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> Trainee:
+    """A model with the same units and data, whose parameters are zeros and which does not end."""
+    model, units = cut.model, cut.units.functions
+    twin = FleetModel(str(number), model.program, _ENDLESS)
+    job = Job(twin.name, tuple(Unit(each.shard, each.kind, 1.0) for each in units), _ENDLESS)
+    store = HostStore(folder and folder / twin.name, on_disk=fleet.spill == "disk", pinned=pinned_place(devices[0].device))
+    state = {key: spec for each in units for key, spec in zip(each.reads, each.specs, strict=True) if key[0] in ("piece", "state")}
+    store.put({key: np.zeros(spec.shape, spec.dtype) for key, spec in state.items()})
+    compiled = cut.compiled if len(cut.compiled) >= len(devices) else cut.compiled[:1] * len(devices)
+    return Trainee(twin, job, _First(model), store, compiled, last=job.length)
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first mini-batch of a model, over and over: later ones may not be there, or are none of a rehearsal's business."""
+
+    model: FleetModel
+
+    def __call__(self, step: int) -> Sequence[Any]:  # noqa: ARG002
+        try:
+            return self.model.program.step.feed(0)
+        except (StopIteration, IndexError) as error:
+            raise ran_out(self.model, 0) from error
+        except Exception as error:  # whatever a user's function raises
+            raise not_read(self.model, 0, error) from error
+
+
+def _seconds(floor: Floor, number: int, devices: int) -> list[float]:
+    """What each unit of a mini-batch took while so many devices computed; the first mini-batch does not count where others are left."""
+    length = len(floor.trainees[number].job.units)
+    mine = [each for each in floor.placed if each.model == number]
+    crowded = (devices - 1) - 0.5  # the other devices, of which one may have paused for half of the time
+    found = []
+    for place in range(length):
+        turns = [each for each in mine if each.unit % length == place]
+        late = [each for each in turns if each.unit >= length] or turns[-1:]
+        full = [each for each in late if _beside(each, floor.placed) > crowded] or late
+        found.append(_usual([each.end - each.start for each in full]))
+    return found
+
+
+def _beside(placed: Placed, others: Iterable[Placed]) -> float:
+    """How many other units ran meanwhile, on average."""
+    length = placed.end - placed.start
+    shared = sum(max(0.0, min(placed.end, each.end) - max(placed.start, each.start)) for each in others)
+    return shared / length - 1 if length else 0.0
+
+
+def _joined(all_of: Iterable[Handling]) -> Handling:
+    found = Handling()
+    for each in all_of:
+        found.brought += each.brought
+        found.returned += each.returned
+        found.pauses += each.pauses
+    return found
+
+
+def _line(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Seconds of any transfer, and of each byte, a straight line through the sizes that there are; neither is below zero."""
+    sizes = sorted({size for size, _ in samples})
+    if not sizes:
+        return 0.0, 0.0
+    took = [_usual([seconds for size, seconds in samples if size == each]) for each in sizes]
+    slope, fixed = np.polyfit(sizes, took, 1) if len(sizes) > 1 else (0.0, took[0])
+    if slope < 0:
+        return statistics.mean(took), 0.0
+    if fixed < 0:
+        return 0.0, sum(took) / max(sum(sizes), 1)
+    return float(fixed), float(slope)
+
+
+def _usual(seconds: Sequence[float]) -> float:
+    """The mean, for means add up to a makespan; of four and more without the longest one, when something else may have had the machine."""
+    return statistics.mean(sorted(seconds)[:-1] if len(seconds) >= _FEW else seconds)
+
+
+def _transfers(function: UnitFunction, inwards: tuple[float, float], outwards: tuple[float, float]) -> tuple[float, float, float]:
+    """To bring its shard in, to take back what it changes, and to bring in what comes with it."""
+    sizes = {key: each.size * each.dtype.itemsize for key, each in zip(function.reads, function.specs, strict=True)}
+    shard = sum(size for key, size in sizes.items() if key[0] in ("piece", "state"))
+    changed = sum(size for key, size in sizes.items() if key in function.writes)
+    return inwards[0] + shard * inwards[1], outwards[0] + changed * outwards[1], (sum(sizes.values()) - shard) * inwards[1]

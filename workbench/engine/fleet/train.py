@@ -1,0 +1,298 @@
+"""Train a fleet: cut each model into shards that fit, compile their units for each device, rehearse them, and run them all.
+
+The house rule holds here too: what is predicted (the simulator's schedule of units that were rehearsed) stands beside what is measured.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from workbench.engine.fleet.checkpoint import Checkpoint
+from workbench.engine.fleet.commands import Orders, Stage, obey
+from workbench.engine.fleet.devices import FleetDevice, pinned_place
+from workbench.engine.fleet.executor import Floor, Listener
+from workbench.engine.fleet.lock import holding
+from workbench.engine.fleet.model_run import Trainee, trainee_named
+from workbench.engine.fleet.model_shards import CutModel, compiled_units, shard_starts
+from workbench.engine.fleet.profile_units import rehearse
+from workbench.engine.fleet.store import HostStore
+from workbench.engine.worker.failures import in_user_terms
+from workbench.errors import FleetError
+from workbench.multimodel import Happening, Job, Schedule, lower_bound, simulate
+from workbench.multimodel.exact import prepared
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.forecast import devices_of
+from workbench.multimodel.jobs import verify_names
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.policies import policy_named
+from workbench.multimodel.progress import Standing
+from workbench.tracing.stage_partition.partition import network_of
+
+MOST_STOOD_IN = 8  # devices that one of this machine's own stands in for, when units are only timed
+
+
+def train_fleet(fleet: Fleet, on_event: Listener | None = None, orders: Orders | None = None) -> FleetMeasurement:
+    """Train all models of the fleet on the attached devices, and measure.
+
+    With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`Floor.obey`, and
+    `parcel.adding`): each is followed by an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices, a budget
+    smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that cannot be
+    cut; `EngineError` for what a user's function raises.
+    """
+    stage = Stage(on_event or (lambda _: None))
+    try:
+        run = FleetRun(fleet, stage)
+        if orders is not None:
+            threading.Thread(target=obey, args=(run, orders, stage), daemon=True).start()
+        return run.run()
+    except Exception as error:  # whatever a user's function or XLA raises
+        raise in_user_terms(error, fleet, stage.name) from error
+
+
+def time_fleet(fleet: Fleet, on_event: Listener | None = None) -> FleetTimes:
+    """Cut the models and rehearse their units, compiled for one device, without training: what the simulator needs. Raises what
+    `train_fleet` does."""
+    stage = Stage(on_event or (lambda _: None))
+    try:
+        run = FleetRun(fleet, stage, train=False)
+    except Exception as error:
+        raise in_user_terms(error, fleet, stage.name) from error
+    return run.times
+
+
+class FleetRun:
+    """A fleet made ready, then run; `floor` takes what happens on the way (a model that stops, a device that leaves).
+
+    `jobs` are its models as the simulator sees them, their units rehearsed; with `train=False` there is no more. Its folder is its own
+    until it has run, or is thrown away.
+    """
+
+    def __init__(self, fleet: Fleet, on_event: Listener | None = None, *, train: bool = True) -> None:
+        self.fleet = fleet
+        self._tell = on_event or (lambda _: None)
+        self._entering = threading.Lock()  # held while a model that is added writes into the folder, and while that is let go
+        with ExitStack() as held:
+            if train and fleet.folder is not None:
+                held.enter_context(holding(fleet.folder))
+            self._prepare(train=train)
+            self._held = held.pop_all()
+
+    def _prepare(self, *, train: bool) -> None:
+        fleet = self.fleet
+        self.devices = _devices(fleet, train=train)
+        self.floor = Floor(self.devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer, tell=self._tell)
+        self.compile_seconds = 0.0
+        self.cuts = self._cut(fleet.models, train=train)
+        self._say("timing the units")
+        rehearsal = rehearse(self.cuts, fleet, self.devices)
+        self.jobs = [rehearsal.job(each) for each in self.cuts]
+        if fleet.policy == "exact" and train:
+            self._say("solving for the shortest schedule")
+            self.floor.desk.policy = prepared(self.floor.desk.policy, self.jobs, len(self.devices))
+        for device in self.devices:
+            device.speed = rehearsal.inwards
+        if train:
+            for each, job in zip(self.cuts, self.jobs, strict=True):
+                self.floor.add(self._trainee(each, job))
+
+    @property
+    def trainees(self) -> list[Trainee]:
+        return self.floor.trainees
+
+    @property
+    def times(self) -> FleetTimes:
+        """The cuts, and the units as they were timed."""
+        kind, budget, asked = self.devices[0].device.device_kind, self.devices[0].budget, self.fleet.memory
+        starts, needs = tuple(each.starts for each in self.cuts), tuple(each.needs for each in self.cuts)
+        return FleetTimes(tuple(self.jobs), self.shards, kind, budget, self.compile_seconds, asked, starts, needs)
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """Into how many each model is cut."""
+        return tuple(len(each.starts) for each in self.cuts)
+
+    def add(self, model: FleetModel) -> None:
+        """Train one more model in this run, on its devices; what was predicted is told anew.
+
+        Raises `FleetError` for a name that is there already, for a layer that does not fit, and once the run has ended.
+        """
+        verify_names([*(each.model.name for each in self.trainees), model.name])
+        self.floor.verify_goes_on(model.name)
+        (cut,) = self._cut([model])
+        self._say(f"timing the units of `{model.name}`", model.name)
+        alone = self.fleet.updated(folder=None, spill="host", double_buffer=False)
+        with self.floor.room(0, max(each.needs for each in cut.compiled[0])):
+            job = rehearse([cut], alone, self.devices[:1]).job(cut)
+        with self._entering:
+            self.floor.verify_goes_on(model.name)
+            self.floor.add(self._trainee(cut, job))
+        self.jobs.append(job)
+        self.cuts.append(cut)
+        self._foresee()
+        self._say("training")
+
+    def _foresee(self) -> tuple[Schedule, float]:
+        """The predicted schedule and the lower bound, of the models so far, each from when it came, or from where its checkpoint is."""
+        comes = [Happening(each.came, "model comes", number) for number, each in enumerate(self.trainees) if each.came]
+        count, names = len(self.devices), [each.model.name for each in self.trainees]
+        spared = [each.spared for each in self.trainees]
+        jobs = [each.planned(job) for each, job in zip(self.trainees, self.jobs, strict=True)]
+        buffered, stand = self.fleet.double_buffer, Standing.at_the_start(jobs, count, spared)
+        predicted = simulate(jobs, count, self.floor.desk.policy, double_buffer=buffered, happenings=comes, standing=stand)
+        bound = lower_bound(jobs, count, spared)
+        plan = [[each.model, each.unit, each.device, each.start, each.end] for each in predicted.placed]
+        told = {"names": names, "devices": count, "bound": bound, "predicted": plan, "times": self.times.record()}
+        self._tell({"event": "schedule", **told, "spared": spared, "last": [each.length for each in jobs]})
+        return predicted, bound
+
+    def run(self) -> FleetMeasurement:
+        """Predicted, trained and measured; then the folder may be another's."""
+        try:
+            return self._run()
+        finally:
+            with self._entering:
+                self._held.close()
+
+    def _run(self) -> FleetMeasurement:
+        predicted, bound = self._foresee()
+        self._say("training")
+        schedule = self.floor.run()
+        if any(each.came for each in self.trainees):
+            predicted, bound = self._foresee()
+        moved = sum(each.moved for each in self.devices)
+        moving, waited = sum(each.moving for each in self.devices), sum(each.waited for each in self.devices)
+        return FleetMeasurement(
+            tuple(each.model.name for each in self.trainees),
+            self.fleet.policy,
+            tuple(self.jobs),
+            schedule,
+            predicted,
+            bound,
+            {each.model.name: tuple(each.losses) for each in self.trainees},
+            self.shards,
+            self.devices[0].device.device_kind,
+            self.devices[0].budget,
+            tuple(each.peak for each in self.devices),
+            moved,
+            max(0.0, 1 - waited / moving) if moving else 1.0,
+            self.floor.desk.deciding / max(self.floor.desk.decisions, 1),
+            self.compile_seconds,
+            tuple(each.spared for each in self.trainees),
+            {each.model.name: each.ended for each in self.trainees if each.ended},
+            tuple(each.model.name for each in self.trainees if each.failure),
+        )
+
+    def parameters(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """A model's parameters by path, as they are on the host now, layers stacked again."""
+        trainee = trainee_named(self.trainees, name)
+        network = network_of(trainee.model.program)
+        found: dict[str, list[np.ndarray[Any, Any]]] = {}
+        for number, ((leaf, _), _) in enumerate(network.flat.pieces):
+            found.setdefault(network.parameter_paths[leaf], []).append(np.asarray(trainee.store.get(("piece", number))))
+        return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
+
+    def _cut(self, models: Sequence[FleetModel], *, train: bool = True) -> list[CutModel]:
+        """Where their shards begin, and their units on each device that there is to train on. Checkpoints that cannot be gone on from are
+        refused before anything is compiled for them."""
+        devices = self.devices if train else self.devices[:1]
+        positions = [_looked_over(each, self.fleet) if train else None for each in models]
+        starts = [self._starts(*each) for each in zip(models, positions, strict=True)]
+        return [self._compiled(model, each, devices) for model, each in zip(models, starts, strict=True)]
+
+    def _starts(self, model: FleetModel, position: Mapping[str, Any] | None) -> tuple[int, ...]:
+        self._say(f"cutting `{model.name}`", model.name)
+        starts = shard_starts(model, self.fleet, self.devices)
+        if position is not None:
+            _verify_same(position, model, starts)
+        return starts
+
+    def _compiled(self, model: FleetModel, starts: tuple[int, ...], devices: Sequence[FleetDevice]) -> CutModel:
+        start = time.perf_counter()
+        units, told = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
+        self._say(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {told}", model.name)
+        compiled = compiled_units(model.program, starts, [each.device for each in devices])
+        self.compile_seconds += time.perf_counter() - start
+        return CutModel(model, starts, compiled)
+
+    def _trainee(self, cut: CutModel, job: Job) -> Trainee:
+        """With its first state, or as a checkpoint says it stood."""
+        model = cut.model
+        store = HostStore(_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_place(self.devices[0].device))
+        trainee = Trainee(model, job, model.program.step.feed, store, cut.compiled, last=job.length)
+        position = store.resume()
+        if store.notice:
+            self._tell({"event": "notice", "model": model.name, "message": store.notice})
+        if position is None:
+            store.put(cut.units.initial(_initial(model)))
+        else:
+            trainee.resume(position)
+        trainee.about = {"cuts": list(cut.starts), "fingerprint": model.program.fingerprint}
+        store.commit(trainee.position(trainee.done))
+        return trainee
+
+    def _say(self, stage: str, model: str = "") -> None:
+        """The stage, and the model that it is about, if it is about one."""
+        self._tell({"event": "progress", "stage": stage, "fraction": 0.0, "model": model})
+
+
+def _folder(model: FleetModel, fleet: Fleet) -> Path | None:
+    return None if fleet.folder is None else fleet.folder / model.name
+
+
+def _looked_over(model: FleetModel, fleet: Fleet) -> Mapping[str, Any] | None:
+    """Where a checkpoint says that the model stands; raises `FleetError` where it is damaged, or of another program."""
+    folder = _folder(model, fleet)
+    position = Checkpoint(folder).look_over() if folder is not None and folder.exists() else None
+    if position is not None:
+        _verify_same(position, model)
+    return position
+
+
+def _verify_same(position: Mapping[str, Any], model: FleetModel, starts: tuple[int, ...] | None = None) -> None:
+    """Raises `FleetError` for the checkpoint of another program, or of one whose shards begin elsewhere."""
+    if position["fingerprint"] != model.program.fingerprint or starts not in (None, tuple(position["cuts"])):
+        raise FleetError(
+            f"The checkpoint of `{model.name}` is of another program, or of one that was cut elsewhere.",
+            ["train it as it was", "give another folder"],
+        )
+
+
+def _devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
+    """Those to train on; without, where devices are this machine's own, the first one in the place of as many as are planned for."""
+    if train:
+        found = _attached(fleet)
+    else:
+        first = jax.local_devices()[0]
+        found = [first] * (min(devices_of(fleet), MOST_STOOD_IN) if first.platform == "cpu" else 1)
+    return [FleetDevice(i, each, _budget(fleet, each)) for i, each in enumerate(found)]
+
+
+def _attached(fleet: Fleet) -> list[jax.Device]:
+    """The devices to train on: as many as the fleet names, else one a model as far as there are."""
+    devices = jax.local_devices()
+    if fleet.devices is not None and fleet.devices > len(devices):
+        attached = len(devices)
+        raise FleetError(f"The fleet wants {fleet.devices} devices; {attached} are attached.", [f"give it {attached}", "attach more"])
+    return devices[: devices_of(fleet, len(devices))]
+
+
+def _budget(fleet: Fleet, device: jax.Device) -> int | None:
+    """Bytes of a device that may be used: what was asked for, and no more than there is."""
+    stats = device.memory_stats() or {}
+    there = stats.get("bytes_limit")
+    return min((each for each in (fleet.memory, there) if each is not None), default=None)
+
+
+def _initial(model: FleetModel) -> Sequence[Any]:
+    """The first state, made on the host: it may be larger than any device."""
+    step = model.program.step
+    host = jax.local_devices(backend="cpu")[0]
+    with jax.default_device(host):
+        leaves: Sequence[Any] = jax.jit(step.initialize)(jax.random.key(model.seed), step.given)
+    return leaves

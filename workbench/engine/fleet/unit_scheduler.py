@@ -1,0 +1,152 @@
+"""Where it is decided which unit a device runs next: under one lock, by the code that the simulator runs."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workbench.engine.fleet.devices import Arrays, CompiledUnit, FleetDevice
+from workbench.engine.fleet.model_run import Trainee
+from workbench.multimodel import Candidate, Policy
+
+
+@dataclass(eq=False)
+class Turn:
+    """One unit on one device, from the decision on."""
+
+    device: int
+    trainee: int
+    index: int
+    unit: CompiledUnit
+    arrays: Arrays
+    since: float
+    follows: bool  # on the unit before it, on the same device, which may still run
+    overwrites: bool = False  # what that unit leaves behind, which must be on the host first
+    after: float | None = None  # when the unit before it on the device ended, if it was chosen by then
+    began: float | None = None  # to compute
+    claimed: int = 0  # bytes of the device
+    following: "Turn | None" = None
+
+
+class Desk:
+    """Models and their turns. `changed` is the lock, and tells when a model, a device or memory is free; a `failure` ends all."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.trainees: list[Trainee] = []
+        self.turns: list[Turn] = []  # begun, and not yet back on the host
+        self.changed = threading.Condition()
+        self.failure: BaseException | None = None
+        self.decisions, self.deciding = 0, 0.0
+        self.began = 0.0
+
+    def fail(self, error: BaseException) -> None:
+        """The first failure is the one that is told."""
+        with self.changed:
+            self.failure = self.failure or error
+            self.changed.notify_all()
+
+    def next(self, device: FleetDevice) -> Turn | None:
+        """The device's next unit, as soon as a model is idle; `None` once all are done: until then another device may fail, and what it
+        was doing is to be done again. Raises what the device failed with."""
+        with self.changed:
+            while self._goes_on(device) and device.there:
+                candidates = [] if device.wanted else self._idle()
+                if candidates:
+                    return self._taken(device, self._asked(candidates), {}, follows=False)
+                if all(each.done >= each.last for each in self.trainees):
+                    return None
+                self.changed.wait()
+            return None
+
+    def ahead(self, device: FleetDevice, turn: Turn, written: Arrays) -> Turn | None:
+        """What follows while `turn` runs; `None` where nothing can be brought in beside it.
+
+        The successor of what runs here needs no transfer of what that leaves behind.
+        """
+        with self.changed:
+            follows = turn.index + 1 < self.trainees[turn.trainee].last
+            candidates = [*([self._candidate(turn.trainee, here=True)] if follows else []), *self._idle()]
+            if not candidates or self.failure or not device.there or device.wanted:
+                return None
+            chosen = self._asked(candidates)
+            if not device.fits(self._unit(chosen, device).takes):
+                return None  # it is asked again when this one is done: to wait here for memory that this one holds would be for ever
+            if chosen != turn.trainee:
+                return self._taken(device, chosen, {}, follows=False)
+            stays = {key: array for key, array in turn.arrays.items() if key not in written and key[0] != "batch"}
+            return self._taken(device, chosen, stays | written, follows=True)
+
+    def wait_for(self, device: FleetDevice, trainee: Trainee, done: int) -> None:
+        """Until so many units of a model are on the host. Raises what the device failed with."""
+        with self.changed:
+            while trainee.done < done and self._goes_on(device):
+                self.changed.wait()
+
+    def claim(self, device: FleetDevice, count: int, own: int, turn: Turn) -> None:
+        """Speak for memory, once what goes back to the host has left it; the device refuses what can never fit. Raises what it failed
+        with."""
+        while self._goes_on(device) and not device.fits(count) and device.held > own:
+            self.changed.wait()
+        device.claim(count, f"Unit {turn.index} of `{self.trainees[turn.trainee].model.name}`")
+        turn.claimed += count
+
+    def put_away(self, device: FleetDevice, turn: Turn) -> None:
+        """It is done, or will not be: its memory is free."""
+        self.turns.remove(turn)
+        device.give_back(turn.claimed)
+        self.changed.notify_all()
+
+    def end(self, trainee: Trainee) -> None:
+        """With the mini-batch that it is in."""
+        length = len(trainee.job.units)
+        trainee.last = min(trainee.last, -(-trainee.begun // length) * length)
+        self.changed.notify_all()
+
+    def take_up_again(self, device: FleetDevice) -> None:
+        """What was begun there and is not done is anybody's. All of it at once, and only when nothing of it can be done there any more:
+        else two devices would do the same unit."""
+        for each in [each for each in self.turns if each.device == device.number]:
+            self.put_away(device, each)
+            self.trainees[each.trainee].begun = self.trainees[each.trainee].done
+
+    def standing(self, trainee: Trainee) -> Mapping[str, int]:
+        with self.changed:
+            return {"done": trainee.done, "of": trainee.last}
+
+    def _goes_on(self, device: FleetDevice) -> bool:
+        """`False` once the run has failed; raises what the device failed with."""
+        device.verify_sound()
+        return self.failure is None
+
+    def _idle(self) -> list[Candidate]:
+        return [self._candidate(i) for i, each in enumerate(self.trainees) if each.idle]
+
+    def _asked(self, candidates: list[Candidate]) -> int:
+        start = time.perf_counter()
+        chosen = self.policy.choose(candidates, self.decisions).model
+        self.deciding += time.perf_counter() - start
+        self.decisions += 1
+        return chosen
+
+    def _candidate(self, number: int, *, here: bool = False) -> Candidate:
+        trainee = self.trainees[number]
+        begun, job = trainee.begun, trainee.job
+        return Candidate(number, job.remaining(begun), job.unit(begun).seconds, trainee.started, here, begun)
+
+    def _unit(self, chosen: int, device: FleetDevice) -> CompiledUnit:
+        trainee = self.trainees[chosen]
+        return trainee.units[device.number][trainee.begun % len(trainee.job.units)]
+
+    def _taken(self, device: FleetDevice, chosen: int, near: Arrays, *, follows: bool) -> Turn:
+        """The model's next unit is this device's, with what of its arrays is here already."""
+        trainee, unit = self.trainees[chosen], self._unit(chosen, device)
+        now = time.perf_counter()
+        here = {key: near[key] for key in unit.unit.reads if key in near}
+        overwrites = any(unit.unit.reads[place] in here for place in unit.unit.donated)
+        found = Turn(device.number, chosen, trainee.begun, unit, here, now, follows, overwrites)
+        self.turns.append(found)
+        trainee.begun += 1
+        trainee.started = now - self.began
+        self.claim(device, unit.takes, 0, found)
+        return found

@@ -1,0 +1,218 @@
+"""The shard units of one model as compiled functions over named arrays (H4, H5, H6).
+
+A unit reads arrays by name and writes arrays by name; the executor moves them between host and device and knows nothing else of a model:
+
+    piece n        a parameter, or one layer's slice of a stacked one
+    state s, i, l  a leaf of the optimiser's state (slice l of it); each shard s has its own count of steps
+    batch i        a leaf of the mini-batch
+    value v        what one shard computes and another reads; kept until the last backward unit that reads it
+    cotangent v    its gradient, summed over the shards that read it
+    partial n      the gradient of a piece that another shard owns, so far
+    weight         what the mini-batch's loss counts for, where the loss says so
+
+The units of a mini-batch are F_0 ... F_{S-2}, the last shard's forward and backward in one, then B_{S-2} ... B_0; a backward unit
+recomputes its shard from the values that it read, and updates the parameters of its shard.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workbench.core.program import Program
+from workbench.core.tensor import Role
+from workbench.multimodel import Pass
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, owners, stage_update, verify_separable
+from workbench.tracing.stage_partition.stages import Cut
+
+Key = tuple[Any, ...]
+WEIGHT: Key = ("weight",)
+LOSS: Key = ("loss",)
+
+
+@dataclass(frozen=True)
+class UnitFunction:
+    """`call(*arrays of reads) -> arrays of writes`, traceable. What is read and written is updated in place; `frees` is not read again."""
+
+    shard: int
+    kind: Pass
+    reads: tuple[Key, ...]
+    specs: tuple[jax.ShapeDtypeStruct, ...]
+    writes: tuple[Key, ...]
+    frees: tuple[Key, ...]
+    call: Callable[..., tuple[Any, ...]]
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        """Places among the arguments of what is updated."""
+        return tuple(place for place, key in enumerate(self.reads) if key in self.writes)
+
+
+@dataclass(frozen=True)
+class ModelUnits:
+    """The units of one mini-batch of a program that is cut into shards. Raises `PipelineError` for an optimiser that looks at all
+    parameters together (`verify_separable`)."""
+
+    program: Program
+    cut: Cut
+
+    @cached_property
+    def functions(self) -> tuple[UnitFunction, ...]:
+        verify_separable(self.program)
+        last = len(self.cut.segments) - 1
+        forward = [self._forward(shard) for shard in range(last)]
+        found = [*forward, *(self._backward(shard) for shard in range(last, -1, -1))]
+        return tuple(_freeing(found))
+
+    def of_shard(self, shard: int) -> tuple[UnitFunction, ...]:
+        """The units of one shard alone."""
+        forward = [] if shard == len(self.cut.segments) - 1 else [self._forward(shard)]
+        return (*forward, self._backward(shard))
+
+    @cached_property
+    def _tasks(self) -> tuple[StageTasks, ...]:
+        return tuple(StageTasks(self.cut, segment) for segment in self.cut.segments)
+
+    @cached_property
+    def _owners(self) -> tuple[int, ...]:
+        return owners(self.cut)
+
+    @property
+    def _is_weighted(self) -> bool:
+        return self.cut.network.flat.weight is not None
+
+    def key(self, stage: StageTasks, group: str, place: int) -> Key:
+        segment = stage.segment
+        if group == "arriving":
+            return ("cotangent", segment.leaving[stage.arriving[place]])
+        if group == "departing":
+            return ("cotangent", segment.entering[stage.departing[place]])
+        numbers = {"pieces": segment.pieces, "batch": segment.batch, "entering": segment.entering, "leaving": segment.leaving}
+        name = {"pieces": "piece", "batch": "batch", "entering": "value", "leaving": "value"}
+        return (name[group], numbers[group][place])
+
+    def _reads(self, stage: StageTasks, task: Task) -> dict[Key, jax.ShapeDtypeStruct]:
+        return {self.key(stage, *each): spec for each, spec in zip(task.reads, task.specs, strict=True)}
+
+    def _forward(self, shard: int) -> UnitFunction:
+        stage = self._tasks[shard]
+        reads = self._reads(stage, stage.forward)
+        writes = tuple(self.key(stage, *each) for each in stage.forward.gives)
+        return UnitFunction(shard, Pass.FORWARD, tuple(reads), tuple(reads.values()), writes, (), stage.forward.call)
+
+    def _backward(self, shard: int) -> UnitFunction:
+        """Gradients, added to what other shards left of them; then the optimiser on the shard's own parameters."""
+        stage, update = self._tasks[shard], stage_update(self.program, self.cut, shard)
+        task, is_last = stage.backward(recompute=True), stage.is_last
+        reads = self._reads(stage, task) | (self._reads(stage, stage.forward) if is_last else {})
+        given = tuple(self.key(stage, *each) for each in task.gives if each[0] == "departing")
+        partial: dict[Key, Any] = {("cotangent", v): self.cut.values[v].aval for _, v in given if shard != max(self.cut.values[v].readers)}
+        pieces = self.cut.network.flat.pieces
+        lent = tuple(n for n in self._trained(stage) if self._owners[n] != shard)
+        borrowed = {n: self.cut.shared.get(n, ()) for n in (*update.owned, *lent)}
+        partial |= {("partial", n): accumulator(pieces[n][1].aval) for n, users in borrowed.items() if users and shard != max(users)}
+        weight: dict[Key, Any] = {} if is_last or not self._is_weighted else {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32)}
+        state: dict[Key, Any] = {
+            ("state", shard, *place): spec for place, spec in zip(update.state, self._state_specs(update), strict=True)
+        }
+        own: dict[Key, Any] = {("piece", n): pieces[n][1].aval for n in update.owned}
+        reads = {key: _spec(each) for key, each in {**own, **state, **partial, **weight, **reads}.items()}
+        results = (LOSS, *([WEIGHT] if self._is_weighted else [])) if is_last else ()
+        writes = (*own, *state, *given, *(("partial", n) for n in lent), *results)
+        run = _Backward(self, stage, update, task, tuple(reads), given, lent, frozenset(partial))
+        kind = Pass.FORWARD_LOSS if is_last else Pass.BACKWARD
+        return UnitFunction(shard, kind, tuple(reads), tuple(reads.values()), writes, (), run)
+
+    def _trained(self, stage: StageTasks) -> tuple[int, ...]:
+        return tuple(stage.segment.pieces[place] for place in stage.trained)
+
+    def _state_specs(self, update: StageUpdate) -> list[jax.ShapeDtypeStruct]:
+        found = []
+        for argument, layer in update.state:
+            tensor = self.program.arguments[argument]
+            shape = tensor.shape if layer is None else (1, *tensor.shape[1:])
+            found.append(jax.ShapeDtypeStruct(shape, jnp.dtype(tensor.dtype)))
+        return found
+
+    def initial(self, leaves: Sequence[Any]) -> dict[Key, Any]:
+        """Pieces and optimiser state from the program's state leaves, in the order of `Program.state`."""
+        argument = dict(zip(self.program.state, leaves, strict=True))
+        params = [i for i in self.program.state if self.program.arguments[i].role is Role.PARAMETER]
+        found: dict[Key, Any] = {}
+        for number, ((leaf, layer), _) in enumerate(self.cut.network.flat.pieces):
+            found["piece", number] = _slice(argument[params[leaf]], layer)
+        for segment in self.cut.segments:
+            for place in stage_update(self.program, self.cut, segment.number).state:
+                found["state", segment.number, *place] = _slice(argument[place[0]], place[1])
+        return found
+
+
+@dataclass(frozen=True)
+class _Backward:
+    """What a backward unit computes; `reads` and `writes` of its `UnitFunction` say in which order arrays come and go."""
+
+    units: ModelUnits
+    stage: StageTasks
+    update: StageUpdate
+    task: Task
+    reads: tuple[Key, ...]
+    given: tuple[Key, ...]
+    lent: tuple[int, ...]
+    partial: frozenset[Key]
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        at = dict(zip(self.reads, arrays, strict=True))
+        loss, weight = self._loss(at)
+        gradients, cotangents = self._gradients(at)
+        owned = [gradients.get(n, None) for n in self.update.owned]
+        pieces = [at["piece", n] for n in self.update.owned]
+        sums = [jnp.zeros(each.shape, each.dtype) if gradient is None else gradient for each, gradient in zip(pieces, owned, strict=True)]
+        state = [at["state", self.stage.segment.number, *place] for place in self.update.state]
+        fresh, moments = self.update.call(pieces, state, sums, 1.0 if weight is None else weight)
+        return (*fresh, *moments, *(cotangents[key] for key in self.given), *(gradients[n] for n in self.lent), *loss)
+
+    def _loss(self, at: dict[Key, Any]) -> tuple[tuple[Any, ...], Any]:
+        """Loss (and weight) to be told, and the weight that gradients are divided by."""
+        if not self.stage.is_last:
+            return (), at.get(WEIGHT)
+        forward = self.stage.forward
+        results = forward.call(*(at[self.units.key(self.stage, *each)] for each in forward.reads))
+        found = dict(zip(forward.gives, results, strict=True))
+        weight = found.get(("weight", 0))
+        loss = found["loss", 0]
+        return ((loss,), None) if weight is None else ((loss / weight, weight.astype(jnp.float32)), weight)
+
+    def _gradients(self, at: dict[Key, Any]) -> tuple[dict[int, Any], dict[Key, Any]]:
+        """By piece, and by key of what entered, with what other shards left of them."""
+        key = self.units.key
+        results = self.task.call(*(at[key(self.stage, *each)] for each in self.task.reads))
+        gradients: dict[int, Any] = {n: at["partial", n] for kind, n in self.partial if kind == "partial"}
+        cotangents: dict[Key, Any] = {each: at[each] for each in self.partial if each[0] == "cotangent"}
+        for (group, place), value in zip(self.task.gives, results, strict=True):
+            if group == "gradient":
+                n = self.stage.segment.pieces[place]
+                mine = value.astype(accumulator(value).dtype) if n in self.units.cut.shared else value
+                gradients[n] = gradients[n] + mine if n in gradients else mine
+            else:
+                name = key(self.stage, group, place)
+                cotangents[name] = cotangents[name] + value if name in cotangents else value
+        return gradients, cotangents
+
+
+def _freeing(functions: Sequence[UnitFunction]) -> list[UnitFunction]:
+    """Each with what no later unit of the mini-batch reads; parameters, state and batch stay."""
+    last = {key: place for place, each in enumerate(functions) for key in (*each.reads, *each.writes)}
+    passing = [key for key in last if key[0] not in ("piece", "state", "batch", "loss")]
+    return [replace(each, frees=tuple(key for key in passing if last[key] == place)) for place, each in enumerate(functions)]
+
+
+def _slice(leaf: Any, layer: int | None) -> Any:
+    return leaf if layer is None else leaf[layer : layer + 1]
+
+
+def _spec(aval: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)

@@ -1,0 +1,1 @@
+"""Compiled programs, read: collectives, kernels, buffers, memory."""

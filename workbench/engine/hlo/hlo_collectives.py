@@ -1,0 +1,132 @@
+"""What the compiled program really sends: its collectives, in the terms of the plan.
+
+A collective stands in a compiled program as
+
+- one instruction, or a `-start` and a `-done` with other work between them;
+- several in one: a tuple of operands, told apart as the record's parts, each with the path of the operation it is from;
+- a fusion on a TPU: `all-reduce-scatter`, whose body is an all-reduce and the slice that a device keeps; and asynchronous ones, where the
+  same collective stands in the fusions that start it, run beside it and await it, on one channel;
+- permutes that are the pieces of a gather or a reduce-scatter: `windowed.py` puts them together.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from workbench.core.mesh import Mesh
+from workbench.engine.hlo.op_names import path_of
+from workbench.engine.hlo.readers import Readers
+from workbench.engine.hlo.source_lines import SourceLines
+from workbench.engine.hlo.windowed import Window, put_together, windows
+from workbench.propagation.module.location import readable_path
+from workbench.reports.compiled import CompiledCollective
+from workbench.spmd.collectives import kind_of
+from workbench.spmd.groups import Groups, axes_of, read_groups
+from workbench.spmd.module import Computation, HloModule, Instruction, Visit
+
+ReadAxes = Callable[[Groups, Mesh], tuple[str, ...]]
+
+_CHAINED = "chain_id"  # XLA:TPU's mark of a collective that is spread over fusions
+
+
+def collectives_of(module: HloModule, mesh: Mesh, read_axes: ReadAxes = axes_of) -> tuple[CompiledCollective, ...]:
+    """The collectives of a program partitioned over `mesh`, those within one device left out. `read_axes` names the axes of groups of
+    devices: whole ones, or parts (`groups.sub_axes_of`)."""
+    lines, rings, readers = SourceLines(module), windows(module), Readers(module)
+    found: list[CompiledCollective] = []
+    pieces: list[tuple[Visit, Window, CompiledCollective]] = []
+    for visit in _once_a_channel(module):
+        groups = read_groups(visit.instruction.fields, mesh.size)
+        if not (axes := read_axes(groups, mesh)):
+            continue
+        reader = readable_path(readers.path_of(visit.computation, visit.instruction))
+        each = replace(_collective(module, visit, lines, axes, max(map(len, groups))), reader=reader)
+        if each.payload and (ring := rings.get(visit.instruction.name)):
+            pieces.append((visit, ring, each))
+        elif each.payload:
+            found.append(each)
+    return (*found, *put_together(pieces))
+
+
+def _once_a_channel(module: HloModule) -> Iterator[Visit]:
+    """Collectives as they run. An asynchronous one stands in all the fusions it runs beside, in loops too, on one channel."""
+    seen: set[int] = set()
+    for visit in module.visits():
+        instruction = visit.instruction
+        if kind_of(instruction.opcode) is None:
+            continue
+        if _is_chained(instruction) and (channel := instruction.fields.channel_id):
+            if channel in seen:
+                continue
+            seen.add(channel)
+        yield visit
+
+
+def _is_chained(instruction: Instruction) -> bool:
+    return _CHAINED in instruction.fields.frontend_attributes.map
+
+
+def _collective(module: HloModule, visit: Visit, lines: SourceLines, axes: tuple[str, ...], group_size: int) -> CompiledCollective:
+    """Bytes are of the larger of operand and result: only a gather's result is larger.
+
+    Operands are counted and not the shape of the instruction, which for `-start` forms holds operands, results and contexts.
+    """
+    instruction, computation = visit.instruction, visit.computation
+    kind = kind_of(instruction.opcode) or ""
+    grown = group_size if kind == "all-gather" else 1
+    origin = visit.within or instruction
+    sizes = [computation[name].bytes * grown for name in instruction.operands]
+    named = _named(module, visit)
+    paths = tuple(map(path_of, named))
+    telling = next((each for each, path in zip(named, paths, strict=True) if path), None)
+    several = len(sizes) > 1
+    return CompiledCollective(
+        "reduce-scatter" if kind == "all-reduce" and visit.within and _is_sliced(computation, instruction) else kind,
+        axes,
+        sum(sizes),
+        visit.runs,
+        path=next(filter(None, paths), ""),
+        source=lines.of(telling) if telling else "",
+        name=origin.name,
+        overlaps=_overlaps(instruction, visit.within),
+        parts=tuple(sizes) if several else (),
+        part_paths=paths if several else (),
+    )
+
+
+def _is_sliced(computation: Computation, reduction: Instruction) -> bool:
+    """A fusion's body in which each device keeps its slice of the sum alone."""
+    users = [each for each in computation.values() if reduction.name in each.operands]
+    return bool(users) and all(_slices(computation, each) for each in users)
+
+
+def _slices(computation: Computation, user: Instruction) -> bool:
+    if user.opcode in ("bitcast", "reshape", "copy", "get-tuple-element", "convert"):
+        return _is_sliced(computation, user)
+    return user.opcode == "dynamic-slice"
+
+
+def _overlaps(instruction: Instruction, within: Instruction | None) -> bool:
+    starts = within if within and within.opcode == "async-start" else instruction
+    if starts.opcode.endswith("-start"):
+        return not starts.backend_config.get("collective_backend_config", {}).get("is_sync")  # XLA:GPU starts those apart only in name
+    return within is not None and ("async" in within.name or _is_chained(instruction))
+
+
+def _named(module: HloModule, visit: Visit) -> list[Instruction]:
+    """Of each operand the instruction that names where its collective is from: of a combined one the user of its own result knows best."""
+    instruction, operands = visit.instruction, [_operand(module, visit, index) for index in range(len(visit.instruction.operands))]
+    if len(operands) == 1:
+        candidates = [[instruction, visit.within or instruction, *operands]]
+    else:
+        users = [each for each in visit.computation.values() if each.opcode == "get-tuple-element" and each.operands == (instruction.name,)]
+        takers = {each.element: each for each in users if each.op_name}
+        candidates = [[takers.get(index, operand), operand, instruction] for index, operand in enumerate(operands)]
+    return [next((each for each in several if each.op_name), instruction) for several in candidates]
+
+
+def _operand(module: HloModule, visit: Visit, index: int) -> Instruction:
+    """What makes an operand, outside of the computation of an asynchronous call."""
+    operand, within = visit.computation[visit.instruction.operands[index]], visit.within
+    if within and within.opcode == "async-start" and operand.opcode == "parameter":
+        return module.home_of(within)[within.operands[operand.fields.parameter_number]]
+    return operand

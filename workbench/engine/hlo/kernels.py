@@ -1,0 +1,125 @@
+"""The operations of a compiled program that take time, with the compiler's own estimate where it gives one (a TPU's cycles)."""
+
+from collections.abc import Iterator
+
+from workbench.engine.hlo.op_names import path_of
+from workbench.engine.hlo.source_lines import SourceLines
+from workbench.reports.compiled import CompiledKernel
+from workbench.spmd.collectives import kind_of
+from workbench.spmd.flops import flops_of, is_product
+from workbench.spmd.fused import MOVES, SLICES, WRAPPERS, body_of, instructions_within, updated_bytes
+from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
+from workbench.spmd.shapes import DEVICE_MEMORY, Array
+
+_FREE = (  # these name, hold or order values; control flow takes the time of what it runs
+    *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all", "add-dependency"),
+    *("partition-id", "replica-id", "optimization-barrier", "domain", "rng-get-and-update-state"),
+)
+_FREE_CALLS = ("AllocateBuffer", "ConcatBitcast", "AsyncCollectiveStart", "AsyncCollectiveDone")
+
+
+def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, ...]:
+    """One record an instruction; arithmetic on single numbers (loop counters, addresses) and collectives left out.
+
+    `clock` in Hz turns the compiler's cycles into seconds. Copies between the device's memories that run beside other work are of kind
+    `prefetch` and have no time. `bytes` are those in the device's main memory: what lies on the chip is not counted.
+    """
+    lines = SourceLines(module)
+    return tuple(_kernel(module, visit, lines, clock) for visit in working_visits(module))
+
+
+def working_visits(module: HloModule) -> Iterator[Visit]:
+    """The instructions that `kernels_of` has a record of."""
+    return (visit for visit in module.visits() if visit.within is None and _is_work(module, visit))
+
+
+def _is_work(module: HloModule, visit: Visit) -> bool:
+    instruction = visit.instruction
+    opcode = instruction.opcode
+    if opcode in _FREE or opcode.endswith(("-done", "-update")) or kind_of(opcode) is not None:
+        return False
+    if instruction.fields.custom_call_target in _FREE_CALLS:
+        return False
+    if opcode in WRAPPERS and _only_communicates(module, instruction):
+        return False
+    return any(array.size > 1 for array in _touched(visit.computation, instruction))
+
+
+def _only_communicates(module: HloModule, fusion: Instruction) -> bool:
+    """The fusions that start, await or are a collective, as against those that compute beside one."""
+    inside = [each for name in module.callees(fusion) for each in module.computations[name].values()]
+    talks = any(kind_of(each.opcode) or "AsyncCollective" in each.fields.custom_call_target for each in inside)
+    return talks and not any(is_product(each) for each in inside)
+
+
+def _touched(computation: Computation, instruction: Instruction) -> Iterator[Array]:
+    yield from instruction.arrays
+    for name in instruction.operands:
+        yield from computation[name].arrays
+
+
+def _kernel(module: HloModule, visit: Visit, lines: SourceLines, clock: float | None) -> CompiledKernel:
+    instruction = visit.instruction
+    cycles = instruction.backend_config.get("window_config", {}).get("estimated_cycles")
+    kind = module.printed_opcode(instruction)
+    is_move = kind in MOVES
+    return CompiledKernel(
+        name=instruction.name,
+        kind="prefetch" if is_move else kind,
+        count=visit.runs,
+        path=path_of(instruction),
+        source=lines.of(instruction),
+        seconds=int(cycles) / clock if cycles and clock and not is_move else None,
+        flops=_flops(module, visit),
+        bytes=_bytes(module, visit),
+    )
+
+
+def _flops(module: HloModule, visit: Visit) -> int:
+    if visit.instruction.opcode not in WRAPPERS:
+        return flops_of(visit.computation, [visit.instruction])
+    return sum(flops_of(own, [each]) for own, each in instructions_within(module, visit.instruction))
+
+
+def _bytes(module: HloModule, visit: Visit) -> int:
+    """Read and written in main memory. Of an array that is only sliced, or updated in place, the slice counts."""
+    instruction, computation = visit.instruction, visit.computation
+    if module.printed_opcode(instruction) in MOVES:  # its shape names both ends
+        return max((each.bytes for each in instruction.arrays if each.space == DEVICE_MEMORY), default=0)
+    body = body_of(module, instruction)
+    read = sum(
+        _read_within(body, position, array) if body else array.bytes
+        for position, name in enumerate(instruction.operands)
+        for array in computation[name].arrays
+        if array.space == DEVICE_MEMORY
+    )
+    return read + _written(body, instruction)
+
+
+def _read_within(body: Computation, position: int, array: Array) -> int:
+    parameter = parameter_of(body, position)
+    if parameter is None:
+        return array.bytes
+    users = _users(body, parameter)
+    if users and all(each.opcode in SLICES for each in users):
+        return sum(each.bytes for each in users)
+    if users and all(each.opcode == "dynamic-update-slice" and each.operands[0] == parameter.name for each in users):
+        return 0
+    return array.bytes
+
+
+def _users(body: Computation, value: Instruction) -> list[Instruction]:
+    """Those that read a value, bitcasts looked through."""
+    users = [each for each in body.values() if value.name in each.operands]
+    return [found for each in users for found in (_users(body, each) if each.opcode == "bitcast" else [each])]
+
+
+def _written(body: Computation | None, instruction: Instruction) -> int:
+    results = instruction.arrays
+    root = root_of(body) if body else None
+    if body is None or root is None:
+        return sum(each.bytes for each in results if each.space == DEVICE_MEMORY)
+    made = [body[name] for name in root.operands] if root.opcode == "tuple" else [root]
+    return sum(
+        updated_bytes(body, source) or array.bytes for array, source in zip(results, made, strict=False) if array.space == DEVICE_MEMORY
+    )

@@ -1,0 +1,92 @@
+"""Which of an instruction's results lie where its operands did, as XLA's back ends say it or are known to do it."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from workbench.engine.hlo.buffers import HloValue, Tree, at, leaves
+from workbench.spmd.module import Computation, HloModule, Instruction, parameter_of
+
+_NUMBERED = "aliasing_operands"  # XLA:TPU's own note
+_STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")
+_OVERWRITES = ("sort", "all-reduce", "all-reduce-start")
+_IN_PLACE = ("dynamic-update-slice", "bitcast", "tuple", "fusion")
+_UPDATES = ("dynamic-update-slice", "scatter", "all-reduce-done", "send-done")
+_ELEMENTWISE = (
+    *("abs", "add", "and", "cbrt", "ceil", "clamp", "compare", "convert", "cosine", "divide", "exponential"),
+    *("exponential-minus-one", "floor", "log", "log-plus-one", "logistic", "maximum", "minimum", "multiply", "negate"),
+    *("not", "or", "power", "remainder", "round-nearest-afz", "round-nearest-even", "rsqrt", "select", "sign", "sine"),
+    *("sqrt", "subtract", "tan", "tanh", "xor"),
+)
+Pairs = Iterator[tuple[Tree, Tree]]
+
+
+class Sharing:
+    """Reads a module's instructions; `value` gives what is known of a buffer's value."""
+
+    def __init__(self, module: HloModule, value: Callable[[int], HloValue]) -> None:
+        self._module, self._value = module, value
+        self._last_uses: dict[int, dict[str, str]] = {}
+
+    def pairs(self, computation: Computation, instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+        """Trees that lie over one another once an instruction has made `made` of its operands."""
+        results, given = list(leaves(made)), [leaf for tree in operands for leaf in leaves(tree)]
+        said = [*_said(instruction, operands, made), *_numbered(instruction, [*given, *results])]
+        yield from said
+        if instruction.opcode in _STARTS:
+            yield from _started(instruction, operands, made)
+        elif "ConcatBitcast" in instruction.fields.custom_call_target:
+            yield from ((leaf, results[0]) for leaf in given)
+        elif not said and _NUMBERED not in instruction.backend_config:
+            yield from self._reused(computation, instruction, given, results)
+
+    def _reused(self, computation: Computation, instruction: Instruction, given: list[int], results: list[int]) -> Pairs:
+        """XLA:CPU and GPU do not say: an update is in place, and an element-wise result takes the place of an operand that ends here."""
+        if instruction.opcode in _UPDATES and given and results:
+            yield given[0], results[0]
+            return
+        ending = self._ending(computation)
+        free = [
+            number
+            for position, number in enumerate(given[: len(instruction.operands)])
+            if ending.get(instruction.operands[position]) == instruction.name and self._is_overwritable(instruction, position)
+        ]
+        for result in results:
+            size = self._value(result).array.bytes
+            place = next((each for each in free if self._value(each).array.bytes == size and not self._value(each).is_given), None)
+            if place is not None:
+                yield place, result
+                free.remove(place)
+
+    def _is_overwritable(self, instruction: Instruction, position: int) -> bool:
+        """Whether an operand is read only where a result is written: element by element, or updated in place."""
+        if instruction.opcode != "fusion":
+            return instruction.opcode in _ELEMENTWISE or instruction.opcode in _OVERWRITES
+        body = self._module.computations[self._module.callees(instruction)[0]]
+        parameter = parameter_of(body, position)
+        users = [each for each in body.values() if parameter and parameter.name in each.operands]
+        return bool(users) and all(each.opcode in _ELEMENTWISE or each.opcode in _IN_PLACE for each in users)
+
+    def _ending(self, computation: Computation) -> dict[str, str]:
+        """The last user of every value of a computation."""
+        known = self._last_uses.get(id(computation))
+        if known is None:
+            known = {name: each.name for each in computation.values() for name in each.operands}
+            self._last_uses[id(computation)] = known
+        return known
+
+
+def _said(instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+    for each in instruction.fields.output_operand_aliasing:
+        yield at(made, each.output_shape_index), at(operands[each.operand_index], each.operand_shape_index)
+
+
+def _numbered(instruction: Instruction, both: Sequence[int]) -> Pairs:
+    """XLA:TPU numbers operands first and results after them."""
+    for each in instruction.backend_config.get(_NUMBERED, {}).get("lists", ()):
+        chosen = [both[int(index)] for index in each.get("indices", ()) if int(index) < len(both)]
+        yield from ((chosen[0], leaf) for leaf in chosen[1:])
+
+
+def _started(instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+    """What is started names its operands again, which are no new buffers."""
+    if isinstance(made, tuple) and operands:
+        yield made[1] if instruction.opcode == "copy-start" else made[0], tuple(operands)

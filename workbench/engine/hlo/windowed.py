@@ -1,0 +1,140 @@
+"""Windowed einsums: where the compiler took a gather or a reduce-scatter apart and moves its pieces around a ring beside the products.
+
+An all-gather's permutes pass on what they were given; a reduce-scatter's pass on a sum to which each device adds its product (Wang et al.
+2023, "Overlap communication with dependent computation via decomposition"). The partitioner names the loops it makes
+`windowed_dot_general_body_ag` and `_rs`; short ones are unrolled into the program around them, and there only the flow of data tells.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import NamedTuple
+
+from workbench.engine.hlo.op_names import is_of_product
+from workbench.reports.compiled import CompiledCollective
+from workbench.spmd.module import Computation, HloModule, Instruction, Visit, root_of
+
+_LOOP = re.compile(r"windowed_dot_general_body_(ag|rs)\b")
+_KINDS = {"ag": "all-gather", "rs": "reduce-scatter"}
+_STARTS = ("collective-permute", "collective-permute-start")
+_PASSES_ON = (  # these change where or how a value lies, not what it is
+    *("bitcast", "copy", "copy-start", "copy-done", "get-tuple-element", "reshape", "transpose", "convert", "slice-start", "slice-done"),
+    *("collective-permute-start", "collective-permute-done", "collective-permute", "optimization-barrier"),
+)
+_ZEROS = ("broadcast", "constant")
+
+
+class Window(NamedTuple):
+    """What a permute is a piece of: the kind of collective, the size of the ring, and the loop's trips if it stands in a windowed loop."""
+
+    kind: str
+    devices: int
+    trips: int | None
+
+
+def windows(module: HloModule) -> Mapping[str, Window]:
+    """Of each permute that is a piece of a windowed einsum, by the permute's name.
+
+    A permute that the program itself asked for (`ppermute`), or that lays an array out anew, is not there.
+    """
+    loops = (each for own in module.computations.values() for each in own.values() if each.opcode == "while")
+    trips = {module.body(each): module.trip_count(each) for each in loops}
+    found: dict[str, Window] = {}
+    for name, computation in module.computations.items():
+        loop = _LOOP.search(name)
+        for each in computation.values():
+            if each.opcode in _STARTS and is_of_product(each) and (devices := _ring(each)):
+                kind = _KINDS[loop[1]] if loop else _kind_by_flow(module, computation, each)
+                found[each.name] = Window(kind, devices, trips.get(name, 1) if loop else None)
+    return found
+
+
+def put_together(pieces: Sequence[tuple[Visit, Window, CompiledCollective]]) -> Iterator[CompiledCollective]:
+    """Pieces of one einsum as one record: `payload` is that of the whole collective, `count` how often the einsum runs, `pieces` how
+    many permutes each time. A ring of n takes n - 1 permutes one way, up to n + 1 both ways."""
+    groups: dict[tuple[object, ...], list[tuple[Visit, Window, CompiledCollective]]] = {}
+    loops = {(each.axes, each.path, each.payload) for _, window, each in pieces if window.trips is not None}
+    for visit, window, each in pieces:
+        if window.trips is None and (each.axes, each.path, each.payload) in loops:
+            continue  # starts or ends a loop's ring
+        groups.setdefault((window.kind, window.devices, each.axes, each.path, each.payload), []).append((visit, window, each))
+    for members in groups.values():
+        looped = [member for member in members if member[1].trips is not None]
+        runs = _runs_of_loops(looped) if looped else _runs_unrolled(members)
+        _, window, first = members[0]
+        permutes = sum(each.count for _, _, each in members)
+        payload = first.payload * window.devices
+        yield replace(first, payload=payload, count=runs, part_of=window.kind, pieces=round(permutes / runs))
+
+
+def _runs_of_loops(members: Sequence[tuple[Visit, Window, CompiledCollective]]) -> int:
+    loops = {visit.loop: each.count // (window.trips or 1) for visit, window, each in members}
+    return max(sum(loops.values()), 1)
+
+
+def _runs_unrolled(members: Sequence[tuple[Visit, Window, CompiledCollective]]) -> int:
+    counts: dict[int, list[int]] = {}
+    for visit, _, each in members:
+        counts.setdefault(id(visit.computation), []).append(each.count)
+    devices = members[0][1].devices
+    return sum(each[0] * ceil(len(each) / (devices + 1)) for each in counts.values())
+
+
+def _ring(permute: Instruction) -> int:
+    """Devices of each ring, if the pairs form rings of one length that leave no device out (a transposition's do not); else 0."""
+    target = {each.source: each.target for each in permute.fields.source_target_pairs}
+    if set(target) != set(target.values()):
+        return 0
+    lengths = {_cycle_length(target, start) for start in target}
+    return lengths.pop() if len(lengths) == 1 and lengths != {1} else 0
+
+
+def _cycle_length(target: Mapping[int, int], start: int) -> int:
+    length, here = 1, target[start]
+    while here != start:
+        length, here = length + 1, target[here]
+    return length
+
+
+def _kind_by_flow(module: HloModule, computation: Computation, permute: Instruction) -> str:
+    """A reduce-scatter's permute sends a sum: zeros to begin with, or what was made of another permute's result and a product."""
+    source = _source(module, computation, permute)
+    return "reduce-scatter" if source is not None and (_is_zeros(source) or _receives(module, computation, source)) else "all-gather"
+
+
+def _source(module: HloModule, computation: Computation, permute: Instruction) -> Instruction | None:
+    """What made the value a permute sends, moves and other permutes left out; around a loop's back edge once. `None` for a parameter."""
+    here, seen = permute, {permute.name}
+    while True:
+        following = _operand(computation, here)
+        if following is None or following.name in seen or following.opcode == "parameter":
+            return None
+        if module.printed_opcode(following) not in _PASSES_ON:
+            return following
+        seen.add(following.name)
+        here = following
+
+
+def _operand(computation: Computation, instruction: Instruction) -> Instruction | None:
+    operand = computation[instruction.operands[0]] if instruction.operands else None
+    if operand is not None and operand.opcode == "parameter" and instruction.opcode == "get-tuple-element":
+        root = root_of(computation)
+        is_loop = root is not None and root.opcode == "tuple" and root.shape == operand.shape
+        return computation[root.operands[instruction.element]] if root and is_loop else operand
+    return operand
+
+
+def _is_zeros(source: Instruction) -> bool:
+    return source.opcode in _ZEROS
+
+
+def _receives(module: HloModule, computation: Computation, source: Instruction) -> bool:
+    """Whether an operation reads what a permute brought, moves left out."""
+    for name in source.operands:
+        here = computation[name]
+        while "permute" not in here.opcode and here.operands and module.printed_opcode(here) in _PASSES_ON:
+            here = computation[here.operands[0]]
+        if "collective-permute" in here.opcode:
+            return True
+    return False

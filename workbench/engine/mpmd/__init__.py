@@ -1,0 +1,1 @@
+"""A pipeline run as a program for each stage."""

@@ -1,0 +1,94 @@
+"""The proof by the plain way: a pipelined step against the same micro-batches one after the other on one device, nothing cut."""
+
+from collections.abc import Sequence
+from math import ceil, prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workbench.core.program import Program
+from workbench.core.tensor import Role, itemsize
+from workbench.engine.mpmd.step import MpmdStep
+from workbench.engine.spmd.against_unsharded import free_bytes, relative, worst
+from workbench.engine.spmd.compiled_step import CompiledStep
+from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves, splits_of
+from workbench.tracing.grad_accumulation.whole_step import accumulated_step
+from workbench.units import format_bytes
+
+
+def why_not(program: Program) -> str:
+    """Why one device cannot do the micro-batches one after the other, nothing cut; empty if it can."""
+    held = sum(ceil(prod(tensor.shape) * itemsize(tensor.dtype)) for tensor in program.arguments)
+    sums = sum(4 * prod(tensor.shape) for tensor in program.arguments if tensor.role is Role.PARAMETER)
+    needed, free = 2 * held + 2 * sums, free_bytes(jax.local_devices()[0])  # before and after; a gradient and the sum of them
+    if jax.process_count() > 1:
+        return "the results lie on the devices of several processes"
+    if needed > free:
+        return f"the step without a pipeline needs {format_bytes(needed)} and more on one device, which has {format_bytes(free)} free"
+    return ""
+
+
+def largest_error(step: MpmdStep) -> float:
+    """The largest difference of the loss and of a parameter or state after one step, relative to the largest magnitude of its role."""
+    program, count = step.plan.program, step.compilation.micro_batches
+    device = jax.devices()[0]
+    values = step.begin()
+    step.feed(values, 0)
+    with jax.default_device(device):
+        expected_loss, expected = plain_step(program, count)
+    loss = step.advance(values)
+    by_argument = dict(zip(program.state, expected, strict=True))
+    found = step.results(values)
+    gaps: dict[Role, float] = {Role.OUTPUT: _largest(np.asarray(loss) - np.asarray(expected_loss))}
+    scales: dict[Role, float] = {Role.OUTPUT: _largest(np.asarray(expected_loss))}
+    for name, argument, layer in state_registers(step):
+        role, whole = program.arguments[argument].role, np.asarray(by_argument[argument]).astype(np.float64)
+        theirs = whole if layer is None else whole[layer : layer + 1]
+        gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(found[name]).astype(np.float64) - theirs))
+        scales[role] = worst(scales.get(role, 0.0), _largest(theirs))
+    return relative(gaps, scales)
+
+
+def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -> float:
+    """The same of a pipeline that is one program (engine `spmd`); `program` is the one that it was made of."""
+    with jax.default_device(jax.devices()[0]):
+        loss, state = plain_step(program, micro_batches)
+    results = step.compiled(*step.arguments(0))
+    assert step.program.step.loss is not None, "a training step has a loss"
+    pairs = [(Role.OUTPUT, results[step.program.step.loss], loss)]
+    pairs += [(program.arguments[argument].role, results[i], state[i]) for i, argument in enumerate(program.state)]
+    gaps: dict[Role, float] = {}
+    scales: dict[Role, float] = {}
+    for role, ours, theirs in pairs:
+        expected = np.asarray(theirs).astype(np.float64)
+        gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(ours).astype(np.float64) - expected))
+        scales[role] = worst(scales.get(role, 0.0), _largest(expected))
+    return relative(gaps, scales)
+
+
+def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | None]]:
+    """Of each parameter and each leaf of optimiser state its register, its argument of the program, and its layer if it is stacked."""
+    program, flat = step.plan.program, step.stages.cut.network.flat
+    parameters = [i for i in program.state if program.arguments[i].role is Role.PARAMETER]
+    found: list[tuple[tuple[str, int, int], int, int | None]] = []
+    for number, (piece, _) in enumerate(flat.pieces):
+        found.append((("piece", step.stages.owners[number], number), parameters[piece.leaf], piece.layer))
+    for stage, update in enumerate(step.stages.updates):
+        found += [(("state", stage, place), argument, layer) for place, (argument, layer) in enumerate(update.state)]
+    return found
+
+
+def plain_step(program: Program, micro_batches: int) -> tuple[Any, Sequence[Any]]:
+    """Loss and state after one step from the start of training: each micro-batch after the other through the whole loss."""
+    splits = splits_of(program, micro_batches)
+    leaves = [micro_batch_leaves(leaf, split, micro_batches) for leaf, split in zip(program.step.feed(0), splits, strict=True)]
+    given = jax.tree.map(jnp.asarray, program.step.given)
+    state = jax.jit(program.step.initialize)(jax.random.key(0), given)
+    batches = [[jnp.asarray(parts[i]) for parts in leaves] for i in range(micro_batches)]
+    return accumulated_step(program, micro_batches)(state, batches)
+
+
+def _largest(array: Any) -> float:
+    return float(np.abs(array).max(initial=0.0))

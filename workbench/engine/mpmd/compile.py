@@ -1,0 +1,62 @@
+"""A pipelined plan of separate stages compiled to be read: what each stage's devices hold and send in a step, for hardware that need not be
+there. Nothing runs. Tasks that are alike, as those of equal stages are, are compiled once."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import jax
+
+from workbench.engine.compile.targets import Target
+from workbench.engine.hlo.report import READER, read_compiled
+from workbench.engine.mpmd.buffer_slots import place_of
+from workbench.engine.mpmd.memory import at_rest, compiled_peaks
+from workbench.engine.mpmd.stages import Sample
+from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled, CompiledMemory
+from workbench.spmd.executable import module_of
+
+
+def compile_pipeline(
+    plan: Plan, target: Target, tell: Callable[[str, float], None], options: Mapping[str, str | bool | int | float]
+) -> tuple[Compiled, Callable[[], str]]:
+    """The fullest stage's record with those of all stages in it (`Compiled.stages`), and what writes the HLO text of every task."""
+    start = time.perf_counter()
+    known: dict[str, jax.stages.Compiled] = {}
+
+    def compiler(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+        text = lowered.as_text()
+        if text not in known:
+            known[text] = lowered.compile(compiler_options=dict(options) or None)
+        return known[text]
+
+    step = compile_mpmd(plan, tell, Sample(target.mesh, compiler))
+    seconds = time.perf_counter() - start
+    tell("reading", 0.95)
+    read = {id(each): read_compiled(module_of(each), plan.mesh, each.memory_analysis(), clock=target.clock) for each in known.values()}
+    held_and_peak = zip(at_rest(step), compiled_peaks(step), strict=True)
+    stages = tuple(_stage(step, place, *sizes, read, target, seconds) for place, sizes in enumerate(held_and_peak))
+    fullest = max(stages, key=lambda each: each.memory.peak)
+    return replace(fullest, stages=stages), lambda: "\n\n".join(each.as_text() for each in known.values())
+
+
+def _stage(step: MpmdStep, place: int, held: int, peak: int, read: Mapping[int, Compiled], target: Target, seconds: float) -> Compiled:
+    """One device of a stage over a step: its tasks as often as they are done; bytes that it holds at rest, and at its worst moment."""
+    devices = step.stages.spec.stages
+    own = (each for each in step.instructions if each.label is not None and place_of(each.label, devices) == place)
+    times = Counter(id(each.call) for each in own)
+    collectives = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].collectives)
+    kernels = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].kernels)
+    memory = CompiledMemory(arguments=held, outputs=held, aliased=held, temporary=peak - held)
+    return Compiled(
+        target=target.name,
+        devices=step.plan.mesh.size,
+        compile_seconds=seconds,
+        memory=memory,
+        collectives=tuple(collectives),
+        kernels=tuple(kernels),
+        compiler=target.compiler,
+        reader=READER,
+    )

@@ -1,0 +1,166 @@
+"""Run a pipelined plan in this process and measure it, as `execute` does one without a pipeline."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+import jax
+
+from workbench.core.mesh import Mesh
+from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.mpmd.buffer_slots import place_of, run
+from workbench.engine.mpmd.check import largest_error, why_not
+from workbench.engine.mpmd.memory import compiled_peaks
+from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
+from workbench.engine.mpmd.timeline import measure_tasks
+from workbench.engine.spmd.calibrate import calibrate
+from workbench.engine.spmd.placement import real_shard_shape
+from workbench.errors import EngineError
+from workbench.hardware.hardware import Hardware
+from workbench.pipeline.simulate import simulate
+from workbench.pipeline.stage_costs import costs_of_cut
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import payload_by_axis_and_kind
+from workbench.reports.measurement import Measurement, ShardCheck
+from workbench.spmd.executable import module_of
+
+Enter = Callable[[str, float], None]
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+WATCHED = 5  # steps of less than a second whose tasks are timed; of longer ones, one
+
+
+def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bool, warmup: int, watch: bool) -> Measurement:
+    """`steps` steps after `warmup` from the same start that do not count; `enter` hears of stages, `tell` of steps.
+
+    Raises `EngineError` with several processes: this engine's one process dispatches for all devices.
+    """
+    if jax.process_count() > 1:
+        raise EngineError("The `mpmd` engine runs in one process; there are several.", ["set engine:spmd in the pipeline"])
+    step = compile_mpmd(plan, lambda name, fraction: enter(name, 0.05 + 0.35 * fraction))
+    enter("placing the state", 0.4)
+    values = step.begin()
+    step.feed(values, 0)
+    shards = _shard_checks(step, values)
+    enter("warming up", 0.45)
+    for _ in range(max(warmup, 1)):
+        step.advance(values, 0)
+    enter("running", 0.5)
+    values = step.begin()
+    step.feed(values, 0)
+    seconds, losses = _timed(step, values, steps, tell)
+    device_peak = _device_peak(step)
+    enter("measuring tasks", 0.8)
+    tasks = measure_tasks(step, values, WATCHED if min(seconds, default=0.0) < 1 else 1) if watch else ()
+    overhead = _overhead(step, values)
+    del values
+    max_error = None
+    if check:
+        enter("checking against one device", 0.85)
+        if reason := why_not(plan.program):
+            enter(f"not checked: {reason}", 0.9)
+        else:
+            max_error = largest_error(step)
+    enter("calibrating", 0.9)
+    hardware = calibrate(tuple(device for stage in range(plan_stages(step)) for device in step.stages.devices(stage).mesh.devices.flat))
+    return Measurement(
+        device_kind=jax.devices()[0].device_kind,
+        devices=plan.mesh.size,
+        processes=1,
+        compile_seconds=step.compile_seconds,
+        step_seconds=seconds,
+        losses=losses,
+        shards=shards,
+        compiled=_payload(step),
+        compiled_peak=max(compiled_peaks(step)),
+        device_peak=device_peak,
+        predicted_seconds=_predicted(step, hardware),
+        hardware=hardware,
+        max_error=max_error,
+        tasks=tasks,
+        task_overhead=overhead,
+    )
+
+
+def _predicted(step: MpmdStep, hardware: Hardware) -> float:
+    """Of a step of this cut on the devices as calibrated."""
+    costs = costs_of_cut(step.plan.updated(hardware=hardware, wiring=None), step.stages.cut.starts)
+    return simulate(step.stages.spec, costs).seconds
+
+
+def plan_stages(step: MpmdStep) -> int:
+    return step.stages.spec.stages
+
+
+def _timed(step: MpmdStep, values: list[Any], steps: int, tell: Tell) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds and losses of each step from the start of training."""
+    seconds: list[float] = []
+    losses: list[float] = []
+    jax.block_until_ready([value for value in values if value is not None])
+    for i in range(steps):
+        start = time.perf_counter()
+        loss = step.advance(values, i + 1 if i + 1 < steps else 0)
+        seconds.append(time.perf_counter() - start)
+        losses.append(float(loss))
+        tell({"event": "step", "step": i + 1, "of": steps, "seconds": seconds[-1], "loss": losses[-1]})
+    return tuple(seconds), tuple(losses)
+
+
+def _overhead(step: MpmdStep, values: list[Any], turns: int = 5) -> float:
+    """Seconds of dispatch for each task, transfers included: what the loop takes before anything is waited for."""
+    count = sum(each.label is not None for each in step.instructions)
+    found = []
+    for _ in range(turns):
+        jax.block_until_ready([value for value in values if value is not None])
+        start = time.perf_counter()
+        run(step.instructions, values)
+        found.append((time.perf_counter() - start) / count)
+        step.feed(values, 0)
+    return median(found)
+
+
+def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
+    """Parameters: the shard that the layout says and the one that a device holds."""
+    found = []
+    for number in range(len(step.stages.cut.network.flat.pieces)):
+        stage = step.stages.owners[number]
+        array = values[step.registers.number(("piece", stage, number))]
+        leaf, layer = step.stages.cut.network.flat.pieces[number][0]
+        path = step.stages.cut.network.parameter_paths[leaf]
+        tensor, sharding = next(
+            (tensor, each)
+            for tensor, each in zip(step.plan.program.arguments, step.plan.argument_shardings, strict=True)
+            if tensor.path == path
+        )
+        local = sharding.local_shape(tensor.shape, step.plan.mesh)
+        planned = local if layer is None else (1, *local[1:])
+        found.append(ShardCheck(step.stages.cut.path(number), tuple(planned), real_shard_shape(array)))
+    return tuple(found)
+
+
+def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
+    """Bytes per device and step that collectives inside of stages carry, of the device with the most."""
+    devices = plan_stages(step)
+    totals: list[Counter[Any]] = [Counter() for _ in range(devices)]
+    known: dict[int, Mapping[tuple[tuple[str, ...], str], int]] = {}
+    for each in step.instructions:
+        if each.label is None or (id(each.call) in known and not known[id(each.call)]):
+            continue
+        place = place_of(each.label, devices)
+        mesh = step.stages.devices(each.label[1]).mesh
+        if id(each.call) not in known:
+            own = Mesh(dict(zip(mesh.axis_names, mesh.devices.shape, strict=True)))
+            found = collectives_of(module_of(each.call), own) if own.size > 1 else ()
+            known[id(each.call)] = payload_by_axis_and_kind(found)
+        totals[place].update(known[id(each.call)])
+    heaviest: Mapping[tuple[tuple[str, ...], str], int] = max(totals, key=lambda each: sum(each.values()))
+    return dict(heaviest)
+
+
+def _device_peak(step: MpmdStep) -> int | None:
+    devices = {device for stage in range(plan_stages(step)) for device in step.stages.devices(stage).mesh.devices.flat}
+    stats = [device.memory_stats() for device in devices]
+    return max((each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each), default=None)

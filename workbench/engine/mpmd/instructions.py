@@ -1,0 +1,221 @@
+"""From a schedule's tasks to instructions over registers: what each task reads and writes, what is sent to whom.
+
+Registers of a step, by name: `("piece", stage, piece)`, `("state", stage, place)`, `("total", stage, piece)` last from step to step;
+`("batch", stage, leaf, i)`, `("value", value, stage, i)` (a value as one stage has it), `("back", value, from stage, to stage, i)` (its
+gradient), `("kept", stage, place, i)`, `("pending", stage, place, i)`, `("loss", i)`, `("weight", i)` live as long as micro-batch i
+needs them; `("whole", stage, piece)`, a total whose partial sums were added up, until the update.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+
+from workbench.core.schedules.tasks import Kind, Task
+from workbench.engine.mpmd.buffer_slots import Instruction, Name, Registers, in_order, with_drops
+from workbench.engine.mpmd.stages import Stages, piece_sharding
+from workbench.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """`last`: registers that are written at the very end of a step, to wait for; `micro_batches` of it."""
+
+    last: tuple[int, ...]
+    micro_batches: int
+
+
+def instructions_of(plan: Plan, stages: Stages, registers: Registers) -> tuple[list[Instruction], Compilation]:
+    """One step of the plan, in an order in which nothing is read before it is written."""
+    building = _Building(stages, registers)
+    queues = [[building.task(task) for task in order] for order in stages.orders]
+    queues = [[task for task in queue if task] for queue in queues]
+    before = [number for name, number in registers.numbers.items() if isinstance(name, tuple) and name[0] in _GIVEN]
+    ordered = [*in_order(queues, before), *building.end()]
+    lasting = [number for name, number in registers.numbers.items() if name == "loss" or (isinstance(name, tuple) and name[0] in _LASTING)]
+    assert plan.pipeline is not None, "asked of plans with a pipeline"
+    last = registers.of(("piece", stage, piece) for stage in range(stages.count) for piece in stages.updates[stage].owned)
+    ends = registers.of(["loss"])
+    return with_drops(ordered, lasting), Compilation((*last, *ends), plan.pipeline.micro_batches)
+
+
+_LASTING = ("piece", "state", "total")
+_GIVEN = (*_LASTING, "batch")
+
+
+@dataclass(frozen=True)
+class _Building:
+    stages: Stages
+    registers: Registers
+
+    def task(self, task: Task) -> list[Instruction]:
+        """The instructions of one task: what it computes, then what it sends."""
+        recompute = self.stages.spec.recomputes(task.micro_batch)
+        found = self.stages.tasks.get((task.kind, task.stage, recompute))
+        if found is None:
+            return []
+        segment, i = self.stages.cut.segments[task.stage], task.micro_batch
+        totals: list[Name] = [("total", task.stage, segment.pieces[place]) for place in found.totals]
+        reads = [*totals, *(name for group, place in found.task.reads for name in self._read(group, place, task))]
+        results = [self._written(group, place, task) for group, place in found.task.gives if group != "gradient"]
+        token = ("token", *task)
+        own = Instruction(found.compiled, self.registers.of(reads), self.registers.of([token, *totals, *results]), (), task)
+        sends = self._values_sent(task.stage, i) if task.kind is Kind.FORWARD else self._gradients_sent(task.stage, i)
+        gives = {group for group, _ in found.task.gives}
+        return [own, *(self._transfer(sends) if gives & {"leaving", "departing"} else [])]
+
+    def _read(self, group: str, place: int, task: Task) -> list[Name]:
+        segment, stage, i = self.stages.cut.segments[task.stage], task.stage, task.micro_batch
+        match group:
+            case "pieces":
+                return [("piece", stage, segment.pieces[place])]
+            case "batch":
+                return [("batch", stage, segment.batch[place], i)]
+            case "entering":
+                return [("value", segment.entering[place], stage, i)]
+            case "arriving":
+                value = segment.leaving[self.stages.programs[stage].stage.arriving[place]]
+                return [("back", value, reader, stage, i) for reader in self.stages.cut.values[value].readers]
+        return [(group, stage, place, i)]
+
+    def _written(self, group: str, place: int, task: Task) -> Name:
+        segment, stage, i = self.stages.cut.segments[task.stage], task.stage, task.micro_batch
+        match group:
+            case "leaving":
+                return ("value", segment.leaving[place], stage, i)
+            case "departing":
+                value = segment.entering[self.stages.programs[stage].stage.departing[place]]
+                return ("back", value, stage, stage, i)
+            case "loss" | "weight":
+                return (group, i)
+        return (group, stage, place, i)
+
+    def _values_sent(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
+        """From which register to which, and where it then lies."""
+        sends: list[tuple[Name, Name, Any]] = []
+        for value in self.stages.cut.segments[stage].leaving:
+            for reader in self.stages.cut.values[value].readers:
+                place = self.stages.cut.segments[reader].entering.index(value)
+                sends.append((("value", value, stage, i), ("value", value, reader, i), self.stages.programs[reader].entering[place]))
+        return sends
+
+    def _gradients_sent(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
+        sends: list[tuple[Name, Name, Any]] = []
+        programs = self.stages.programs[stage].stage
+        for place in programs.departing:
+            value = self.stages.cut.segments[stage].entering[place]
+            maker = self.stages.cut.values[value].maker
+            at = self.stages.cut.segments[maker].leaving.index(value)
+            sends.append(
+                (("back", value, stage, stage, i), ("back", value, stage, maker, i), self.stages.programs[maker].places["leaving", at])
+            )
+        return sends
+
+    def _transfer(self, sends: Sequence[tuple[Name, Name, Any]]) -> list[Instruction]:
+        if not sends:
+            return []
+        call = _sender([place for _, _, place in sends])
+        return [Instruction(call, self.registers.of(a for a, _, _ in sends), self.registers.of(b for _, b, _ in sends), ())]
+
+    def end(self) -> list[Instruction]:
+        """What comes after the last micro-batch: the loss, gradients of shared pieces to their owners, the updates, new values back."""
+        stages, count = self.stages, self.stages.spec.micro_batches
+        weighs = stages.cut.network.flat.weight is not None
+        parts = [*(("loss", i) for i in range(count)), *((("weight", i) for i in range(count)) if weighs else ())]
+        found = [Instruction(stages.finish, self.registers.of(parts), self.registers.of(["loss", "weight"]), ())]
+        if weighs:
+            found += self._transfer([("weight", ("total weight", stage), stages.devices(stage).whole) for stage in range(stages.count)])
+        found += [self._added_up(stage) for stage in stages.compiled_sums]
+        found += self._transfer(self._lendings())
+        found += self._sums(weighs=weighs)
+        for stage in range(stages.count):
+            found += [self._update(stage, weighs=weighs), self._zeros(stage)]
+        return [*found, *self._transfer(self._returns())]
+
+    def _added_up(self, stage: int) -> Instruction:
+        """Partial sums over the devices that share the micro-batches."""
+        split = self.stages.split(stage)
+        reads: list[Name] = [("total", stage, piece) for piece in split]
+        writes: list[Name] = [("token", "sums", stage), *(("whole", stage, piece) for piece in split)]
+        return Instruction(self.stages.compiled_sums[stage], self.registers.of(reads), self.registers.of(writes), (), ("sums", stage))
+
+    def _gradient(self, stage: int, piece: int) -> Name:
+        """The sum of a step's gradients."""
+        return ("whole" if piece in self.stages.split(stage) else "total", stage, piece)
+
+    def _lendings(self) -> list[tuple[Name, Name, Any]]:
+        sends: list[tuple[Name, Name, Any]] = []
+        for stage, update in enumerate(self.stages.updates):
+            for place, user in self.stages.lent(stage):
+                piece = update.owned[place]
+                sends.append((self._gradient(user, piece), ("lent", stage, piece, user), self._place(stage, piece)))
+        return sends
+
+    def _returns(self) -> list[tuple[Name, Name, Any]]:
+        return [
+            (("piece", self.stages.owners[piece], piece), ("piece", stage, piece), self._place(stage, piece))
+            for stage in range(self.stages.count)
+            for piece in self.stages.borrowed(stage)
+        ]
+
+    def _place(self, stage: int, piece: int) -> Any:
+        return piece_sharding(self.stages, self.stages.devices(stage), piece)
+
+    def _sums(self, *, weighs: bool) -> list[Instruction]:
+        """Sums over all parameters: each stage's terms to the first stage, and what they come to back to each."""
+        stages, found = self.stages, []
+        ends: list[tuple[Name, Name, Any]] = []
+        count = max(update.sums for update in stages.updates)
+        for stage, call in stages.compiled_terms.items():
+            terms: list[Name] = [("term", stage, place) for place in range(count)]
+            pieces, state, totals, lent = self._updated(stage)
+            reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else [])]
+            found.append(Instruction(call, self.registers.of(reads), self.registers.of(terms), ()))
+            ends += [(name, ("added", 0, stage, place), stages.devices(0).whole) for place, name in enumerate(terms)]
+        if not ends:
+            return []
+        sums: list[Name] = [("sum", 0, place) for place in range(count)]
+        added = Instruction(stages.add_up, self.registers.of(to for _, to, _ in ends), self.registers.of(sums), ())
+        backs: list[tuple[Name, Name, Any]] = []
+        for stage in stages.compiled_terms:
+            backs += [(name, ("sum", stage, place, "here"), stages.devices(stage).whole) for place, name in enumerate(sums)]
+        return [*found, *self._transfer(ends), added, *self._transfer(backs)]
+
+    def _updated(self, stage: int) -> tuple[list[Name], list[Name], list[Name], list[Name]]:
+        """Registers of what a stage updates: its pieces, its state, the sums of their gradients, and what other stages have of those."""
+        update = self.stages.updates[stage]
+        return (
+            [("piece", stage, piece) for piece in update.owned],
+            [("state", stage, place) for place in range(len(update.state))],
+            [self._gradient(stage, piece) for piece in update.owned],
+            [("lent", stage, update.owned[place], user) for place, user in self.stages.lent(stage)],
+        )
+
+    def _update(self, stage: int, *, weighs: bool) -> Instruction:
+        pieces, state, totals, lent = self._updated(stage)
+        sums: list[Name] = [("sum", stage, place, "here") for place in range(self.stages.updates[stage].sums)]
+        reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else []), *sums]
+        writes: list[Name] = [("token", "update", stage), *pieces, *state]
+        return Instruction(self.stages.compiled_updates[stage], self.registers.of(reads), self.registers.of(writes), (), ("update", stage))
+
+    def _zeros(self, stage: int) -> Instruction:
+        """The sums of gradients for the next step, once the update has read them."""
+        pieces = (*self.stages.updates[stage].owned, *self.stages.borrowed(stage))
+        totals = self.registers.of(("total", stage, piece) for piece in pieces)
+        return Instruction(self.stages.compiled_zeros[stage], totals, totals, ())
+
+
+def _sender(places: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+    if len(places) == 1:
+        return partial(_send_one, places[0])
+    return partial(_send, list(places))
+
+
+def _send_one(place: Any, value: Any) -> Sequence[Any]:
+    return (jax.device_put(value, place),)
+
+
+def _send(places: list[Any], *values: Any) -> Sequence[Any]:
+    return jax.device_put(list(values), places)

@@ -1,0 +1,228 @@
+"""The tasks of one stage compiled for its own devices, and sharded there as the plan's layout says."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from workbench.core.sharding import Sharding
+from workbench.engine.spmd.placement import named_sharding
+from workbench.plan.plan import Plan
+from workbench.tracing.constrain import constrain
+from workbench.tracing.grad_accumulation.partial_sums import Parts
+from workbench.tracing.grad_accumulation.stage_sums import accumulating
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
+
+Specs = Sequence[jax.ShapeDtypeStruct]
+Compiler = Callable[[jax.stages.Lowered], jax.stages.Compiled]
+
+
+@dataclass(frozen=True)
+class CompiledTask:
+    """`compiled(*totals, *arguments) -> (token, *totals, *results)`.
+
+    - `task`: what it computes; `totals`: places (in the segment's pieces) of the sums of gradients that it adds to, in place; `split`:
+      those of them that are partial sums, each on the devices that have its part of the batch;
+    - the token is a scalar of its own, to wait for: everything else may be donated to what comes next.
+    """
+
+    task: Task
+    totals: tuple[int, ...]
+    split: frozenset[int]
+    compiled: jax.stages.Compiled
+
+
+@dataclass(frozen=True)
+class StageDevices:
+    """The devices of one stage, as a mesh of the plan's other axes, and what of the layout holds on it."""
+
+    mesh: jax.sharding.Mesh
+    plan: Plan
+    compiler: Compiler = jax.stages.Lowered.compile
+
+    def sharding(self, sharding: Sharding, *, layer: bool = False) -> NamedSharding:
+        """Of an argument; of a slice of a stacked one its layer dimension is not split."""
+        dims = ((), *sharding.dims[1:]) if layer else sharding.dims
+        return named_sharding(Sharding(dims), self.mesh)
+
+    @property
+    def whole(self) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    def like(self, sharding: Any) -> NamedSharding:
+        """As another stage's array lies on its devices."""
+        return NamedSharding(self.mesh, sharding.spec) if isinstance(sharding, NamedSharding) else self.whole
+
+
+def stage_devices(plan: Plan, mesh: jax.sharding.Mesh, axis: str, number: int) -> StageDevices:
+    """The devices at place `number` of mesh axis `axis`."""
+    at = mesh.axis_names.index(axis)
+    devices = np.take(mesh.devices, number, axis=at)
+    names = tuple(name for name in mesh.axis_names if name != axis)
+    if not names:
+        devices, names = np.asarray(devices).reshape(1), ("device",)
+    return StageDevices(jax.sharding.Mesh(devices, names, axis_types=(AxisType.Auto,) * len(names)), plan)
+
+
+@dataclass
+class StagePrograms:
+    """Compiles a stage's tasks, each when it is first asked for; knows where each of their arrays lies.
+
+    `entering` is given by the stages before: shardings of `Segment.entering`.
+    """
+
+    stage: StageTasks
+    devices: StageDevices
+    entering: tuple[NamedSharding, ...]
+    pieces: tuple[NamedSharding, ...]
+    batch: tuple[NamedSharding, ...]
+    parts: Parts
+    places: dict[tuple[str, int], NamedSharding] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for group, shardings in (("pieces", self.pieces), ("batch", self.batch), ("entering", self.entering)):
+            self.places.update({(group, i): each for i, each in enumerate(shardings)})
+        departing = [self.entering[place] for place in self.stage.departing]
+        self.places.update({("departing", i): each for i, each in enumerate(departing)})
+        self.places.update({("gradient", i): each for i, each in enumerate(self.pieces)})
+        self.places |= {("loss", 0): self.devices.whole, ("weight", 0): self.devices.whole}
+
+    def compile(self, task: Task, name: str) -> CompiledTask:
+        """One task; gradients that arrive for one value are added up first."""
+        whole = accumulating(self.stage, task, self.parts, laid_out=self._constrained)
+        own = tuple(in_parts(self.pieces[place], self.parts) if place in whole.split else self.pieces[place] for place in whole.totals)
+        jitted = jax.jit(
+            _with_token(whole.call, name),
+            in_shardings=(*own, *(self.places[each] for each in whole.reads)),
+            out_shardings=(self.devices.whole, *own, *(self.places.get(each) for each in whole.gives)),
+            donate_argnums=tuple(range(len(own))),
+            keep_unused=True,
+        )
+        compiled = self.devices.compiler(jitted.lower(*whole.sums, *whole.specs))
+        for each, sharding in zip(whole.gives, compiled.output_shardings[1 + len(own) :], strict=True):
+            self.places.setdefault(each, self.devices.like(sharding))
+            if each[0] == "leaving" and each[1] in self.stage.arriving:
+                self.places.setdefault(("arriving", self.stage.arriving.index(each[1])), self.places[each])
+        return CompiledTask(task, whole.totals, whole.split, compiled)
+
+    def _constrained(self, call: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+        return constrain(call, self.devices.plan.layout.constraints, self.devices.mesh)
+
+
+def in_parts(place: NamedSharding, parts: Parts) -> NamedSharding:
+    """Where partial sums of a gradient lie, whose sum would lie at `place`."""
+    return NamedSharding(place.mesh, PartitionSpec(parts.axes, *place.spec))
+
+
+def _with_token(call: Callable[..., tuple[Any, ...]], name: str) -> Callable[..., tuple[Any, ...]]:
+    def run(*values: Any) -> tuple[Any, ...]:
+        return (jnp.zeros(()), *call(*values))
+
+    run.__name__ = name
+    return run
+
+
+def compile_update(
+    update: StageUpdate,
+    pieces: tuple[Specs, Sequence[NamedSharding]],
+    state: tuple[Specs, Sequence[NamedSharding]],
+    lent: Sequence[int],
+    devices: StageDevices,
+    total: float | None,
+    number: int,
+) -> jax.stages.Compiled:
+    """`(*pieces, *state, *totals, *lent totals, [weight], *sums) -> (token, *pieces, *state)`.
+
+    Pieces and state are updated in place; totals are zeroed apart (`compile_zeros`), for XLA would copy them all first where both are one
+    program. `lent` says of each total that came from another stage to which of the stage's own it is added.
+    `total` is what the micro-batches weigh together, `None` if it comes as an argument; `sums` are those over all stages' parameters, if
+    the optimiser takes any.
+    """
+    (piece_specs, piece_places), (state_specs, state_places) = pieces, state
+    n, s = len(piece_specs), len(state_specs)
+    sums = [accumulator(spec) for spec in piece_specs]
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        weights, moments, totals, weighs, given = _parted(values, (n, s), lent, total)
+        if update.finish is None:
+            fresh, after = update.call(weights, moments, totals, weighs)
+        else:
+            fresh, after = update.finish(weights, moments, totals, weighs, given)
+        return (jnp.zeros(()), *fresh, *after)
+
+    run.__name__ = f"update_{number}"
+    places = [*piece_places, *state_places]
+    weight = [jax.ShapeDtypeStruct((), jnp.float32)] * ((total is None) + update.sums)
+    jitted = jax.jit(
+        run,
+        in_shardings=(*places, *piece_places, *(piece_places[i] for i in lent), *([devices.whole] * len(weight))),
+        out_shardings=(devices.whole, *places),
+        donate_argnums=tuple(range(n + s)),
+        keep_unused=True,
+    )
+    specs = [*piece_specs, *state_specs, *sums, *(sums[i] for i in lent), *weight]
+    return devices.compiler(jitted.lower(*specs))
+
+
+def compile_sums(
+    partial: tuple[Specs, Sequence[NamedSharding]], places: Sequence[NamedSharding], devices: StageDevices, number: int
+) -> Any:
+    """`(*partial sums) -> (token, *sums)`: once a step, what the devices have added up each of its parts, over all of them."""
+    specs, given = partial
+
+    def sums(*values: Any) -> tuple[Any, ...]:
+        return (jnp.zeros(()), *(each.sum(axis=0) for each in values))
+
+    sums.__name__ = f"sums_{number}"
+    jitted = jax.jit(sums, in_shardings=tuple(given), out_shardings=(devices.whole, *places), keep_unused=True)
+    return devices.compiler(jitted.lower(*specs))
+
+
+def compile_zeros(totals: tuple[Specs, Sequence[NamedSharding]], devices: StageDevices) -> jax.stages.Compiled:
+    """`(*totals) -> totals` of the next step: nothing yet, where the old ones lay."""
+    sums, places = totals
+
+    def zeros(*_: Any) -> tuple[Any, ...]:
+        return tuple(jnp.zeros(each.shape, each.dtype) for each in sums)
+
+    donated = tuple(range(len(sums)))
+    jitted = jax.jit(zeros, in_shardings=tuple(places), out_shardings=tuple(places), donate_argnums=donated, keep_unused=True)
+    return devices.compiler(jitted.lower(*sums))
+
+
+def compile_terms(
+    update: StageUpdate,
+    pieces: tuple[Specs, Sequence[NamedSharding]],
+    state: tuple[Specs, Sequence[NamedSharding]],
+    lent: Sequence[int],
+    devices: StageDevices,
+    total: float | None,
+) -> jax.stages.Compiled:
+    """`(*pieces, *state, *totals, *lent totals, [weight]) -> terms`: what a stage has of each sum over all stages' parameters."""
+    (piece_specs, piece_places), (state_specs, state_places) = pieces, state
+    n, s = len(piece_specs), len(state_specs)
+    sums = [accumulator(spec) for spec in piece_specs]
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        weights, moments, totals, weighs, _ = _parted(values, (n, s), lent, total)
+        return tuple(each.astype(jnp.float32) for each in update.terms(weights, moments, totals, weighs))
+
+    weight = [jax.ShapeDtypeStruct((), jnp.float32)] if total is None else []
+    places = (*piece_places, *state_places, *piece_places, *(piece_places[i] for i in lent), *([devices.whole] * len(weight)))
+    jitted = jax.jit(run, in_shardings=places, out_shardings=devices.whole, keep_unused=True)
+    return devices.compiler(jitted.lower(*piece_specs, *state_specs, *sums, *(sums[i] for i in lent), *weight))
+
+
+def _parted(values: Sequence[Any], widths: tuple[int, int], lent: Sequence[int], total: float | None) -> tuple[Any, ...]:
+    """Pieces, state, totals with what was lent of them, what the micro-batches weigh, and the rest."""
+    n, s = widths
+    weights, moments, totals, rest = values[:n], values[n : n + s], list(values[n + s : 2 * n + s]), values[2 * n + s :]
+    for place, each in zip(lent, rest, strict=False):
+        totals[place] = totals[place] + each
+    rest = rest[len(lent) :]
+    return (weights, moments, totals, rest[0], rest[1:]) if total is None else (weights, moments, totals, total, rest)

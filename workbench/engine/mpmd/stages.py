@@ -1,0 +1,300 @@
+"""All stages of a pipelined plan, compiled: their tasks, their updates, where their state is born."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules import schedule_named
+from workbench.core.schedules.tasks import Kind, Orders
+from workbench.core.sharding import Sharding
+from workbench.core.tensor import Role
+from workbench.engine.mpmd import stage_compile
+from workbench.engine.mpmd.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, in_parts, stage_devices
+from workbench.engine.spmd.device_mesh import wired
+from workbench.engine.spmd.placement import spread
+from workbench.errors import PipelineError
+from workbench.pipeline.data_parallel_groups import parts_of
+from workbench.pipeline.stage_costs import plan_starts
+from workbench.plan.plan import Plan
+from workbench.tracing.grad_accumulation.partial_sums import Parts
+from workbench.tracing.grad_accumulation.stage_sums import partial_sums
+from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.stage_tasks import StageTasks
+from workbench.tracing.stage_partition.stage_tasks import Task as StageTask
+from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, common_sums, owners, stage_update
+from workbench.tracing.stage_partition.stages import Cut, cut_network
+
+
+class Sample(NamedTuple):
+    """Devices to compile for alone. Each stage is compiled over the whole mesh, whose devices all do then what those of one stage do: a
+    compiler takes a whole mesh of hardware that is not there, and not any part of it."""
+
+    mesh: jax.sharding.Mesh
+    compiler: Compiler
+
+
+Placed = tuple[list[jax.ShapeDtypeStruct], list[NamedSharding]]
+TaskKey = tuple[Kind, int, bool]  # kind, stage, whether its micro-batch is recomputed
+
+
+@dataclass
+class Stages:
+    """The stages of a plan on their devices.
+
+    - `tasks[kind, stage, recompute]`: compiled tasks; one that has nothing to compute is missing;
+    - `compiled_sums[stage]` of the partial sums that it has, if any: of pieces `split(stage)`;
+    - `updates[stage]` and `finish(*losses, *weights) -> (loss, total weight)`, compiled;
+    - `compiled_zeros[stage]` of its sums of gradients, its own and those borrowed;
+    - where the optimiser takes sums over all parameters, `compiled_terms[stage]` of them, and `add_up(*terms) -> sums`.
+    """
+
+    plan: Plan
+    cut: Cut
+    orders: Orders
+    tasks: dict[TaskKey, CompiledTask] = field(default_factory=dict)
+    programs: list[StagePrograms] = field(default_factory=list)
+    updates: list[StageUpdate] = field(default_factory=list)
+    compiled_updates: list[jax.stages.Compiled] = field(default_factory=list)
+    compiled_sums: dict[int, jax.stages.Compiled] = field(default_factory=dict)
+    compiled_zeros: list[jax.stages.Compiled] = field(default_factory=list)
+    compiled_terms: dict[int, jax.stages.Compiled] = field(default_factory=dict)
+    add_up: Any = None
+    finish: Any = None
+
+    @property
+    def spec(self) -> PipelineSpec:
+        assert self.plan.pipeline is not None, "a plan without a pipeline has no stages"
+        return self.plan.pipeline
+
+    @property
+    def count(self) -> int:
+        return len(self.cut.segments)
+
+    @cached_property
+    def owners(self) -> tuple[int, ...]:
+        return owners(self.cut)
+
+    def borrowed(self, stage: int) -> tuple[int, ...]:
+        """The pieces that a stage uses and another one updates."""
+        return tuple(piece for piece in self.cut.segments[stage].pieces if self.owners[piece] != stage)
+
+    def lent(self, stage: int) -> tuple[tuple[int, int], ...]:
+        """(place among the owned, other stage) for each piece of this stage's that another one uses too."""
+        owned = self.updates[stage].owned
+        shared = self.cut.shared
+        return tuple((place, user) for place, piece in enumerate(owned) for user in shared.get(piece, ()) if user != stage)
+
+    def split(self, stage: int) -> tuple[int, ...]:
+        """The pieces of whose gradient a stage has partial sums until the end of a step."""
+        places = {place for (_, number, _), task in self.tasks.items() if number == stage for place in task.split}
+        return tuple(self.cut.segments[stage].pieces[place] for place in sorted(places))
+
+    def total(self, stage: int, piece: int) -> tuple[jax.ShapeDtypeStruct, NamedSharding]:
+        """The sum of a piece's gradients on a stage, and where it lies."""
+        spec, place = accumulator(_piece_spec(self, piece)), piece_sharding(self, self.devices(stage), piece)
+        parts = self.programs[stage].parts
+        return (partial_sums(spec, parts), in_parts(place, parts)) if piece in self.split(stage) else (spec, place)
+
+    def users_of_batch(self, leaf: int) -> tuple[tuple[int, NamedSharding], ...]:
+        return tuple(
+            (segment.number, self.programs[segment.number].batch[segment.batch.index(leaf)])
+            for segment in self.cut.segments
+            if leaf in segment.batch
+        )
+
+    def devices(self, stage: int) -> StageDevices:
+        return self.programs[stage].devices
+
+    def born(self) -> Mapping[tuple[str, int, int], jax.Array]:
+        """Parameters, optimiser state and sums of gradients at the start of training, by register name; each made where it lies."""
+        found: dict[tuple[str, int, int], jax.Array] = {}
+        for stage in range(self.count):
+            found |= _born(self, stage)
+        return found
+
+
+def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sample | None = None) -> Stages:
+    """Stage after stage: where a value lies as it leaves one is where it lies as it enters the next.
+
+    With `sample` for devices that need not be there, to be read and not run.
+    """
+    spec = plan.pipeline
+    if spec is None:
+        raise PipelineError(f"{plan.name} has no pipeline.", ['give the plan one: pipeline="stages:4 micro_batches:8"'])
+    sums = common_sums(plan.program)
+    cut = cut_network(network_of(plan.program, spec.micro_batches), plan_starts(plan))
+    stages = Stages(plan, cut, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
+    mesh, parts = sample.mesh if sample else wired(plan), parts_of(plan)
+    for number in range(stages.count):
+        tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
+        devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, number % spec.stages)
+        programs = _programs(stages, devices, parts, number)
+        stages.programs.append(programs)
+        _compile_forward(stages, number)
+    for number in range(stages.count):
+        tell(f"compiling stage {number + 1} of {stages.count}, backward", (stages.count + number) / (2 * stages.count))
+        _compile_backward(stages, number)
+    stages.updates = [stage_update(plan.program, cut, number, sums) for number in range(stages.count)]
+    stages.compiled_updates = [_compile_update(stages, number) for number in range(stages.count)]
+    stages.compiled_sums = {number: _compile_sums(stages, number) for number in range(stages.count) if stages.split(number)}
+    stages.compiled_zeros = [_compile_zeros(stages, number) for number in range(stages.count)]
+    stages.compiled_terms = {number: _compile_terms(stages, number) for number, update in enumerate(stages.updates) if update.sums}
+    stages.add_up = _compile_add_up(stages, len(sums.sums)) if sums.sums else None
+    stages.finish = _compile_finish(stages)
+    return stages
+
+
+def _programs(stages: Stages, devices: StageDevices, parts: Parts, number: int) -> StagePrograms:
+    cut, plan = stages.cut, stages.plan
+    segment = cut.segments[number]
+    inputs = [plan.argument_shardings[i] for i in plan.program.inputs]
+    entering = tuple(devices.like(_leaving_sharding(stages, value)) for value in segment.entering)
+    return StagePrograms(
+        StageTasks(cut, segment),
+        devices,
+        entering,
+        tuple(piece_sharding(stages, devices, piece) for piece in segment.pieces),
+        tuple(devices.sharding(inputs[leaf]) for leaf in segment.batch),
+        parts,
+    )
+
+
+def _leaving_sharding(stages: Stages, value: int) -> Any:
+    maker = stages.cut.values[value].maker
+    place = stages.cut.segments[maker].leaving.index(value)
+    return stages.programs[maker].places["leaving", place]
+
+
+def piece_sharding(stages: Stages, devices: StageDevices, piece: int) -> NamedSharding:
+    plan = stages.plan
+    leaf, layer = stages.cut.network.flat.pieces[piece][0]
+    parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
+    return devices.sharding(plan.argument_shardings[parameters[leaf]], layer=layer is not None)
+
+
+def _modes(stages: Stages) -> list[bool]:
+    """Whether there are micro-batches that recompute, and ones that do not."""
+    return sorted({stages.spec.recomputes(i) for i in range(stages.spec.micro_batches)})
+
+
+def _compile_forward(stages: Stages, number: int) -> None:
+    programs = stages.programs[number]
+    for recompute in _modes(stages):
+        task = programs.stage.forward if recompute else programs.stage.forward_keeping
+        stages.tasks[Kind.FORWARD, number, recompute] = programs.compile(task, f"forward_{number}")
+
+
+def _compile_backward(stages: Stages, number: int) -> None:
+    programs = stages.programs[number]
+    halves = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule_named(stages.spec.schedule).splits_backward else (Kind.BACKWARD,)
+    for recompute in _modes(stages):
+        for kind in halves:
+            task: StageTask = getattr(programs.stage, kind.value)(recompute=recompute)
+            if task.gives:
+                stages.tasks[kind, number, recompute] = programs.compile(task, f"{kind.value}_{number}")
+
+
+def _compile_update(stages: Stages, number: int) -> jax.stages.Compiled:
+    lent, devices = [place for place, _ in stages.lent(number)], stages.devices(number)
+    return stage_compile.compile_update(stages.updates[number], *_owned(stages, number), lent, devices, _total(stages), number)
+
+
+def _compile_zeros(stages: Stages, number: int) -> jax.stages.Compiled:
+    used = (*stages.updates[number].owned, *stages.borrowed(number))
+    return stage_compile.compile_zeros(_totals(stages, number, used), stages.devices(number))
+
+
+def _compile_sums(stages: Stages, number: int) -> jax.stages.Compiled:
+    devices, split = stages.devices(number), stages.split(number)
+    places = [piece_sharding(stages, devices, piece) for piece in split]
+    return stage_compile.compile_sums(_totals(stages, number, split), places, devices, number)
+
+
+def _totals(stages: Stages, number: int, pieces: Iterable[int]) -> Placed:
+    found = [stages.total(number, piece) for piece in pieces]
+    return [spec for spec, _ in found], [place for _, place in found]
+
+
+def _compile_terms(stages: Stages, number: int) -> jax.stages.Compiled:
+    lent = [place for place, _ in stages.lent(number)]
+    return stage_compile.compile_terms(stages.updates[number], *_owned(stages, number), lent, stages.devices(number), _total(stages))
+
+
+def _compile_add_up(stages: Stages, sums: int) -> jax.stages.Compiled:
+    """The sums over all parameters, on the first stage, of the terms of each stage that has any, in the order of the stages."""
+    devices = stages.devices(0)
+
+    def add_up(*terms: Any) -> tuple[Any, ...]:
+        return tuple(sum(terms[place::sums]) for place in range(sums))
+
+    specs = [jax.ShapeDtypeStruct((), jnp.float32)] * (sums * len(stages.compiled_terms))
+    return devices.compiler(jax.jit(add_up, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs))
+
+
+def _total(stages: Stages) -> float | None:
+    """What the micro-batches weigh together, where that is known before."""
+    return None if stages.cut.network.flat.weight is not None else float(stages.spec.micro_batches)
+
+
+def _owned(stages: Stages, number: int) -> tuple[Placed, Placed]:
+    """What a stage updates: its pieces and its optimiser's state, each with where they lie."""
+    devices, update = stages.devices(number), stages.updates[number]
+    pieces = [_piece_spec(stages, piece) for piece in update.owned]
+    specs, places = [], []
+    for argument, layer in update.state:
+        tensor = stages.plan.program.arguments[argument]
+        shape = tensor.shape if layer is None else (1, *tensor.shape[1:])
+        specs.append(jax.ShapeDtypeStruct(shape, jnp.dtype(tensor.dtype)))
+        places.append(devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None))
+    return (pieces, [piece_sharding(stages, devices, piece) for piece in update.owned]), (specs, places)
+
+
+def _piece_spec(stages: Stages, piece: int) -> jax.ShapeDtypeStruct:
+    aval = stages.cut.network.flat.pieces[piece][1].aval
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def _compile_finish(stages: Stages) -> jax.stages.Compiled:
+    """The loss of the step: the weighted mean of the micro-batches'."""
+    count = stages.spec.micro_batches
+    devices = stages.devices(stages.count - 1)
+    has_weight = stages.cut.network.flat.weight is not None
+    dtype = stages.cut.network.flat.loss.aval.dtype
+
+    def finish(*values: Any) -> tuple[Any, Any]:
+        total = sum(values[count:]) if has_weight else jnp.asarray(float(count), dtype)
+        return sum(values[:count]) / total, jnp.asarray(total, jnp.float32)
+
+    specs = [jax.ShapeDtypeStruct((), dtype)] * (2 * count if has_weight else count)
+    return devices.compiler(jax.jit(finish, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs))
+
+
+def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
+    """State of one stage, made under `jit`: of what the whole program would initialise, only what this stage holds."""
+    program, devices = stages.plan.program, stages.devices(stage)
+    flat, step = stages.cut.network.flat, program.step
+    parameters = [i for i, each in enumerate(program.arguments) if each.role is Role.PARAMETER]
+    at = {argument: place for place, argument in enumerate(program.state)}
+    owned = stages.updates[stage].owned
+    used = dict.fromkeys((*owned, *stages.cut.segments[stage].pieces))
+    sums, sum_places = _totals(stages, stage, used)
+    wanted = [(("piece", stage, piece), parameters[flat.pieces[piece][0].leaf], flat.pieces[piece][0].layer) for piece in used]
+    wanted += [(("state", stage, i), argument, layer) for i, (argument, layer) in enumerate(stages.updates[stage].state)]
+
+    def begin(given: tuple[Any, ...]) -> list[Any]:
+        state = step.initialize(jax.random.key(0), given)
+        leaves = [state[at[argument]] for _, argument, _ in wanted]
+        values = [leaf if layer is None else leaf[layer : layer + 1] for leaf, (_, _, layer) in zip(leaves, wanted, strict=True)]
+        return [*values, *(jnp.zeros(each.shape, each.dtype) for each in sums)]
+
+    places = [devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None) for _, argument, layer in wanted]
+    given = tuple(spread(each, devices.sharding(Sharding(((),) * jnp.ndim(each)))) for each in step.given)
+    values = jax.jit(begin, out_shardings=[*places, *sum_places])(given)
+    names = [*(name for name, _, _ in wanted), *(("total", stage, piece) for piece in used)]
+    return dict(zip(names, values, strict=True))

@@ -1,0 +1,115 @@
+"""A pipelined step, each stage a program of its own on its own devices (multiple programs, multiple data).
+
+The schedule's tasks of every device become instructions over registers, once; a step is one run through them. Transfers between stages
+are dispatched as soon as what they send is dispatched, and overlap with whatever the two stages compute meanwhile. Parameters, optimiser
+state and the sums of gradients stay where they are and are updated in place. One process; a pipeline over several hosts is the `spmd`
+engine's.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+
+from workbench.engine.mpmd.buffer_slots import Instruction, Registers, run
+from workbench.engine.mpmd.instructions import Compilation, instructions_of
+from workbench.engine.mpmd.stages import Sample, Stages, compile_stages
+from workbench.engine.spmd.placement import spread
+from workbench.plan.plan import Plan
+from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves, splits_of
+
+Watch = Callable[[Any, Any], None]
+
+
+@dataclass(frozen=True)
+class MpmdStep:
+    """A pipelined plan made ready to run.
+
+    `instructions` over `registers`, which hold each leaf of the batch by micro-batch, too.
+    """
+
+    plan: Plan
+    stages: Stages
+    registers: Registers
+    instructions: tuple[Instruction, ...]
+    compilation: Compilation
+    compile_seconds: float
+
+    def begin(self) -> list[Any]:
+        """Registers at the start of training: parameters and optimiser state as initialised, sums of gradients zero."""
+        values: list[Any] = [None] * len(self.registers)
+        for name, value in self.stages.born().items():
+            values[self.registers.number(name)] = value
+        return values
+
+    def feed(self, values: list[Any], step: int) -> None:
+        """Put the micro-batches of step number `step` into their registers, each device's part sent to it alone."""
+        program, count = self.plan.program, self.compilation.micro_batches
+        leaves = program.step.feed(step)
+        splits = splits_of(program, count)
+        numbers, parts, places = [], [], []
+        for leaf_number, (leaf, split) in enumerate(zip(leaves, splits, strict=True)):
+            users = self.stages.users_of_batch(leaf_number)
+            if not users:
+                continue
+            for micro_batch, part in enumerate(micro_batch_leaves(leaf, split, count)):
+                for stage, sharding in users:
+                    numbers.append(self.registers.number(("batch", stage, leaf_number, micro_batch)))
+                    parts.append(part)
+                    places.append(sharding)
+        for number, value in zip(numbers, _placed(parts, places), strict=True):
+            values[number] = value
+
+    def advance(self, values: list[Any], feed_next: int | None = None) -> jax.Array:
+        """Run one step and wait for it; the loss. The host feeds the next batch while the devices work."""
+        run(self.instructions, values)
+        loss = values[self.registers.number("loss")]
+        if feed_next is not None:
+            self.feed(values, feed_next)
+        jax.block_until_ready([values[i] for i in self.compilation.last])
+        return loss
+
+    def results(self, values: Sequence[Any]) -> Mapping[tuple[str, int, int], Any]:
+        """Parameters and optimiser state by register name (`("piece", stage, piece)`, `("state", stage, place)`)."""
+        names = {
+            name: number for name, number in self.registers.numbers.items() if isinstance(name, tuple) and name[0] in ("piece", "state")
+        }
+        return {name: values[number] for name, number in names.items()}
+
+
+def _placed(parts: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+    if all(sharding.num_devices == 1 for sharding in places):
+        return list(jax.device_put(list(parts), list(places)))
+    return [spread(part, sharding) for part, sharding in zip(parts, places, strict=True)]
+
+
+def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, _fraction: None, sample: Sample | None = None) -> MpmdStep:
+    """Compile every stage of a plan with a pipeline for the attached devices, or for others to be read alone; `tell` hears of each stage.
+
+    Raises `EngineError` for too few devices, `PipelineError` for a program that cannot be cut so.
+    """
+    start = time.perf_counter()
+    stages = compile_stages(plan, tell, sample)
+    registers = Registers()
+    instructions, compilation = instructions_of(plan, stages, registers)
+    return MpmdStep(plan, stages, registers, tuple(instructions), compilation, time.perf_counter() - start)
+
+
+def watched(step: MpmdStep, values: list[Any], watch: Watch) -> jax.Array:
+    """`advance`, telling `watch(label, token)` of each task as it is dispatched."""
+    instructions = [
+        each if each.label is None else each._replace(call=partial(_told, each.call, each.label, watch)) for each in step.instructions
+    ]
+    run(instructions, values)
+    jax.block_until_ready([values[i] for i in step.compilation.last])
+    loss: jax.Array = values[step.registers.number("loss")]
+    return loss
+
+
+def _told(call: Callable[..., Sequence[Any]], label: Any, watch: Watch, *values: Any) -> Sequence[Any]:
+    results = call(*values)
+    watch(label, results[0])
+    return results

@@ -1,0 +1,1 @@
+"""A plan run as one program for all devices, timed and checked."""

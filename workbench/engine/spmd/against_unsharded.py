@@ -1,0 +1,79 @@
+"""The proof by the plain way: one sharded step against the same step on one device."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from workbench.core.tensor import Role
+from workbench.engine.spmd.compiled_step import CompiledStep
+from workbench.engine.spmd.placement import host_value
+from workbench.units import format_bytes
+
+
+def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float | None, str]:
+    """The largest difference of a result of the sharded step from the unsharded one, relative to the largest magnitude among
+    the results of the same role; or `None` and why one device cannot hold the unsharded step. Donates `arguments`."""
+    device = step.mesh.local_devices[0]
+    specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=jax.sharding.SingleDeviceSharding(device)) for array in arguments]
+    try:
+        unsharded = jax.jit(step.program.step.call, keep_unused=True).lower(*specs).compile()
+    except ValueError as error:  # the function names devices or a mesh of its own
+        return None, f"the step cannot be compiled for one device: {str(error).splitlines()[0]}"
+    memory = unsharded.memory_analysis()
+    needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
+    if needed > (free := free_bytes(device)):
+        return None, f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free"
+    expected = unsharded(*(_on_one_device(array, device) for array in arguments))
+    return _compare(step, step.compiled(*arguments), expected), ""
+
+
+def _on_one_device(array: jax.Array, device: jax.Device) -> jax.Array:
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return jax.device_put(array, device)
+    return jax.device_put(host_value(array), device)
+
+
+def free_bytes(device: jax.Device) -> int:
+    if stats := device.memory_stats():
+        return int(stats.get("bytes_limit", 0) - stats.get("bytes_in_use", 0))
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tuple[jax.Array, ...]) -> float:
+    """Shard by shard, so that nothing is gathered; nan where a result has what is no number."""
+    difference: dict[Role, float] = {}
+    magnitude: dict[Role, float] = {}
+    for tensor, ours, theirs in zip(step.program.results, sharded, unsharded, strict=True):
+        if jax.dtypes.issubdtype(ours.dtype, jax.dtypes.prng_key):
+            continue
+        expected = np.asarray(theirs)
+        gaps = [_largest(_wide(shard.data) - _wide(expected[shard.index])) for shard in ours.addressable_shards]
+        difference[tensor.role] = worst(difference.get(tensor.role, 0.0), *gaps)
+        magnitude[tensor.role] = worst(magnitude.get(tensor.role, 0.0), _largest(_wide(expected)))
+    return relative(difference, magnitude)
+
+
+def worst(*values: float) -> float:
+    """The largest, or nan where one of them is no number, which `max` may pass over.
+
+    >>> worst(0.0, 2.0, 1.0), worst(0.0, float("nan"))
+    (2.0, nan)
+    """
+    return float(np.max(values))
+
+
+def relative(difference: Mapping[Role, float], magnitude: Mapping[Role, float]) -> float:
+    """The largest difference of any role, relative to the largest magnitude of that role."""
+    return worst(0.0, *(gap / (magnitude[role] or 1.0) for role, gap in difference.items()))
+
+
+def _wide(array: Any) -> np.ndarray[Any, Any]:
+    host = np.asarray(array)
+    return host.astype(np.complex128 if np.issubdtype(host.dtype, np.complexfloating) else np.float64)
+
+
+def _largest(array: np.ndarray[Any, Any]) -> float:
+    return float(np.abs(array).max(initial=0.0))

@@ -1,0 +1,174 @@
+"""How fast the attached devices are, measured in about a second with all of them busy at once.
+
+Devices are timed together and not alone because virtual CPU devices share the cores: eight of them on two cores are each a
+quarter as fast as one core, and the rates of one device must say so. What else the machine does only ever adds to a time, so
+of several the least counts; a time too short for the clock is never a rate, see `_per_turn`.
+"""
+
+import functools
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from workbench.hardware.hardware import Chip, Hardware, Link, PhysicalAxis, Shape
+
+_REPEATS = 4
+_LONG_ENOUGH = 4e-3  # seconds of a timed loop: a thousand times what the clock and the start of a program are uncertain by
+_MOST_TURNS = 4096
+_AGREED_TURNS = 16  # where several processes take part, each must run as many turns as the others
+_TINY = 16  # kernels a turn when their start is timed
+_BETWEEN = 4  # small products between two all-reduces when their latency is timed
+_GELU_STEPS = 17  # elementwise steps of `_gelu`, as the cost model counts them: a tanh is 8, any other 1
+_TARGETS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}  # platforms as `Chip.target` names them
+
+
+class _Sizes(NamedTuple):
+    """Work for one device: side of a square product and of a small one, elements of an elementwise pass, side of an array whose
+    elementwise work takes longer than moving it (0 where none does), elements of a large all-reduce."""
+
+    side: int
+    small: int
+    elements: int
+    near: int
+    reduced: int
+
+
+_CPU = _Sizes(256, 64, 1 << 20, 128, 1 << 18)  # a pass larger than a core's own caches
+_ACCELERATOR = _Sizes(4096, 256, 1 << 26, 0, 1 << 24)
+
+
+@functools.cache
+def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
+    """Time products, elementwise passes, all-reduces and tiny kernels on all of `devices` at once.
+
+    With several processes every one of them must call this, as it runs collectives.
+    """
+    platform = devices[0].platform
+    sizes = _CPU if platform == "cpu" else _ACCELERATOR
+    mesh = Mesh(np.array(devices), ("all",), axis_types=(AxisType.Auto,))
+    chip = Chip(
+        name=devices[0].device_kind,
+        flops={"default": 2 * sizes.side**3 / _seconds(_product, mesh, (sizes.side, sizes.side))},
+        memory=_memory(devices),
+        memory_bandwidth=2 * 4 * sizes.elements / _seconds(_pass, mesh, (sizes.elements,)),
+        vector_flops=_GELU_STEPS * sizes.near**2 / _seconds(_gelu, mesh, (sizes.near, sizes.near)) if sizes.near else math.inf,
+        launch=_seconds(_products(_TINY), mesh, (8, 8)) / _TINY,
+        target=_TARGETS.get(platform, ""),
+    )
+    link, shape = Link("measured", *_communication(mesh, sizes)), Shape.RING if platform == "tpu" else Shape.SWITCH
+    return Hardware(chip, (PhysicalAxis("device", len(devices), link, shape),), f"{chip.name} x {len(devices)}, as measured")
+
+
+def calibrate_here(virtual_devices: int) -> Hardware:
+    """`calibrate` on all attached devices: the accelerators, or so many virtual CPU devices where there are none.
+
+    To be called before JAX has looked for devices.
+    """
+    jax.config.update("jax_num_cpu_devices", virtual_devices)
+    return calibrate(tuple(jax.devices()))
+
+
+def _product(x: Any) -> Any:
+    return jnp.einsum("dij,djk->dik", x, x) / x.shape[-1]  # ones stay ones
+
+
+def _products(count: int) -> Callable[[Any], Any]:
+    def work(x: Any) -> Any:
+        for _ in range(count):  # a product is a kernel of its own: no compiler fuses two
+            x = _product(x)
+        return x
+
+    return work
+
+
+def _between(x: Any) -> Any:
+    """What a layer computes from one collective to the next, in small."""
+    return _gelu(_products(_BETWEEN)(x))
+
+
+def _pass(x: Any) -> Any:
+    return x * 0.5 + 1.0
+
+
+def _gelu(x: Any) -> Any:
+    """Arithmetic that is slow an element, with an operand read across its rows, as between the products of a model."""
+    return x * 0.5 * (1.0 + jnp.tanh(0.8 * (x + 0.04 * x * x * x))) + x.mT
+
+
+def _reduce(x: Any) -> Any:
+    return jnp.broadcast_to(x.mean(0, keepdims=True), x.shape)
+
+
+def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
+    """Bandwidth and latency of a link, from all-reduces over all devices: `t = 2 a steps + 2 V share / B`, as `cost.communication` has it.
+
+    The latency is that between computations, where a device has to be woken and the last one to arrive is waited for.
+    """
+    n = mesh.size
+    if n == 1:
+        return math.inf, 0.0
+    small, large = (_seconds(_reduce, mesh, (elements,)) for elements in (8, sizes.reduced))
+    shape = sizes.small, sizes.small
+    apart, together = _seconds(_between, mesh, shape), _seconds(lambda x: _reduce(_between(x)), mesh, shape)
+    is_ring = mesh.devices.flat[0].platform == "tpu"
+    share, steps = (n // 2 / n, n // 2) if is_ring else ((n - 1) / n, math.ceil(math.log2(n)))
+    sent = 2 * 4 * (sizes.reduced - 8) * share
+    moving = large - small if large > 2 * small else large
+    return sent / moving, max(small, together - apart) / (2 * steps)
+
+
+def _seconds(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) -> float:
+    """The time of one `f` on an array of `shape` per device, inside a program: what starting a program costs is left out."""
+    sharding = NamedSharding(mesh, PartitionSpec("all"))
+    ones = np.ones((1, *shape), np.float32)
+    x = jax.make_array_from_callback((mesh.size, *shape), sharding, lambda _: ones)
+
+    def loop(y: Any, turns: Any) -> Any:
+        return jax.lax.fori_loop(0, turns, lambda _, z: jax.lax.with_sharding_constraint(f(z), sharding), y)
+
+    jitted = jax.jit(loop, in_shardings=(sharding, None), out_shardings=sharding)
+
+    def run(turns: int) -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(jitted(x, turns))
+        return time.perf_counter() - start
+
+    run(1)  # compiles
+    turns = _AGREED_TURNS if jax.process_count() > 1 else _enough_turns(run)
+    return _per_turn(run, turns)
+
+
+def _enough_turns(run: Callable[[int], float]) -> int:
+    """So many that they take a few milliseconds."""
+    turns = 4
+    while turns < _MOST_TURNS and min(run(turns), run(turns)) < _LONG_ENOUGH:
+        turns *= 4
+    return turns
+
+
+def _per_turn(run: Callable[[int], float], turns: int) -> float:
+    """Seconds of one turn: the least time of many turns less that of a few. Where that difference is lost in the noise, the whole
+    time counts, the start of the program with it: a rate is then too low, and never a thousand times too high."""
+    few = max(turns // 4, 1)
+    times = [(run(few), run(turns)) for _ in range(_REPEATS)]
+    short, long = (min(each) for each in zip(*times, strict=True))
+    expected = long * (1 - few / turns)  # were starting a program free
+    difference = long - short
+    return difference / (turns - few) if difference > expected / 2 else long / turns
+
+
+def _memory(devices: tuple[jax.Device, ...]) -> int:
+    """Bytes of one device; the machine's memory in equal parts where devices are virtual."""
+    local = [device for device in devices if device.process_index == jax.process_index()]
+    if local and (stats := local[0].memory_stats()) and "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    if devices[0].platform == "cpu":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // max(len(local), 1)
+    return 0

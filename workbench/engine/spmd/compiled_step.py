@@ -1,0 +1,193 @@
+"""A plan made ready to run: its step compiled for the attached devices, its state born sharded, its inputs fed per shard."""
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding
+
+from workbench.core.program import Program
+from workbench.core.tensor import Tensor
+from workbench.engine.spmd.device_mesh import wired
+from workbench.engine.spmd.placement import named_sharding, spread
+from workbench.errors import EngineError
+from workbench.plan.plan import Plan
+from workbench.propagation import argument_placements, result_placements, write_layout
+
+Arrays = tuple[jax.Array, ...]
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """`compiled(*arguments) -> results`, and where its arguments come from.
+
+    - `shardings`: one an argument of the program;
+    - `born() -> state arrays`, in the order of `program.state`; each call makes them anew.
+    """
+
+    plan: Plan
+    mesh: jax.sharding.Mesh
+    shardings: tuple[NamedSharding, ...]
+    compiled: jax.stages.Compiled
+    born: Callable[[], Arrays]
+    compile_seconds: float
+
+    @property
+    def program(self) -> Program:
+        return self.plan.program
+
+    def arguments(self, step: int) -> list[jax.Array]:
+        """All arguments of a first step, with the inputs of step number `step`; the old ones should be gone by now, they are as large."""
+        arguments: list[Any] = [None] * len(self.program.arguments)
+        for i, array in zip(self.program.state, self.born(), strict=True):
+            arguments[i] = array
+        self.feed(arguments, step)
+        return arguments
+
+    def inputs(self, step: int) -> Arrays:
+        """The inputs of step number `step`, each device's part sent to it alone."""
+        program = self.program
+        leaves = program.step.feed(step)
+        arrays = tuple(spread(leaf, self.shardings[i]) for i, leaf in zip(program.inputs, leaves, strict=True))
+        for i, array in zip(program.inputs, arrays, strict=True):
+            _verify_input(program.arguments[i], array, step)
+        return arrays
+
+    def feed(self, arguments: list[jax.Array], step: int) -> None:
+        """Put the inputs of step number `step` among the arguments."""
+        for i, array in zip(self.program.inputs, self.inputs(step), strict=True):
+            arguments[i] = array
+
+    def advance(self, arguments: list[jax.Array], feed_next: int | None) -> Arrays:
+        """Run one step; `arguments` become those of the next, with the inputs of step number `feed_next` if there is one.
+
+        The host feeds while the devices work; every result is there on return.
+        """
+        results: Arrays = tuple(self.compiled(*arguments))
+        for result, argument in self.program.carried:
+            arguments[argument] = results[result]
+        if feed_next is not None:
+            self.feed(arguments, feed_next)
+        return jax.block_until_ready(results)
+
+
+def compile_step(plan: Plan) -> CompiledStep:
+    """Compile the plan for the attached devices; raises `EngineError` if there are too few. No state is made yet."""
+    program, mesh = plan.program, wired(plan)
+    shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
+    birth = _birth(program, shardings)
+    start = time.perf_counter()
+    compiled = lowered(plan, mesh).compile()
+    return CompiledStep(plan, mesh, shardings, compiled, birth, time.perf_counter() - start)
+
+
+def lowered(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
+    """The step lowered over this mesh: its arguments where they lie, its state donated, all that the layout says in it.
+
+    What JAX has no words for (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it; so are
+    constraints, for no equation of the step names a value that JAX makes as it lowers (the halves of a `cumsum`, a rotation).
+    Raises `EngineError` for partial sums between steps.
+    """
+    _verify_whole(plan)
+    own = bool(plan.layout.constraints) or not plan.layout.is_plain
+    step = _lowered(jitted(plan, mesh, own=own), plan.program)
+    if own:
+        write_layout(step.compiler_ir("stablehlo"), plan)
+    return step
+
+
+def _lowered(step: Any, program: Program) -> jax.stages.Lowered:
+    try:
+        found: jax.stages.Lowered = step.lower(*argument_specs(program))
+    except ValueError as error:
+        if "mesh context" not in str(error):
+            raise
+        raise EngineError(
+            f"`{program.name}` lays values over explicit mesh axes itself (`out_sharding`, `jax.reshard`); it is planned so, "
+            "but a run leaves all axes to the partitioner.",
+            ["constrain with `jax.lax.with_sharding_constraint` and a `NamedSharding`", "leave it to the layout, `@path=[...]`"],
+        ) from error
+    return found
+
+
+def jitted(plan: Plan, mesh: jax.sharding.Mesh, *, own: bool = False) -> Any:
+    """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `own`, a function of this
+    call's own, its constraints yet to be written: JAX lowers a function once and keeps the module."""
+    program, call = plan.program, plan.program.step.call
+    shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
+    if own:
+        call = functools.wraps(call)(lambda *arguments, inner=call: inner(*arguments))
+    fixed = {result: named_sharding(each, mesh) for result, each in result_placements(plan).items()}
+    return jax.jit(
+        call,
+        in_shardings=shardings,
+        out_shardings=tuple(fixed.get(result) for result in range(len(program.results))),
+        donate_argnums=tuple(argument for _, argument in program.carried),
+        keep_unused=True,
+    )
+
+
+def _verify_whole(plan: Plan) -> None:
+    places = (*zip(plan.program.arguments, argument_placements(plan), strict=True),)
+    places += tuple((plan.program.results[i], each) for i, each in result_placements(plan).items())
+    for tensor, sharding in places:
+        if sharding.unreduced:
+            raise EngineError(
+                f"`{tensor.path}` is to be a partial sum over `{'+'.join(sharding.unreduced)}` between steps; "
+                "a run hands whole values from step to step.",
+                [
+                    "ask for the partial sum of an intermediate value, `@path=[...] unreduced:...`",
+                    f"leave `unreduced` out of `{tensor.path}`",
+                ],
+            )
+
+
+def _birth(program: Program, shardings: tuple[NamedSharding, ...]) -> Callable[[], Arrays]:
+    """State made under `jit` with its shardings, so that no device ever holds all of it; the arrays the user gave are fed per shard."""
+    step = program.step
+    if not program.state:
+        return tuple
+
+    def initialize(given: tuple[Any, ...]) -> tuple[Any, ...]:
+        return step.initialize(jax.random.key(0), given)
+
+    jitted = jax.jit(initialize, out_shardings=tuple(shardings[i] for i in program.state))
+    places = tuple(shardings[i] for i in step.given_indices)
+
+    def born() -> Arrays:
+        return _unshared(jitted(tuple(map(spread, step.given, places))))
+
+    return born
+
+
+def _unshared(arrays: Arrays) -> Arrays:
+    """Arrays of which no two are one buffer (an average that starts as the parameters, say): a buffer is donated once."""
+    seen: set[int] = set()
+    own = []
+    for array in arrays:
+        pointer = array.addressable_shards[0].data.unsafe_buffer_pointer() if array.size else id(array)
+        own.append(jax.numpy.copy(array) if pointer in seen else array)
+        seen.add(pointer)
+    return tuple(own)
+
+
+def _verify_input(tensor: Tensor, array: jax.Array, step: int) -> None:
+    if array.shape != tensor.shape or array.dtype.name != tensor.dtype:
+        raise EngineError(
+            f"The batch of step {step} has {array.dtype.name}{list(array.shape)} for `{tensor}`.",
+            ["give every batch the shape and type the program was traced with"],
+        )
+
+
+def argument_specs(program: Program) -> list[jax.ShapeDtypeStruct]:
+    """Shapes and types of all arguments, for lowering; nothing is allocated."""
+    specs: list[Any] = [None] * len(program.arguments)
+    step = program.step
+    state = jax.eval_shape(lambda given: step.initialize(jax.random.key(0), given), step.given) if program.state else ()
+    inputs = jax.eval_shape(lambda *leaves: leaves, *step.feed(0))
+    for i, spec in zip(program.state + program.inputs, (*state, *inputs), strict=True):
+        specs[i] = spec
+    return specs

@@ -1,0 +1,45 @@
+"""The plan's mesh over the attached devices as the plan wires it: each mesh axis on the links it was planned for."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType
+
+from workbench.engine.spmd.placement import attach
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.topology import device_order
+from workbench.plan.plan import Plan
+
+_PLATFORMS = {"cuda": "gpu"}  # ours to JAX's, where they differ
+
+
+def wired(plan: Plan) -> jax.sharding.Mesh:
+    """The mesh to run a plan on: in the order of its wiring where the attached devices are the hardware that it names, else in JAX's own.
+
+    Raises `EngineError` if there are too few devices.
+    """
+    hardware, devices = plan.hardware, jax.devices()
+    if hardware is None or plan.mesh.size != hardware.size or not _is(hardware, devices):
+        return attach(plan.mesh)
+    return wired_over(row_major(devices), plan, hardware)
+
+
+def wired_over(numbered: "np.ndarray[Any, Any]", plan: Plan, hardware: Hardware) -> jax.sharding.Mesh:
+    """The mesh over all devices of this hardware, numbered row-major."""
+    order = device_order(plan.mesh, hardware, plan.wiring)
+    return jax.sharding.Mesh(numbered[order], plan.mesh.names, axis_types=(AxisType.Auto,) * len(plan.mesh.names))
+
+
+def row_major(devices: list[Any]) -> "np.ndarray[Any, Any]":
+    """Devices by slice and place in the torus, as `topology.device_order` numbers them; in JAX's order where there is no torus."""
+    if all(hasattr(each, "coords") for each in devices):
+        devices = sorted(devices, key=lambda each: (getattr(each, "slice_index", 0) or 0, *each.coords, each.core_on_chip))
+    numbered = np.empty(len(devices), dtype=object)
+    numbered[:] = devices
+    return numbered
+
+
+def _is(hardware: Hardware, devices: list[Any]) -> bool:
+    platform = hardware.chip.platform
+    return len(devices) == hardware.size and devices[0].platform == _PLATFORMS.get(platform, platform)

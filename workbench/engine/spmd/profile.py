@@ -1,0 +1,199 @@
+"""One more step under the JAX profiler, and what each device did in it, in the plan's terms.
+
+The profiler writes an `xplane.pb`: planes of lines of events. Where a device's instructions stand in it depends on the platform:
+
+- CPU: one plane, `/host:CPU`, a line a thread; an instruction's event has the stats `hlo_op`, `hlo_module` and `device_ordinal`. Threads
+  are shared by the virtual devices, and a loop's event ends before its body does;
+- GPU: a plane `/device:GPU:0` for each, a line `Stream #7(...)` for each stream; a kernel's event has the stats `hlo_op`, `hlo_module`;
+- TPU: a plane `/device:TPU:0` for each, with a line `XLA Ops` of events that are named as the instructions are.
+"""
+
+import re
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from workbench.core.mesh import Mesh
+from workbench.engine.hlo.op_names import path_of
+from workbench.engine.hlo.source_lines import SourceLines
+from workbench.engine.spmd.compiled_step import CompiledStep
+from workbench.reports.device_trace import Trace, TraceEvent, summarize
+from workbench.reports.timeline import COMPUTE
+from workbench.spmd.collectives import kind_of
+from workbench.spmd.executable import module_of
+from workbench.spmd.flops import is_product
+from workbench.spmd.groups import axes_of, read_groups
+from workbench.spmd.module import Computation, HloModule, Instruction
+
+_DEVICE_PLANE = re.compile(r"/device:(?:GPU|TPU):(\d+)")
+_INSTRUCTION_NAME = re.compile(r"%?([\w.\-]+)")
+_CONTROL_FLOW = {"while", "conditional", "call"}  # their bodies' instructions have events of their own
+
+
+class RawEvent(NamedTuple):
+    """An instruction's execution as the profiler has it: the device by its number in this process, times in nanoseconds."""
+
+    device: int
+    name: str
+    start: float
+    duration: float
+
+
+class Named(NamedTuple):
+    """What the compiled module says of an instruction."""
+
+    stream: str
+    kind: str
+    path: str
+    source: str
+
+
+def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | None, str]:
+    """Run one more step, watched; its trace, or why there is none.
+
+    A profiler that fails is no failure of the run. With several processes each calls this alike and sees its own devices.
+    """
+    try:
+        holder = tempfile.TemporaryDirectory(prefix="workbench-profile-")
+    except OSError as error:
+        step.advance(arguments, None)
+        return None, f"there is no folder for what the profiler writes: {error.strerror or error}"
+    with holder as folder:
+        why_not = _start(folder)
+        try:
+            step.advance(arguments, None)  # whether it is watched or not: other processes wait for this one
+        finally:
+            why_not = why_not or _stop()
+        if why_not:
+            return None, why_not
+        try:
+            trace = read_trace(folder, step)
+        except (RuntimeError, OSError, ValueError, KeyError) as error:  # the profiler's file is its own affair
+            return None, f"what the profiler wrote cannot be read: {type(error).__name__}: {error}"
+    return (trace, "") if trace.operations else (None, "the profiler saw no instruction of the step")
+
+
+def _start(folder: str) -> str:
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    options.host_tracer_level = 1  # the CPU's instructions are told at this level
+    options.enable_hlo_proto = False
+    try:
+        jax.profiler.start_trace(folder, profiler_options=options)
+    except (RuntimeError, OSError) as error:  # another profiler is at work, say
+        return f"the profiler did not start: {error}"
+    return ""
+
+
+def _stop() -> str:
+    try:
+        jax.profiler.stop_trace()
+    except (RuntimeError, OSError) as error:
+        return f"the profiler did not end: {error}"
+    return ""
+
+
+def read_trace(folder: str, step: CompiledStep) -> Trace:
+    """The step in the newest file below `folder`."""
+    files = sorted(Path(folder).rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
+    if not files:
+        return summarize(())
+    module = module_of(step.compiled)
+    raw = raw_events(jax.profiler.ProfileData.from_file(str(files[-1])), module.name)
+    return summarize(_in_plan_terms(raw, names(module, step.plan.mesh), _places(step.mesh)))
+
+
+def raw_events(data: Any, module: str) -> list[RawEvent]:
+    """The instructions of one program in a `ProfileData`, of every device in it."""
+    with warnings.catch_warnings():  # Python 3.13 warns of jaxlib's types; made an error, that ends the process
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return list(_events(data, module))
+
+
+def _events(data: Any, module: str) -> Iterator[RawEvent]:
+    for plane in data.planes:
+        if found := _DEVICE_PLANE.fullmatch(plane.name):
+            yield from _of_device_plane(plane, int(found[1]), module)
+        elif plane.name == "/host:CPU":
+            for line in plane.lines:
+                yield from _of_host_line(line, module)
+
+
+def _of_host_line(line: Any, module: str) -> Iterator[RawEvent]:
+    for event in line.events:
+        stats = dict(event.stats)
+        if "hlo_op" in stats and "device_ordinal" in stats and stats.get("hlo_module") == module:
+            yield RawEvent(int(stats["device_ordinal"]), str(stats["hlo_op"]), event.start_ns, event.duration_ns)
+
+
+def _of_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEvent]:
+    """Of a TPU the line of instructions, of a GPU its streams: other lines tell the same again, summed up in other ways."""
+    for line in plane.lines:
+        if line.name in ("XLA Ops", "Async XLA Ops"):
+            for event in line.events:
+                if found := _INSTRUCTION_NAME.match(event.name):
+                    yield RawEvent(device, found[1], event.start_ns, event.duration_ns)
+        elif line.name.startswith("Stream"):
+            for event in line.events:
+                stats = dict(event.stats)
+                if stats.get("hlo_module", module) == module:
+                    yield RawEvent(device, str(stats.get("hlo_op", event.name)), event.start_ns, event.duration_ns)
+
+
+def _in_plan_terms(raw: Iterable[RawEvent], known: Mapping[str, Named], places: Mapping[int, int]) -> list[TraceEvent]:
+    """Nanoseconds to seconds from the first event, the process's device numbers to places in the mesh; loops as wholes left out."""
+    events = [each for each in raw if each.device in places and known.get(each.name, _UNKNOWN).kind not in _CONTROL_FLOW]
+    first = min((each.start for each in events), default=0.0)
+    return [
+        TraceEvent(
+            places[each.device],
+            (named := known.get(each.name, _UNKNOWN)).stream,
+            each.name,
+            named.kind,
+            named.path,
+            named.source,
+            (each.start - first) * 1e-9,
+            each.duration * 1e-9,
+        )
+        for each in events
+    ]
+
+
+_UNKNOWN = Named(COMPUTE, "kernel", "", "")
+"""A kernel that no instruction owns: the runtime's copies, whatever runs in a command buffer."""
+
+
+def names(module: HloModule, mesh: Mesh) -> dict[str, Named]:
+    """Every instruction of the compiled program by name."""
+    sources = SourceLines(module)
+    found = {}
+    for computation in module.computations.values():
+        for instruction in computation.values():
+            kind, axes = _kind(instruction, computation, module, mesh)
+            found[instruction.name] = Named("+".join(axes) or COMPUTE, kind, path_of(instruction), sources.of(instruction))
+    return found
+
+
+def _kind(instruction: Instruction, computation: Computation, module: HloModule, mesh: Mesh) -> tuple[str, tuple[str, ...]]:
+    """A collective's kind and axes, also of its `-start` and `-done`; any other instruction's kind and no axes."""
+    if instruction.opcode.endswith("-done"):
+        return _kind(computation[instruction.operands[0]], computation, module, mesh)
+    inside = [instruction]
+    if instruction.opcode in ("fusion", "async-start"):
+        inside += (each for name in module.callees(instruction) for each in module.computations[name].values())
+    for each in inside:
+        if kind := kind_of(each.opcode):
+            return kind, axes_of(read_groups(each.fields, mesh.size), mesh)
+    if any(is_product(each) for each in inside):
+        return "dot", ()
+    return module.printed_opcode(instruction).removesuffix("-start"), ()
+
+
+def _places(mesh: jax.sharding.Mesh) -> dict[int, int]:
+    """The place in the mesh of each device of this process, by the number that the profiler knows it under."""
+    devices = list(mesh.devices.flat)
+    return {device.local_hardware_id: devices.index(device) for device in mesh.local_devices}

@@ -1,0 +1,16 @@
+"""The SPMD engine: a pipelined plan as one program for all devices (`workbench.pipeline.spmd_program`), on one host or on several. The
+ordinary engine compiles and runs it."""
+
+import jax
+
+from workbench.engine.spmd.device_mesh import wired
+from workbench.pipeline.spmd_program import in_one_program
+from workbench.plan.plan import Plan
+
+
+def spmd_plan(plan: Plan, mesh: jax.sharding.Mesh | None = None) -> Plan:
+    """The plan whose step is pipelined in step, over these devices or the attached ones; it has no pipeline any more.
+
+    Raises `PipelineError` where its layers cannot be.
+    """
+    return in_one_program(plan, mesh or wired(plan))

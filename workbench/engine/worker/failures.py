@@ -1,0 +1,175 @@
+"""What went wrong in a run or a compilation, in the user's terms: what happened, at which stage, what to try. Never a traceback."""
+
+import re
+import signal
+import traceback
+
+from workbench.core.error_text import process_end_words
+from workbench.core.program import Program
+from workbench.engine.worker.job_payload import Job
+from workbench.errors import EngineError, WorkbenchError
+from workbench.multimodel.fleet import Fleet
+from workbench.plan.plan import Plan
+from workbench.propagation.module.location import is_library
+from workbench.units import format_bytes, format_seconds
+
+_OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+_SMALLER = (
+    "split a large dimension over one more mesh axis",
+    "recompute layers in the backward pass (`jax.checkpoint`)",
+    "make the batch smaller",
+    "choose more devices, or devices with more memory",
+)
+_QUICKER = {
+    "run": ("run fewer steps", "run a smaller model"),
+    "compile": ("scan the layers: one is compiled then", "compile a smaller model"),
+    "fleet": ("give it a folder: it goes on from the checkpoint there", "train fewer models, or for fewer epochs"),
+    "timing": ("time fewer models",),
+}
+_LESS_MEMORY = ("split a large dimension over one more mesh axis", "make the batch smaller", "run on devices with more memory")
+_LESS_MEMORY_TOGETHER = (
+    "give a smaller budget of memory: the shards are smaller then",
+    'spill to disk (`spill="disk"` and a folder)',
+    "train fewer models at once",
+    "make the mini-batches smaller",
+)
+
+_TOO_LARGE = ("RESOURCE_EXHAUSTED", "Ran out of memory")
+_PREAMBLE = re.compile(r"^(?:RESOURCE_EXHAUSTED|XLA:TPU compile permanent error|E\d{4}: \w+)[:.]\s*")
+_TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage|\s+HLO module: ")  # what the compiler lists after its sum
+
+
+class CancelledError(EngineError):
+    """The job was ended on request."""
+
+
+def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> WorkbenchError:
+    """The `WorkbenchError` to raise for whatever stopped the run of a plan or the training of a fleet."""
+    if isinstance(error, WorkbenchError):
+        return error
+    text = str(error).strip()
+    if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
+        return out_of_memory(subject, stage, text)
+    where = _user_line(error)
+    said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
+    noun = "run" if isinstance(subject, Plan) else "training"
+    return EngineError(
+        f"The {noun} of {subject.name} stopped while {stage}{where}: {said}", ["mend the function and run again"] if where else ()
+    )
+
+
+def compilation_failed(error: BaseException, plan: Plan, target: str, stage: str) -> WorkbenchError:
+    """The `WorkbenchError` to raise for whatever stopped a compilation."""
+    if isinstance(error, WorkbenchError):
+        return error
+    text = str(error).strip()
+    if stage == "compiling" and any(sign in text for sign in _TOO_LARGE):
+        return EngineError(f"{plan.name} does not fit on {target}: {_arithmetic(text)}.", _SMALLER)
+    where = _user_line(error)
+    said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
+    return EngineError(
+        f"The compilation of {plan.name} for {target} stopped while {stage}{where}: {said}",
+        ["mend the function and compile again"] if where else ["try a simpler layout", "compile for another target"],
+    )
+
+
+def _arithmetic(text: str) -> str:
+    """The compiler's own sum, `Used 20.1G of 15.5G hbm. Exceeded hbm capacity by 4.6G`, without its lists of buffers."""
+    while found := _PREAMBLE.match(text):
+        text = text[found.end() :]
+    first = " ".join(_TABLE.split(text, maxsplit=1)[0].split())[:300].removesuffix(".")
+    return first[:1].lower() + first[1:]
+
+
+def out_of_memory(subject: Plan | Fleet, stage: str, said: str = "") -> EngineError:
+    """The devices have too little memory; with the state's own share of it, which is known without a report."""
+    detail = f" ({_first_lines(said)})" if said else ""
+    if isinstance(subject, Plan):
+        return EngineError(f"Out of memory while {stage}{detail}. {_arguments_text(subject)}", _LESS_MEMORY)
+    state = sum(_state_bytes(each.program) for each in subject.models)
+    return EngineError(
+        f"Out of memory while {stage}{detail}. The state of {subject.name} is {format_bytes(state)} in all, in the memory of the host.",
+        _LESS_MEMORY_TOGETHER,
+    )
+
+
+def _state_bytes(program: Program) -> int:
+    return sum(program.arguments[i].bytes for i in program.state)
+
+
+def _arguments_text(plan: Plan) -> str:
+    held = sum(
+        tensor.bytes // (plan.mesh.size // sharding.replicas(plan.mesh))
+        for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    )
+    return f"The arguments alone are {format_bytes(held)} on each of {plan.mesh.size} devices."
+
+
+def death(job: Job, stage: str, return_code: int, last_words: str) -> EngineError:
+    """The worker process ended without a result; `last_words` is what it wrote to its standard error."""
+    name = job.subject.name
+    if any(sign in last_words for sign in _OUT_OF_MEMORY):
+        return out_of_memory(job.subject, stage)
+    if return_code == -signal.SIGKILL:
+        return EngineError(
+            f"Something killed the {job.noun} of {name} while {stage} (SIGKILL): Linux does so when memory runs out, and a person can by "
+            f"hand{_sharing(job)}",
+            (_again(job), *_more_room(job)),
+        )
+    how = process_end_words(return_code)
+    said = f" Its last words: {words}" if (words := _last_line(last_words)) else ""
+    return EngineError(
+        f"The worker process of {name} died while {stage}, {how}.{said}",
+        _another_try(job),
+    )
+
+
+def _sharing(job: Job) -> str:
+    if job.kind == "run" and isinstance(job.subject, Plan):
+        return f". {job.devices} devices of {job.subject.mesh} share the machine's memory if they are virtual."
+    return "."
+
+
+def _more_room(job: Job) -> tuple[str, ...]:
+    if isinstance(job.subject, Fleet):
+        return _LESS_MEMORY_TOGETHER
+    return _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers: one is compiled then")
+
+
+def _again(job: Job) -> str:
+    if isinstance(job.subject, Plan):
+        return f"{job.kind} again"
+    if job.kind == "timing":
+        return "time them again"
+    return "run it again: it goes on from its checkpoint" if job.subject.folder else "give it a folder, and it can go on where it was"
+
+
+def _another_try(job: Job) -> tuple[str, ...]:
+    if isinstance(job.subject, Fleet):
+        return _again(job), f"run `{job.here}` here to see it die"
+    there = f"run `{job.here}` here to see it die" if job.kind == "run" else "compile for another target"
+    return _again(job), "try a simpler layout: the compiler may have crashed on this one", there
+
+
+def too_slow(job: Job, stage: str, time_limit: float) -> EngineError:
+    return EngineError(
+        f"The {job.noun} of {job.subject.name} passed its time limit of {format_seconds(time_limit)} while {stage}.",
+        ["give it a longer time limit", *_QUICKER[job.kind]],
+    )
+
+
+def _user_line(error: BaseException) -> str:
+    """` in `feed` (data.py:12)`: the innermost line that is neither ours nor a library's; empty if there is none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not is_library(frame.filename):
+            return f" in `{frame.name}` ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
+    return ""
+
+
+def _first_lines(text: str) -> str:
+    return " ".join(text.split("\n", maxsplit=1)[0].split())[:400]
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else ""

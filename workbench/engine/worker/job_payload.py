@@ -1,0 +1,164 @@
+"""What a worker process is given: a job with a plan or fleet and its functions, JAX's settings, and an environment with enough devices."""
+
+import base64
+import importlib.util
+import os
+import pickle
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from workbench.core.program import Program
+from workbench.engine.worker.pickling import dump_by_value
+from workbench.errors import EngineError
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.forecast import devices_of
+from workbench.plan.plan import Plan
+from workbench.tracing.platform import NO_TPU, lacks_tpu
+
+MAX_VIRTUAL_DEVICES = 64
+"""Virtual CPU devices a worker is given at most: each costs threads, and a copy of whatever is replicated."""
+
+_CONFIG = (  # settings that change what a traced program means or which of its values are random
+    "jax_enable_x64",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_default_matmul_precision",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+)
+_FORCED_DEVICES = "--xla_force_host_platform_device_count"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker does with a plan, or with a fleet of models.
+
+    - `kind`: one of `worker.WORK`; `noun`: what a person calls it, in messages;
+    - `options`: keyword arguments of the function that does it; `result`: what its result is called in the last event;
+    - `environment`: variables set besides this process's own; `flags`: of XLA, where the user's own do not say otherwise;
+    - `behind`: whatever else the machine has to do goes first.
+    """
+
+    kind: str
+    noun: str
+    subject: Plan | Fleet
+    options: Mapping[str, Any]
+    result: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    behind: bool = False
+
+    @property
+    def devices(self) -> int:
+        """Virtual CPU devices it needs where there is no accelerator."""
+        if isinstance(self.subject, Plan):
+            return self.subject.mesh.size
+        return devices_of(self.subject)
+
+    @property
+    def here(self) -> str:
+        """The call that does the same in this process."""
+        return {"run": "execute(plan)", "compile": "compile_here(plan)"}.get(self.kind, "train_fleet(fleet)")
+
+
+def pack(job: Job) -> bytes:
+    """A pickle of plain values around a cloudpickle of plan or fleet and options; raises `EngineError` if a function cannot be sent."""
+    body = sendable((_on_host(job.subject), dict(job.options)), job.subject.name, f"call `{job.here}` in this process")
+    return pickle.dumps({"kind": job.kind, "jax_config": jax_settings(), "behind": job.behind, "body": body})
+
+
+def jax_settings() -> dict[str, Any]:
+    """JAX's settings that another process must share, to mean the same by a program."""
+    return {name: getattr(jax.config, name) for name in _CONFIG}
+
+
+def use_jax_settings(settings: Mapping[str, Any]) -> None:
+    """In the other process, before it makes arrays."""
+    for name, value in settings.items():
+        jax.config.update(name, value)
+
+
+def sendable(content: Any, name: str, other_way: str) -> bytes:
+    """A pickle, functions by value; raises `EngineError` if there is something in `content` that cannot leave this process."""
+    try:
+        return dump_by_value(content)
+    except Exception as error:  # pickling raises whatever the object does
+        raise EngineError(
+            f"{name} cannot be sent to a worker process: {type(error).__name__}: {error}",
+            ["let its functions refer to arrays and plain values only, not to open files, locks or devices", other_way],
+        ) from error
+
+
+def adding(model: FleetModel) -> dict[str, str]:
+    """The order to a training fleet to take in one more model; raises `EngineError` if its functions cannot be sent."""
+    sent = replace(model, program=_given_on_host(model.program))
+    parcel = sendable(sent, f"model `{model.name}`", "call `FleetRun.add` in this process")
+    return {"order": "add", "model": model.name, "parcel": base64.b64encode(parcel).decode()}
+
+
+def unpack_model(parcel: str) -> FleetModel:
+    """What `adding` sent; raises `EngineError` if its functions cannot be loaded here."""
+    try:
+        model: FleetModel = pickle.loads(base64.b64decode(parcel))  # noqa: S301 - our own starter wrote it
+    except Exception as error:  # a user's module runs when it is imported here
+        raise EngineError(f"The model could not be loaded: {type(error).__name__}: {error}", ["keep its functions in a module"]) from error
+    return model
+
+
+def _on_host(subject: Plan | Fleet) -> Plan | Fleet:
+    """The plan or fleet with its given arrays in NumPy's form: JAX's own would come back whole on the worker's first device.
+
+    Models that share a program share it still.
+    """
+    if isinstance(subject, Plan):
+        return subject.updated(program=_given_on_host(subject.program))
+    programs = {id(each.program): each.program for each in subject.models}
+    sent = {key: _given_on_host(program) for key, program in programs.items()}
+    return subject.updated(models=tuple(replace(each, program=sent[id(each.program)]) for each in subject.models))
+
+
+def _given_on_host(program: Program) -> Program:
+    given = tuple(
+        np.asarray(each) if isinstance(each, jax.Array) and not jax.dtypes.issubdtype(each.dtype, jax.dtypes.prng_key) else each
+        for each in program.step.given
+    )
+    return replace(program, step=replace(program.step, given=given))
+
+
+def environment(job: Job) -> dict[str, Any]:
+    """This process's environment, with virtual CPU devices for the job, or more of them if it asks for more, and what the job adds.
+
+    Where there is an accelerator JAX prefers that, unless the job's own variables say otherwise.
+    """
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(_FORCED_DEVICES)]
+    named = {flag.partition("=")[0] for flag in flags}
+    flags += [flag for flag in job.flags if flag.partition("=")[0] not in named]
+    return {
+        **os.environ,
+        "XLA_FLAGS": " ".join(flags),
+        "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),  # the notebook may hold part of a GPU
+        "JAX_NUM_CPU_DEVICES": str(max(min(job.devices, MAX_VIRTUAL_DEVICES), _asked_for())),
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - what an empty entry means to Python
+        **_quiet_tpu(),
+        **job.environment,
+    }
+
+
+def _quiet_tpu() -> Mapping[str, str]:
+    """Where libtpu is installed without a TPU, JAX looks for one before it turns to other devices, and libtpu complains at length on
+    standard error, where a worker's last words are read; told where it is, it says nothing."""
+    if not lacks_tpu() or "TPU_ACCELERATOR_TYPE" in os.environ or importlib.util.find_spec("libtpu") is None:
+        return {}
+    return NO_TPU
+
+
+def _asked_for() -> int:
+    """The virtual CPU devices this process's environment names."""
+    forced = re.findall(rf"{_FORCED_DEVICES}=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return max((int(number) for number in (*forced, os.environ.get("JAX_NUM_CPU_DEVICES", "")) if number.isdecimal()), default=0)

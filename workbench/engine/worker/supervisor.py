@@ -1,0 +1,144 @@
+"""Does a job in a process of its own, so that a crash, a runaway compile or a lack of memory there is a message here.
+
+What the plan's functions start there ends with it (`process_group`).
+"""
+
+import base64
+import json
+import os
+import pickle
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from workbench.engine.worker.failures import CancelledError, death, too_slow
+from workbench.engine.worker.job_payload import Job, environment, pack
+from workbench.engine.worker.process import STANDBY, WorkerProcess
+from workbench.errors import EngineError, WorkbenchError
+from workbench.units import seconds_above_zero
+
+Listener = Callable[[Mapping[str, Any]], None]
+Result = TypeVar("Result")
+
+
+class Handle(Generic[Result]):
+    """A job under way in a worker process. A thread of its own listens to it.
+
+    `tell` is called from that thread with every event the worker tells, and at last, once, with `{"event": "done", job.result: Result}`,
+    `{"event": "error", "message": str}` or `{"event": "cancelled"}`. `time_limit` is in seconds. Raises `EngineError` if it is
+    no such number, or if the plan's functions cannot be sent.
+    """
+
+    def __init__(self, job: Job, tell: Listener | None = None, time_limit: float | None = None) -> None:
+        time_limit = None if time_limit is None else seconds_above_zero("time_limit", time_limit, EngineError)
+        self._job = job
+        self._tell = tell or (lambda _: None)
+        self._stage = "starting"
+        self._reason: WorkbenchError | None = None  # why we killed it, if we did
+        self._result: Result | None = None
+        self._error: WorkbenchError | None = None
+        self._orders: list[bytes] | None = []  # given before the job was sent; `None` once it is
+        self._writing = threading.Lock()
+        parcel = pack(job)
+        self._environment = environment(job)
+        waiting = STANDBY.take(self._environment, job.kind)
+        self._was_waiting = waiting is not None
+        worker = waiting or WorkerProcess(self._environment)
+        self._stderr, self._process = worker.stderr, worker.group  # the listening thread closes them
+        self._thread = threading.Thread(target=self._follow, args=(parcel, worker.pipe, time_limit), daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """End the job now, in whatever stage it is. Nothing happens if it has ended."""
+        self._stop(CancelledError(f"The {self._job.noun} of {self._job.subject.name} was cancelled."))
+
+    def order(self, **order: Any) -> None:
+        """Tell the worker something while it works, in plain JSON values; only the training of a fleet listens. Nothing happens if it has
+        ended."""
+        line = json.dumps(order).encode() + b"\n"
+        with self._writing:
+            if self._orders is None:
+                self._write(line)
+            else:
+                self._orders.append(line)
+
+    def wait(self) -> Result:
+        """The result, once the job has ended; raises its `EngineError`, also when it was cancelled. An interrupt cancels it."""
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        if self._result is not None:
+            return self._result
+        raise self._error or EngineError(
+            f"The {self._job.noun} was abandoned: the function that listens to its events raised an exception."
+        )
+
+    def _stop(self, reason: WorkbenchError) -> None:
+        if self._reason is None:
+            self._reason = reason
+        self._process.kill()
+
+    def _follow(self, parcel: bytes, pipe: int, time_limit: float | None) -> None:
+        """The listening thread: send the job, pass events on, tell the ending once."""
+        limit = time_limit or 0.0
+        timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), lambda: self._stop(too_slow(self._job, self._stage, limit)))
+        timer.daemon = True
+        if time_limit:
+            timer.start()
+        try:
+            with self._stderr:
+                self._send(parcel)
+                self._listen(pipe)
+                if self._result is None and self._error is None:
+                    self._error = self._reason or self._death()
+        finally:  # also when the listener to our events raises: nobody would read the pipe then
+            timer.cancel()
+            self._process.close()
+            os.close(pipe)
+        if self._was_waiting:  # whoever had one at hand has the next one, too
+            with suppress(EngineError):
+                STANDBY.prepare(self._environment, self._job.kind)
+        self._tell(self._ending())
+
+    def _send(self, parcel: bytes) -> None:
+        """The pipe stays open: the worker takes its closing for our death, and ends."""
+        self._write(len(parcel).to_bytes(8, "big") + parcel)
+        with self._writing:
+            self._write(b"".join(self._orders or []))
+            self._orders = None
+
+    def _write(self, words: bytes) -> None:
+        with suppress(BrokenPipeError, ValueError):  # it died early; how, `_death` will tell
+            if self._process.stdin:
+                self._process.stdin.write(words)
+                self._process.stdin.flush()
+
+    def _listen(self, pipe: int) -> None:
+        """Pass events on until the worker closes its pipe or has ended, and keep how it ended, if it told."""
+        for line in self._process.lines(pipe):
+            if not line.endswith(b"\n"):  # cut off in mid-sentence
+                return
+            event = json.loads(line)
+            if event["event"] == "done":
+                self._result = pickle.loads(base64.b64decode(event["result"]))  # noqa: S301 - our own worker wrote it
+                return
+            if event["event"] == "error":
+                self._error = EngineError(event["message"], event["ways_out"])
+                return
+            self._stage = event.get("stage", self._stage)
+            self._tell(event)
+
+    def _death(self) -> WorkbenchError:
+        return_code = self._process.wait()
+        self._stderr.seek(0)
+        return death(self._job, self._stage, return_code, self._stderr.read().decode(errors="replace"))
+
+    def _ending(self) -> Mapping[str, Any]:
+        if self._result is not None:
+            return {"event": "done", self._job.result: self._result}
+        if isinstance(self._error, CancelledError):
+            return {"event": "cancelled"}
+        return {"event": "error", "message": str(self._error)}

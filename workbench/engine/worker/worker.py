@@ -1,0 +1,101 @@
+"""The worker process: `python -m workbench.engine.worker.worker FD [KIND]` does the one job it is sent and tells what happens on pipe FD.
+
+A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for orders, one
+JSON object a line, and the worker ends when it closes, so that neither it nor what it has started outlives whoever started it. Events leave
+as one JSON object a line. Standard output stays the user's own; standard error is read for last words if the process dies.
+"""
+
+import base64
+import importlib
+import json
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any, BinaryIO, TextIO
+
+from workbench.errors import WorkbenchError
+
+WORK = {
+    "run": "workbench.engine.spmd.execute:execute",
+    "compile": "workbench.engine.compile.compilation:compile_here",
+    "fleet": "workbench.engine.fleet.train:train_fleet",
+    "timing": "workbench.engine.fleet.train:time_fleet",
+}
+"""Each kind of job, and the function `(plan or fleet, on_event=, **options) -> result` that does it."""
+
+TAKES_ORDERS = ("fleet",)
+"""Kinds whose function has an argument `orders` besides, a queue of what its starter says meanwhile."""
+
+_BEHIND = 15
+"""By how much a job that nobody waits for is nicer to all others than they are to it."""
+
+Orders = queue.SimpleQueue[dict[str, Any]]
+
+_SPEAKING = threading.Lock()
+
+
+def main(descriptor: int, waits_for: str = "") -> None:
+    """Do the job on standard input, if one comes; every ending but a crash is an event.
+
+    With a kind in `waits_for` the job is not there yet: what such a job needs is imported meanwhile.
+    """
+    if waits_for:
+        _function(WORK[waits_for])
+    with os.fdopen(descriptor, "w", buffering=1) as pipe:
+        try:
+            if (size := sys.stdin.buffer.read(8)) == b"":
+                return  # our starter is gone, or has no use for us
+            kind, subject, options = _receive(sys.stdin.buffer, int.from_bytes(size, "big"))
+            orders: Orders = queue.SimpleQueue()
+            threading.Thread(target=_listen, args=(sys.stdin.buffer, orders), daemon=True).start()
+            listening = {"orders": orders} if kind in TAKES_ORDERS else {}
+            result = _function(WORK[kind])(subject, on_event=lambda event: _tell(pipe, event), **options, **listening)
+            _tell(pipe, {"event": "done", "result": base64.b64encode(pickle.dumps(result)).decode()})
+        except WorkbenchError as error:
+            _tell(pipe, {"event": "error", "message": error.message, "ways_out": error.ways_out})
+
+
+def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
+    """Kind, plan or fleet, options. The outer pickle holds plain values, and JAX's settings are set before what is inside makes arrays."""
+    parcel: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
+    if parcel["behind"] and hasattr(os, "nice"):
+        os.nice(_BEHIND)
+    import jax
+
+    for name, value in parcel["jax_config"].items():
+        jax.config.update(name, value)
+    try:
+        subject, options = pickle.loads(parcel["body"])  # noqa: S301
+    except Exception as error:  # a user's module runs when it is imported here
+        raise WorkbenchError(
+            f"The worker process could not load its functions: {type(error).__name__}: {error}",
+            ["keep them in a module it can import", "define them in the notebook or script itself"],
+        ) from error
+    return parcel["kind"], subject, options
+
+
+def _function(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _tell(pipe: TextIO, event: Mapping[str, Any]) -> None:
+    with _SPEAKING:  # a heartbeat has a thread of its own
+        pipe.write(json.dumps(event) + "\n")
+
+
+def _listen(stream: BinaryIO, orders: Orders) -> None:
+    """Hand on what our starter says, and end with it."""
+    for line in stream:
+        orders.put(json.loads(line))
+    if os.getpgrp() == os.getpid():  # the group is its own (`process_group`)
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])

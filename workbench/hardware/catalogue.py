@@ -1,0 +1,297 @@
+"""The hardware catalogue: kinds of devices by name, and `parse_hardware` for what a person writes.
+
+    TPU v5p 8x8x16                  one slice, its sides in chips
+    4 slices of TPU v5e 16x16       slices joined by the data-centre network
+    8 H100                          one node
+    32 nodes of 8 H100              nodes joined by their network
+
+The numbers stand in `hardware.toml`, each with its source. `WORKBENCH_HARDWARE` may name a file of the same form, whose entries are added
+or replace those of the same name; `load_catalogue(path)` reads one.
+"""
+
+import functools
+import math
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import HardwareError, WorkbenchError, unknown_name, wrong_type
+from workbench.hardware.hardware import Chip, Hardware, Link, PhysicalAxis, Shape
+
+SHIPPED = Path(__file__).with_name("hardware.toml")
+OWN_FILE = "WORKBENCH_HARDWARE"
+
+_SLICES = re.compile(r"(?:(\d{1,7}) +slices? +of +)?(.+?) +(\d{1,7}(?:x\d{1,7})*)", re.IGNORECASE)
+_NODES = re.compile(r"(?:(\d{1,7}) +nodes? +of +)?(\d{1,7}) +(.+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Torus:
+    """Chips in a grid of `rank` dimensions, each joined to its neighbours; `slices` joins grids, `on_chip` the devices of one chip.
+
+    A dimension closes to a ring if it is `ring_side` chips long, or if every side is a multiple of `ring_multiple` (whole cubes, whose
+    faces meet in optical switches); it is a line otherwise.
+    """
+
+    rank: int
+    side: int
+    chips: int
+    link: Link
+    slices: Link
+    on_chip: Link | None = None
+    ring_side: int = 0
+    ring_multiple: int = 0
+
+    def shape(self, side: int, sides: tuple[int, ...]) -> Shape:
+        """How a dimension of `side` chips is closed in a slice of these sides."""
+        cubes = self.ring_multiple and all(each % self.ring_multiple == 0 for each in sides)
+        return Shape.RING if cubes or side == self.ring_side else Shape.LINE
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """At most `size` devices behind one switch; `network` joins nodes."""
+
+    size: int
+    link: Link
+    network: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One kind of device and how such devices are joined. `chip` is what JAX calls a device: a chip has `devices` of them."""
+
+    name: str
+    chip: Chip
+    network: Torus | Node
+    devices: int = 1
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """What joins its devices, the fastest first."""
+        if isinstance(self.network, Node):
+            return (self.network.link, self.network.network)
+        on_chip = (self.network.on_chip,) if self.network.on_chip else ()
+        return (*on_chip, self.network.link, self.network.slices)
+
+    @property
+    def example(self) -> str:
+        """Hardware of this kind, as a person writes it."""
+        if isinstance(self.network, Node):
+            return f"{min(self.network.size, 8)} {self.name}"
+        return f"{self.name} {'x'.join(['4'] * self.network.rank)}"
+
+    def slices(self, sides: tuple[int, ...], count: int = 1) -> Hardware:
+        """`count` slices of these sides, in chips; raises `HardwareError` if there are none such."""
+        torus = self.network
+        if not isinstance(torus, Torus):
+            raise HardwareError(
+                f"{self.name} comes in nodes and has no torus.", [f'write "{self.example}"', f'"4 nodes of {self.example}"']
+            )
+        text = f"{self.name} {'x'.join(map(str, sides))}"
+        _verify_sides(self, torus, sides, text)
+        axes = [PhysicalAxis(name, side, torus.link, torus.shape(side, sides)) for name, side in zip("xyz", sides, strict=False)]
+        if torus.on_chip:
+            axes.append(PhysicalAxis("core", self.devices, torus.on_chip, Shape.LINE))
+        if count > 1:
+            axes.insert(0, PhysicalAxis("slice", count, torus.slices, Shape.SWITCH))
+        return Hardware(self.chip, tuple(axes), f"{count} slices of {text}" if count > 1 else text)
+
+    def nodes(self, devices: int, count: int = 1) -> Hardware:
+        """`count` nodes of so many devices; raises `HardwareError` if a node is not that large."""
+        node = self.network
+        if not isinstance(node, Node):
+            shape = "x".join(map(str, _near_square(min(devices * count, node.chips), node.rank)))
+            raise HardwareError(f"{self.name} comes as a torus; give its sides in chips.", [f'write "{self.name} {shape}"'])
+        if not 1 <= devices <= node.size or count < 1:
+            full = f"{math.ceil(devices / node.size)} nodes of {node.size} {self.name}"
+            raise HardwareError(
+                f"A node has 1 to {node.size} {self.name}; {devices} is not among these." if count else "There must be one node at least.",
+                [f'write "{full}"'] if count and devices else [f'write "{self.example}"'],
+            )
+        axes = [PhysicalAxis("device", devices, node.link, Shape.SWITCH)]
+        if count > 1:
+            axes.insert(0, PhysicalAxis("node", count, node.network, Shape.SWITCH))
+        return Hardware(self.chip, tuple(axes), f"{count} nodes of {devices} {self.name}" if count > 1 else f"{devices} {self.name}")
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Entries by name."""
+
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Entry:
+        """The entry of this name or alias, however its letters are cased; raises `HardwareError` with the nearest names."""
+        wanted = " ".join(name.casefold().split())
+        for entry in self.entries.values():
+            if wanted in (each.casefold() for each in (entry.name, *entry.aliases)):
+                return entry
+        raise HardwareError(*unknown_name("hardware", name, self.entries))
+
+
+def parse_hardware(text: str, catalogue: Catalogue | None = None) -> Hardware:
+    """The hardware a person wrote; `Hardware.name` is the inverse.
+
+    >>> hardware = parse_hardware("4 slices of TPU v5e 16x16")
+    >>> hardware.size, [axis.name for axis in hardware.axes], hardware.name
+    (1024, ['slice', 'x', 'y'], '4 slices of TPU v5e 16x16')
+
+    Raises `HardwareError` for a kind that is not in the catalogue and for a shape that does not exist.
+    """
+    known = catalogue or default_catalogue()
+    text = " ".join(text.split())
+    if match := _SLICES.fullmatch(text):
+        count, name, sides = match.groups()
+        return known[name].slices(tuple(map(int, sides.split("x"))), _count(count, "slice"))
+    if match := _NODES.fullmatch(text):
+        count, devices, name = match.groups()
+        return known[name].nodes(int(devices), _count(count, "node"))
+    if not text:
+        raise HardwareError("No hardware is named.", ['write "TPU v5p 8x8x16"', '"4 slices of TPU v5e 16x16"', '"32 nodes of 8 H100"'])
+    if kind := next((each for each in known.entries.values() if text.casefold().startswith(f"{each.name.casefold()} ")), None):
+        raise HardwareError(f"`{text[len(kind.name) + 1 :]}` is no size of a {kind.name} slice or node.", [f'write "{kind.example}"'])
+    raise HardwareError(f"`{known[text].name}` is a kind of device; how many are there?", [f'write "{known[text].example}"'])
+
+
+def read_hardware(given: Hardware | str | None) -> Hardware | None:
+    """The hardware of a plan, as text or as it is; raises `HardwareError` for anything else."""
+    if given is None or isinstance(given, Hardware):
+        return given
+    if isinstance(given, str):
+        return parse_hardware(given)
+    raise HardwareError(wrong_type("hardware", given, "a kind of device and how many there are"), ['write "TPU v5e 2x4"', '"8 H100"'])
+
+
+def default_catalogue() -> Catalogue:
+    """What is shipped, and the user's own file if `WORKBENCH_HARDWARE` names one."""
+    return load_catalogue(os.environ.get(OWN_FILE) or None)
+
+
+@functools.lru_cache(maxsize=8)
+def load_catalogue(path: str | Path | None = None) -> Catalogue:
+    """The shipped entries, and those of the file at `path` beside or in place of them; `HardwareError` if the file cannot be used."""
+    entries = _entries(SHIPPED)
+    return Catalogue({**entries, **_entries(Path(path))} if path else entries)
+
+
+def every_hardware(catalogue: Catalogue | None = None) -> tuple[Hardware, ...]:
+    """One small and one larger example of each entry, for tables over all of them."""
+    found = []
+    for entry in (catalogue or default_catalogue()).entries.values():
+        found.append(parse_hardware(entry.example, catalogue))
+        found.append(entry.nodes(4, 3) if isinstance(entry.network, Node) else entry.slices((2,) * entry.network.rank, 2))
+    return tuple(found)
+
+
+def topology_name(hardware: Hardware) -> str:
+    """What `jax.experimental.topologies` calls one slice of it: `v5e:16x16`; empty where the compiler has no name for it.
+
+    Several slices are its `num_slices`. Its devices are per core on TPU v4 unless `chip_config_name="megacore"` is given too.
+    """
+    platform, _, kind = hardware.chip.target.partition(":")
+    sides = [str(axis.size) for axis in hardware.axes if axis.name in ("x", "y", "z")]
+    return f"{kind}:{'x'.join(sides)}" if platform == "tpu" else ""
+
+
+def _count(text: str | None, kind: str) -> int:
+    if text is None:
+        return 1
+    if int(text) < 1:
+        raise HardwareError(f"There must be one {kind} at least.", [f"leave `0 {kind}s of` away"])
+    return int(text)
+
+
+def _verify_sides(entry: Entry, torus: Torus, sides: tuple[int, ...], text: str) -> None:
+    chips = math.prod(sides)
+    if len(sides) != torus.rank:
+        shape = "x".join(["4"] * torus.rank)
+        raise HardwareError(
+            f"`{text}` has {len(sides)} side{'s' * (len(sides) != 1)}; a slice of {entry.name} is a torus of {torus.rank} dimensions.",
+            [f'write "{entry.name} {shape}" for {4**torus.rank} chips'],
+        )
+    if min(sides) < 1:
+        raise HardwareError(f"`{text}` has a side of 0 chips.", ["each side is 1 chip at least"])
+    if max(sides) > torus.side or chips > torus.chips:
+        product = " x ".join(map(str, sides))
+        pod = "x".join([str(torus.side)] * torus.rank) if torus.side**torus.rank == torus.chips else f"{torus.chips:,} chips"
+        raise HardwareError(
+            f"`{text}` is {product} = {chips:,} chips; a pod of {entry.name} is {pod} at most.", _smaller(entry, torus, sides)
+        )
+
+
+def _near_square(chips: int, rank: int) -> tuple[int, ...]:
+    """Sides of about one length, the longest last, with a product of `chips`."""
+    if rank == 1:
+        return (max(chips, 1),)
+    side = max((each for each in range(1, round(max(chips, 1) ** (1 / rank)) + 1) if chips % each == 0), default=1)
+    return (side, *_near_square(chips // side, rank - 1))
+
+
+def _smaller(entry: Entry, torus: Torus, sides: tuple[int, ...]) -> list[str]:
+    """Several slices that have as many chips, where the sides divide; else the largest slice."""
+    smaller, count = list(sides), 1
+    while (max(smaller) > torus.side or math.prod(smaller) > torus.chips) and max(smaller) % 2 == 0:
+        smaller[smaller.index(max(smaller))] //= 2
+        count *= 2
+    fits = max(smaller) <= torus.side and math.prod(smaller) <= torus.chips
+    return [f'write "{count} slices of {entry.name} {"x".join(map(str, smaller))}"' if fits else "make a side smaller"]
+
+
+def _entries(path: Path) -> dict[str, Entry]:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HardwareError(f"The hardware file `{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HardwareError(f"The hardware file `{path}` is not TOML: {error}.", ["mend that line"]) from None
+    return {name: _entry(name, table, path) for name, table in tables.items()}
+
+
+def _entry(name: str, table: Any, path: Path) -> Entry:
+    try:
+        return _read_entry(name, dict(table))
+    except WorkbenchError as error:
+        reason = error.message
+    except KeyError as error:
+        reason = f"it has no `{error.args[0]}`"
+    except (TypeError, ValueError, AttributeError) as error:
+        reason = str(error)
+    raise HardwareError(f"`{name}` in the hardware file `{path}` cannot be used: {reason}", [f"write it as the entries of {SHIPPED.name}"])
+
+
+def _read_entry(name: str, table: dict[str, Any]) -> Entry:
+    """An entry of a chip; what a chip's devices share is divided among them."""
+    share = 1 / table.get("devices", 1)
+    links = {each: Link(each, values["bandwidth"], values["latency"]) for each, values in table["links"].items()}
+    shared = {each: Link(each, link.bandwidth * share, link.latency) for each, link in links.items()}
+    if "torus" in table:
+        on_chip = table["torus"].get("on_chip")
+        joined = {"link": shared[table["torus"]["link"]], "slices": shared[table["torus"]["slices"]]}
+        network: Torus | Node = Torus(**{**table["torus"], **joined, "on_chip": links[on_chip] if on_chip else None})
+    else:
+        node = table["node"]
+        network = Node(node["size"], shared[node["link"]], shared[node["network"]])
+    chip = Chip(
+        name=name,
+        flops={dtype: rate * share for dtype, rate in table["flops"].items()},
+        memory=int(table["memory"] * share),
+        memory_bandwidth=table["memory_bandwidth"] * share,
+        vector_flops=table.get("vector", math.inf) * share,
+        launch=table.get("launch", 0.0),
+        sweep=table.get("sweep", math.inf) * share,
+        host_memory=int(table.get("host_memory", 0) * share),
+        host_bandwidth=table.get("host_bandwidth", math.inf) * share,
+        matmul_tile=tuple(table.get("matmul_tile", ())),
+        array_tile=tuple(table.get("array_tile", ())),
+        on_chip=int(table.get("on_chip", 0) * share),
+        efficiency=table.get("efficiency", {}),
+        target=table.get("target", ""),
+        sources=table.get("sources", {}),
+    )
+    return Entry(name, chip, network, table.get("devices", 1), tuple(table.get("aliases", ())))

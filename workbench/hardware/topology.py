@@ -1,0 +1,253 @@
+"""Where the axes of a mesh run over the links of the hardware: as a wiring says, or by themselves.
+
+Of two mesh axes that share a physical axis the later one has the neighbours. The devices of the earlier stand apart by as many as the later
+one has: their hops are longer, they share links with each other, and they close to a ring only if together they span a whole one.
+"""
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from workbench.core.mesh import Mesh
+from workbench.errors import HardwareError, unknown_name
+from workbench.hardware.axis_assignment import Route, Wiring
+from workbench.hardware.hardware import Hardware, PhysicalAxis, Shape
+from workbench.units import divisors
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A mesh axis on one physical axis: `size` devices of it, each `stride` devices from the next."""
+
+    physical: PhysicalAxis
+    size: int
+    stride: int
+
+
+Stretches = Mapping[str, tuple[Stretch, ...]]
+
+
+@functools.lru_cache(maxsize=256)
+def default_wiring(mesh: Mesh, hardware: Hardware) -> Wiring:
+    """Where the axes of a mesh go by themselves, as in `jax.experimental.mesh_utils`.
+
+    The minor axis chooses first. What is inside a node or a slice comes before what is across; whole dimensions of a torus before parts,
+    more of them before fewer; free links before shared ones. Raises `HardwareError` if the mesh does not fit.
+    """
+    placed = _placed(mesh, hardware, Wiring())
+    return Wiring(tuple((name, _shortest(placed[name])) for name, size in mesh.axes if size > 1))
+
+
+@functools.lru_cache(maxsize=256)
+def stretches(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
+    """Where each axis of the mesh runs, major to minor. `HardwareError` if the mesh is too large, or the wiring does not fit it."""
+    wiring = wiring or Wiring()
+    placed = _placed(mesh, hardware, wiring)
+    named = [name for name, _ in wiring.routes]
+    order = [*(name for name in mesh.names if name not in named), *named]
+    strides = dict.fromkeys((axis.name for axis in hardware.axes), 1)
+    found: dict[str, tuple[Stretch, ...]] = {}
+    for name in reversed(order):
+        found[name] = tuple(Stretch(physical, size, strides[physical.name]) for physical, size in placed[name])
+        for physical, size in placed[name]:
+            strides[physical.name] *= size
+    return {name: found[name] for name in mesh.names}
+
+
+def verify_links(hardware: Hardware, wiring: Wiring) -> None:
+    """Raises `HardwareError` for a physical axis that the hardware has not; whether the mesh fits is for `wiring_problem`."""
+    for _, routes in wiring.routes:
+        for route in routes:
+            _physical(route.axis, hardware)
+
+
+def wiring_problem(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> HardwareError | None:
+    """Why the mesh cannot be wired to the hardware so, as an error to show; `None` if it can."""
+    try:
+        stretches(mesh, hardware, wiring)
+    except HardwareError as error:
+        return error
+    return None
+
+
+def device_order(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
+    """The number of the physical device at each place of the mesh; shape `mesh.sizes`.
+
+    Physical devices are numbered row-major over `hardware.axes`: for a TPU slice the order of JAX's `(x, y, z, core)` array of devices,
+    for nodes the order of `jax.devices()`. So `Mesh(devices.reshape(-1)[device_order(...)], mesh.names)` is the mesh as it is wired.
+
+    >>> from workbench.hardware.catalogue import parse_hardware
+    >>> from workbench.hardware.axis_assignment import parse_wiring
+    >>> device_order(Mesh("data:2 model:2"), parse_hardware("TPU v5e 2x2"), parse_wiring("data:y; model:x")).tolist()
+    [[0, 2], [1, 3]]
+    """
+    places = {axis.name: np.zeros((1,) * len(mesh.axes), dtype=np.int64) for axis in hardware.axes}
+    for number, (name, routes) in enumerate(stretches(mesh, hardware, wiring).items()):
+        shape = [1] * len(mesh.axes)
+        shape[number] = mesh[name]
+        index = np.arange(mesh[name]).reshape(shape)
+        for stretch in reversed(routes):
+            index, part = np.divmod(index, stretch.size)
+            places[stretch.physical.name] = places[stretch.physical.name] + part * stretch.stride
+    sizes = tuple(axis.size for axis in hardware.axes)
+    numbers = np.ravel_multi_index(tuple(np.broadcast_arrays(*places.values())), sizes)
+    return np.broadcast_to(numbers, mesh.sizes).astype(np.int64)
+
+
+_Placed = Mapping[str, tuple[tuple[PhysicalAxis, int], ...]]  # for each mesh axis its physical axes, major to minor, and the size on each
+
+
+def _placed(mesh: Mesh, hardware: Hardware, wiring: Wiring) -> _Placed:
+    """The axes that the wiring names as it says, then the others where there is room."""
+    if mesh.size > hardware.size:
+        raise _too_large(mesh, hardware)
+    placed = {name: _named(name, mesh, hardware, routes) for name, routes in wiring.routes}
+    used = _used(placed, hardware)
+    others = [(name, size) for name, size in reversed(mesh.axes) if name not in placed]
+    free = _search(tuple(size for _, size in others), tuple(used[axis.name] for axis in hardware.axes), hardware, set())
+    if free is None:
+        shares = "" if not placed else f" beside {wiring}"
+        raise HardwareError(
+            f"The mesh {mesh} has {mesh.size} devices of the {hardware.size} of {hardware}, but its axes do not divide into the sizes of "
+            f"{_sizes(hardware)}{shares}.",
+            ["make the mesh axes products of those sizes", "choose other hardware"],
+        )
+    for (name, _), split in zip(others, free, strict=True):
+        placed[name] = tuple((axis, size) for axis, size in zip(hardware.axes, split, strict=True) if size > 1)
+    return placed
+
+
+def _named(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...]) -> tuple[tuple[PhysicalAxis, int], ...]:
+    """A mesh axis on the routes that a wiring gives it; sizes that are left open are found from the minor one on."""
+    if name not in mesh:
+        raise HardwareError(*unknown_name("mesh axis", name, mesh.names))
+    axes = [_physical(route.axis, hardware) for route in routes]
+    if len({axis.name for axis in axes}) < len(axes):
+        raise HardwareError(f"The wiring puts `{name}` on one physical axis twice.", ["write one size for both"])
+    total = mesh[name]
+    rest, remainder = divmod(total, math.prod(route.size or 1 for route in routes))
+    sizes = [route.size for route in routes]
+    for number in reversed(range(len(routes))):
+        if sizes[number] is None:
+            others_open = any(size is None for size in sizes[:number])
+            sizes[number] = math.gcd(rest, axes[number].size) if others_open else rest
+            rest //= sizes[number] or 1
+    if remainder or rest != 1:
+        product = " x ".join(f"{size}" for size in sizes)
+        raise HardwareError(
+            f"`{name}` is {total}; the wiring puts {product} = {math.prod(size or 1 for size in sizes)} of it on {_shown(routes)}.",
+            [f"make `{name}` {math.prod(size or 1 for size in sizes)}", "leave a size open"],
+        )
+    return tuple((axis, size) for axis, size in zip(axes, sizes, strict=True) if size and size > 1)  # the others carry nothing of it
+
+
+def _used(placed: _Placed, hardware: Hardware) -> dict[str, int]:
+    """How many devices of each physical axis are taken; raises if there are not so many."""
+    used = dict.fromkeys((axis.name for axis in hardware.axes), 1)
+    for axis in hardware.axes:
+        takers = [(name, size) for name, routes in placed.items() for physical, size in routes if physical.name == axis.name]
+        used[axis.name] = math.prod(size for _, size in takers)
+        if used[axis.name] > axis.size:
+            wanted = " x ".join(f"`{name}` {size}" for name, size in takers)
+            product = f" = {used[axis.name]}" if len(takers) > 1 else ""
+            other = next((each.name for each in hardware.axes if each.name != axis.name and each.size > 1), "")
+            spread = [f"spread it, `{takers[0][0]}:{other}+{axis.name}`"] if other else []
+            raise HardwareError(
+                f"{wanted}{product} devices are wired to `{axis.name}`; `{axis.name}` of {hardware} has {axis.size}.",
+                [*spread, f"make `{takers[0][0]}` smaller"],
+            )
+    return used
+
+
+def _search(
+    sizes: tuple[int, ...], used: tuple[int, ...], hardware: Hardware, dead_ends: set[tuple[int, tuple[int, ...]]]
+) -> tuple[tuple[int, ...], ...] | None:
+    """For each size, in order, its parts over the physical axes; the first choice in order of preference that leaves room for the rest.
+
+    What is left to place and what is taken of each physical axis decide whether the rest fits: a state that led nowhere is not looked at
+    again. Each axis has at most as many states as its devices have divisors, so that there are few.
+    """
+    if not sizes:
+        return ()
+    room = math.prod(axis.size // taken for axis, taken in zip(hardware.axes, used, strict=True))
+    if math.prod(sizes) > room or (len(sizes), used) in dead_ends:
+        return None
+    free = tuple(axis.size // taken for axis, taken in zip(hardware.axes, used, strict=True))
+    for split in _choices(sizes[0], free, used, hardware.axes):
+        taken = tuple(part * each for part, each in zip(split, used, strict=True))
+        if (rest := _search(sizes[1:], taken, hardware, dead_ends)) is not None:
+            return (split, *rest)
+    dead_ends.add((len(sizes), used))
+    return None
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _choices(size: int, free: tuple[int, ...], used: tuple[int, ...], axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(sorted(_splits(size, free), key=lambda split: _preference(split, used, axes)))
+
+
+def _splits(size: int, free: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """All ways to write a size as a product with one factor for each physical axis, none larger than is free there."""
+    if not free:
+        if size == 1:
+            yield ()
+        return
+    for part in divisors(size):
+        if part <= free[0] and size // part <= math.prod(free[1:]):
+            yield from ((part, *rest) for rest in _splits(size // part, free[1:]))
+
+
+def _preference(split: tuple[int, ...], used: tuple[int, ...], axes: tuple[PhysicalAxis, ...]) -> tuple[object, ...]:
+    """Smaller is preferred: `mesh_utils._prefer_first_logical_axis_assignment`, with nodes and slices around it."""
+    whole = [part for part, axis in zip(split, axes, strict=True) if part == axis.size > 1]
+    taken = [part for part, before in zip(split, used, strict=True) if before > 1]
+    rates = [axis.link.bandwidth for part, axis in zip(split, axes, strict=True) if part > 1]
+    inside = [-math.prod(split[number] for number in level) for level in _levels(axes)]
+    return (*inside, -math.prod(whole), -len(whole), math.prod(taken), len(rates), -min(rates, default=0.0), [-part for part in split])
+
+
+@functools.lru_cache(maxsize=64)
+def _levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
+    """The physical axes, by number, from the inside out: the dimensions of a torus together, what is switched each for itself."""
+    levels: list[list[int]] = []
+    for number in reversed(range(len(axes))):
+        together = levels and axes[number].shape is not Shape.SWITCH and axes[levels[-1][-1]].shape is not Shape.SWITCH
+        if together:
+            levels[-1].append(number)
+        else:
+            levels.append([number])
+    return tuple(map(tuple, levels))
+
+
+def _shortest(placed: tuple[tuple[PhysicalAxis, int], ...]) -> tuple[Route, ...]:
+    """Routes without the sizes that can be found again: the first's, and whole axes'."""
+    return tuple(Route(axis.name, None if number == 0 or size == axis.size else size) for number, (axis, size) in enumerate(placed))
+
+
+def _physical(name: str, hardware: Hardware) -> PhysicalAxis:
+    for axis in hardware.axes:
+        if axis.name == name:
+            return axis
+    raise HardwareError(*unknown_name("physical axis", name, (axis.name for axis in hardware.axes), f" of {hardware}"))
+
+
+def _too_large(mesh: Mesh, hardware: Hardware) -> HardwareError:
+    product = " x ".join(f"`{name}` {size}" for name, size in mesh.axes)
+    total = f" = {mesh.size:,}" if len(mesh.axes) > 1 else ""
+    name, size = max(mesh.axes, key=lambda axis: axis[1])
+    fits = max((each for each in divisors(size)[:-1] if mesh.size // size * each <= hardware.size), default=0)
+    return HardwareError(
+        f"The mesh needs {product}{total} devices; {hardware} has {hardware.size:,}.",
+        [*([f"make `{name}` {fits}"] if fits else []), "choose larger hardware"],
+    )
+
+
+def _sizes(hardware: Hardware) -> str:
+    return ", ".join(f"`{axis.name}` {axis.size}" for axis in hardware.axes)
+
+
+def _shown(routes: tuple[Route, ...]) -> str:
+    return "+".join(map(str, routes))

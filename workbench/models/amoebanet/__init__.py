@@ -1,0 +1,1 @@
+"""AmoebaNet-D, the convolutional network of GPipe."""

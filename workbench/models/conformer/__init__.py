@@ -1,0 +1,1 @@
+"""A Conformer encoder of speech."""

@@ -1,0 +1,1 @@
+"""Data to train the zoo on, drawn or carried by Python itself."""

@@ -1,0 +1,161 @@
+"""A decoder Transformer with the choices of today's models: grouped queries, rotary or learned positions, RMS or layer normalisation,
+SwiGLU or GELU, with or without biases, a tied head or one of its own, and what is computed again in the backward pass.
+
+Dimensions: batch, seq (positions of a query), d_model, kv_heads, queries (heads of queries for each head of keys and values), d_head,
+gates, d_ff, vocab, layers.
+In einsum strings they are b, s, d, h, q, k, g, f, v; c is the width of the joint projection.
+
+A group's queries, its key and its value are one projection (as Megatron-LM stores them), and so are gate and value of SwiGLU: with
+heads or `d_ff` split, a layer then has two all-reduces forward and two backward (Shoeybi et al. 2019). With `sequence_parallel` they
+become all-gathers and reduce-scatters (Korthikanti et al. 2022).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.ad_checkpoint import checkpoint_name
+
+from workbench.core.program import Program
+from workbench.models.data import text
+from workbench.models.decoder.config import PRESETS, DecoderConfig
+from workbench.models.decoder.weights import dims, init
+from workbench.models.layers.blocks import (
+    Params,
+    add,
+    cross_entropy,
+    embed,
+    flash_attention,
+    kernel,
+    mark,
+    mix,
+    mlp,
+    normalize,
+    rotate,
+    softmax,
+)
+from workbench.models.layers.recompute import remat_policy, replayed
+from workbench.models.presets import chosen
+from workbench.tracing import trace_training
+
+
+def _query_key_value(weights: Params, x: Any, config: DecoderConfig) -> tuple[Any, Any, Any]:
+    """Queries [batch, seq, kv_heads, queries, d_head], keys and values with one instead of `queries`."""
+    product = jnp.einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
+    if "bqkv" in weights:
+        product += weights["bqkv"].astype(x.dtype)
+    query, key, value = jax.lax.split(mark(product, "projected"), (config.queries, 1, 1), axis=3)
+    if config.positions == "rotary":
+        query, key = kernel("rotary", config, lambda *both: tuple(map(rotate, both)), query, key)
+    return mark(query, "query"), mark(key, "key"), mark(value, "value")
+
+
+def _drop(shares: Any, key: Any, rate: float) -> Any:
+    """A share `rate` of the values set to zero (Srivastava et al. 2014), the others scaled up; key uint32[4]."""
+    _, bits = jax.lax.rng_bit_generator(key, shares.shape, dtype=jnp.uint8)
+    return jnp.where(bits >= round(256 * rate), shares * (1 / (1 - rate)), 0).astype(shares.dtype)
+
+
+def _core(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig) -> Any:
+    """Attention by a product, a softmax, dropout and a product."""
+
+    def shares(scores: Any) -> Any:
+        found = checkpoint_name(kernel("softmax", config, softmax, scores), "shares")
+        return kernel("dropout", config, lambda shares, key: _drop(shares, key, config.dropout), found, random) if config.dropout else found
+
+    return mix(query, key, value, shares)
+
+
+def _attention(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
+    """[batch, seq, d_model] from the same."""
+    with jax.named_scope("query_key_value"):
+        query, key, value = _query_key_value(weights, x, config)
+    if "attention" in config.fused.split():
+        mixed = flash_attention(query, key, value)
+    else:
+        with jax.named_scope("core"):
+            core = partial(_core, config=config)
+            mixed = (replayed(core) if config.recompute == "attention" else core)(query, key, value, random)
+    with jax.named_scope("output"):
+        return jnp.einsum("bshqk,hqkd->bsd", mark(mixed, "mixed"), weights["wo"].astype(x.dtype))
+
+
+def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
+    """One layer, [batch, seq, d_model] from the same; `random` is the key of its dropout, if it has any."""
+    with jax.named_scope("attention"):
+        normal = mark(normalize(weights["norm1"], x, config), "normal")
+        x = add(x, _attention(weights["attention"], normal, random, config), weights["attention"], "bo")
+    with jax.named_scope("mlp"):
+        normal = mark(normalize(weights["norm2"], x, config), "normal")
+        return add(x, mlp(weights["mlp"], normal, config), weights["mlp"], "b2")
+
+
+def run_layers(params: Params, x: Any, config: DecoderConfig, key: Any = None) -> Any:
+    """All layers, scanned if they are stacked, each keeping for its backward pass what `recompute` says; `key` uint32[4] if there is
+    dropout."""
+    one: Callable[..., Any] = partial(layer, config=config)
+    if config.recompute == "replay":
+        one = replayed(one)
+    elif config.recompute != "none":
+        one = jax.checkpoint(one, policy=remat_policy(config.recompute))
+    with jax.named_scope("layers"):
+        keys = None if key is None else key + jnp.arange(config.layers, dtype=key.dtype)[:, None]
+        if isinstance(params["layers"], dict):
+            return jax.lax.scan(lambda x, each: (one(each[0], x, each[1]), None), x, (params["layers"], keys))[0]
+        for number, weights in enumerate(params["layers"]):
+            with jax.named_scope(str(number)):
+                x = one(weights, x, None if keys is None else keys[number])
+    return x
+
+
+def random_key(config: DecoderConfig) -> dict[str, Any]:
+    """The part of a batch that dropout needs."""
+    return {"key": jax.ShapeDtypeStruct((4,), jnp.uint32)} if config.dropout else {}
+
+
+def make_loss(config: DecoderConfig) -> Callable[[Params, dict[str, Any]], Any]:
+    """`loss(params, {"tokens", "targets"})`: the mean cross entropy of the next token."""
+
+    def loss(params: Params, batch: dict[str, Any]) -> Any:
+        x = run_layers(params, embed(params, batch["tokens"], config), config, batch.get("key"))
+        return cross_entropy(params, x, batch["targets"], config)
+
+    return loss
+
+
+def build(
+    *,
+    preset: str = "tiny",
+    scan: bool = True,
+    recompute: str = "",
+    batch: int | None = None,
+    layers: int | None = None,
+    seq: int | None = None,
+) -> Program:
+    """A training step of a preset with AdamW, some of its choices changed; nothing is allocated."""
+    config = chosen(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
+    return training_step(config, scan=scan, name=f"decoder {preset}")
+
+
+def training_step(config: DecoderConfig, *, scan: bool = True, name: str = "decoder") -> Program:
+    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.text`."""
+    start = partial(init, config=config, scan=scan)
+    tokens, words = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32), text.batches(config.batch, config.seq)
+
+    def data(step: int) -> dict[str, Any]:
+        return words(step) | ({"key": np.array([0, 0, 0, step], np.uint32)} if config.dropout else {})
+
+    return trace_training(
+        make_loss(config),
+        jax.eval_shape(lambda: start(jax.random.key(0))),
+        {"tokens": tokens, "targets": tokens} | random_key(config),
+        optimizer=optax.adamw(config.learning_rate),
+        dims={"batch/tokens": "batch seq", "batch/targets": "batch seq", **dims(config, scan=scan)},
+        name=name,
+        init=start,
+        data=data,
+    )

@@ -1,0 +1,1 @@
+"""torchgpipe's U-Net for pictures."""

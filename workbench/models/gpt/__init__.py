@@ -1,0 +1,1 @@
+"""A decoder-only Transformer as GPT-2 and GPT-3 are."""

@@ -1,0 +1,1 @@
+"""What several models of the zoo share: blocks, normalisation, losses, weights."""

@@ -1,0 +1,156 @@
+"""A mixture of experts: a router chooses experts for each token, tokens go to the devices of their experts and come back.
+
+    x [batch, seq, d_model]        split over the axis along batch
+     | permute: each expert's tokens beside each other, at most `capacity` of a sequence
+    sent [batch, experts, capacity, d_model]
+     | all-to-all: from a part of the batch, for all experts, to all of the batch, for a part of the experts
+    received -> up -> hidden -> made
+     | all-to-all back, and each token's results summed
+    [batch, seq, d_model]
+
+An expert has `capacity` places for each sequence, so that every shape is fixed and what is sent does not depend on the data. Where tokens
+are gathered, a token's weight goes with it, to be applied before the last product: the sum at the end then reads nothing that the backward
+pass would have to keep.
+
+In einsum strings: b batch, s seq, d d_model, e experts, c capacity, g gates, f d_expert.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from workbench.models.layers.blocks import Params, kernel, mark
+from workbench.models.mixture.config import MixtureConfig
+
+
+def experts(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
+    """[batch, seq, d_model] from the same, and [batch], how unevenly each sequence loads the experts (1 is even)."""
+    with jax.named_scope("router"):
+        logits = jnp.einsum("bsd,de->bse", x, weights["router"].astype(x.dtype)).astype(jnp.float32)
+        gates, load = route(logits, config)
+    by = _by_product if config.dispatch == "product" else _by_gather
+    return by(weights, x, gates, config), load
+
+
+def _by_gather(weights: Params, x: Any, gates: Any, config: MixtureConfig) -> Any:
+    """An expert takes of each sequence the `capacity` tokens that its router gives most (Megatron-LM's policy `probs`)."""
+    with jax.named_scope("dispatch"):
+        share, tokens = assign(gates, config)
+        sent = mark(kernel("permute", config, _take, x, tokens), "sent")
+        received = kernel("sort", config, _swap, mark(sent, "received"))
+        share = _swap(mark(mark(share, "share_sent"), "share_received"))
+    made = _expert_mlp(weights, mark(received, "sorted"), share, config)
+    with jax.named_scope("combine"):
+        returned = mark(mark(kernel("sort", config, _swap, made), "made"), "returned")
+        return kernel("permute", config, lambda rows, at: _put(rows, at, config.seq), returned, tokens)
+
+
+def _by_product(weights: Params, x: Any, gates: Any, config: MixtureConfig) -> Any:
+    """An expert takes of each sequence the first `capacity` tokens that choose it, by products with a mask [batch, seq, experts,
+    capacity] (GShard, Lepikhin et al. 2020, section 3.2)."""
+    with jax.named_scope("dispatch"):
+        mask = checkpoint_name(placed(gates, config).astype(x.dtype), "mask")
+        sent = mark(jnp.einsum("bsec,bsd->becd", mask, x), "sent")
+        received = mark(_swap(mark(sent, "received")), "sorted")
+    made = _expert_mlp(weights, received, None, config)
+    with jax.named_scope("combine"):
+        returned = mark(mark(_swap(made), "made"), "returned")
+        return jnp.einsum("bsec,becd->bsd", mask * gates[..., None].astype(x.dtype), returned)
+
+
+def placed(gates: Any, config: MixtureConfig) -> Any:
+    """float32[batch, seq, experts, capacity]: 1 where a token has a place in an expert. First choices take theirs before second ones do,
+    and earlier tokens before later ones (GShard, algorithm 1)."""
+    gates = jax.lax.stop_gradient(gates)
+    choices = jax.nn.one_hot(_largest(gates, config.top_k), config.experts, dtype=jnp.int32).swapaxes(1, 2)  # batch, choice, seq, experts
+    before = jnp.cumsum(choices, axis=2) - choices
+    earlier = choices.sum(2, keepdims=True)  # of each choice
+    place = before + jnp.cumsum(earlier, axis=1) - earlier
+    return (jax.nn.one_hot(place, config.capacity, dtype=jnp.float32) * choices[..., None]).sum(1)
+
+
+def route(logits: Any, config: MixtureConfig) -> tuple[Any, Any]:
+    """From float32[batch, seq, experts]: the weight of each expert for each token, 0 where it is not chosen, and the load's unevenness
+    float32[batch]: the sum over experts of the share of the choices and of the share of the scores it has, times `experts`."""
+    scores = jax.nn.sigmoid(logits) if config.score == "sigmoid" else jax.nn.softmax(logits)
+    scores = checkpoint_name(scores, "scores")
+    chosen = checkpoint_name(_chosen(jax.lax.stop_gradient(scores), config), "chosen")
+    gates = scores * chosen
+    if config.score == "sigmoid":
+        gates = gates / gates.sum(-1, keepdims=True)
+        scores = scores / scores.sum(-1, keepdims=True)
+    load = (chosen.mean(1) * scores.mean(1)).sum(-1) * (config.experts / config.top_k)
+    return gates * config.scale, load
+
+
+def _chosen(scores: Any, config: MixtureConfig) -> Any:
+    """1 where an expert is one of the token's `top_k`, in the `top_groups` whose best experts together score most, else 0."""
+    if config.top_groups:
+        grouped = scores.reshape(*scores.shape[:2], config.groups, -1)
+        best = -jnp.sort(-grouped)[..., : config.top_k // config.top_groups].sum(-1)
+        allowed = _top(best, config.top_groups)[..., None]
+        scores = jnp.where(allowed > 0, grouped, -1.0).reshape(scores.shape)
+    return _top(scores, config.top_k)
+
+
+def _top(scores: Any, count: int) -> Any:
+    """1 at the `count` largest along the last dimension, 0 elsewhere."""
+    return jax.nn.one_hot(_largest(scores, count), scores.shape[-1], dtype=scores.dtype).sum(-2)
+
+
+def _largest(values: Any, count: int) -> Any:
+    """int32: the places of the `count` largest along the last dimension. Sorted, not `top_k`: XLA's partitioner gathers what that reads."""
+    places = jax.lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
+    return jax.lax.sort((-values, places), num_keys=1)[1][..., :count]
+
+
+def assign(gates: Any, config: MixtureConfig) -> tuple[Any, Any]:
+    """Of each sequence and expert, float32 and int32 [batch, experts, capacity]: the largest weights, and the tokens they are of."""
+    gates = jnp.swapaxes(gates, 1, 2)
+    tokens = checkpoint_name(_largest(jax.lax.stop_gradient(gates), config.capacity), "tokens")
+    return _rows(gates, tokens), tokens
+
+
+def _take(x: Any, tokens: Any) -> Any:
+    """[batch, experts, capacity, d_model]: the rows of x [batch, seq, d_model] that `tokens` names."""
+    return jax.vmap(_picked)(x, tokens)
+
+
+def _rows(gates: Any, tokens: Any) -> Any:
+    """[batch, experts, capacity]: what gates [batch, experts, seq] has at `tokens`."""
+    return jax.vmap(jax.vmap(_picked))(gates, tokens)
+
+
+def _picked(values: Any, at: Any) -> Any:
+    return values.at[at].get(mode="promise_in_bounds")
+
+
+def _put(rows: Any, tokens: Any, seq: int) -> Any:
+    """[batch, seq, d_model]: the sum of each token's rows [batch, experts, capacity, d_model]."""
+
+    def one(rows: Any, at: Any) -> Any:
+        return jnp.zeros((seq, rows.shape[-1]), rows.dtype).at[at].add(rows, mode="promise_in_bounds")
+
+    return jax.vmap(one)(rows, tokens)
+
+
+def _swap(x: Any) -> Any:
+    """Each expert's tokens of all sequences beside each other, or each sequence's again."""
+    return jnp.swapaxes(x, 0, 1)
+
+
+def _expert_mlp(weights: Params, x: Any, share: Any, config: MixtureConfig) -> Any:
+    """[experts, batch, capacity, d_model] from the same, each row times its share [experts, batch, capacity], if any."""
+
+    def activate(up: Any, share: Any) -> Any:
+        wide = up.astype(jnp.float32)
+        gated = jax.nn.silu(wide[..., 0, :]) * wide[..., 1, :] if config.expert_gates > 1 else jax.nn.gelu(wide[..., 0, :])
+        return (gated if share is None else gated * share[..., None]).astype(up.dtype)
+
+    with jax.named_scope("up"):
+        up = mark(jnp.einsum("ebcd,edgf->ebcgf", x, weights["w1"].astype(x.dtype)), "up")
+    hidden = mark(kernel("activation", config, activate, up, share), "hidden")
+    with jax.named_scope("down"):
+        return jnp.einsum("ebcf,efd->ebcd", hidden, weights["w2"].astype(x.dtype))

@@ -1,0 +1,76 @@
+"""The attention of a mixture of experts: multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1), or plain heads.
+
+    query                of a latent of q_rank values         no position | position     for each head
+    key, value           of a latent of kv_rank values        key | value                for each head
+    key's position       of the stream itself                                            for all heads
+
+Latents are normalised before they are projected up. In einsum strings: b batch, s seq, d d_model, r a latent, h heads, k a head's width.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workbench.models.layers.blocks import Params, flash_attention, kernel, mark, mix, normalize, rotate, softmax
+from workbench.models.mixture.config import MixtureConfig
+
+
+def attention(weights: Params, x: Any, config: MixtureConfig) -> Any:
+    """[batch, seq, d_model] from the same."""
+    query, key, value = (_of_latents if config.attention == "latent" else _of_heads)(weights, x, config)
+    if "attention" in config.fused.split():
+        mixed = flash_attention(query, key, value)
+    else:
+        with jax.named_scope("core"):
+            mixed = mix(query, key, value, softmax)
+    with jax.named_scope("output"):
+        return jnp.einsum("bshk,hkd->bsd", mark(mixed, "mixed").squeeze(3), weights["wo"].astype(x.dtype))
+
+
+def _of_heads(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+    """Queries, keys and values [batch, seq, heads, 1, d_head]."""
+    with jax.named_scope("query_key_value"):
+        product = jnp.einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
+        query, key, value = jax.lax.split(product, (1, 1, 1), axis=3)
+        query, key = kernel("rotary", config, lambda *both: tuple(map(rotate, both)), query, key)
+        return mark(query, "query"), mark(key, "key"), mark(value, "value")
+
+
+def _of_latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+    """Queries and keys [batch, seq, heads, 1, d_query], values [batch, seq, heads, 1, d_value]."""
+    with jax.named_scope("latents"):
+        query_low, pair_low, key_position = _latents(weights, x, config)
+    with jax.named_scope("query_key_value"):
+        return _query_key_value(weights, query_low, pair_low, key_position, config)
+
+
+def _latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+    """Normalised latents [batch, seq, q_rank] and [batch, seq, kv_rank], and the position of the keys [batch, seq, d_rotary]."""
+    query_low = mark(jnp.einsum("bsd,dr->bsr", x, weights["wq_down"].astype(x.dtype)), "query_low")
+    both = mark(jnp.einsum("bsd,dr->bsr", x, weights["wkv_down"].astype(x.dtype)), "pair_low")
+    pair_low, position = jax.lax.split(both, (config.kv_rank, config.d_rotary), axis=2)
+    return (
+        mark(normalize(weights["q_norm"], query_low, config), "query_latent"),
+        mark(normalize(weights["kv_norm"], pair_low, config), "pair_latent"),
+        position,
+    )
+
+
+def _query_key_value(weights: Params, query_low: Any, pair_low: Any, position: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+    """The two latents projected up; positions turned."""
+    query = jnp.einsum("bsr,rhk->bshk", query_low, weights["wq_up"].astype(query_low.dtype))
+    pair = jnp.einsum("bsr,rhk->bshk", pair_low, weights["wkv_up"].astype(pair_low.dtype))
+
+    def turned_query(query: Any) -> Any:
+        plain, turning = jax.lax.split(query, (config.d_head, config.d_rotary), axis=3)
+        return jnp.concatenate([plain, rotate(turning)], 3)
+
+    def key_and_value(pair: Any, position: Any) -> tuple[Any, Any]:
+        plain, value = jax.lax.split(pair, (config.d_head, config.d_value), axis=3)
+        shared = jnp.broadcast_to(rotate(position)[:, :, None], (*plain.shape[:3], config.d_rotary))
+        return jnp.concatenate([plain, shared], 3), value
+
+    query = kernel("rotary", config, turned_query, query)
+    key, value = kernel("rotary", config, key_and_value, pair, position)
+    return mark(query, "query")[:, :, :, None], mark(key, "key")[:, :, :, None], mark(value, "value")[:, :, :, None]

@@ -1,0 +1,110 @@
+"""A Transformer with a mixture of experts: with latent attention as DeepSeek-V2 and V3 (arXiv:2405.04434, arXiv:2412.19437), or with
+plain heads and two experts a token in every other layer, as GShard (arXiv:2006.16668) and GLaM (arXiv:2112.06905).
+
+Dimensions: batch, seq, d_model, heads, d_head, d_query, d_pair, d_value, q_rank, kv_rank, d_latent, d_ff, gates, experts, choices (experts,
+where a token chooses), d_expert, expert_gates, d_shared, vocab, sparse (layers with experts, where they are scanned).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from workbench.core.program import Program
+from workbench.models.data import text
+from workbench.models.layers.blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
+from workbench.models.layers.recompute import remat_policy
+from workbench.models.mixture.config import PRESETS, MixtureConfig
+from workbench.models.mixture.experts import experts
+from workbench.models.mixture.latent_attention import attention
+from workbench.models.mixture.weights import dims, init
+from workbench.models.presets import chosen
+from workbench.tracing import layer, trace_training
+
+
+def _attend(weights: Params, x: Any, config: MixtureConfig) -> Any:
+    with jax.named_scope("attention"):
+        normal = mark(normalize(weights["norm1"], x, config), "normal")
+        return add(x, attention(weights["attention"], normal, config), {}, "")
+
+
+def dense_layer(weights: Params, x: Any, config: MixtureConfig) -> Any:
+    """[batch, seq, d_model] from the same."""
+    x = _attend(weights, x, config)
+    with jax.named_scope("mlp"):
+        normal = mark(normalize(weights["norm2"], x, config), "normal")
+        return add(x, mlp(weights["mlp"], normal, config), {}, "")
+
+
+def sparse_layer(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
+    """[batch, seq, d_model] from the same, and [batch], the unevenness of the experts' load."""
+    if config.alternate:
+        with jax.named_scope("before"):
+            x = dense_layer(weights["before"], x, config)
+    x = _attend(weights, x, config)
+    with jax.named_scope("mixture"):
+        normal = mark(normalize(weights["norm2"], x, config), "normal")
+        change, load = experts(weights["experts"], normal, config)
+        if config.d_shared:
+            with jax.named_scope("shared"):
+                change = change + mlp(weights["shared"], normal, config)
+        return add(x, change, {}, ""), load
+
+
+def run_layers(params: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
+    """All layers, each keeping for its backward pass what `recompute` says: [batch, seq, d_model] from the same, and the unevenness of
+    the load of all layers and sequences together."""
+    keep = layer if config.recompute == "none" else partial(jax.checkpoint, policy=remat_policy(config.recompute))
+    dense, sparse = keep(partial(dense_layer, config=config)), keep(partial(sparse_layer, config=config))
+    with jax.named_scope("dense"):
+        for number, weights in enumerate(params["dense"]):
+            with jax.named_scope(str(number)):
+                x = dense(weights, x)
+    loads = jnp.zeros(x.shape[0])
+    with jax.named_scope("layers"):
+        if isinstance(params["layers"], dict):
+            x, each = jax.lax.scan(lambda x, weights: sparse(weights, x), x, params["layers"])
+            return x, each.sum(0).mean()
+        for number, weights in enumerate(params["layers"]):
+            with jax.named_scope(str(number)):
+                x, load = sparse(weights, x)
+                loads += load
+    return x, loads.mean()
+
+
+def make_loss(config: MixtureConfig) -> Callable[[Params, dict[str, Any]], Any]:
+    """`loss(params, {"tokens", "targets"})`: the mean cross entropy of the next token, and the price of an uneven load."""
+
+    def loss(params: Params, batch: dict[str, Any]) -> Any:
+        x, load = run_layers(params, embed(params, batch["tokens"], config), config)
+        return cross_entropy(params, x, batch["targets"], config) + config.balance * load
+
+    return loss
+
+
+def build(
+    *,
+    preset: str = "tiny",
+    scan: bool = True,
+    recompute: str = "",
+    batch: int | None = None,
+    layers: int | None = None,
+    seq: int | None = None,
+) -> Program:
+    """A training step of a preset with AdamW, some of its choices changed; nothing is allocated."""
+    config = chosen(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
+    start = partial(init, config=config, scan=scan)
+    tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
+    return trace_training(
+        make_loss(config),
+        jax.eval_shape(lambda: start(jax.random.key(0))),
+        {"tokens": tokens, "targets": tokens},
+        optimizer=optax.adamw(config.learning_rate),
+        dims={"batch/tokens": "batch seq", "batch/targets": "batch seq", **dims(config, scan=scan)},
+        name=f"mixture {preset}",
+        init=start,
+        data=text.batches(config.batch, config.seq),
+    )

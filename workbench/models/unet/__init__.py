@@ -1,0 +1,1 @@
+"""A 3-D U-Net for volumes."""

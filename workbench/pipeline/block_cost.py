@@ -1,0 +1,193 @@
+"""One block, or one whole stage, priced as a program of its own over the devices of a stage.
+
+What is traced of it is the network's and kept with it. A price is a matter of what the devices of one stage are like, and of nothing else
+of the plan: `OnStage` says what that is, so that another schedule, another boundary or another number of stages over the same devices a
+stage finds what is known.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+from workbench.analysis.analyze import analyze
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.core.paths import matches
+from workbench.core.program import Program
+from workbench.core.schedules.costs import Payload
+from workbench.core.sharding import Sharding, axis_size, overlap
+from workbench.core.tensor import Role, Tensor
+from workbench.cost.communication import closest_stretches
+from workbench.cost.tiles import laid_out_bytes
+from workbench.errors import WorkbenchError
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.topology import Stretch
+from workbench.pipeline.data_parallel_groups import parts_of, split_over
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.tracing.grad_accumulation.partial_sums import Parts
+from workbench.tracing.grad_accumulation.split_batch import batch_dim
+from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
+
+NOMINAL = 1e12  # operations a second where no hardware is chosen
+
+
+@dataclass(frozen=True, slots=True)
+class OnStage:
+    """A plan as one stage of it sees it; two that are equal price alike.
+
+    - `mesh`: its axes but that of the stages; `stretches`: where each of them runs on the hardware, beside that of the stages;
+    - `parts`: how its devices share a micro-batch;
+    - `plan`: one of those that look so, without its pipeline.
+    """
+
+    program: Program
+    layout: Layout
+    hardware: Hardware | None
+    mesh: Mesh
+    stretches: tuple[tuple[Stretch, ...], ...]
+    parts: Parts
+    plan: Plan = field(compare=False, repr=False)
+
+    @property
+    def adds_apart(self) -> bool:
+        """Whether a gradient is made before it is added to the sum: XLA:CPU has no products that add to what is there."""
+        return self.hardware is None or self.hardware.chip.platform not in ("tpu", "cuda")
+
+
+def on_stage(plan: Plan) -> OnStage:
+    """Of a plan with a pipeline."""
+    assert plan.pipeline is not None, "asked of plans with a pipeline"
+    mesh = Mesh({name: size for name, size in plan.mesh.axes if name != plan.pipeline.axis})
+    known = closest_stretches(plan.mesh, plan.hardware, plan.wiring) if plan.hardware else {}
+    runs = tuple(known.get(name, ()) for name in mesh.names)
+    return OnStage(plan.program, plan.layout, plan.hardware, mesh, runs, parts_of(plan), plan.updated(pipeline=None, name=""))
+
+
+class TaskBytes(NamedTuple):
+    """One task on one device, beyond parameters, sums of gradients and the optimiser's state: what it reads, what it returns (`made`), and
+    what it has besides at its worst moment (`working`).
+
+    `staying` is what it reads that a micro-batch leaves on the device between its tasks: batch data, what entered the stage, what was kept
+    of the forward pass; `arriving` are gradients of what left, `pending` what one half of a backward task made for the other. Of these,
+    `read` says each by its path.
+    """
+
+    staying: int
+    arriving: int
+    pending: int
+    made: int
+    working: int
+    read: tuple[tuple[str, int], ...]
+
+    @property
+    def reads(self) -> int:
+        return self.staying + self.arriving + self.pending
+
+    @property
+    def beside(self) -> int:
+        """All but what stays."""
+        return self.arriving + self.pending + self.made + self.working
+
+    @property
+    def whole(self) -> int:
+        return self.staying + self.beside
+
+
+class Price(NamedTuple):
+    """One block, one micro-batch, one device: seconds, bytes of its forward pass and of its backward pass that keeps, and what collectives
+    carry in a forward pass, and in both."""
+
+    forward: float
+    backward_input: float
+    backward_weight: float
+    at_forward: TaskBytes
+    at_backward: TaskBytes
+    sent_forward: Payload
+    sent_both: Payload
+
+
+def price(block: BlockTasks, stage: OnStage) -> Price:
+    """The backward pass is what forward and backward take together beyond the forward pass alone."""
+    forward, both = (analyze(_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
+    one, two = _seconds(forward, both)
+    backward = max(two - one, 0.0)
+    weight = backward * block.weight_share
+    sent_forward, sent_both = (tuple(each.by_axis_and_kind.items()) for each in (forward, both))
+    at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, apart=stage.adds_apart), stage)
+    return Price(one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both)
+
+
+def task_bytes(program: Program, stage: OnStage) -> TaskBytes:
+    """Of a task's program alone on the devices of a stage."""
+    return _bytes_in(analyze(_alone(program, stage)))
+
+
+def _bytes_in(report: Report) -> TaskBytes:
+    hardware = report.plan.hardware
+    tile = hardware.chip.array_tile if hardware else ()
+    sizes = [(each.tensor, laid_out_bytes(each.local_shape, each.tensor.dtype, tile)) for each in report.arguments]
+    read = tuple((tensor.path, size) for tensor, size in sizes if tensor.role is Role.INPUT)
+    held = sum(size for tensor, size in sizes if tensor.role is not Role.INPUT)
+    sums = {group: sum(size for path, size in read if path.startswith(f"{group}/")) for group in ("arriving", "pending")}
+    staying = sum(size for _, size in read) - sum(sums.values())
+    made = report.memory.by_role.get(Role.OUTPUT, 0)
+    working = report.memory.peak - held - sum(size for _, size in read) - made
+    return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
+
+
+def _seconds(*reports: Report) -> tuple[float, ...]:
+    """Without hardware one for each `NOMINAL` operations; of what has none at all, bytes."""
+    if all(each.step_time is not None for each in reports):
+        return tuple(each.step_time.total for each in reports if each.step_time is not None)
+    counts = [each.flops.per_device for each in reports]
+    return tuple(count / NOMINAL for count in (counts if any(counts) else [each.traffic for each in reports]))
+
+
+def _alone(program: Program, stage: OnStage) -> Plan:
+    """A block's program over the plan's devices: its weights and its part of the batch where the plan puts them, what else it reads by the
+    rules of the layout."""
+    plan, layout = stage.plan, stage.layout
+    by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
+    overrides, rules = [], _rules(plan)
+    for tensor in program.arguments:
+        if tensor.role in (Role.PARAMETER, Role.GRADIENT):
+            path = tensor.path.removeprefix(f"{TOTAL}/")
+            whole, sharding = by_path.get(path) or by_path[path.rpartition("/")[0]]
+            first = (stage.parts.axes,) if len(tensor.shape) > len(whole.shape) else ()
+            dims = [dim or () for dim in sharding.dims]
+            own = dims if whole.shape == tensor.shape[len(first) :] else ((), *dims[1:])
+            overrides.append((f"/{tensor.path}", Sharding((*first, *own))))
+        else:
+            at_rest = by_path[tensor.path][1].dims if tensor.path in by_path else [rules.get(dim, ()) for dim in tensor.dims]
+            if (sharding := _divided(tensor, at_rest, plan)).axes:
+                overrides.append((f"/{tensor.path}", sharding))
+    alone = Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, wiring=plan.wiring)
+    return _constrained(alone, layout.constraints)
+
+
+def _constrained(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
+    """With those constraints that are of its values, and that divide what a micro-batch has of a dimension."""
+    for pattern, sharding in constraints:
+        if any(matches(pattern, operation.path) for operation in plan.program.operations):
+            with suppress(WorkbenchError):
+                plan = plan.updated(layout=plan.layout.updated(constraints=(*plan.layout.constraints, (pattern, sharding))))
+    return plan
+
+
+def _rules(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+    """What splits a dimension by its name; the batch is split as its own leaves are, whatever says so."""
+    inputs = [plan.program.arguments[i] for i in plan.program.inputs]
+    return {**dict(plan.layout.rules), batch_dim(inputs, plan.program.name): split_over(plan)}
+
+
+def _divided(tensor: Tensor, at_rest: Sequence[tuple[str, ...] | None], plan: Plan) -> Sharding:
+    """A value on its way through the network, the first dimension first; an axis that does not divide what a micro-batch has of a
+    dimension, or that splits an earlier one, it goes without."""
+    found: list[tuple[str, ...]] = []
+    for axes, size in zip((each or () for each in at_rest), tensor.shape, strict=True):
+        taken = any(overlap(axis, other) for axis in axes for each in found for other in each)
+        found.append(() if taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
+    return Sharding(tuple(found))

@@ -1,0 +1,49 @@
+"""How the devices of one stage share a micro-batch, as the plan says where the batch lies."""
+
+from math import prod
+
+from workbench.core.sharding import axis_size, base_axis
+from workbench.core.tensor import Role
+from workbench.plan.plan import Plan
+from workbench.tracing.grad_accumulation.partial_sums import WHOLE, Parts
+from workbench.tracing.grad_accumulation.split_batch import batch_dim
+from workbench.tracing.stage_partition.partition import network_of
+
+
+def parts_of(plan: Plan) -> Parts:
+    """Of a plan with a pipeline. Where all is one program its compiler decides what is added up when: then there are no parts."""
+    spec = plan.pipeline
+    assert spec is not None, "asked of plans with a pipeline"
+    axes = _whole_axes(plan)
+    if spec.engine == "spmd" or not axes:
+        return WHOLE
+    parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
+    split = [bool({base_axis(axis) for axis in plan.argument_shardings[i].axes} & set(axes)) for i in parameters]
+    pieces = network_of(plan.program, spec.micro_batches).flat.pieces
+    whole = (number for number, (piece, _) in enumerate(pieces) if not split[piece.leaf])
+    return Parts(axes, prod(plan.mesh[axis] for axis in axes), frozenset(whole))
+
+
+def spread(plan: Plan) -> int:
+    """Over how many devices of a stage a micro-batch is spread."""
+    return prod(axis_size(axis, plan.mesh) for axis in split_over(plan))
+
+
+def split_over(plan: Plan) -> tuple[str, ...]:
+    """The mesh axes, or parts of them, that split the batch: of leaves that are split unlike each other, those of the one split most."""
+    return max(_of_leaves(plan), key=lambda axes: prod(axis_size(axis, plan.mesh) for axis in axes), default=())
+
+
+def _whole_axes(plan: Plan) -> tuple[str, ...]:
+    """The mesh axes that split the batch, if all leaves of it are split alike and by whole axes."""
+    found = {*_of_leaves(plan)}
+    axes = found.pop() if len(found) == 1 else ()
+    return axes if all(axis in plan.mesh.names for axis in axes) else ()
+
+
+def _of_leaves(plan: Plan) -> list[tuple[str, ...]]:
+    """What splits the batch dimension of each leaf of the batch that has it."""
+    inputs = plan.program.inputs
+    name = batch_dim([plan.program.arguments[i] for i in inputs], plan.program.name)
+    dims = ((plan.program.arguments[i].dims, plan.argument_shardings[i].dims) for i in inputs)
+    return [dict(zip(names, places, strict=True))[name] or () for names, places in dims if name in names]

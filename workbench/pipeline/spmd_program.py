@@ -1,0 +1,48 @@
+"""A pipelined plan as one program for all devices: the shifting buffer lies over the mesh axis of the stages, the other axes of the mesh
+are the layout's; Shardy puts them together.
+
+What runs is a plan like any other, so it is planned, compiled and run like any other: the same arguments, the step with its loss pipelined,
+and the stacked weights of the layers over the stages at rest. Recomputation is of all micro-batches or of none: in a program that does the
+same in every iteration the last one cannot be left out (`remat:except_last` is `always` here).
+"""
+
+from typing import Any
+
+from workbench.core.layout import Layout
+from workbench.core.paths import parameter_of
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.sharding import Sharding
+from workbench.core.tensor import Role
+from workbench.errors import PipelineError
+from workbench.plan.plan import Plan
+from workbench.tracing.spmd_pipeline.loss import stacked_leaves
+from workbench.tracing.spmd_pipeline.step import run_in_step, traced_in_step
+
+
+def in_one_program(plan: Plan, mesh: Any = None) -> Plan:
+    """The plan whose step is pipelined in step; it has no pipeline any more. Over a `mesh` of devices it is to be run, and its program is
+    planned as it was; without one it is traced anew, to be planned.
+
+    Raises `PipelineError` where its layers cannot be.
+    """
+    spec = plan.pipeline
+    assert spec is not None, "asked of plans with a pipeline"
+    if plan.program.step.training is None:
+        raise PipelineError(f"`{plan.program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
+    program = traced_in_step(plan.program, spec, plan.mesh) if mesh is None else run_in_step(plan.program, spec, mesh)
+    return plan.updated(program=program, layout=_at_rest(plan, spec), pipeline=None)
+
+
+def _at_rest(plan: Plan, spec: PipelineSpec) -> Layout:
+    """The layout, with stacked weights and their optimiser state over the stages where the layers of a stage are neighbours."""
+    layout = plan.layout
+    if spec.chunks > 1:  # a stage's layers are not one slice: they are brought together in the step
+        return layout
+    parameters = [tensor for tensor in plan.program.arguments if tensor.role is Role.PARAMETER]
+    names = [each.path.partition("/")[2] for each in parameters]
+    stacked = {names[leaf] for leaf in stacked_leaves(plan.program, spec)}
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        is_like = tensor.shape and tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) and parameter_of(tensor.path, names) in stacked
+        if is_like and not sharding.dims[0]:
+            layout = layout.with_override(f"/{tensor.path}", Sharding(((spec.axis,), *(dim or () for dim in sharding.dims[1:]))))
+    return layout

@@ -1,0 +1,288 @@
+"""What each piece of a pipelined plan costs, from the planner's own model of its blocks.
+
+Each block is priced as a program of its own, over the devices of one stage: forward, and forward with backward; the difference is the
+backward pass. A piece is the sum of its blocks, so that moving a boundary prices nothing anew. Without hardware a second stands for 10^12
+operations: pieces compare, and no more than that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from workbench.core.paths import parameter_of
+from workbench.core.program_cache import kept_with_owner, kept_with_program
+from workbench.core.schedules.costs import AtWork, Halves, Payload, StageCost, added
+from workbench.core.sharding import Sharding
+from workbench.core.tensor import Role, Tensor
+from workbench.cost.communication import collective_seconds
+from workbench.cost.tiles import laid_out_bytes
+from workbench.pipeline.block_cost import OnStage, Price, TaskBytes, on_stage, price
+from workbench.pipeline.data_parallel_groups import spread
+from workbench.pipeline.stage_memory import with_close_memory
+from workbench.pipeline.stage_partition import starts_of
+from workbench.plan.plan import Plan
+from workbench.propagation import no_collection
+from workbench.tracing.grad_accumulation.partial_sums import Parts
+from workbench.tracing.jaxpr.work import size_of
+from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
+from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.stage_update import accumulator_type
+from workbench.tracing.stage_partition.stages import Cut
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCost:
+    """One block, one micro-batch, one device of its stage, as `stage_pricing.Price` has it."""
+
+    path: str
+    forward: float
+    backward_input: float
+    backward_weight: float
+    at_forward: TaskBytes
+    at_backward: TaskBytes
+    sent_forward: Payload
+    sent_both: Payload
+
+    @property
+    def work(self) -> float:
+        """Seconds without recomputation."""
+        return self.forward + self.backward_input + self.backward_weight
+
+
+def block_costs(plan: Plan) -> tuple[BlockCost, ...]:
+    """Of every block of a plan with a pipeline. Kept for the last few plans whose stages are alike (`OnStage`)."""
+    assert plan.pipeline is not None, "asked of plans with a pipeline"
+    return _block_costs(on_stage(plan), plan.pipeline.micro_batches)
+
+
+@kept_with_program(5)
+def _block_costs(stage: OnStage, micro_batches: int) -> tuple[BlockCost, ...]:
+    known: dict[int, Price] = {}
+    found = []
+    with no_collection():  # what is traced is kept
+        for block in _tasks(network_of(stage.program, micro_batches)):
+            alike = id(block.exemplar)
+            if alike not in known:
+                known[alike] = price(block.exemplar, stage)
+            found.append(BlockCost(block.stage.segment.blocks[0], **known[alike]._asdict()))
+    return tuple(found)
+
+
+def stage_costs(plan: Plan, *, closely: bool = False) -> tuple[StageCost, ...]:
+    """One a piece of the plan's pipeline, cut as its boundaries and the balance of these costs say.
+
+    `closely` takes memory from each whole piece as one program, not from its blocks (`stage_memory`).
+    """
+    starts = plan_starts(plan)
+    costs = costs_of_cut(plan, starts)
+    return with_close_memory(plan, starts, costs) if closely else costs
+
+
+def plan_starts(plan: Plan) -> tuple[int, ...]:
+    """The number of the block each piece but the first begins with; where all of them are named, nothing is priced."""
+    assert plan.pipeline is not None, "asked of plans with a pipeline"
+    network = network_of(plan.program, plan.pipeline.micro_batches)
+    if len(plan.pipeline.boundaries) == plan.pipeline.pieces - 1:
+        return starts_of(network, plan.pipeline)
+    return starts_of(network, plan.pipeline, [block.work for block in block_costs(plan)])
+
+
+def costs_of_cut(plan: Plan, starts: Sequence[int]) -> tuple[StageCost, ...]:
+    """Of the pieces that begin with these blocks."""
+    assert plan.pipeline is not None, "asked of plans with a pipeline"
+    network = network_of(plan.program, plan.pipeline.micro_batches)
+    costs, tasks = block_costs(plan), _tasks(network)
+    bounds = (0, *starts, len(costs))
+    stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
+    alike = on_stage(plan)
+    pieces = tuple(frozenset(piece for task in tasks[a:b] for piece in task.stage.segment.pieces) for a, b in pairwise(bounds))
+    ledger = _Ledger(plan, network, tasks, stage_of, pieces, alike.parts, _weights(alike, network), spread(plan))
+    found = []
+    for stage, (a, b) in enumerate(pairwise(bounds)):
+        own, summed = costs[a:b], ledger.summed(a, b)
+        sent = ledger.sent_update(summed)
+        cost = StageCost(
+            forward=sum(each.forward for each in own),
+            backward_input=sum(each.backward_input for each in own),
+            backward_weight=sum(each.backward_weight for each in own),
+            held=ledger.held(stage),
+            kept=ledger.kept(a, b) + ledger.fed(stage),
+            entering=ledger.entering(stage) + ledger.fed(stage),
+            sends=ledger.sends(stage),
+            update=ledger.update(stage, sent),
+            fed=ledger.fed(stage),
+            lent=ledger.lent(stage) + summed,
+            sent_update=sent,
+            sent_forward=added(each.sent_forward for each in own),
+            sent_both=added(each.sent_both for each in own),
+        )
+        at_work = ledger.at_work(cost, own)
+        found.append(replace(cost, at_work=at_work, halves=ledger.halves(stage, a, b, replace(cost, at_work=at_work))))
+    return tuple(found)
+
+
+@kept_with_owner
+def _tasks(network: Network) -> tuple[BlockTasks, ...]:
+    return block_tasks(network)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """Bytes of stages, on one device.
+
+    - `stage_of` says where each block is, `pieces` which pieces of the parameters each stage uses, `weights` what each of them takes;
+    - `spread`: over how many devices of a stage a micro-batch is spread.
+    """
+
+    plan: Plan
+    network: Network
+    tasks: tuple[BlockTasks, ...]
+    stage_of: dict[int, int]
+    pieces: tuple[frozenset[int], ...]
+    parts: Parts
+    weights: "tuple[_Weight, ...]"
+    spread: int
+
+    @property
+    def cut(self) -> Cut:
+        """At every block."""
+        return self.tasks[0].stage.cut
+
+    def held(self, stage: int) -> int:
+        """Parameters, the sums of their gradients, and of those that no earlier stage has the optimiser's state."""
+        states = sum(self.weights[piece].state for piece in self._owned(stage))
+        return states + sum(self.weights[piece].held for piece in self.pieces[stage])
+
+    def _owned(self, stage: int) -> frozenset[int]:
+        """What the stage updates: what it is the first to use."""
+        return self.pieces[stage].difference(*self.pieces[:stage])
+
+    def lent(self, stage: int) -> int:
+        """Sums of gradients of what the stage updates and later ones use too."""
+        owned = self._owned(stage)
+        return sum(self.weights[piece].sums for later in self.pieces[stage + 1 :] for piece in later & owned)
+
+    def summed(self, a: int, b: int) -> int:
+        """Bytes of gradients that the devices of these blocks add up among each other."""
+        split = [(task, {*task.split(self.parts)}) for task in self.tasks[a:b]]
+        partial = {piece for _, pieces in split for piece in pieces}
+        at_once = {piece for task, pieces in split for piece in {*task.stage.segment.pieces} - pieces}
+        return sum(self.weights[piece].sums for piece in partial - at_once)
+
+    def sent_update(self, summed: int) -> Payload:
+        return (((self.parts.axes, "all-reduce"), summed),) if summed else ()
+
+    def kept(self, a: int, b: int) -> int:
+        values = {value for task in self.tasks[a:b] for value in task.kept.values}
+        inside = sum(task.kept.inside for task in self.tasks[a:b])
+        return (inside + sum(self.cut.values[value].bytes for value in values)) // self.spread
+
+    @staticmethod
+    def at_work(cost: StageCost, own: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
+        """Of the sum of the blocks. Where the forward pass is made again, a compiler, which fuses, need not have all that is kept and all
+        that passes at once."""
+        leaving = sum(size for _, size in cost.sends[:1])
+        passing = max(each.at_backward.beside for each in own)
+        forward = max(each.at_forward.whole for each in own[1:]) if len(own) > 1 else 0
+        first = cost.entering + own[0].at_forward.made + own[0].at_forward.working
+        kept = [each.at_backward.staying for each in own]
+        again = max(sum(kept), passing)
+        extra = max(max(each.at_forward.working - size, 0) for each, size in zip(own, kept, strict=True))
+        keeping = AtWork(cost.kept + leaving + extra, cost.kept + passing)
+        return keeping, AtWork(max(first, cost.entering + forward), cost.entering + max(again, first - cost.entering, forward))
+
+    def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves]:
+        """Of the sum of the blocks: what the halves of each hand over, their worst besides. What is remade goes over into what waits, block
+        after block, and has its worst at the start; what was kept stays until the first half is done."""
+        if not any(self.cut.values[v].flows_back and self.stage_of[self.cut.values[v].maker] != stage for v in self._read(stage)):
+            first, second = cost.kept, cost.entering  # the whole backward task is its second half
+            (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
+            return Halves(first, first, keeping), Halves(second, second, recomputing)
+        between = [task.between for task in self.tasks[a:b]]
+        made = sum(each.made for each in between) // self.spread
+        waiting = min(sum(each.kept for each in between) // self.spread, cost.kept) + made
+        kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
+        second = waiting + kept - cost.kept
+        return Halves(kept + made, waiting, second), Halves(max(again, waiting), waiting, second)
+
+    def _read(self, stage: int) -> set[int]:
+        """The values that a stage's blocks read."""
+        return {v for block, each in self.stage_of.items() if each == stage for v in self.cut.segments[block].entering}
+
+    def entering(self, stage: int) -> int:
+        values = {v for v in self._read(stage) if self.stage_of[self.cut.values[v].maker] != stage}
+        return sum(self.cut.values[v].bytes for v in values) // self.spread
+
+    def fed(self, stage: int) -> int:
+        """Batch data of a micro-batch that the stage reads."""
+        leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.cut.segments[block].batch}
+        return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.spread
+
+    def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
+        found: dict[int, int] = {}
+        for value in self.cut.values:
+            if self.stage_of[value.maker] == stage:
+                for reader in {self.stage_of[each] for each in value.readers} - {stage}:
+                    found[reader] = found.get(reader, 0) + value.bytes // self.spread
+        return tuple(sorted(found.items()))
+
+    def update(self, stage: int, sent: Payload) -> float:
+        """The optimiser reads and writes parameters, gradients and state once: a matter of memory's bandwidth. Before it, gradients are
+        added up."""
+        plan, hardware = self.plan, self.plan.hardware
+        if hardware is None:
+            return 0.0
+        sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.wiring) for (axes, kind), count in sent)
+        return 2 * self.held(stage) / hardware.chip.memory_bandwidth + sums
+
+
+class _Weight(NamedTuple):
+    """Bytes on one device of a piece of the parameters, of the sum of its gradients, and of the optimiser's state for it."""
+
+    itself: int
+    sums: int
+    state: int
+
+    @property
+    def held(self) -> int:
+        return self.itself + self.sums
+
+
+@kept_with_program(5)
+def _weights(stage: OnStage, network: Network) -> tuple[_Weight, ...]:
+    """Of each piece. No boundary changes them: they are kept while one is dragged."""
+    plan = stage.plan
+    arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
+    states = _states(plan, [path.partition("/")[2] for path in network.parameter_paths])
+    found: dict[tuple[int, bool], _Weight] = {}  # layers of a stack are alike
+    for (leaf, layer), _ in network.flat.pieces:
+        if (leaf, layer is None) not in found:
+            tensor, sharding = leaves[leaf]
+            types = tensor.dtype, str(accumulator_type(tensor.dtype))
+            own, added_up = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
+            state = sum(_local_bytes(each.shape, each.dtype, layer, lies, plan) for each, lies in states[leaf])
+            found[leaf, layer is None] = _Weight(own, added_up, state)
+    return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.pieces)
+
+
+def _states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:
+    """What the optimiser keeps for each parameter, and where."""
+    number = {path: place for place, path in enumerate(parameters)}
+    found: list[list[tuple[Tensor, Sharding]]] = [[] for _ in parameters]
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        owner = parameter_of(tensor.path, number) if tensor.role is Role.OPTIMIZER_STATE else None
+        if owner is not None:
+            found[number[owner]].append((tensor, sharding))
+    return found
+
+
+def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding: Sharding, plan: Plan) -> int:
+    """On one device; of a stacked tensor one layer."""
+    dims = tuple(dim or () for dim in sharding.dims)
+    if layer is not None:
+        shape, dims = (1, *shape[1:]), ((), *dims[1:])
+    tile = plan.hardware.chip.array_tile if plan.hardware else ()
+    return laid_out_bytes(tuple(Sharding(dims).local_shape(shape, plan.mesh)), dtype, tile)

@@ -1,0 +1,86 @@
+"""Memory of each piece of a pipeline, task by task, from the whole piece as one program: within a tenth of what is compiled.
+
+It is slower to come by than a sum over blocks (`stage_costs`), about half a second for each piece unlike the others, and kept: a piece is
+priced for the tasks that its schedule has, and pieces that are alike are priced once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.program import Program
+from workbench.core.program_cache import kept_with_owner, kept_with_program
+from workbench.core.schedules import schedule_named
+from workbench.core.schedules.costs import AtWork, Halves, StageCost
+from workbench.pipeline.block_cost import OnStage, TaskBytes, on_stage, task_bytes
+from workbench.plan.plan import Plan
+from workbench.tracing.stage_partition.block_programs import BlockTasks
+from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.stage_tasks import StageTasks
+from workbench.tracing.stage_partition.stages import cut_network
+
+
+def with_close_memory(plan: Plan, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
+    """The costs of these pieces with their bytes as of whole pieces."""
+    spec = plan.pipeline
+    assert spec is not None, "asked of plans with a pipeline"
+    stage = on_stage(plan)
+    pieces = _pieces(stage, spec.micro_batches, starts)
+    modes = {spec.recomputes(i) for i in range(spec.micro_batches)}
+    return tuple(_closely(cost, piece, stage, spec, modes) for cost, piece in zip(costs, pieces, strict=True))
+
+
+@kept_with_program(1500)
+def _pieces(stage: OnStage, micro_batches: int, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
+    """Each piece as a program of its own; of those that are alike the first stands for all."""
+    cut = cut_network(network_of(stage.program, micro_batches), starts)
+    first: dict[tuple[object, ...], BlockTasks] = {}
+    whole = (BlockTasks(StageTasks(cut, segment)) for segment in cut.segments)
+    return tuple(first.setdefault(each.likeness, each) for each in whole)
+
+
+def _closely(cost: StageCost, piece: BlockTasks, stage: OnStage, spec: PipelineSpec, modes: set[bool]) -> StageCost:
+    """What a schedule has no task for stays as it was."""
+    at_work = [cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)]
+    halves = [cost.halves_of(recomputed=False), cost.halves_of(recomputed=True)]
+    staying = [cost.kept, cost.entering]
+    for recompute in modes:
+        forward, backward = _forward(piece, stage, recompute=recompute), _backward(piece, stage, recompute=recompute)
+        at_work[recompute] = AtWork(forward.whole, backward.whole)
+        staying[recompute] = backward.staying
+        if schedule_named(spec.schedule).splits_backward:
+            halves[recompute], staying[recompute] = _halves(piece, stage, recompute=recompute)
+    fed = sum(size for path, size in _forward(piece, stage, recompute=True).read if not path.startswith("entering/"))
+    return replace(
+        cost,
+        kept=staying[False],
+        entering=staying[True],
+        fed=fed,
+        at_work=(at_work[0], at_work[1]),
+        halves=(halves[0], halves[1]),
+    )
+
+
+@kept_with_owner
+def _forward(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
+    return task_bytes(piece.forward_program if recompute else piece.keeping_program, stage)
+
+
+@kept_with_owner
+def _backward(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
+    return task_bytes(piece.backward_program(stage.parts, recompute=recompute, apart=stage.adds_apart), stage)
+
+
+@kept_with_owner
+def _halves(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> tuple[Halves, int]:
+    """With what stays from the forward pass to the first of them."""
+    first, second = (_of_half(each, stage) for each in piece.half_programs(stage.parts, recompute=recompute, apart=stage.adds_apart))
+    read = dict(first.read)
+    only_second = {path: size for path, size in second.read if path not in read and not path.startswith("pending/")}
+    later = sum(only_second.values())  # is there while the first is at work
+    staying = first.staying + sum(size for path, size in only_second.items() if not path.startswith("arriving/"))
+    return Halves(first.whole + later, second.reads, second.whole), staying
+
+
+def _of_half(program: Program | None, stage: OnStage) -> TaskBytes:
+    return task_bytes(program, stage) if program else TaskBytes(0, 0, 0, 0, 0, ())

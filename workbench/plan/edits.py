@@ -1,0 +1,214 @@
+"""Edits: what a gesture, a command line flag or a search step does to a plan. Frozen, named, printable; undo is the plan before."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.precision import Precision
+from workbench.core.remat import Remat
+from workbench.core.sharding import Sharding
+from workbench.errors import HardwareError, LayoutError, unknown_name
+from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.topology import wiring_problem
+from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
+from workbench.plan.plan import Plan
+from workbench.plan.statement_edits import Prioritize, SetBarrier, Tie, Untie
+
+
+class Edit(Protocol):
+    """A change from plan to plan. `str(edit)` is what the history shows."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """The plan after the edit; raises a `WorkbenchError` if that would be illegal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceDim:
+    """Put a dimension onto mesh axes, major to minor; onto none to leave it whole."""
+
+    dim: str
+    axes: tuple[str, ...] = ()
+
+    def apply(self, plan: Plan) -> Plan:
+        if self.dim not in plan.program.dims:
+            raise LayoutError(*unknown_name("dimension", self.dim, plan.program.dims))
+        return plan.updated(layout=plan.layout.with_rule(self.dim, self.axes))
+
+    def __str__(self) -> str:
+        return f"{self.dim} → {'+'.join(self.axes) or 'whole'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Place one argument (or all whose path matches) in its own way, or a result that is not carried on; `None` takes the override back."""
+
+    pattern: str
+    sharding: Sharding | None
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(layout=plan.layout.with_override(self.pattern, self.sharding))
+
+    def __str__(self) -> str:
+        return f"{self.pattern} → {self.sharding or 'by the rules'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Constrain:
+    """Constrain the intermediate values whose path matches; `None` takes the constraint back."""
+
+    pattern: str
+    sharding: Sharding | None
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(layout=plan.layout.with_constraint(self.pattern, self.sharding))
+
+    def __str__(self) -> str:
+        return f"@{self.pattern} → {self.sharding or 'free'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetLayout:
+    """Replace the whole layout."""
+
+    layout: Layout
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(layout=self.layout)
+
+    def __str__(self) -> str:
+        return f"layout {str(self.layout) or 'replicated'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameDim:
+    """Rename a dimension of the program, and its rule."""
+
+    dim: str
+    name: str
+
+    def apply(self, plan: Plan) -> Plan:
+        program = plan.program.rename({self.dim: self.name})
+        return plan.updated(program=program, layout=plan.layout.renamed_dim(self.dim, self.name))
+
+    def __str__(self) -> str:
+        return f"dimension {self.dim} → {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetRemat:
+    """What the layers keep for the backward pass; the program is traced again, once for each policy."""
+
+    remat: Remat
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(program=plan.program.variant(remat=self.remat))
+
+    def __str__(self) -> str:
+        return f"remat {self.remat}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetPrecision:
+    """In which types the step is computed and kept; the program is traced again, once for each precision."""
+
+    precision: Precision
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(program=plan.program.variant(precision=self.precision))
+
+    def __str__(self) -> str:
+        return f"precision {self.precision}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetHardware:
+    """Plan for other hardware, or for none; a wiring that does not fit it is dropped."""
+
+    hardware: Hardware | None
+
+    def apply(self, plan: Plan) -> Plan:
+        fits = self.hardware is not None and wiring_problem(plan.mesh, self.hardware, plan.wiring) is None
+        return plan.updated(hardware=self.hardware, wiring=plan.wiring if fits else None)
+
+    def __str__(self) -> str:
+        return f"hardware {self.hardware or 'none'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetWiring:
+    """Choose which mesh axes run over which links of the hardware; `None` leaves it to the default."""
+
+    wiring: Wiring | None
+
+    def apply(self, plan: Plan) -> Plan:
+        if self.wiring is not None:
+            if plan.hardware is None:
+                raise HardwareError("A wiring needs hardware; this plan names none.", ['choose some, such as "TPU v5e 16x16"'])
+            if problem := wiring_problem(plan.mesh, plan.hardware, self.wiring):
+                raise problem
+        return plan.updated(wiring=self.wiring)
+
+    def __str__(self) -> str:
+        return f"wiring {self.wiring or 'by itself'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetPipeline:
+    """Cut the step into stages, or, with `None`, do not. The mesh axis of the stages is made, resized or removed with it.
+
+    `about` is what of the pipeline it is meant to change, for people.
+    """
+
+    pipeline: PipelineSpec | None
+    about: str = field(default="", compare=False)
+
+    def apply(self, plan: Plan) -> Plan:
+        old, new = plan.pipeline, self.pipeline
+        dropped = old.axis if old and (new is None or new.axis != old.axis) else None
+        axes = tuple((name, new.stages if new and name == new.axis else size) for name, size in plan.mesh.axes if name != dropped)
+        mesh = Mesh(((new.axis, new.stages), *axes) if new and new.axis not in dict(axes) else axes)
+        return plan.updated(mesh=mesh, wiring=plan.wiring and plan.wiring.restricted(mesh), pipeline=new)
+
+    def __str__(self) -> str:
+        return self.about or f"pipeline {self.pipeline or 'none'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several edits as one step of the history, `name` for people: a recipe, say. All of them are made, or none."""
+
+    name: str
+    edits: tuple[Edit, ...]
+
+    def apply(self, plan: Plan) -> Plan:
+        for edit in self.edits:
+            plan = edit.apply(plan)
+        return plan
+
+    def __str__(self) -> str:
+        return f"{self.name} ({len(self.edits)} edit{'s' * (len(self.edits) != 1)})"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPlan:
+    """Replace the plan whole by one of a file or a link, `source` for people."""
+
+    plan: Plan
+    source: str
+
+    def apply(self, _: Plan) -> Plan:
+        return self.plan
+
+    def __str__(self) -> str:
+        return f"open {self.source}"
+
+
+ALL_EDITS = (
+    *(PlaceDim, Override, Constrain, Prioritize, Tie, Untie, SetBarrier, SetLayout),
+    *(SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
+    *(SetRemat, SetPrecision, SetHardware, SetWiring, SetPipeline, Together, OpenPlan),
+)

@@ -1,0 +1,242 @@
+"""May this program lie on this mesh like this? Mesh-TensorFlow's rules M3 to M7, and JAX's own demand of even arguments.
+
+Checked before any work starts. The first rule broken is a `LayoutError` in the user's names, with the arithmetic and the ways out.
+"""
+
+from collections.abc import Collection, Iterator
+from math import prod
+
+from workbench.core.layout import Layout
+from workbench.core.layout_text import group_text
+from workbench.core.mesh import Mesh
+from workbench.core.paths import matches, unfolded
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.program import Program
+from workbench.core.selectors import is_line, operations_at, picks, unknown_line
+from workbench.core.sharding import Sharding, base_axis
+from workbench.core.tensor import Tensor
+from workbench.errors import LayoutError, PipelineError, unknown_name
+from workbench.units import divisors
+
+
+def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
+    """Raises `LayoutError` for an unknown dimension or axis (M3), an axis twice in a tensor (M5), an uneven split (M6),
+    or a statement that names nothing, has the wrong rank or is about a manual axis inside its `shard_map`."""
+    for error in illegalities(program, mesh, layout):
+        raise error
+
+
+def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
+    """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or splits a
+    dimension as well; if the micro-batches do not divide the batch; and, of a program that was cut before, if it cannot be cut so."""
+    if pipeline is None:
+        return
+    from workbench.pipeline.stage_partition import verify_early  # from above, which loads JAX: only for a plan with a pipeline
+
+    _verify_axis(mesh, layout, pipeline)
+    verify_early(program, pipeline)
+
+
+def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
+    axis, stages = pipeline.axis, pipeline.stages
+    if axis not in mesh:
+        raise PipelineError(
+            f"The {stages} stages of the pipeline lie along mesh axis `{axis}`, and the mesh is `{mesh}`.",
+            [f"make it `{f'{axis}:{stages} {mesh}'.strip()}`", "name an axis that is there, axis:NAME"],
+        )
+    if mesh[axis] != stages:
+        raise PipelineError(
+            f"The pipeline has {stages} stages, and mesh axis `{axis}` {mesh[axis]} groups of devices.",
+            [f"make `{axis}` {stages}", f"make `stages` {mesh[axis]}"],
+        )
+    if layout.map_axes({axis: None}) != layout:
+        raise PipelineError(
+            f"Mesh axis `{axis}` carries the stages of the pipeline, and the layout splits a dimension over it as well.",
+            [f"take `{axis}` out of the layout", "give the pipeline an axis of its own"],
+        )
+
+
+def illegalities(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
+    """All that is wrong, worst first."""
+    yield from _unknown_names(program, mesh, layout)
+    yield from _pointless_patterns(program, layout)
+    seen = set()
+    ruled = set()  # without an override, tensors of the same dimensions lie alike
+    results = [each for each in program.results if layout.overrides and layout.override(each.path)]
+    for tensor in (*program.arguments, *results):
+        override = layout.override(tensor.path) if layout.overrides else None
+        if override is None and (tensor.dims, tensor.shape) in ruled:
+            continue
+        spec = override.dims if override else tuple(layout.rule(dim) for dim in tensor.dims)
+        if override is None:
+            ruled.add((tensor.dims, tensor.shape))
+        key = (tensor.dims, tensor.shape, spec)
+        if key not in seen:  # a tensor like one already judged: say it once, not once a layer
+            seen.add(key)
+            yield from _tensor_illegalities(tensor, spec, mesh)
+
+
+def why_illegal(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> str | None:
+    """Why dimension `dim` may not go onto `axes` in this layout; `None` if it may. Cheap: asked of every target under the hand."""
+    trial = layout.with_rule(dim, axes)
+    for tensor in program.arguments:
+        if dim in tensor.dims and layout.override(tensor.path) is None:
+            for error in _tensor_illegalities(tensor, tuple(trial.rule(each) for each in tensor.dims), mesh):
+                return error.message
+    return None
+
+
+def _unknown_names(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
+    for dim, axes in layout.rules:
+        if dim not in program.dims:
+            yield LayoutError(*unknown_name("dimension", dim, program.dims))
+        yield from (_unknown_axis(axis, mesh) for axis in axes if axis not in mesh)
+    for _, sharding in layout.overrides + layout.constraints:
+        yield from (_unknown_axis(axis, mesh) for axis in sharding.named if axis not in mesh)
+
+
+def _unknown_axis(axis: str, mesh: Mesh) -> LayoutError:
+    if (whole := base_axis(axis)) != axis and whole in mesh:
+        return LayoutError(
+            f"`{axis}` is a part of mesh axis `{whole}`; propagation makes such parts, and JAX has no words to ask for one.",
+            [f"make two axes of `{whole}`, such as `{whole}_major` and `{whole}_minor`", f"use `{whole}` whole"],
+        )
+    return LayoutError(*unknown_name("mesh axis", axis, mesh.names))
+
+
+def _pointless_patterns(program: Program, layout: Layout) -> Iterator[LayoutError]:
+    for pattern, sharding in layout.overrides:
+        yield from _pointless_override(program, pattern, sharding)
+    for pattern, sharding in layout.constraints:
+        yield from why_unconstrained(program, pattern, sharding)
+    for places in layout.groups:
+        yield from why_not_alike(program, places)
+    for place, _ in layout.barriers:
+        yield from _pointless_place(program, place)
+
+
+def _pointless_override(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
+    becomes = {i: program.arguments[argument] for i, argument in program.carried}
+    found = [tensor for tensor in program.arguments if matches(pattern, tensor.path)]
+    results = {i: tensor for i, tensor in enumerate(program.results) if matches(pattern, tensor.path)}
+    found += [tensor for i, tensor in results.items() if i not in becomes]
+    if not found and results:
+        carried = becomes[next(iter(results))]
+        yield LayoutError(
+            f"The result `{pattern}` becomes `{carried.path}` in the next step, and lies as that does.", [f"override `{carried.path}`"]
+        )
+    elif not found:
+        yield LayoutError(*_unknown_path("argument", pattern, [tensor.path for tensor in program.arguments]))
+    for tensor in found:
+        if len(sharding.dims) != len(tensor.dims):
+            yield _wrong_rank(f"`{tensor}`", len(tensor.dims), sharding)
+
+
+def why_unconstrained(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
+    """Why no value can be constrained so: there is none of this name, none of this rank, or it is in a manual region of one of the axes."""
+    ids = operations_at(program, pattern)
+    if not ids:
+        yield _unknown_value(program, pattern)
+        return
+    ranked = operations_at(program, pattern, len(sharding.dims))
+    if not ranked:
+        yield _wrong_rank(f"`{pattern}`", len(program.operations[ids[0]].shape), sharding)
+    for op in (program.operations[i] for i in ranked):
+        if manual := [axis for axis in sharding.named if axis in op.manual]:
+            names = " and ".join(f"`{axis}`" for axis in manual)
+            yield LayoutError(
+                f"`{op.path}` ({op.source or 'no source line'}) is computed in a shard_map that is manual over {names}: there the function "
+                "itself says what each device does, and a constraint cannot.",
+                [f"leave {names} out of @{pattern}={sharding}", "change the in_specs and out_specs of the shard_map"],
+            )
+            return
+
+
+def _unknown_value(program: Program, pattern: str) -> LayoutError:
+    """There is no such value; or there was one in the function, and it is not computed."""
+    if gone := next((each for each in program.removed if picks(pattern, each.path, each.source)), None):
+        where = f" ({gone.source})" if gone.source else ""
+        return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {gone.why}.", list(gone.ways_out))
+    known = (each for each in program.operations if each.path and each.shape)
+    if is_line(pattern):
+        return LayoutError(*unknown_line(pattern, ((each.path, each.source) for each in known)))
+    return LayoutError(*_unknown_path("intermediate value", pattern, dict.fromkeys(each.path for each in known)))
+
+
+def why_not_alike(program: Program, places: tuple[str, ...]) -> Iterator[LayoutError]:
+    """Why these cannot lie alike: one does not exist, or two are not of one shape."""
+    missing = [error for place in places for error in _pointless_place(program, place)]
+    yield from missing[:1]
+    if missing:
+        return
+    shapes = {shape: place for place in reversed(places) for shape in _shapes_at(program, place)}
+    if len(shapes) > 1:
+        told = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
+        yield LayoutError(
+            f"`{group_text(places)}` ties {told}; only values of one shape can lie alike.",
+            ["name values of one shape", "override or constrain each by itself"],
+        )
+
+
+def _shapes_at(program: Program, place: str) -> list[tuple[int, ...]]:
+    if place.startswith("@"):
+        return [program.operations[i].shape for i in operations_at(program, place[1:])]
+    return [tensor.shape for tensor in program.arguments if matches(place, tensor.path)]
+
+
+def _pointless_place(program: Program, place: str) -> Iterator[LayoutError]:
+    if _shapes_at(program, place):
+        return
+    if place.startswith("@"):
+        yield _unknown_value(program, place[1:])
+        return
+    message, ways_out = _unknown_path("argument", place, [tensor.path for tensor in program.arguments])
+    is_value = bool(operations_at(program, place))
+    yield LayoutError(message, [f"write `@{place}` for the intermediate value"] if is_value else ways_out)
+
+
+def _unknown_path(kind: str, pattern: str, known: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """As `unknown_name`; of a row of a table that stands for repeated layers, how a layout names them."""
+    message, ways_out = unknown_name(kind, pattern, known)
+    meant = unfolded(pattern, known)
+    return message, (f"write `{meant}`, which names all of them",) if meant else ways_out
+
+
+def _wrong_rank(subject: str, rank: int, sharding: Sharding) -> LayoutError:
+    return LayoutError(
+        f"{subject} has {rank} dimensions; {sharding} places {len(sharding.dims)}.", ["write one entry a dimension, `-` for whole"]
+    )
+
+
+def _tensor_illegalities(tensor: Tensor, spec: tuple[tuple[str, ...] | None, ...], mesh: Mesh) -> Iterator[LayoutError]:
+    owner: dict[str, str] = {}
+    for dim, size, axes in zip(tensor.dims, tensor.shape, spec, strict=False):
+        for axis in axes or ():
+            if axis in owner:
+                yield LayoutError(
+                    f"`{tensor}` would have both `{owner[axis]}` and `{dim}` on mesh axis `{axis}`; "
+                    "an axis splits one dimension of a tensor.",
+                    [f"put `{dim}` on another axis", f"override `{tensor.path}`", f"leave `{dim}` whole"],
+                )
+            owner[axis] = dim
+        parts = prod(mesh[axis] for axis in axes or () if axis in mesh)
+        if size % parts:
+            yield _uneven(tensor, dim, size, axes or (), parts, mesh)
+
+
+def _uneven(tensor: Tensor, dim: str, size: int, axes: tuple[str, ...], parts: int, mesh: Mesh) -> LayoutError:
+    product = f" ({' x '.join(str(mesh[axis]) for axis in axes)} = {parts})" if len(axes) > 1 else f" ({parts})"
+    even = [n for n in divisors(size) if 2 <= n <= 4 * parts]
+    nearest = sorted(sorted(even, key=lambda n: abs(n - parts))[:2])
+    others = [name for name, width in mesh.axes if name not in axes and width > 1 and size % width == 0]
+    rounded = -(-size // parts) * parts
+    return LayoutError(
+        f"`{tensor}`: the layout puts `{dim}` ({size}) on mesh axis `{'+'.join(axes)}`{product}, and {size} % {parts} = {size % parts}. "
+        "JAX splits an argument into equal parts only.",
+        [
+            *([f"make the parts {' or '.join(map(str, nearest))}"] if nearest else []),
+            *(f"put `{dim}` on `{name}` ({mesh[name]} divides {size})" for name in others[:1]),
+            f"pad `{dim}` to {rounded}",
+            f"leave `{dim}` whole",
+        ],
+    )

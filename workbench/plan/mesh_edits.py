@@ -1,0 +1,109 @@
+"""Edits of the mesh; what lay on an axis that is gone becomes whole there. `edits` is the door to them."""
+
+from dataclasses import dataclass, replace
+
+from workbench.core.mesh import Mesh
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.errors import MeshError
+from workbench.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class SetMesh:
+    """Replace the mesh; rules on axes that are gone are dropped."""
+
+    mesh: Mesh
+
+    def apply(self, plan: Plan) -> Plan:
+        gone = {name: None for name in plan.mesh.names if name not in self.mesh}
+        wiring = plan.wiring and plan.wiring.restricted(self.mesh)
+        return plan.updated(mesh=self.mesh, layout=plan.layout.map_axes(gone), wiring=wiring, pipeline=_fitted(plan.pipeline, self.mesh))
+
+    def __str__(self) -> str:
+        return f"mesh {self.mesh}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeAxis:
+    """Give a mesh axis another size."""
+
+    axis: str
+    size: int
+
+    def apply(self, plan: Plan) -> Plan:
+        _ = plan.mesh[self.axis]
+        return SetMesh(Mesh(tuple((name, self.size if name == self.axis else size) for name, size in plan.mesh.axes))).apply(plan)
+
+    def __str__(self) -> str:
+        return f"{self.axis}:{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddAxis:
+    """A new mesh axis, minor to the others."""
+
+    axis: str
+    size: int
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(mesh=Mesh((*plan.mesh.axes, (self.axis, self.size))))
+
+    def __str__(self) -> str:
+        return f"+ {self.axis}:{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAxis:
+    """Remove a mesh axis; what lay on it becomes whole there."""
+
+    axis: str
+
+    def apply(self, plan: Plan) -> Plan:
+        _ = plan.mesh[self.axis]
+        return SetMesh(Mesh(tuple((name, size) for name, size in plan.mesh.axes if name != self.axis))).apply(plan)
+
+    def __str__(self) -> str:
+        return f"- {self.axis}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameAxis:
+    """Rename a mesh axis, and everything that lies on it."""
+
+    axis: str
+    name: str
+
+    def apply(self, plan: Plan) -> Plan:
+        _ = plan.mesh[self.axis]
+        mesh = Mesh(tuple((self.name if name == self.axis else name, size) for name, size in plan.mesh.axes))
+        wiring = plan.wiring and plan.wiring.renamed(self.axis, self.name)
+        layout = plan.layout.map_axes({self.axis: self.name})
+        pipeline = plan.pipeline and replace(plan.pipeline, axis=self.name if plan.pipeline.axis == self.axis else plan.pipeline.axis)
+        return plan.updated(mesh=mesh, layout=layout, wiring=wiring, pipeline=pipeline)
+
+    def __str__(self) -> str:
+        return f"axis {self.axis} → {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderAxes:
+    """Mesh axes in another order, major to minor: which devices are neighbours."""
+
+    names: tuple[str, ...]
+
+    def apply(self, plan: Plan) -> Plan:
+        if sorted(self.names) != sorted(plan.mesh.names):
+            raise MeshError(f"{', '.join(self.names)} is not an order of {', '.join(plan.mesh.names)}.", ["name each axis once"])
+        return plan.updated(mesh=Mesh(tuple((name, plan.mesh[name]) for name in self.names)))
+
+    def __str__(self) -> str:
+        return f"axes {' '.join(self.names)}"
+
+
+def _fitted(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | None:
+    """With as many stages as its axis now has devices, without the boundaries if they are too many then; `None` if the axis is gone."""
+    if pipeline is None or pipeline.axis not in mesh:
+        return None
+    stages = mesh[pipeline.axis]
+    fits = len(pipeline.boundaries) < stages * pipeline.chunks
+    return replace(pipeline, stages=stages, boundaries=pipeline.boundaries if fits else ())

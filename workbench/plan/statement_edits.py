@@ -1,0 +1,65 @@
+"""Edits of how propagation goes: the order of its rounds, values tied together, barriers. `edits` is the door to them."""
+
+from dataclasses import dataclass
+
+from workbench.core.layout_text import barrier_text, group_text
+from workbench.errors import LayoutError, unknown_name
+from workbench.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Prioritize:
+    """In which round the rule of a dimension begins to propagate, 0 the first: batch, then Megatron, then ZeRO (Shardy Y7)."""
+
+    dim: str
+    priority: int
+
+    def apply(self, plan: Plan) -> Plan:
+        if self.dim not in plan.program.dims:
+            raise LayoutError(*unknown_name("dimension", self.dim, plan.program.dims))
+        return plan.updated(layout=plan.layout.with_priority(self.dim, self.priority))
+
+    def __str__(self) -> str:
+        return f"{self.dim} → p{self.priority}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Let arguments, and intermediate values (`@`), lie alike, however that is (`shard_as`)."""
+
+    places: tuple[str, ...]
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(layout=plan.layout.with_group(self.places))
+
+    def __str__(self) -> str:
+        return group_text(self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Untie:
+    """Take a group back."""
+
+    places: tuple[str, ...]
+
+    def apply(self, plan: Plan) -> Plan:
+        if self.places not in plan.layout.groups:
+            raise LayoutError(*unknown_name("group", group_text(self.places), map(group_text, plan.layout.groups)))
+        return plan.updated(layout=plan.layout.without_group(self.places))
+
+    def __str__(self) -> str:
+        return f"no {group_text(self.places)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetBarrier:
+    """Let no sharding pass an argument or an intermediate value (`@`), or only `forward` or `backward`; with `None` all pass again."""
+
+    place: str
+    allows: str | None = "none"
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(layout=plan.layout.with_barrier(self.place, self.allows))
+
+    def __str__(self) -> str:
+        return f"no {barrier_text(self.place, 'none')}" if self.allows is None else barrier_text(self.place, self.allows)

@@ -1,0 +1,107 @@
+"""Looking things up in the partitioned module: where a value lies, who makes it and who reads it, what is the program's own."""
+
+from typing import Any
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.collectives import Reshard
+from workbench.propagation.module.attributes import Dims, read_shardings
+from workbench.propagation.module.context import producer
+from workbench.propagation.module.prepare import ID
+from workbench.propagation.structure.structure import Structure
+
+
+class Answer:
+    """The module that Shardy's passes left, read against the program's structure; `dims` are of the structure's values, as far as read."""
+
+    def __init__(self, structure: Structure, dims: list[Dims | None]) -> None:
+        self._structure, self._dims = structure, dims
+        self._attributes: dict[ir.Attribute, tuple[Dims, ...]] = {}
+
+    def read(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
+        """One sharding, or one a result; each attribute is read once, for MLIR keeps one of a kind."""
+        if attribute not in self._attributes:
+            self._attributes[attribute] = read_shardings(attribute)
+        return self._attributes[attribute]
+
+    def dims_of(self, value: ir.Value) -> Dims:
+        """Where a value of the partitioned module lies: read off the operation that makes it, or the argument it is."""
+        owner = producer(value)
+        rank = ir.RankedTensorType(value.type).rank
+        if owner is not None:
+            if "out_sharding" in owner.attributes:
+                return self.read(owner.attributes["out_sharding"])[0]
+            if "sdy.sharding" in owner.attributes:
+                return self.read(owner.attributes["sdy.sharding"])[ir.OpResult(value).result_number]
+            return ((),) * rank
+        number = ir.BlockArgument(value).arg_number
+        parent = value.owner.owner.operation
+        if parent.name == "func.func":
+            return self._dims[self._structure.arguments[number]] or ((),) * rank
+        if "sdy.sharding" in parent.attributes and parent.name == "stablehlo.while":
+            return self.read(parent.attributes["sdy.sharding"])[number]
+        return ((),) * rank
+
+    def producer_of(self, value: ir.Value) -> int | None:
+        """The operation of the program that made a value, looking through collectives."""
+        owner = producer(value)
+        while owner is not None and ID not in owner.attributes:
+            owner = producer(owner.operands[0])
+        return None if owner is None else int(owner.attributes[ID].value)
+
+    def argument_of(self, value: ir.Value) -> int | None:
+        """The number of the argument of main that a value is, looking through collectives."""
+        while (owner := producer(value)) is not None and ID not in owner.attributes:
+            value = owner.operands[0]
+        is_argument = owner is None and value.owner.owner.operation.name == "func.func"
+        return ir.BlockArgument(value).arg_number if is_argument else None
+
+    def unturned(self, value: ir.Value) -> ir.Value:
+        """What a value is before it is reversed along dimensions of a single element, as the kernels of 1 x 1 are that gradients of
+        convolutions read: to XLA it is the same value."""
+        owner = producer(value)
+        while owner is not None and owner.name == "stablehlo.reverse":
+            shape, source = ir.RankedTensorType(value.type).shape, owner.operands[0]
+            is_turned = any(shape[dim] > 1 for dim in ir.DenseI64ArrayAttr(owner.attributes["dimensions"]))
+            if is_turned or self.dims_of(source) != self.dims_of(value):
+                break
+            value = source
+            owner = producer(value)
+        return value
+
+    def reader(self, op: Any) -> int | None:
+        """The operation of the program that reads here, looking through collectives."""
+        while ID not in op.operation.attributes:
+            users = list(op.operation.results[0].uses)
+            if not users:
+                return None
+            op = users[0].owner
+        return int(op.operation.attributes[ID].value)
+
+    def _reading(self, reader: int | None) -> tuple[int, int]:
+        """Where an operation reads, and until when it keeps what it reads: till its last reader's place if it is fused into that."""
+        if reader is None:
+            return (self._structure.ops[-1].position,) * 2
+        record = self._structure.ops[reader]
+        fused = [self._structure.values[result].last_use for result in record.results if not self._structure.values[result].stored]
+        return record.position, max((record.position, *fused))
+
+    def region_of(self, value: ir.Value, region: int) -> int:
+        """The region a value is made in, seen from `region`: further out if the loop captures it."""
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return 0 if owner.owner.operation.name == "func.func" else region
+        made_by = self.producer_of(value)
+        return region if made_by is None else self._structure.ops[made_by].region
+
+    def placed(self, source: ir.Value, last: ir.Operation, before: int, region: int) -> Reshard:
+        """Where and how long the result of a collective lives: what is made of `source` and read behind `last`."""
+        readers = [self.reader(use.owner) for use in last.results[0].uses]
+        readings = [self._reading(reader) for reader in readers]
+        heights = tuple(self._structure.heights[reader] for reader in readers if reader is not None)
+        first_use = min((at for at, _ in readings), default=self._structure.ops[before].position)
+        last_use = max((until for _, until in readings), default=first_use)
+        frees_source = len(list(source.uses)) == 1
+        # XLA moves the collective of a loop-invariant value out of the loop.
+        made_in = self.region_of(source, region)
+        return Reshard("", (), 0, 0, before, made_in, self.producer_of(source), frees_source, first_use, last_use, heights or (0,))

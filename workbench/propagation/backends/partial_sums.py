@@ -1,0 +1,113 @@
+"""May a value be left a partial sum (`unreduced`, Shardy Y5)? Only where its operation sums over a dimension that lies on the axis.
+
+Anywhere else each device has the whole of it, and the reduction that follows would count it once a device: Shardy takes such a plan, and
+XLA runs it to wrong numbers (measured). So it is looked for in what Shardy made of the plan, and refused in words.
+"""
+
+from collections.abc import Iterator
+
+from jax.extend.mlir import ir
+
+from workbench.core.selectors import operations_at
+from workbench.core.sharding import Sharding, base_axis
+from workbench.errors import LayoutError
+from workbench.plan.plan import Plan
+from workbench.propagation.answer import Answer
+from workbench.propagation.module.attributes import read_annotation, read_annotations
+from workbench.propagation.module.context import main_function, producer
+from workbench.propagation.module.factors import rule_of
+from workbench.propagation.module.operations import operations_below
+from workbench.propagation.module.prepare import ID
+
+_ADDITIVE = frozenset(
+    f"stablehlo.{name}"
+    for name in ("add", "subtract", "negate", "convert", "reshape", "transpose", "broadcast_in_dim", "slice", "concatenate", "reverse")
+)
+"""What makes partial sums of partial sums."""
+
+_Wanted = dict[int, tuple[str, Sharding]]  # by the number of an operation: what the layout says of it
+
+
+def verify_partial_sums(module: ir.Operation, plan: Plan, answer: Answer) -> None:
+    """Raises `LayoutError` for a value that the layout leaves unreduced and that is no partial sum over that axis."""
+    if not (wanted := _wanted(plan)):
+        return
+    for op in operations_below(main_function(module)):
+        number = op.attributes[ID].value if ID in op.attributes else -1
+        if number in wanted:
+            for axis in wanted[number][1].unreduced:
+                if plan.mesh[axis] > 1 and (error := _why_whole(op, axis, plan, *wanted[number], number, answer)):
+                    raise error
+
+
+def _wanted(plan: Plan) -> _Wanted:
+    """The constraint that holds for each operation, the last one given, where that leaves a sum to do."""
+    constraints = plan.layout.constraints
+    if not any(sharding.unreduced for _, sharding in constraints):
+        return {}
+    found = {i: (at, sharding) for at, sharding in constraints for i in operations_at(plan.program, at, len(sharding.dims))}
+    return {i: each for i, each in found.items() if each[1].unreduced}
+
+
+def _why_whole(op: ir.Operation, axis: str, plan: Plan, at: str, asked: Sharding, number: int, answer: Answer) -> LayoutError | None:
+    operation = plan.program.operations[number]
+    where = f"`{operation.path}`" + (f" ({operation.source})" if operation.source else "")
+    rest = [f"leave `unreduced:{axis}` out of `@{at}`"]
+    if not _is_sum(op, axis, answer):
+        summed = tuple(dict.fromkeys(_summed(op, plan)))
+        split = f"split {' or '.join(f'`{name}`' for name in summed)}, which it sums over, on `{axis}`" if summed else ""
+        return LayoutError(
+            f"{where} is no partial sum over mesh axis `{axis}`: every device along it computes the whole value, "
+            f"and adding those up would count it {plan.mesh[axis]} times.",
+            [*([split] if split else [f"ask it of a product or a sum whose summed dimension lies on `{axis}`"]), *rest],
+        )
+    if axis not in _left(op.results[0]):
+        closed = Sharding(tuple(axes or () for axes in asked.dims), replicated=asked.replicated, unreduced=asked.unreduced)
+        return LayoutError(
+            f"{where} would be added up over mesh axis `{axis}` at once: `@{at}={asked}` leaves dimensions to propagation, which asks for "
+            "the whole value there.",
+            [f"say where all its dimensions lie, such as `@{at}={closed}`", *rest],
+        )
+    return None
+
+
+def _is_sum(op: ir.Operation, axis: str, answer: Answer) -> bool:
+    """Whether it sums over a dimension that lies on `axis`, or adds up nothing but partial sums over it."""
+    if (rule := rule_of(op)) is not None:
+        for operand, mapping in zip(op.operands, rule.operands, strict=False):
+            for axes, factors in zip(answer.dims_of(operand), mapping, strict=False):
+                if set(factors) & set(rule.reduction) and axis in map(base_axis, axes):
+                    return True
+    return op.name in _ADDITIVE and all(axis in _left(each) for each in op.operands)
+
+
+def _left(value: ir.Value) -> tuple[str, ...]:
+    """The axes over which a value is still to be summed; what is only called so (`replicated_to_unreduced`) is whole."""
+    owner = producer(value)
+    if owner is None or owner.name == "sdy.replicated_to_unreduced":
+        return ()
+    if "out_sharding" in owner.attributes:
+        return read_annotation(owner.attributes["out_sharding"]).unreduced
+    if "sdy.sharding" in owner.attributes:
+        return read_annotations(owner.attributes["sdy.sharding"])[ir.OpResult(value).result_number].unreduced
+    return ()
+
+
+def _summed(op: ir.Operation, plan: Plan) -> Iterator[str]:
+    """The names of the dimensions an operation sums over, as far as its operands' makers have any."""
+    rule = rule_of(op)
+    for operand, mapping in zip(op.operands, rule.operands if rule else (), strict=False):
+        for name, factors in zip(_names(operand, plan), mapping, strict=False):
+            if rule and set(factors) & set(rule.reduction) and name not in ("", "_"):
+                yield name
+
+
+def _names(value: ir.Value, plan: Plan) -> tuple[str, ...]:
+    owner = producer(value)
+    while owner is not None and ID not in owner.attributes and len(owner.operands) == 1:
+        value = owner.operands[0]
+        owner = producer(value)
+    if owner is not None:
+        return plan.program.operations[owner.attributes[ID].value].dims if ID in owner.attributes else ()
+    is_argument = value.owner.owner.operation.name == "func.func"
+    return plan.program.arguments[ir.BlockArgument(value).arg_number].dims if is_argument else ()

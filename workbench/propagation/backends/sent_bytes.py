@@ -1,0 +1,28 @@
+"""In what type a back end sends a value, and so how many bytes."""
+
+from collections.abc import Sequence
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.backends.backend import Backend
+from workbench.propagation.structure.work import is_exact
+
+
+def sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:
+    """Bytes of the result and bytes sent, in the type that the back end sends what `op` makes."""
+    if _is_narrowed(backend, op, kind):
+        return local // 2, payload // 2
+    if backend.widens_halves and str(op.operands[0].type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
+        return local * 2, payload * 2
+    return local, payload
+
+
+def _is_narrowed(backend: Backend, op: ir.Operation, kind: str) -> bool:
+    return kind == "all-gather" and rounds(backend, [use.owner.operation for use in op.results[0].uses], op.operands[0])
+
+
+def rounds(backend: Backend, readers: Sequence[ir.Operation], value: ir.Value) -> bool:
+    """Whether a value that only these read is rounded to two bytes before it is sent."""
+    if not backend.narrows_products or not str(value.type).endswith("xf32>"):
+        return False
+    return bool(readers) and all(each.name == "stablehlo.dot_general" and not is_exact(each) for each in readers)

@@ -1,0 +1,65 @@
+"""A result that becomes an argument of the next step lies as that argument does, also where the plan leaves the argument open.
+
+Propagation knows nothing of the next step: it may leave the two apart, and XLA writes no state over one that is laid out otherwise. So the
+result is brought to where the argument lies, after propagation in the planner's module, behind a barrier in the one that is compiled.
+"""
+
+from collections.abc import Sequence
+
+from jax.extend.mlir import ir
+
+from workbench.core.sharding import Sharding
+from workbench.plan.plan import Plan
+from workbench.propagation.module.statements import sharding_attribute
+
+_SHARDING = "sdy.sharding"
+_NONE = 0  # sdy.PropagationDirection
+
+
+def close_arguments(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> None:
+    """Close the arguments that the plan leaves open as `lies` has them: a run hands them over so, and XLA, which propagates by itself, must
+    not have them otherwise."""
+    entries = list(ir.ArrayAttr(main.attributes["arg_attrs"]))
+    kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
+    for number, wish in enumerate(plan.argument_shardings):
+        if not wish.is_closed:
+            kept = {entry.name: entry.attr for entry in ir.DictAttr(entries[number])}
+            closed = sharding_attribute(lies[number], plan.mesh, ir.RankedTensorType(kinds[number]).rank)
+            entries[number] = ir.DictAttr.get(kept | {_SHARDING: closed})
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
+
+
+def open_carried(plan: Plan) -> tuple[tuple[int, int], ...]:
+    """The carried results and their arguments of which the plan leaves a dimension open."""
+    return tuple((result, argument) for result, argument in plan.program.carried if not plan.argument_shardings[argument].is_closed)
+
+
+def bring_back(main: ir.Operation, plan: Plan) -> None:
+    """Have each open carried result returned as propagation left its argument; reshards are inserted where it lies otherwise."""
+    if not (carried := open_carried(plan)):
+        return
+    arguments, results = (list(ir.ArrayAttr(main.attributes[side])) for side in ("arg_attrs", "res_attrs"))
+    for result, argument in carried:
+        entries = {entry.name: entry.attr for entry in ir.DictAttr(results[result])}
+        lies = ir.DictAttr(arguments[argument])
+        if _SHARDING in lies:
+            results[result] = ir.DictAttr.get(entries | {_SHARDING: lies[_SHARDING]})
+    main.attributes["res_attrs"] = ir.ArrayAttr.get(results)
+
+
+def close_carried(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> None:
+    """Return each open carried result in the sharding `lies` has for its argument. What leads there is out of propagation's sight."""
+    carried = open_carried(plan)
+    entries = list(ir.ArrayAttr(main.attributes["res_attrs"]))
+    end = main.regions[0].blocks[0].operations[-1].operation
+    for result, argument in carried:
+        value = end.operands[result]
+        rank = ir.RankedTensorType(value.type).rank
+        wish, closed = (sharding_attribute(each, plan.mesh, rank) for each in (plan.argument_shardings[argument], lies[argument]))
+        wished = ir.Operation.create("sdy.sharding_constraint", [value.type], [value], {"sharding": wish}, ip=ir.InsertionPoint(end))
+        direction = {"allowed_direction": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _NONE)}
+        apart = ir.Operation.create("sdy.propagation_barrier", [value.type], [wished.result], direction, ip=ir.InsertionPoint(end))
+        end.operands[result] = apart.result
+        kept = {entry.name: entry.attr for entry in ir.DictAttr(entries[result])}
+        entries[result] = ir.DictAttr.get(kept | {_SHARDING: closed})
+    main.attributes["res_attrs"] = ir.ArrayAttr.get(entries)

@@ -1,0 +1,93 @@
+"""The collectives Shardy inserts, and what they send."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jax.extend.mlir import ir
+
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
+from workbench.core.sharding import axis_size, base_axis
+from workbench.propagation.module.attributes import Dims, axis_names
+from workbench.propagation.structure.structure import Structure
+from workbench.reports.collective import Collective
+
+KINDS = {  # Shardy's operation: the report's word, and the attribute that names the axes
+    "sdy.all_reduce": ("all-reduce", "reduction_axes"),
+    "sdy.reduce_scatter": ("reduce-scatter", "reduce_scatter_axes"),
+    "sdy.all_gather": ("all-gather", "gathering_axes"),
+    "sdy.all_to_all": ("all-to-all", "params"),
+    "sdy.collective_permute": ("collective-permute", ""),
+}
+
+
+@dataclass(slots=True)
+class Reshard:
+    """A collective Shardy inserted: its place among the operations (it runs before operation `before`), and the buffers it touches."""
+
+    kind: str
+    axes: tuple[str, ...]
+    local_bytes: int  # of the result
+    payload: int
+    before: int
+    region: int
+    source: int | None  # operation id of the producer, None for an argument
+    frees_source: bool
+    first_use: int  # the position from which its result lives
+    last_use: int  # the position up to which it lives
+    user_heights: tuple[int, ...]  # see `Structure.heights`
+    own: bool = False  # what operation `before` sends by itself (see `halos`)
+    times: int | None = None  # executions a step, where they are not those of the region
+
+    @property
+    def sender(self) -> int:
+        """The operation it is told as: what made the value, where that was not there from the start; of its own, the operation itself."""
+        return self.before if self.own or self.source is None else self.source
+
+
+def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:
+    """The mesh axes a collective runs over; a permutation's are those that are not where they were."""
+    attribute = KINDS[op.name][1]
+    if attribute:
+        return axis_names(str(op.attributes[attribute]))
+    moved = [axis for old, new in zip(before, after, strict=True) if old != new for axis in (*old, *new)]
+    return tuple(dict.fromkeys(moved))
+
+
+def collectives(
+    program: Program, mesh: Mesh, structure: Structure, reshards: Sequence[Reshard], seconds: Sequence[float] = ()
+) -> tuple[Collective, ...]:
+    """The collectives of a report: alike ones of one place together; `seconds` are those of each reshard, if hardware is known."""
+    counts: dict[tuple[Any, ...], int] = {}
+    lasting: dict[tuple[Any, ...], float] = {}
+    for number, each in enumerate(reshards):
+        operation = program.operations[each.sender]
+        key = (each.kind, each.axes, each.payload, operation.path, operation.source)
+        times = structure.regions[each.region].times if each.times is None else each.times
+        counts[key] = counts.get(key, 0) + times
+        lasting[key] = seconds[number] if seconds else 0.0
+    sized = {axes: math.prod(axis_size(axis, mesh) for axis in axes) for _, axes, *_ in counts}
+    found = [
+        Collective(
+            kind,
+            tuple(dict.fromkeys(map(base_axis, axes))),
+            payload,
+            sent_bytes(kind, payload, sized[axes]),
+            count,
+            path,
+            source,
+            lasting[kind, axes, payload, path, source],
+        )
+        for (kind, axes, payload, path, source), count in counts.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.total_payload, each.path, each.kind)))
+
+
+def sent_bytes(kind: str, payload: int, devices: int) -> int:
+    """Bytes that leave each device on a ring of `devices` for one execution (scaling-book, "Sharded matrices")."""
+    if kind == "collective-permute":
+        return payload
+    share = payload * (devices - 1) / devices
+    return round(2 * share if kind == "all-reduce" else share)

@@ -1,0 +1,182 @@
+"""A warm process that runs Shardy's recording passes for this one, which it may crash without harm: one, started when first asked."""
+
+import atexit
+import functools
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from typing import IO, Any
+
+from workbench.errors import PartitionError
+from workbench.propagation.explain.recording import MOST_BYTES, receive, send
+from workbench.units import format_bytes
+
+SECONDS = 60
+"""That one recording may take: a GPT-3 of 96 layers written out takes about three."""
+
+_REMEMBERED = 64  # plans that ended the process
+_GRACE = 2  # seconds until the process, told to end, is killed; and that its own alarm is later than ours
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which a plan does not raise
+_STANDS = "so they cannot be explained. The plan and all its other figures stand."
+_WAYS_OUT = ("change or remove the last constraint, group or barrier", "report it: this is a bug")
+
+
+class Recorder:
+    """Asks a process of `command`, one question at a time, from any thread.
+
+    A process that died is started anew for the next question; a question that ended it is answered from memory after that. A fork of this
+    process has none, and starts its own. The process ends with this one: its standard input closes then.
+    """
+
+    def __init__(self, command: tuple[str, ...], seconds: float = SECONDS) -> None:
+        self._command, self._seconds = command, seconds
+        self.starts = 0  # of the process, so far
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._stderr: IO[bytes] | None = None  # its last words, of the process that runs
+        self._fatal: dict[bytes, str] = {}  # by question: what to say of its death
+        os.register_at_fork(after_in_child=self._leave_to_parent)
+        atexit.register(self.close)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, if it runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def ask(self, passes: str, module: bytes) -> bytes:
+        """The recording of a module after the passes; raises `PartitionError` if the process dies or takes too long, `RefusedError` with
+        MLIR's words."""
+        question = hashlib.sha256(passes.encode() + b"\0" + module).digest()
+        with self._lock:
+            if question in self._fatal:
+                raise _failed(self._fatal[question])
+            found = self._exchange(question, passes.encode(), module) or self._exchange(question, passes.encode(), module)
+        if found is None:
+            raise _failed(_message(0, "", None))
+        word, text = found
+        if word == b"error":
+            raise RefusedError(text.decode())
+        return text
+
+    def close(self) -> None:
+        """End the process, and wait for it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(OSError):
+            _pipe(process.stdin).close()
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        _pipe(process.stdout).close()
+
+    def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes] | None:
+        """A word and a text; `None` if the process ended by itself, unasked for long, just as it was asked."""
+        process, late = self._running(), threading.Event()
+        timer = threading.Timer(self._seconds, _end_late, (process, late))
+        timer.daemon = True
+        timer.start()
+        try:
+            with suppress(BrokenPipeError):  # it died before it read all of it: how, its end tells
+                send(_pipe(process.stdin), *frames)
+            word, text = receive(_pipe(process.stdout)), receive(_pipe(process.stdout))
+        except BaseException:  # an interrupt: nobody would read the answer
+            process.kill()
+            self.close()
+            raise
+        finally:
+            timer.cancel()
+        if word is None or text is None:
+            if process.wait() == 0:
+                return None
+            raise self._death(question, process, is_late=late.is_set())
+        return word, text
+
+    def _running(self) -> "_Process":
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.close()
+        if self._stderr:
+            self._stderr.close()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the process has died
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=_environment()
+        )
+        self.starts += 1
+        return self._process
+
+    def _death(self, question: bytes, process: "_Process", *, is_late: bool) -> PartitionError:
+        code = process.wait()
+        message = _message(code, self._last_words(), self._seconds if is_late or code == -signal.SIGALRM else None)
+        self.close()
+        if is_late or -code not in _FROM_OUTSIDE:
+            self._fatal[question] = message
+            for each in list(self._fatal)[:-_REMEMBERED]:
+                del self._fatal[each]
+        return _failed(message)
+
+    def _last_words(self) -> str:
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
+
+    def _leave_to_parent(self) -> None:
+        """In a fork: the process and its pipes are the parent's, and a lock may be held by a thread that is not here."""
+        process, self._process, self._lock = self._process, None, threading.Lock()
+        if process:
+            process.returncode = 0  # not ours to wait for
+            for pipe in (process.stdin, process.stdout):
+                _pipe(pipe).raw.close()  # as it is: what is not sent yet is the parent's to send
+
+
+_Process = subprocess.Popen[bytes]
+
+
+def _end_late(process: _Process, late: threading.Event) -> None:
+    late.set()
+    process.kill()
+
+
+class RefusedError(Exception):
+    """MLIR's words about a module that the passes refuse."""
+
+
+@functools.cache
+def recorder() -> Recorder:
+    """This process's own."""
+    return Recorder((sys.executable, "-P", "-m", "workbench.propagation.explain.recording", str(SECONDS + _GRACE)))
+
+
+def _environment() -> dict[str, str]:
+    """This process's own, with its module path; no accelerator is touched."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "JAX_PLATFORMS": "cpu"}
+
+
+def _pipe(stream: IO[bytes] | None) -> Any:
+    assert stream is not None, "opened as a pipe"
+    return stream
+
+
+def _failed(message: str) -> PartitionError:
+    return PartitionError(message, _WAYS_OUT)
+
+
+def _message(code: int, words: str, seconds: float | None) -> str:
+    """Why there is no answer, of how the process ended and its last words; `seconds` if it took longer."""
+    if seconds is not None:
+        return f"Shardy took more than {seconds:g} s to record how this plan's shardings spread, {_STANDS}"
+    if "bad_alloc" in words or "out of memory" in words.lower() or "MemoryError" in words:
+        return f"Shardy needs more than {format_bytes(MOST_BYTES)} to record how this plan's shardings spread, {_STANDS}"
+    if code < 0:
+        how = signal.Signals(-code).name if -code in {*map(int, signal.Signals)} else f"signal {-code}"
+        return f"Shardy itself ended ({how}) while it recorded how this plan's shardings spread, {_STANDS}"
+    last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), f"exit code {code}")[:200]
+    return f"The process that records how shardings spread ended: {last}. The plan and all its other figures stand."

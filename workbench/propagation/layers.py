@@ -1,0 +1,168 @@
+"""Propagation through a few of many alike layers.
+
+Shardy walks over a whole program some ten times. Where a program writes out many layers that are the same, and the plan lays them out
+alike, propagation is the same in each but for those near the first and the last: it runs on a program of which `repeats.KEPT` layers stay
+at either end, and the others are told what the layers beside them got. Where these differ among each other, or the plan tells layers apart
+or constrains a value, the whole program is propagated as ever.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from jax.extend.mlir import ir
+
+from workbench.core.program import Program
+from workbench.core.program_cache import kept_with_program
+from workbench.plan.plan import Plan
+from workbench.propagation.module.context import main_function, run_passes
+from workbench.propagation.module.operations import operations_below
+from workbench.propagation.module.prepare import ID
+from workbench.propagation.module.statements import result_shardings
+from workbench.propagation.program import prepared
+from workbench.propagation.repeats import FEWEST, KEPT, Layers, Operands, find_layers, stand_in
+from workbench.propagation.structure.structure import Structure
+
+_LEAST = 40 * FEWEST  # operations of a program that is looked at
+_SHARDING, _RULE = "sdy.sharding", "sdy.sharding_rule"
+_CLEAN = "sdy-basic-propagate{keep-sharding-rules=true},func.func(sdy-sink-data-flow-edges)"  # with nothing to propagate: drop what is dead
+_TOLD = ("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier")
+
+_Pairs = tuple[tuple[int, int], ...]
+_Numbers = tuple[int, ...]
+
+
+class Shortened(NamedTuple):
+    """A program's module `whole`, without what is dead, and one without the layers between, `few`.
+
+    `likes` has for each operation of `whole` the number of the one in `few` that it lies as; `same` the numbers of those that must lie
+    alike for that; `arguments` and `results` are of the layers between, each with the one of a layer that stays.
+    """
+
+    whole: ir.Operation
+    few: ir.Operation
+    likes: _Numbers
+    same: tuple[_Numbers, ...]
+    arguments: _Pairs
+    results: _Pairs
+
+    def serves(self, plan: Plan) -> bool:
+        """Whether a plan lays the layers out alike, and all arguments as it says."""
+        layout, lies = plan.layout, plan.argument_shardings
+        if layout.constraints or layout.groups or layout.barriers or layout.priorities or not all(each.is_plain for each in lies):
+            return False
+        wishes = result_shardings(plan) if layout.overrides else {}
+        return all(lies[one] == lies[two] for one, two in self.arguments) and all(
+            wishes.get(one) == wishes.get(two) for one, two in self.results
+        )
+
+    def tell(self, whole: ir.Operation, few: ir.Operation) -> list[ir.Operation] | None:
+        """Write what propagation made of `few` into a clone of `whole`, and give the operations of that; `None` where the layers that stay
+        differ, or one vanished."""
+        found: dict[int, ir.Attribute | None] = {}
+        for op in operations_below(few):
+            attributes = op.attributes
+            found[attributes[ID].value] = attributes.get(_SHARDING)
+        if any(len({found.get(each) for each in alike}) > 1 for alike in self.same) or not found.keys() >= set(self.likes):
+            return None
+        for side in ("arg_attrs", "res_attrs"):
+            whole.attributes[side] = few.attributes[side]
+        ops = list(operations_below(whole))
+        for op, like in zip(ops, self.likes, strict=True):
+            if (sharding := found[like]) is not None:
+                op.attributes[_SHARDING] = sharding
+        return ops
+
+
+@kept_with_program(350)
+def shortened(program: Program) -> Shortened | None:
+    """A program without the layers that are like others; `None` if it has too few."""
+    source, structure = prepared(program)
+    if len(structure.regions) > 1 or len(structure.ops) < _LEAST or not structure.kinds.isdisjoint(_TOLD):
+        return None
+    with source.context, ir.Location.unknown():
+        return _shorten(source, structure)
+
+
+def _shorten(source: ir.Module, structure: Structure) -> Shortened | None:
+    few = source.operation.clone()
+    ops = list(operations_below(main_function(few)))
+    operands = _operands(structure)
+    if (layers := find_layers(_kinds(ops, structure), operands)) is None or (results := _result_pairs(layers, operands[-1])) is None:
+        return None
+    _leave_out(ops, layers, operands)
+    whole = source.operation.clone()
+    run_passes(whole, _CLEAN)
+    stay = [op.attributes[ID].value for op in operations_below(main_function(whole))]
+    return Shortened(whole, few, tuple(_like(layers, i) for i in stay), _same(layers, stay), _argument_pairs(layers, structure), results)
+
+
+def _operands(structure: Structure) -> Operands:
+    return [[structure.values[each].born for each in op.operands] for op in structure.ops]
+
+
+def _kinds(ops: Sequence[ir.Operation], structure: Structure) -> list[int]:
+    """A number for all that propagation looks at in an operation: its rule, and the types it reads and makes."""
+    values = [(value.shape, value.dtype, value.result if value.born >= 0 else -1) for value in structure.values]
+    numbers: dict[object, int] = {}
+    kinds = []
+    for op, record in zip(ops, structure.ops, strict=True):
+        attributes = op.attributes
+        types = tuple(values[each] for each in (*record.operands, *record.results))
+        key = record.kind, attributes.get(_RULE), types
+        kinds.append(numbers.setdefault(key, len(numbers)))
+    return kinds
+
+
+def _leave_out(ops: Sequence[ir.Operation], layers: Layers, operands: Operands) -> None:
+    """Take the layers between out of a module, and have their readers read their likes."""
+    last = len(ops) - 1
+    for index, (op, sources) in enumerate(zip(ops, operands, strict=True)):
+        place = layers.places[index]
+        if layers.is_between(place):
+            continue
+        for slot, source in enumerate(sources):
+            if source >= 0 and layers.is_between(layers.places[source]):
+                like = _like(layers, source) if index == last or place is None else stand_in(layers, source, place.layer)
+                op.operands[slot] = ops[like].results[ir.OpResult(op.operands[slot]).result_number]
+    for index in range(last, -1, -1):
+        if layers.is_between(layers.places[index]):
+            ops[index].erase()
+
+
+def _like(layers: Layers, index: int) -> int:
+    """The operation that stands for one between: its like in the layer before them; any other stands for itself."""
+    place = layers.places[index]
+    return layers.at(place, layers.first - 1) if place is not None and layers.is_between(place) else index
+
+
+def _same(layers: Layers, stay: Iterable[int]) -> tuple[_Numbers, ...]:
+    """The likes of each operation in the layers that stay next to those between."""
+    places = (layers.places[index] for index in stay)
+    near = (each for each in places if each is not None and each.layer == layers.first - 1)
+    beside = (*range(layers.first - KEPT + 1, layers.first), *range(layers.last, layers.last + KEPT - 1))
+    return tuple(tuple(layers.at(place, layer) for layer in beside) for place in near)
+
+
+def _argument_pairs(layers: Layers, structure: Structure) -> _Pairs:
+    """Arguments that operations between read, and those that their likes read."""
+    found = set()
+    for index, op in enumerate(structure.ops):
+        if (like := _like(layers, index)) != index:
+            pairs = zip(op.operands, structure.ops[like].operands, strict=True)
+            found |= {(one, two) for one, two in pairs if one != two and structure.values[one].born < 0}
+    return tuple((structure.values[one].result, structure.values[two].result) for one, two in sorted(found))
+
+
+def _result_pairs(layers: Layers, returned: Sequence[int]) -> _Pairs | None:
+    """Results that operations between make, and those that their likes make; `None` if some are returned and their likes are not."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, index in enumerate(returned):
+        places[index].append(place)
+    found: list[tuple[int, int]] = []
+    for index, mine in places.items():
+        if index >= 0 and (like := _like(layers, index)) != index:
+            if len(mine) != len(places.get(like, ())):
+                return None
+            found += zip(mine, places[like], strict=True)
+    return tuple(found)

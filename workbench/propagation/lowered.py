@@ -1,0 +1,154 @@
+"""A plan's statements written into a module as JAX lowered it: into the one that JAX is about to compile, or the one that XLA's
+partitioner is asked with.
+
+JAX has no words for priorities, open arguments, explicit replication or barriers. The compiler has: XLA runs the same partitioner, and
+reads them off the module. So the module that `jit(...).lower()` made is given what the planner gives its own: what is planned is compiled.
+"""
+
+from collections.abc import Iterable
+
+import jax
+from jax.extend.mlir import ir
+
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.core.selectors import picks
+from workbench.errors import PartitionError
+from workbench.plan.plan import Plan
+from workbench.propagation.carried import close_arguments, close_carried
+from workbench.propagation.module.calls import CALL, numbered, operations_called, scope_in_call, separate_calls
+from workbench.propagation.module.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
+from workbench.propagation.module.inline import inline_calls
+from workbench.propagation.module.operations import CONTROL_FLOW, operations_below
+from workbench.propagation.module.source_meshes import verify_own_axes
+from workbench.propagation.module.statements import annotate, insert_statements
+from workbench.propagation.placements import argument_placements
+from workbench.propagation.program import place_of
+from workbench.propagation.propagate import refused
+
+OPERATION, CALLED = "wb", "wc"  # what the names of operations, and of calls, begin with, for XLA's partitioner
+
+_SHARDING = "sdy.sharding"
+_PROPAGATION = (
+    "sdy-add-data-flow-edges,sdy-apply-sharding-constraints,sdy-sharding-group-import,sdy-user-priority-propagate,"
+    "func.func(sdy-sink-data-flow-edges)"
+)
+_DROPS_PRIORITIES = (0, 11, 2)
+"""Since this version XLA hands shardings to its partitioner as HLO's named ones (`xla_enable_hlo_sharding_v3`), which keep open dimensions
+and drop priorities: where a layout has some, propagation is run here. The compilers before know them, and are asked."""
+
+_Place = tuple[str, str, int]  # path, source, rank; -1 for no tensor
+
+
+def write_layout(module: ir.Module, plan: Plan) -> None:
+    """Write the plan's layout into a lowered module, in place: it must be of this plan alone (`jit` keeps what it lowered).
+
+    Raises `PartitionError` if the function was traced over another mesh.
+    """
+    with module.context, ir.Location.unknown():
+        _verify_mesh(module, plan.mesh)
+        _settle_calls(module, plan.layout)
+        _write(module, plan)
+
+
+def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
+    """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, and with names that its operations
+    can be told by in whatever is made of it (`spmd.collectives.operations_named`).
+
+    An operation is named `wb<number>` and a call `wc<number>` (`calls.numbered`); XLA puts the names of calls before those of what they
+    call. The numbers of such a name add up to the operation's place in the program as traced (`structure.Op.position`).
+    `compiles`: as a compiler is given it that goes on to kernels and memory: the state's memory is the results', and each operation has
+    its scope and its lines, too (`wb<number>/jit(step)/mlp/dot_general`).
+    Of the program, `lowered`, `carried` and the tensors are read, and nothing is called. Raises `PartitionError` with Shardy's words.
+    """
+    module = parse_module(plan.program.lowered)
+    with module.context, ir.Location.unknown():
+        _settle_calls(module, plan.layout)
+        own = list(numbered(module.operation))
+        verify_own_axes(module.operation, plan.mesh, is_manual=any(op.name == "sdy.manual_computation" for op, _ in own))
+        declare_mesh(module.operation, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
+        try:
+            _write(module, plan)
+        except ir.MLIRError as error:
+            raise refused(str(error)) from error
+        if compiles:
+            _donate(main_function(module.operation), plan.program.carried)
+        for op, number in own:
+            name = f"{CALLED if op.name == CALL else OPERATION}{number}"
+            op.location = _located(op, name) if compiles else ir.Location.name(name)
+    return module_bytes(module)
+
+
+def _settle_calls(module: ir.Module, layout: Layout) -> None:
+    """A statement is about an operation in one call; and propagation by priorities, where it is run here, is so in one function."""
+    if _propagates_here(layout):
+        inline_calls(module.operation)
+    elif _has_places(layout):
+        separate_calls(module.operation)
+
+
+def _donate(main: ir.Operation, carried: Iterable[tuple[int, int]]) -> None:
+    """Results that become arguments lie where these did, as `jit(..., donate_argnums=...)` has it."""
+    given = [{each.name: each.attr for each in ir.DictAttr(entry)} for entry in ir.ArrayAttr(main.attributes["arg_attrs"])]
+    for result, argument in carried:
+        given[argument]["tf.aliasing_output"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), result)
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in given])
+
+
+def _located(op: ir.Operation, name: str) -> ir.Location:
+    """The operation's own location, with this before its name."""
+    scope = scope_in_call(op)
+    lines = op.location.child_loc if isinstance(op.location, ir.NameLoc) else None
+    return ir.Location.name(f"{name}/{scope}" if scope else name, lines)
+
+
+def _write(module: ir.Module, plan: Plan) -> None:
+    main = main_function(module.operation)
+    annotate(main, plan, keep=True)
+    called = list(operations_called(module.operation)) if _has_places(plan.layout) else []
+    places = [place_of(op, scope) for op, scope in called]
+    insert_statements(main, [op for op, _ in called], plan, lambda pattern, rank: _find(places, pattern, rank))
+    if not all(each.is_closed for each in plan.argument_shardings):
+        lies = argument_placements(plan)
+        close_arguments(main, plan, lies)
+        close_carried(main, plan, lies)
+    if _propagates_here(plan.layout):
+        _propagate_here(module)
+
+
+def _propagate_here(module: ir.Module) -> None:
+    """Leave each value where propagation by priorities has it. Loops are left to the compiler, which gives them more operands first (what
+    their bodies capture), and takes what they carry from around them."""
+    run_passes(module.operation, _PROPAGATION)
+    for op in operations_below(main_function(module.operation)):
+        if op.name in CONTROL_FLOW and _SHARDING in op.attributes:
+            del op.attributes[_SHARDING]
+
+
+def _has_places(layout: Layout) -> bool:
+    return bool(layout.constraints or layout.groups or layout.barriers)
+
+
+def _propagates_here(layout: Layout) -> bool:
+    has_some = bool(layout.priorities) or any(each.priorities for _, each in (*layout.overrides, *layout.constraints))
+    return has_some and jax.__version_info__ >= _DROPS_PRIORITIES
+
+
+def _find(places: list[_Place], pattern: str, rank: int | None) -> Iterable[int]:
+    """As `places.operations_at` finds them among a program's operations."""
+    named = {i for i, (path, source, of) in enumerate(places) if of >= 0 and rank in (None, of) and picks(pattern, path, source)}
+    return (i for i in sorted(named) if not (i + 1 in named and places[i + 1][0] == places[i][0]))
+
+
+def _verify_mesh(module: ir.Module, mesh: Mesh) -> None:
+    declared = {
+        ir.StringAttr(each.operation.attributes["sym_name"]).value: str(each.operation.attributes["mesh"])
+        for each in module.operation.regions[0].blocks[0].operations
+        if each.operation.name == "sdy.mesh"
+    }
+    axes = ", ".join(f'"{name}"={size}' for name, size in mesh.axes)
+    if f"<[{axes}]" not in declared.get("mesh", ""):
+        raise PartitionError(
+            f"The lowered function has no mesh {mesh}, so this plan's statements cannot be written into it.",
+            ["trace the function without a mesh of its own"],
+        )

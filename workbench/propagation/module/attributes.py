@@ -1,0 +1,105 @@
+"""Shardy's and MLIR's attributes as plain Python: shardings as mesh axes per dimension, element types as dtype names, local sizes."""
+
+import functools
+import math
+import re
+from typing import Any
+
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import sdy
+
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import Sharding, SubAxis, axis_size
+from workbench.core.tensor import itemsize
+
+Dims = tuple[tuple[str, ...], ...]  # mesh axes of each dimension
+
+_DTYPES = {"i1": "bool", "bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "f4E2M1FN": "float4_e2m1fn"}
+
+
+@functools.cache
+def dtype_name(element_type: str) -> str:
+    """NumPy's name of an MLIR element type.
+
+    >>> [dtype_name(each) for each in ("f32", "i1", "ui8", "i4", "complex<f32>", "f8E4M3FN")]
+    ['float32', 'bool', 'uint8', 'int4', 'complex64', 'float8_e4m3fn']
+    """
+    if element_type in _DTYPES:
+        return _DTYPES[element_type]
+    if element_type.startswith("ui"):
+        return f"uint{element_type[2:]}"
+    if element_type.startswith("i"):
+        return f"int{element_type[1:]}"
+    if element_type.startswith("complex"):
+        return "complex128" if "f64" in element_type else "complex64"
+    return element_type.lower().replace("f8", "float8_", 1)
+
+
+def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ...]:
+    """`ceil(size / parts)` in each dimension."""
+    if not any(dims):
+        return shape
+    return tuple(
+        -(-size // math.prod([axis_size(axis, mesh) for axis in axes])) if axes else size for size, axes in zip(shape, dims, strict=True)
+    )
+
+
+def local_bytes(kind: ir.Type, dims: Dims, mesh: Mesh) -> int:
+    """Bytes of one device's part of a value of this type."""
+    shape, each = _sizes(kind)
+    return math.ceil(math.prod(local_shape(shape, dims, mesh)) * each)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sizes(kind: ir.Type) -> tuple[tuple[int, ...], float]:
+    """The shape of a tensor type, and bytes of an element; MLIR keeps one type of a kind."""
+    ranked = ir.RankedTensorType(kind)
+    return tuple(ranked.shape), itemsize(dtype_name(str(ranked.element_type)))
+
+
+def read_shardings(attribute: ir.Attribute) -> tuple[Dims, ...]:
+    """The shardings of an `sdy.sharding` attribute: one, or one a result."""
+    if sdy.TensorShardingPerValueAttr.isinstance(attribute):
+        return tuple(_dims(sdy.TensorShardingAttr(each)) for each in sdy.TensorShardingPerValueAttr(attribute).shardings)
+    return (_dims(sdy.TensorShardingAttr(attribute)),)
+
+
+def _dims(sharding: Any) -> Dims:
+    return tuple(tuple(_axis(axis) for axis in sdy.DimensionShardingAttr(dim).axes) for dim in sharding.dimension_shardings)
+
+
+def read_annotation(attribute: ir.Attribute) -> Sharding:
+    """All an `sdy.sharding` says: open dimensions, priorities, replicated and unreduced axes too."""
+    sharding = sdy.TensorShardingAttr(attribute)
+    dims = [sdy.DimensionShardingAttr(each) for each in sharding.dimension_shardings]
+    return Sharding(
+        tuple(tuple(map(_axis, each.axes)) for each in dims),
+        tuple(not each.is_closed for each in dims),
+        tuple(each.priority or 0 for each in dims),
+        tuple(map(_axis, sharding.replicated_axes)),
+        tuple(map(_axis, sharding.unreduced_axes)),
+    )
+
+
+def read_annotations(attribute: ir.Attribute) -> tuple[Sharding, ...]:
+    """The same of each value of several."""
+    return tuple(map(read_annotation, sdy.TensorShardingPerValueAttr(attribute).shardings))
+
+
+def _axis(attribute: Any) -> str:
+    reference = sdy.AxisRefAttr(attribute)
+    part = reference.sub_axis_info
+    if part is None:
+        return reference.name
+    info = sdy.SubAxisInfoAttr(part)
+    return str(SubAxis(reference.name, info.pre_size, info.size))
+
+
+@functools.lru_cache(maxsize=1024)
+def axis_names(text: str) -> tuple[str, ...]:
+    """The axes and sub-axes a collective's attribute names, each once.
+
+    >>> axis_names('[{"x"}, {"y":(1)2, "x"}]')
+    ('x', 'y:(1)2')
+    """
+    return tuple(dict.fromkeys(name + part for name, part in re.findall(r'"([^"]+)"(:\(\d+\)\d+)?', text)))

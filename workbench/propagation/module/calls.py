@@ -1,0 +1,82 @@
+"""The functions of a lowered module and the calls between them, seen as the one list of operations that they stand for.
+
+XLA partitions a program with its functions as JAX lowered them. Shardy propagates through calls, and what it leaves is not always what it
+leaves where the bodies stand in place of the calls (`inline`). So the compilers are asked with functions, and the planner, which needs one
+list of operations, without. An operation has the same place in that list in both.
+"""
+
+from collections.abc import Iterator
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.context import main_function, run_passes
+from workbench.propagation.module.location import scope_of
+from workbench.propagation.module.operations import CONTROL_FLOW, operations_below
+
+CALLER = "wb_caller"  # the named scope of the call that an operation was inlined from
+CALL = "func.call"
+_RETURN = "func.return"
+
+
+def separate_calls(module: ir.Operation) -> None:
+    """Give each call a function of its own, in place, so that what is said of an operation is said of that call alone."""
+    run_passes(module, "sdy-flatten-call-graph")
+
+
+def operations_called(module: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
+    """The operations of the program as they would stand if each call were its function's body, and the scope of the call they stand in."""
+    functions = functions_of(module)
+
+    def called(parent: ir.Operation, scope: str) -> Iterator[tuple[ir.Operation, str]]:
+        for op in _inside(parent):
+            if op.name == CALL:
+                inner = called(functions[callee_of(op)], scope_in_call(op, scope))
+                yield from (each for each in inner if each[0].name != _RETURN)
+                continue
+            yield op, scope
+            if op.name in CONTROL_FLOW:
+                yield from called(op, scope)
+
+    return called(main_function(module), "")
+
+
+def numbered(module: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
+    """The operations and calls of all functions, each with its place in the list that its function alone stands for.
+
+    Where a call is, that list goes on with its function's. So the place of an operation in the program's list (`operations_called`) is the
+    sum of the numbers of the calls that lead to it and its own.
+    """
+    functions, sizes = functions_of(module), dict[str, int]()
+
+    def size(name: str) -> int:
+        if name not in sizes:
+            sizes[name] = sum(size(callee_of(op)) if op.name == CALL else op.name != _RETURN for op in operations_below(functions[name]))
+        return sizes[name]
+
+    for function in functions.values():
+        place = 0
+        for op in operations_below(function):
+            yield op, place
+            place += size(callee_of(op)) if op.name == CALL else 1
+
+
+def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
+    """By name."""
+    every = (op.operation for op in module.regions[0].blocks[0].operations)
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in every if op.name == "func.func"}
+
+
+def callee_of(call: ir.Operation) -> str:
+    """The name of the function that is called."""
+    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+
+
+def scope_in_call(op: ir.Operation, caller: str = "") -> str:
+    """The scope of an operation within that of the call it was inlined from, else within `caller`."""
+    if CALLER in op.attributes:
+        caller = ir.StringAttr(op.attributes[CALLER]).value
+    return "/".join(scope for scope in (caller, scope_of(op.location)) if scope)
+
+
+def _inside(parent: ir.Operation) -> Iterator[ir.Operation]:
+    return (each.operation for region in parent.regions for block in region.blocks for each in block.operations)

@@ -1,0 +1,74 @@
+"""Calls replaced by the bodies they call, so that a program is one function with loops: what the planner propagates over.
+
+Done once, so that no edit pays for it, and every operation has one place and one named scope. (MLIR's own `inline` pass finds no inliner
+for `func` in jaxlib and leaves the calls.)
+"""
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.calls import CALL, CALLER, callee_of, functions_of, scope_in_call
+from workbench.propagation.module.context import main_function
+
+
+def inline_calls(module: ir.Operation) -> None:
+    """Inline every `func.call` reachable from main, in place, and drop the other functions."""
+    functions = functions_of(module)
+    _inline_region(main_function(module), functions)
+    for name, function in functions.items():
+        if name != "main":
+            function.erase()
+
+
+def _inline_region(parent: ir.Operation, functions: dict[str, ir.Operation]) -> None:
+    for region in parent.regions:
+        for block in region.blocks:
+            pending = [op.operation for op in block.operations]
+            pending.reverse()
+            while pending:
+                op = pending.pop()
+                if op.name == CALL:
+                    callee = functions[callee_of(op)]
+                    pending.extend(reversed(_expand(op, callee)))
+                elif len(op.regions):
+                    _inline_region(op, functions)
+
+
+def _expand(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
+    """Clone the callee's operations in front of the call, wire them, and erase the call."""
+    scope = ir.StringAttr.get(scope_in_call(call))
+    block = callee.regions[0].blocks[0]
+    values = dict(zip(block.arguments, call.operands, strict=True))
+    clones = []
+    for op in block.operations:
+        source = op.operation
+        if source.name == "func.return":
+            for result, value in zip(call.results, source.operands, strict=True):
+                result.replace_all_uses_with(values.get(value, value))
+            continue
+        clone = source.clone(ir.InsertionPoint(call))
+        _rewire(clone, values)
+        _tag(clone, scope)
+        values.update(zip(source.results, clone.results, strict=True))
+        clones.append(clone)
+    call.erase()
+    return clones
+
+
+def _rewire(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    for i, operand in enumerate(op.operands):
+        if operand in values:
+            op.operands[i] = values[operand]
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _rewire(inner.operation, values)
+
+
+def _tag(op: ir.Operation, scope: ir.Attribute) -> None:
+    """The call's scope on the clone and all inside it; calls inside find theirs there when their turn comes."""
+    op.attributes[CALLER] = scope
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if CALLER not in inner.operation.attributes:
+                    _tag(inner.operation, scope)

@@ -1,0 +1,112 @@
+"""What an operation's location tells: the named scope it was traced under and the user's line it came from."""
+
+import functools
+import re
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.marks import without_marks
+
+# What JAX's own machinery adds to a name stack, as opposed to the user's named scopes.
+_MACHINERY = re.compile(
+    r"while|body|cond|closed_call|eval_jaxpr|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
+)
+_TRANSFORM = re.compile(r"(?P<name>jit|pjit|jvp|vmap|transpose|remat|checkpoint|custom_jvp|custom_vjp)\((?P<inner>.*)\)")
+_WORKBENCH = Path(__file__).resolve().parent.parent
+_LIBRARIES = tuple(
+    str(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(jax.__file__).parent, _WORKBENCH)
+)
+_INSTALLED = ("/site-packages/", "/dist-packages/")  # of this Python, the user's own, or the system's
+_TYPED = ("<stdin>", "<python-input", "<ipython-input")
+_ZOO = str(_WORKBENCH / "models")  # the zoo's models are user code
+
+
+def scope_of(location: ir.Location) -> str:
+    """The raw name stack and primitive, `jit(step)/jvp(mlp)/dot_general`; empty if the location has no name.
+
+    A location is a name around a call stack, or, after fusion of operations, several of them: the first name counts.
+    """
+    if isinstance(location, ir.NameLoc):
+        return location.name_str
+    if isinstance(location, ir.FusedLoc) and location.locations:
+        return next((name for each in location.locations if (name := scope_of(each))), "")
+    return ""
+
+
+@functools.lru_cache(maxsize=65536)
+def readable_path(raw: str) -> str:
+    """The path the user knows: JAX's machinery left out, the backward pass under `grad/`, functions by their names.
+
+    >>> readable_path("jit(step)/transpose(jvp(mlp))/bsm,mf->bsf/dot_general")
+    'grad/mlp/dot_general'
+    >>> readable_path("jit(step)/jvp(blocks)/while/body/closed_call/mlp/jit(relu)/max")
+    'blocks/mlp/relu/max'
+    >>> readable_path("jit(step)/jvp(blocks)/while/body/eval_jaxpr/mlp/max")  # so from JAX 0.11 on
+    'blocks/mlp/max'
+    """
+    backward = False
+    words: list[str] = []
+    for index, word in enumerate(_split(without_marks(raw))):
+        inner, transforms = _unwrap(word)
+        backward |= "transpose" in transforms
+        if index == 0 and transforms and transforms[0] in ("jit", "pjit"):
+            continue  # the step function itself
+        words.extend(each for each in _split(inner) if each and not _MACHINERY.fullmatch(each))
+    return "/".join((["grad"] if backward else []) + words)
+
+
+def _split(raw: str) -> list[str]:
+    """Split at the slashes outside parentheses: a transform may wrap several scopes, `jvp(a/b)`."""
+    words, depth, start = [], 0, 0
+    for i, char in enumerate(raw):
+        depth += (char == "(") - (char == ")")
+        if char == "/" and depth == 0:
+            words.append(raw[start:i])
+            start = i + 1
+    return [*words, raw[start:]]
+
+
+def _unwrap(word: str) -> tuple[str, tuple[str, ...]]:
+    transforms: list[str] = []
+    while found := _TRANSFORM.fullmatch(word):
+        transforms.append(found["name"])
+        word = found["inner"]
+    return word, tuple(transforms)
+
+
+def source_of(location: ir.Location) -> str:
+    """The innermost line that is the user's and no library's: `gpt.py:42`; empty if there is none."""
+    return next((short_line(name, line) for name, line in _frames(location) if not is_library(name)), "")
+
+
+def short_line(filename: str, line: int) -> str:
+    """`gpt.py:42`, as lines are told and named."""
+    return f"{Path(filename).name}:{line}"
+
+
+def _frames(location: ir.Location) -> Iterator[tuple[str, int]]:
+    """The call stack, innermost first."""
+    pending = [location]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, ir.NameLoc):
+            pending.append(each.child_loc)
+        elif isinstance(each, ir.CallSiteLoc):
+            pending += [each.caller, each.callee]
+        elif isinstance(each, ir.FusedLoc):
+            pending += reversed(each.locations)
+        elif isinstance(each, ir.FileLineColLoc):
+            yield each.filename, each.start_line
+
+
+@functools.cache
+def is_library(filename: str) -> bool:
+    """Whether a file is no code of the user's: installed, the workbench's own, or made while it ran (`<string>`, not `<stdin>`)."""
+    if filename.startswith("<"):
+        return not filename.startswith(_TYPED)
+    is_installed = filename.startswith(_LIBRARIES) or any(part in filename for part in _INSTALLED)
+    return is_installed and not filename.startswith(_ZOO)

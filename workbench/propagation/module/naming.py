@@ -1,0 +1,241 @@
+"""Names for every dimension of a program, from the few the user gave.
+
+A name spreads, breadth first, over the dimensions that Shardy's rules call one factor of the same size; so the `d_ff` of the first
+matrix and of the second are one dimension. A name given by the user is never overwritten. The same place in repeated layers gets the
+same name. What no name reaches is called after its size: `d768`, and `d768_b` for another dimension of that size.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from jax.extend.mlir import ir
+
+from workbench.core.paths import template
+from workbench.core.tensor import Role, Tensor
+from workbench.propagation.module.context import main_function
+from workbench.propagation.module.factors import rule_of
+from workbench.propagation.module.loops import most_turns, scanned_dimensions, trip_count
+from workbench.propagation.module.operations import CONTROL_FLOW
+
+Node = tuple[int, int]  # (value, dimension)
+Names = tuple[str | None, ...]
+
+
+def value_names(tensor: Tensor, rank: int) -> tuple[str, ...]:
+    """Names of the dimensions of an argument or result as the partitioner has it. A random key is its words there, `uint32[2]`, along a
+    last dimension that has no name and that no statement splits.
+
+    >>> value_names(Tensor("key", (8,), "key<fry>", ("batch",), Role.INPUT), rank=2)
+    ('batch', '_')
+    """
+    return (*tensor.dims, *("_",) * (rank - len(tensor.dims)))
+
+
+class Naming:
+    """The dimensions of a module as nodes, and the groups of nodes that are one dimension.
+
+    Values are numbered in order of appearance: first the arguments of main, then results and block arguments.
+    """
+
+    def __init__(self, module: ir.Module) -> None:
+        self._ids: dict[ir.Value, int] = {}
+        self.shapes: list[tuple[int, ...]] = []
+        self._groups: list[tuple[Node, ...]] = []
+        self._groups_of: dict[Node, list[int]] = {}
+        self.names: dict[Node, str] = {}
+        main = main_function(module.operation)
+        for argument in main.regions[0].blocks[0].arguments:
+            self.value(argument)
+        self.returned = self._read(main)
+
+    def value(self, value: ir.Value) -> int:
+        """The number of a value, new if it was not seen yet."""
+        found = self._ids.get(value)
+        if found is None:
+            found = self._ids[value] = len(self.shapes)
+            kind = value.type
+            self.shapes.append(tuple(ir.RankedTensorType(kind).shape) if isinstance(kind, ir.RankedTensorType) else ())
+        return found
+
+    def _read(self, parent: ir.Operation) -> list[int]:
+        """Groups of all operations of a region; the values its last operation returns."""
+        last: list[int] = []
+        for region in parent.regions:
+            for block in region.blocks:
+                for each in block.operations:
+                    op = each.operation
+                    last = [self.value(operand) for operand in op.operands]
+                    self._read_operation(op, last)
+        return last
+
+    def _read_operation(self, op: ir.Operation, operands: list[int]) -> None:
+        results = [self.value(result) for result in op.results]
+        if (rule := rule_of(op)) is not None:
+            self._join_factors((*operands, *results), (*rule.operands, *rule.results))
+        elif op.name in ("sdy.data_flow_edge", "sdy.sharding_constraint", "stablehlo.optimization_barrier"):
+            for pair in zip(operands, results, strict=True):
+                self._join_values(pair)
+        elif op.name in CONTROL_FLOW:
+            self._read_control_flow(op, operands, results)
+
+    def _read_control_flow(self, op: ir.Operation, operands: list[int], results: list[int]) -> None:
+        returned = [self._read_region(region) for region in op.regions]
+        if op.name == "stablehlo.while":
+            arguments = [[self.value(each) for each in region.blocks[0].arguments] for region in op.regions]
+            for values in zip(operands, results, *arguments, returned[1], strict=True):
+                self._join_values(values)
+            trips = trip_count(op) or most_turns(op) or 1
+            self._join([(self.value(value), i) for value, i in scanned_dimensions(op, trips) if trips > 1])
+        elif op.name != "sdy.manual_computation":
+            for values in zip(results, *returned, strict=True):
+                self._join_values(values)
+
+    def _read_region(self, region: ir.Region) -> list[int]:
+        last: list[int] = []
+        for each in region.blocks[0].operations:
+            last = [self.value(operand) for operand in each.operation.operands]
+            self._read_operation(each.operation, last)
+        return last
+
+    def _join_factors(self, values: Sequence[int], factors: Sequence[tuple[tuple[str, ...], ...]]) -> None:
+        groups: dict[tuple[str, int], list[Node]] = {}
+        for value, dims in zip(values, factors, strict=False):
+            for i, dim in enumerate(dims):
+                if len(dim) == 1 and i < len(self.shapes[value]) and self.shapes[value][i] > 1:
+                    groups.setdefault((dim[0], self.shapes[value][i]), []).append((value, i))
+        for group in groups.values():
+            self._join(group)
+
+    def _join_values(self, values: Sequence[int]) -> None:
+        for i in range(len(self.shapes[values[0]])):
+            self._join([(value, i) for value in values])
+
+    def _join(self, group: list[Node]) -> None:
+        nodes = tuple(dict.fromkeys(group))
+        if len(nodes) > 1:
+            for node in nodes:
+                self._groups_of.setdefault(node, []).append(len(self._groups))
+            self._groups.append(nodes)
+
+    def reach(self, node: Node) -> set[Node]:
+        """The node and all unnamed ones that are one dimension with it."""
+        found, queue = {node}, [node]
+        while queue:
+            for group in self._groups_of.get(queue.pop(), ()):
+                fresh = [other for other in self._groups[group] if other not in self.names and other not in found]
+                found.update(fresh)
+                queue += fresh
+        return found
+
+    def spread(self, seeds: dict[Node, str]) -> None:
+        """Name the seeds and everything their names reach first, nearest first."""
+        fresh = {node: name for node, name in seeds.items() if node not in self.names}
+        self.names.update(fresh)
+        queue, done = deque(fresh), set()
+        while queue:
+            node = queue.popleft()
+            for group in self._groups_of.get(node, ()):
+                if group not in done:
+                    done.add(group)
+                    for other in self._groups[group]:
+                        if other not in self.names:
+                            self.names[other] = self.names[node]
+                            queue.append(other)
+
+
+Places = Sequence[tuple[tuple[str, int, int], Node]]  # each dimension of an argument: its place in a layer, and itself
+
+
+def name_dimensions(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
+    """Names of each argument's dimensions, unique within an argument; all other values are named in `naming` on the way."""
+    naming.spread({(i, d): name for i, tensor in enumerate(arguments) for d, name in enumerate(given.get(tensor.path, ())) if name})
+    places = tuple(_places(arguments))
+    _spread_over_layers(naming, arguments, places)
+    _name_after_sizes(naming, arguments, places)
+    return _unique(naming, arguments, given)
+
+
+def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor], places: Places) -> None:
+    """Give unnamed dimensions the name their place has in another layer, as long as no argument gets a name twice by it.
+
+    In a chain of equal matrices the output of one is the input of the next, and so not the output of the next.
+    """
+    known: dict[tuple[str, int, int], str] = {}
+    refused: set[tuple[Node, str]] = set()
+    named = True
+    while named:
+        named = False
+        for place, node in places:
+            if node in naming.names:
+                known.setdefault(place, naming.names[node])
+            elif place in known and (node, known[place]) not in refused:
+                if _would_repeat(naming, arguments, node, known[place]):
+                    refused.add((node, known[place]))
+                else:
+                    naming.spread({node: known[place]})
+                    named = True
+
+
+def _would_repeat(naming: Naming, arguments: Sequence[Tensor], node: Node, name: str) -> bool:
+    """Whether naming a node would give two dimensions of one argument the same name."""
+    reached: dict[int, int] = {}
+    for value, dim in naming.reach(node):
+        if value < len(arguments):
+            others = (other for other in range(len(arguments[value].shape)) if other != dim)
+            if reached.setdefault(value, dim) != dim or any(naming.names.get((value, other)) == name for other in others):
+                return True
+    return False
+
+
+def _places(arguments: Sequence[Tensor]) -> Iterator[tuple[tuple[str, int, int], Node]]:
+    for i, tensor in enumerate(arguments):
+        for d, size in enumerate(tensor.shape):
+            yield (template(tensor.path), d, size), (i, d)
+
+
+def _name_after_sizes(naming: Naming, arguments: Sequence[Tensor], places: Places) -> None:
+    taken = set(naming.names.values())
+    for (_, _, size), node in places:
+        if node not in naming.names:
+            name = next(name for name in _size_names(size) if name not in taken)
+            taken.add(name)
+            naming.spread({node: name})
+            _spread_over_layers(naming, arguments, places)
+
+
+def _size_names(size: int) -> Iterator[str]:
+    yield f"d{size}"
+    for i in count(1):
+        yield f"d{size}_{chr(ord('a') + i) if i < 26 else i}"
+
+
+def _unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
+    """The second dimension of one name in an argument is `name_2`; state that mirrors a parameter copies it."""
+    dims: list[tuple[str, ...]] = []
+    parameters = {tensor.path.partition("/")[2]: i for i, tensor in enumerate(arguments) if tensor.role is Role.PARAMETER}
+    for i, tensor in enumerate(arguments):
+        mirrored = _mirrored(tensor, arguments, parameters)
+        fixed = given.get(tensor.path, ())
+        if mirrored is not None and not fixed:
+            dims.append(dims[mirrored])
+            continue
+        names: list[str] = []
+        for d in range(len(tensor.shape)):
+            name = naming.names[i, d]
+            candidates = (name, *(f"{name}_{k}" for k in range(2, len(tensor.shape) + 2)))
+            names.append(next(each for each in candidates if each not in names and each not in fixed[d + 1 :]))
+        dims.append(tuple(names))
+    return dims
+
+
+def _mirrored(tensor: Tensor, arguments: Sequence[Tensor], parameters: dict[str, int]) -> int | None:
+    """The parameter that a leaf of optimiser state goes with: same shape, and its path ends in the parameter's."""
+    if tensor.role is not Role.OPTIMIZER_STATE:
+        return None
+    words = tensor.path.split("/")
+    for start in range(1, len(words)):
+        index = parameters.get("/".join(words[start:]))
+        if index is not None and arguments[index].shape == tensor.shape:
+            return index
+    return None

@@ -1,0 +1,12 @@
+"""Numbers on operations, in the order they stand: Shardy's passes keep an attribute they do not know."""
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.operations import operations_below
+
+
+def number_operations(parent: ir.Operation, attribute: str) -> None:
+    """Give each operation below `parent` its number, from 0."""
+    integer = ir.IntegerType.get_signless(32)
+    for number, op in enumerate(operations_below(parent)):
+        op.attributes[attribute] = ir.IntegerAttr.get(integer, number)

@@ -1,0 +1,119 @@
+"""What decides nothing about sharding is dropped, once a trace, so that every edit propagates over half the operations.
+
+Three things can go without changing where anything lies or what is sent:
+
+- a scalar's broadcast, where an elementwise operation reads it beside a whole tensor: it lies as its one reader does and is never sent;
+- all but one of several equal scalar constants, which have no dimension to shard;
+- in the optimiser, links of an elementwise chain with one reader and one whole operand of the same type: a reshard before or after such a
+  link moves the same bytes. (Elsewhere they stay, for they may be constrained by name.)
+"""
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.context import producer
+from workbench.propagation.module.location import readable_path, scope_of
+from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
+
+
+def prune(main: ir.Operation) -> None:
+    """Drop it, in place; loops and branches included."""
+    _share_scalar_constants(main)
+    scalars: dict[ir.Value, bool] = {}
+    for block in _blocks(main):
+        for each in list(block.operations):
+            op = each.operation
+            if op.name in ELEMENTWISE and len(op.operands) > 1:
+                _read_the_other_operand(op, scalars)
+            if op.name in ELEMENTWISE and _in_the_optimizer(op):
+                _skip_single_links(op)
+    for block in _blocks(main):
+        _erase_unused(block)
+
+
+def _blocks(parent: ir.Operation) -> list[ir.Block]:
+    found = []
+    for region in parent.regions:
+        for block in region.blocks:
+            found.append(block)
+            for each in block.operations:
+                if each.operation.name in CONTROL_FLOW:
+                    found += _blocks(each.operation)
+    return found
+
+
+def _share_scalar_constants(main: ir.Operation) -> None:
+    for block in _blocks(main):
+        known: dict[ir.Attribute, ir.Value] = {}
+        for each in list(block.operations):
+            op = each.operation
+            if op.name in CONSTANTS and not _shape(op.results[0]) and not isinstance(_element(op.results[0]), ir.ComplexType):
+                first = known.setdefault(op.attributes["value"], op.results[0])
+                if first != op.results[0]:
+                    op.results[0].replace_all_uses_with(first)
+                    op.erase()
+
+
+def _element(value: ir.Value) -> ir.Type:
+    """jaxlib reads no attribute of complex numbers."""
+    return ir.RankedTensorType(value.type).element_type
+
+
+def _read_the_other_operand(op: ir.Operation, scalars: dict[ir.Value, bool]) -> None:
+    operands = list(op.operands)
+    spread = [_is_scalar_broadcast(value, scalars) for value in operands]
+    whole = [value for value, is_spread in zip(operands, spread, strict=True) if not is_spread]
+    for i, value in enumerate(operands):
+        if spread[i]:
+            # The same type if there is one; a comparison's other operand may differ in type, and its shape is all that sharding looks at.
+            alike = [other for other in whole if _shape(other) == _shape(value)] if op.name == "stablehlo.compare" else []
+            like = [other for other in whole if other.type == value.type] or alike
+            if like:
+                op.operands[i] = like[0]
+
+
+def _skip_single_links(op: ir.Operation) -> None:
+    """Read past producers that only pass one tensor of the same type on."""
+    for i, value in enumerate(op.operands):
+        source = value
+        while (link := producer(source)) is not None and _is_single_link(link, source):
+            source = link.operands[0]
+        if source != value and source.type == value.type:
+            op.operands[i] = source
+
+
+def _is_single_link(link: ir.Operation, result: ir.Value) -> bool:
+    if link.name not in ELEMENTWISE or link.operands[0].type != result.type or any(other != link.operands[0] for other in link.operands):
+        return False
+    return len({use.owner for use in result.uses}) == 1 and _in_the_optimizer(link)
+
+
+def _in_the_optimizer(op: ir.Operation) -> bool:
+    """In the scope `trace_training` puts round the optimiser's update."""
+    return readable_path(scope_of(op.location)).startswith("optimizer/")
+
+
+def _shape(value: ir.Value) -> list[int]:
+    return list(ir.RankedTensorType(value.type).shape) if isinstance(value.type, ir.RankedTensorType) else []
+
+
+def _is_scalar_broadcast(value: ir.Value, scalars: dict[ir.Value, bool]) -> bool:
+    owner = producer(value)
+    return owner is not None and owner.name == "stablehlo.broadcast_in_dim" and _is_free_scalar(owner.operands[0], scalars)
+
+
+def _is_free_scalar(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
+    """A scalar made of scalars alone: dropping a reader of it can drop no communication."""
+    if value not in known:
+        owner = producer(value)
+        known[value] = not _shape(value) and (
+            owner is None or (not len(owner.regions) and all(_is_free_scalar(each, known) for each in owner.operands))
+        )
+    return known[value]
+
+
+def _erase_unused(block: ir.Block) -> None:
+    erasable = ELEMENTWISE | {"stablehlo.broadcast_in_dim", *CONSTANTS}
+    for each in reversed(list(block.operations)):
+        op = each.operation
+        if op.name in erasable and not any(any(result.uses) for result in op.results):
+            op.erase()

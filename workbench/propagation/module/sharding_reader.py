@@ -1,0 +1,52 @@
+"""Where propagation has values lie, read off the module before communication is explicit; and the same as text for new attributes."""
+
+from collections.abc import Iterable
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.attributes import Dims, read_shardings
+from workbench.propagation.module.context import producer
+
+_SHARDING = "sdy.sharding"
+
+
+class ShardingReader:
+    """Shardings, each attribute read once: MLIR keeps one of a kind."""
+
+    def __init__(self, main: ir.Operation) -> None:
+        self._arguments = ir.ArrayAttr(main.attributes["arg_attrs"])
+        self._read: dict[ir.Attribute, tuple[Dims, ...]] = {}
+
+    def read(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
+        if attribute not in self._read:
+            self._read[attribute] = read_shardings(attribute)
+        return self._read[attribute]
+
+    def dims_of(self, value: ir.Value) -> Dims:
+        """How propagation has a value lie; no dimensions where it says nothing."""
+        owner = producer(value)
+        if owner is not None and owner.name == "sdy.reshard":
+            return self.read(owner.attributes["sharding"])[0]
+        if owner is not None:
+            is_told = _SHARDING in owner.attributes
+            return self.read(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if is_told else ()
+        number, parent = ir.BlockArgument(value).arg_number, value.owner.owner.operation
+        if parent.name == "func.func":
+            entries = ir.DictAttr(self._arguments[number])
+            return self.read(entries[_SHARDING])[0] if _SHARDING in entries else ()
+        is_told = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
+        return self.read(parent.attributes[_SHARDING])[number] if is_told else ()
+
+
+def sharding_text(dims: Dims) -> str:
+    """As Shardy writes it.
+
+    >>> sharding_text((("x:(2)4", "y"), ()))
+    '<@mesh, [{"x":(2)4, "y"}, {}]>'
+    """
+    return f"<@mesh, [{', '.join('{' + axes_text(axes) + '}' for axes in dims)}]>"
+
+
+def axes_text(axes: Iterable[str]) -> str:
+    """Axes and sub-axes: `x:(2)4` is `"x":(2)4`."""
+    return ", ".join(f'"{axis}"' if ":" not in axis else '"{}":{}'.format(*axis.split(":")) for axis in axes)

@@ -1,0 +1,64 @@
+"""Shardings the traced function already carries (`with_sharding_constraint`, `shard_map`), brought onto the plan's one mesh.
+
+The function's meshes are merged into one declaration, `@mesh`: the axes a plan's mesh must have. Constraints over no axes (JAX puts them on
+random keys) say nothing and are dropped.
+"""
+
+import re
+
+from jax.extend.mlir import ir
+
+from workbench.core.mesh import Mesh
+from workbench.errors import PartitionError
+from workbench.propagation.module.context import declare_mesh, declared_mesh
+
+_SYMBOL = re.compile(r"(<@|<mesh = @)([\w.]+)")
+_NAMING = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on
+_AXIS = re.compile(r'"([^"]+)"=(\d+)')
+
+
+def merge_meshes(module: ir.Operation) -> None:
+    """Leave one mesh, `@mesh`, with the axes of all the function's own, and let everything name it; in place."""
+    axes: dict[str, str] = {}
+    names: dict[str, bool] = {}  # each mesh symbol, and whether it has axes
+    for op in [each.operation for each in module.regions[0].blocks[0].operations if each.operation.name == "sdy.mesh"]:
+        found = _AXIS.findall(str(op.attributes["mesh"]))
+        names[ir.StringAttr(op.attributes["sym_name"]).value] = bool(found)
+        axes |= dict(found)
+        op.erase()
+    declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in axes.items()))
+    if names:
+        _rename(module, names)
+
+
+def _rename(parent: ir.Operation, meshes: dict[str, bool]) -> None:
+    for region in parent.regions:
+        for block in region.blocks:
+            for each in list(block.operations):
+                op = each.operation
+                _rename(op, meshes)
+                for key in list(op.attributes):
+                    text = str(op.attributes[key])
+                    used = {name for _, name in _SYMBOL.findall(text)} & set(meshes) if any(word in text for word in _NAMING) else set()
+                    if used:
+                        op.attributes[key] = ir.Attribute.parse(_SYMBOL.sub(r"\1mesh", text))
+                    if used and op.name == "sdy.sharding_constraint" and not any(meshes[name] for name in used):
+                        op.results[0].replace_all_uses_with(op.operands[0])
+                        op.erase()
+                        break
+
+
+def verify_own_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> None:
+    """Raises `PartitionError` if the function lays values on mesh axes that the plan's mesh does not have, or has in another size."""
+    known = ", ".join(f"`{name}`" for name in mesh.names)
+    for name, size in _AXIS.findall(str(declared_mesh(module).attributes["mesh"])):
+        if name not in mesh:
+            raise PartitionError(
+                f"The function itself lays values on mesh axis `{name}`; the plan's mesh has {known}.",
+                [f"add an axis `{name}` to the mesh", "take the constraint out of the function"],
+            )
+        if is_manual and mesh[name] != int(size):
+            raise PartitionError(
+                f"The function has a shard_map over mesh axis `{name}` of size {size}; the plan's mesh has `{name}:{mesh[name]}`.",
+                [f"make `{name}` {size}", "trace the function again with the plan's mesh"],
+            )

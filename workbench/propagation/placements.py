@@ -1,0 +1,50 @@
+"""Where arguments and results lie in the end: what a plan asks for, and what propagation adds where it leaves a dimension open.
+
+JAX takes an argument in one sharding, whole and closed, so the engine hands over what propagation chose.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from workbench.core.program_cache import kept_with_program
+from workbench.core.sharding import Sharding
+from workbench.plan.plan import Plan
+from workbench.propagation.collect import Propagated, partition
+from workbench.propagation.module.attributes import Dims
+from workbench.propagation.module.statements import result_shardings
+
+
+def placed(wishes: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:
+    """Each wish as it is fulfilled: closed, without priorities; what is a partial sum stays one."""
+    return tuple(
+        wish if wish.is_plain else Sharding((wish.dims if wish.is_closed else (dims or ())[: len(wish.dims)]), unreduced=wish.unreduced)
+        for wish, dims in zip(wishes, found, strict=True)
+    )
+
+
+def arguments_placed(plan: Plan, partitioned: Propagated) -> tuple[Sharding, ...]:
+    """Where the arguments of a partitioned plan lie."""
+    return placed(plan.argument_shardings, [partitioned.dims[value] for value in partitioned.structure.arguments])
+
+
+def argument_placements(plan: Plan) -> tuple[Sharding, ...]:
+    """Where the arguments of a plan lie; it is propagated only if it leaves one open."""
+    if all(each.is_closed for each in plan.argument_shardings):
+        return placed(plan.argument_shardings, [None] * len(plan.argument_shardings))
+    return _propagated(plan)[0]
+
+
+def result_placements(plan: Plan) -> dict[int, Sharding]:
+    """Where the results that the plan says something of lie, by number."""
+    wishes = result_shardings(plan)
+    if all(each.is_plain for each in wishes.values()):
+        return wishes
+    arguments, results = _propagated(plan)
+    becomes = dict(plan.program.carried)
+    return {i: arguments[becomes[i]] if i in becomes else replace(results[i], unreduced=wish.unreduced) for i, wish in wishes.items()}
+
+
+@kept_with_program(50)
+def _propagated(plan: Plan) -> tuple[tuple[Sharding, ...], tuple[Sharding, ...]]:
+    partitioned = partition(plan)
+    return arguments_placed(plan, partitioned), tuple(map(Sharding, partitioned.results))

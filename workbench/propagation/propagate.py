@@ -1,0 +1,166 @@
+"""Shardy in process: a plan's shardings onto the prepared module, propagated, and communication made explicit.
+
+The passes are those of `sdy-propagation-pipeline` (what JAX runs before XLA) without the ones `prepare` has run and without closing
+open dimensions, which no one reads; then explicit reshards and collectives. `sdy-convert-global-to-local` aborts the process and is not
+among them; local shapes follow from the shardings.
+"""
+
+from jax.extend.mlir import ir
+
+from workbench.core.selectors import operations_at
+from workbench.errors import PartitionError
+from workbench.plan.plan import Plan
+from workbench.propagation.backends.dots import plan_products
+from workbench.propagation.carried import bring_back
+from workbench.propagation.layers import shortened
+from workbench.propagation.module.boundaries import follow_results, forget_rules, keep_apart, reduce_results
+from workbench.propagation.module.context import declare_mesh, main_function, run_passes
+from workbench.propagation.module.operations import operations_below
+from workbench.propagation.module.source_meshes import verify_own_axes
+from workbench.propagation.module.statements import annotate, insert_statements, lift_barriers, result_shardings
+from workbench.propagation.program import prepared
+from workbench.propagation.structure.structure import Structure
+from workbench.propagation.variadic import has_variadic_reduces, reduce_variadic
+
+_PROPAGATING = "sdy-user-priority-propagate{keep-sharding-rules=true}"
+_PASSES = (
+    "sdy-apply-sharding-constraints",
+    "sdy-sharding-group-import",
+    _PROPAGATING,
+    "sdy-propagate-to-func-results",
+    "func.func(sdy-sink-data-flow-edges)",
+    "sdy-remove-sharding-groups",
+    "func.func(sdy-sharding-constraint-to-reshard)",
+    "sdy-update-non-divisible-input-output-shardings",
+    "sdy-remove-sub-axes-in-input-output-shardings",
+    "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
+    "func.func(sdy-reshard-to-collectives)",
+    "canonicalize{enable-patterns={sdy-collective}}",
+)
+
+_INSERTING = "func.func(sdy-insert-explicit-reshards{enable-full-version=true})"
+_LOWERING = "func.func(sdy-reshard-to-collectives)"
+
+
+def propagate(plan: Plan) -> ir.Operation:
+    """The plan's module with a sharding on every value and explicit collectives. Raises `PartitionError` with Shardy's words."""
+    source, structure = prepared(plan.program)
+    with source.context, ir.Location.unknown():
+        verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
+        passes = list(_passes(plan, structure))
+        try:
+            if (module := _propagate_layers(plan, passes)) is not None:
+                _make_explicit(module, passes[passes.index(_INSERTING) :], structure)
+                return module
+            module = _annotated(source.operation, plan)
+            insert_constraints(main_function(module), plan)
+            _run(module, passes, plan, structure)
+        except ir.MLIRError as error:
+            raise refused(str(error)) from error
+    return module
+
+
+def annotated_module(plan: Plan) -> ir.Operation:
+    """The plan's module as it stands before propagation: its mesh, shardings, constraints, groups and barriers, and no more.
+
+    Raises `PartitionError` with Shardy's words.
+    """
+    source, structure = prepared(plan.program)
+    with source.context, ir.Location.unknown():
+        verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
+        try:
+            module = _annotated(source.operation, plan)
+            insert_constraints(main_function(module), plan)
+        except ir.MLIRError as error:
+            raise refused(str(error)) from error
+    return module
+
+
+def propagating_passes(plan: Plan) -> tuple[str, ...]:
+    """The passes that lead a plan's module to where every value has its sharding."""
+    passes = _passes(plan, prepared(plan.program).structure)
+    return passes[: passes.index(_PROPAGATING) + 1]
+
+
+def refused(words: str) -> PartitionError:
+    """Shardy's own complaint, without the IR it prints below it."""
+    first = next((line for line in words.splitlines() if "error" in line), words[:200])
+    return PartitionError(f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"])
+
+
+def _annotated(source: ir.Operation, plan: Plan) -> ir.Operation:
+    """A copy of the prepared module with the plan's mesh, its arguments and results placed."""
+    module = source.clone()
+    declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
+    annotate(main_function(module), plan)
+    return module
+
+
+def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
+    """The module as it stands before reshards are inserted, from a program without the layers that are like others; `None` if the plan or
+    what comes of it tells layers apart."""
+    if _INSERTING not in passes or (short := shortened(plan.program)) is None or not short.serves(plan):
+        return None
+    few = _annotated(short.few, plan)
+    run_passes(few, ",".join(passes[: passes.index(_INSERTING)]))
+    whole = short.whole.clone()
+    declare_mesh(whole, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
+    main = main_function(whole)
+    if (ops := short.tell(main, main_function(few))) is None:
+        return None
+    bring_back(main, plan)
+    plan_products(main, ops, prepared(plan.program).structure, plan.mesh)
+    return whole
+
+
+def _run(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure) -> None:
+    """Run the passes, with a stop before reshards are inserted, and one before they become collectives (`_make_explicit`): reshards follow
+    each other at constraints and barriers, if these say anything."""
+    is_constrained, speaks = any("constraint" in each for each in passes), _speaks(plan, structure)
+    inserting = passes.index(_INSERTING)
+    run_passes(module, ",".join(passes[:inserting]))
+    main = main_function(module)
+    if speaks:
+        lift_barriers(main)
+    ops = list(operations_below(main))
+    if is_constrained:
+        forget_rules(ops)
+    if speaks:
+        follow_results(ops)
+        reduce_results(main, result_shardings(plan))
+    bring_back(main, plan)
+    plan_products(main, ops, structure, plan.mesh)
+    _make_explicit(module, passes[inserting:], structure, speaks=speaks)
+
+
+def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure, *, speaks: bool = False) -> None:
+    """Run the passes that insert reshards and make collectives of them, with a stop between the two where there is anything to do."""
+    is_variadic = has_variadic_reduces(structure)
+    if not (is_variadic or speaks):
+        run_passes(module, ",".join(passes))
+        return
+    lowering = passes.index(_LOWERING)
+    run_passes(module, ",".join(passes[:lowering]))
+    if is_variadic:
+        reduce_variadic(main_function(module))
+    if speaks:
+        keep_apart(main_function(module))
+    run_passes(module, ",".join(passes[lowering:]))
+
+
+def _speaks(plan: Plan, structure: Structure) -> bool:
+    """Whether the plan or the function constrains a value; what stands open before a loop does not."""
+    return bool(plan.layout.constraints or plan.layout.barriers) or structure.constrains
+
+
+def _passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
+    """All passes, or those with anything to do: the rest walk the whole program to find nothing."""
+    constrained = plan.layout.constraints or plan.layout.barriers or "sdy.sharding_constraint" in structure.kinds
+    return _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
+
+
+def insert_constraints(main: ir.Operation, plan: Plan) -> None:
+    """The plan's constraints, groups and barriers behind the values of the prepared module that they name."""
+    if plan.layout.constraints or plan.layout.groups or plan.layout.barriers:
+        program = plan.program
+        insert_statements(main, list(operations_below(main)), plan, lambda pattern, rank: operations_at(program, pattern, rank))

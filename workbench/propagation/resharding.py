@@ -1,0 +1,66 @@
+"""The reshardings of a report, read off the partitioner's edges."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from workbench.core.sharding import Sharding, axis_size, base_axis
+from workbench.plan.plan import Plan
+from workbench.propagation.collect import Propagated
+from workbench.propagation.collectives import Reshard as Collective
+from workbench.propagation.collectives import sent_bytes
+from workbench.propagation.edges import Edge, classes
+from workbench.reports.reshard import Move, Reshard
+
+Seconds = Callable[[list[Collective]], list[float]]
+
+
+def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tuple[Reshard, ...]:
+    """Alike ones of one place together: what XLA gathers whole first, then by the bytes sent."""
+    counts: dict[Reshard, int] = {}
+    for edge in partitioned.edges:
+        if edge.before != edge.after:
+            found = _reshard(plan, edge, seconds_of)
+            counts[found] = counts.get(found, 0) + _times(edge, partitioned)
+    merged = (replace(each, count=count) for each, count in counts.items())
+    return tuple(sorted(merged, key=lambda each: (not each.rematerialises, -each.sent, each.path)))
+
+
+def _times(edge: Edge, partitioned: Propagated) -> int:
+    """Executions a step: those of its collectives where XLA says them, for it moves out of a loop what no turn changes."""
+    said = (each.times for each in edge.moves if each.times is not None)
+    return next(said, partitioned.structure.regions[edge.region].times)
+
+
+def _reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
+    operations, reader = plan.program.operations, plan.program.operations[edge.readers[0]]
+    if edge.source is not None:
+        made = operations[edge.source]
+        path, source, dims = made.path, made.source, made.dims if made.shape == edge.shape else ("_",) * len(edge.shape)
+    elif edge.argument is not None:
+        tensor = plan.program.arguments[edge.argument]
+        path, source, dims = tensor.path, "", tensor.dims
+    else:
+        path, source, dims = reader.path, reader.source, ("_",) * len(edge.shape)
+    return Reshard(
+        path,
+        source,
+        reader.path or "the result",
+        reader.source,
+        edge.shape,
+        dims,
+        edge.dtype,
+        Sharding(edge.before),
+        Sharding(edge.after),
+        classes(edge),
+        tuple(_move(plan, each, seconds) for each, seconds in zip(edge.moves, seconds_of(list(edge.moves)), strict=True)),
+        edge.temporary,
+        1,
+        edge.argument is not None,
+    )
+
+
+def _move(plan: Plan, each: Collective, seconds: float) -> Move:
+    devices = math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
+    axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
+    return Move(each.kind, axes, each.payload, sent_bytes(each.kind, each.payload, devices), seconds)

@@ -1,0 +1,98 @@
+"""The dimensions of a matrix product or a convolution by kind, as XLA's partitioner tells them (`dot_as_convolution_util.cc`)."""
+
+from typing import NamedTuple
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.structure.work import dimension_numbers
+
+LEFT, RIGHT, RESULT = 0, 1, 2
+
+
+class Shared(NamedTuple):
+    """A dimension of the product: which one it is of the left operand, the right one and the result, -1 where it is none."""
+
+    left: int
+    right: int
+    result: int
+
+
+class Mapping(NamedTuple):
+    """The dimensions of a product by kind; `spatial` are those that a convolution's windows move along."""
+
+    batch: tuple[Shared, ...]
+    summed: tuple[Shared, ...]
+    rows: tuple[Shared, ...]  # of the left operand and the result
+    columns: tuple[Shared, ...]  # of the right operand and the result
+    spatial: tuple[Shared, ...] = ()
+
+
+def mapping_of(op: ir.Operation) -> Mapping | None:
+    """Of a product, or a convolution whose channels are convolved together; `None` of anything else."""
+    if op.name == "stablehlo.dot_general":
+        return _dot(op)
+    return _convolution(op) if op.name == "stablehlo.convolution" else None
+
+
+def _dot(op: ir.Operation) -> Mapping:
+    """Its result has the batch first, then the rows, then the columns."""
+    text = str(op.attributes["dot_dimension_numbers"])
+    batch, summed = ([_listed(text, f"{side}_{name}_dimensions") for side in ("lhs", "rhs")] for name in ("batching", "contracting"))
+    own = [
+        [dim for dim in range(ir.RankedTensorType(value.type).rank) if dim not in batch[side] and dim not in summed[side]]
+        for side, value in enumerate(op.operands)
+    ]
+    first = len(batch[0])
+    return Mapping(
+        tuple(Shared(left, right, place) for place, (left, right) in enumerate(zip(*batch, strict=True))),
+        tuple(Shared(left, right, -1) for left, right in zip(*summed, strict=True)),
+        tuple(Shared(dim, -1, first + place) for place, dim in enumerate(own[0])),
+        tuple(Shared(-1, dim, first + len(own[0]) + place) for place, dim in enumerate(own[1])),
+    )
+
+
+def _listed(text: str, name: str) -> list[int]:
+    inside = text.partition(f"{name} = [")[2].partition("]")[0]
+    return [int(word) for word in inside.split(",") if word.strip()]
+
+
+def _convolution(op: ir.Operation) -> Mapping | None:
+    """Of its spatial dimensions one of a single element is a batch, one that the window is as long as is summed, one that a window of one
+    element moves over is rows. Any other is a window."""
+    if any(ir.IntegerAttr(op.attributes[name]).value > 1 for name in ("feature_group_count", "batch_group_count")):
+        return None
+    image, kernel, result = dimension_numbers(op)
+    summed = [Shared(image.index("f"), kernel.index("i"), -1)]
+    rows, batch, spatial = [Shared(image.index("b"), -1, result.index("b"))], [], []
+    sizes = [tuple(ir.RankedTensorType(value.type).shape) for value in op.operands]
+    windows = _windows(op, sum(word.isdigit() for word in image))
+    for number, (stride, low, high, base, dilation, is_reversed) in enumerate(windows):
+        found = Shared(image.index(str(number)), kernel.index(str(number)), result.index(str(number)))
+        size, window = sizes[0][found.left], sizes[1][found.right]
+        is_plain = base == dilation == 1 and low == high == 0 and not is_reversed
+        if is_plain and window == size == stride == 1:
+            batch.append(found)
+        elif is_plain and window == size:
+            summed.append(found)
+        elif is_plain and window == stride == 1:
+            rows.append(found)
+        else:
+            spatial.append(found)
+    return Mapping(tuple(batch), tuple(summed), tuple(rows), (Shared(-1, kernel.index("o"), result.index("f")),), tuple(spatial))
+
+
+def _windows(op: ir.Operation, rank: int) -> list[tuple[int, ...]]:
+    """Stride, low and high padding, base and window dilation, and whether it is reversed, of each spatial dimension."""
+
+    def numbers(name: str, default: int) -> list[int]:
+        return [int(each) for each in ir.DenseI64ArrayAttr(op.attributes[name])] if name in op.attributes else [default] * rank
+
+    padding = [int(each) for each in ir.DenseIntElementsAttr(op.attributes["padding"])] if "padding" in op.attributes else [0] * 2 * rank
+    if len(padding) == 1:  # printed once where all are equal
+        padding *= 2 * rank
+    turned = [bool(each) for each in ir.DenseBoolArrayAttr(op.attributes["window_reversal"])] if "window_reversal" in op.attributes else []
+    columns = (
+        *(numbers("window_strides", 1), padding[::2], padding[1::2]),
+        *(numbers("lhs_dilation", 1), numbers("rhs_dilation", 1), turned or [False] * rank),
+    )
+    return list(zip(*columns, strict=True))

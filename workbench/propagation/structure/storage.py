@@ -1,0 +1,181 @@
+"""Which values take memory, and until when.
+
+Fusion is modelled as the compilers do it to first order: an elementwise value with one use, and one that only repeats or counts, is
+computed inside its user and never stored; what it reads then lives until that user. So is, in each of its users, a slice, and what is
+quickly computed of slices of one value: the maximum over a window, say, of which only what the window moves over is kept.
+"""
+
+import math
+from collections.abc import Sequence
+
+from workbench.propagation.module.operations import CONSTANTS, ELEMENTWISE
+from workbench.propagation.structure.structure import Op, Structure, Value
+
+_CHEAP = frozenset(
+    {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"}
+)
+_FUSIBLE = ELEMENTWISE | {
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.iota",
+    "stablehlo.transpose",
+    "stablehlo.reshape",
+    "stablehlo.slice",
+    "stablehlo.pad",
+}
+_FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
+_ALIASING = frozenset({"stablehlo.optimization_barrier", "stablehlo.reduce_precision", "sdy.data_flow_edge", "sdy.sharding_constraint"})
+_PRODUCT = "stablehlo.dot_general"
+_QUICK = frozenset({"stablehlo.add", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.compare", "stablehlo.select"})
+_SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
+_SCALARS = 256  # a constant of more elements is an array the function closed over, and takes memory
+
+
+Users = dict[int, list[int]]  # of each value: the ids of the operations that read it
+
+
+def mark_stored(structure: Structure) -> None:
+    """Which values are never stored, and how long what they read must live; from the last operation to the first."""
+    users: Users = {}
+    for index, op in enumerate(structure.ops):
+        for operand in set(op.operands):
+            users.setdefault(operand, []).append(index)
+    windows = _windows(structure)
+    for index in range(len(structure.ops) - 1, -1, -1):
+        op = structure.ops[index]
+        if op.kind == "stablehlo.reduce_precision":  # a mark: who reads it reads what it marks
+            users[op.operands[0]].remove(index)
+            users[op.operands[0]] += users.get(op.results[0], [])
+        for slot, result in enumerate(op.results):
+            _take_over(structure, op, slot)
+            if _is_made_in_its_users(structure, op, result, users) or (result in windows and _all_fuse(structure, op, result, users)):
+                _leave_out(structure, op, result)
+            if op.kind in _SLICING:
+                structure.values[op.operands[0]].reads -= 1  # reads only what it returns
+    for body in structure.body_of.values():
+        for index in structure.regions[body].values:
+            if structure.values[index].born < 0:
+                structure.values[index].stored = False  # lives in the loop's own buffers
+    _write_over_operands(structure)
+
+
+def _take_over(structure: Structure, op: Op, slot: int) -> None:
+    """A result that lies where an operand did."""
+    value = structure.values[op.results[slot]]
+    if op.kind in _ALIASING or (op.kind == "stablehlo.pad" and not op.shifted):  # a pad by nothing
+        value.alias = op.operands[slot]
+        source = structure.values[op.operands[slot]]
+        source.last_use = max(source.last_use, value.last_use)
+    elif op.kind == "stablehlo.dynamic_update_slice":
+        value.alias = op.operands[0]
+        if value.shape == structure.values[op.operands[1]].shape:
+            _make_in_place(structure, op)
+    elif op.kind == "stablehlo.dynamic_slice" and value.shape == structure.values[op.operands[0]].shape:
+        value.alias = op.operands[0]  # all of a stack of one: a loop of a single turn, which compilers take apart
+        structure.values[op.operands[0]].last_use = max(structure.values[op.operands[0]].last_use, value.last_use)
+
+
+def _make_in_place(structure: Structure, op: Op) -> None:
+    """What is written over all of a stack of one is made there."""
+    update = op.operands[1]
+    while (born := structure.values[update].born) >= 0 and structure.ops[born].kind == "stablehlo.reshape":
+        update = structure.ops[born].operands[0]
+    made = structure.values[update]
+    if made.born >= 0 and made.region == op.region and made.alias is None:
+        made.alias = op.operands[0]
+
+
+def _is_made_in_its_users(structure: Structure, op: Op, result: int, users: Users) -> bool:
+    using = [structure.ops[user] for user in users.get(result, [])]
+    if any(user.region != op.region for user in using):
+        return False
+    inside = bool(op.kernel) and bool(using) and all(user.kernel == op.kernel for user in using)
+    return inside or _is_fused(structure, op, result, using) or (op.kind == _PRODUCT and _adds_to_argument(structure, result, users))
+
+
+def _is_fused(structure: Structure, op: Op, result: int, using: Sequence[Op]) -> bool:
+    is_array = op.kind in CONSTANTS and math.prod(structure.values[result].shape) > _SCALARS
+    into_one = len(using) == 1 and using[0].kind in _FUSING
+    into_products = op.kind == "stablehlo.transpose" and bool(using) and all(user.kind == _PRODUCT for user in using)
+    return (op.kind in _CHEAP and not is_array) or (op.kind in _FUSIBLE and (into_one or into_products))
+
+
+def _windows(structure: Structure) -> dict[int, int]:
+    """Values that are slices of one other, or quickly computed of such alone: which other."""
+    found: dict[int, int] = {}
+    for op in structure.ops:
+        if op.kind == "stablehlo.slice":
+            found[op.results[0]] = found.get(op.operands[0], op.operands[0])
+        elif op.kind in _QUICK:
+            read = {found.get(operand, -1) for operand in op.operands}
+            if len(read) == 1 and -1 not in read:
+                found[op.results[0]] = read.pop()
+    return found
+
+
+def _all_fuse(structure: Structure, op: Op, result: int, users: Users) -> bool:
+    using = [structure.ops[user] for user in users.get(result, [])]
+    return bool(using) and all(user.region == op.region and user.kind in _FUSING for user in using)
+
+
+def _leave_out(structure: Structure, op: Op, result: int) -> None:
+    """A value is not stored; what it is made of lives until it is read."""
+    value = structure.values[result]
+    value.stored = False
+    for operand in op.operands:
+        source = structure.values[operand]
+        if source.region == op.region:
+            source.last_use = max(source.last_use, value.last_use)
+
+
+def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
+    """Whether a product is only turned, converted and added to an argument of main: a sum over micro-batches, made in the product's own
+    kernel, where the argument lies."""
+    while len(using := users.get(value, [])) == 1:
+        op = structure.ops[using[0]]
+        if op.kind == "stablehlo.add" and using[0] not in structure.updates:
+            left, right = op.operands
+            other = structure.values[right if left == value else left]
+            return other.born < 0 and other.region == 0
+        if op.kind not in ("stablehlo.transpose", "stablehlo.convert", "stablehlo.reshape"):
+            return False
+        value = op.results[0]
+    return False
+
+
+def _write_over_operands(structure: Structure) -> None:
+    """A hand-written kernel's result takes the place of an operand of its shape and type that no one reads afterwards: the gradient of a
+    fused loss lies where the logits did."""
+    read: dict[tuple[str, int], dict[int, None]] = {}
+    values = structure.values
+    for op in structure.ops:
+        if not op.kernel:
+            continue
+        mine = read.setdefault((op.kernel, op.region), {})
+        mine.update(dict.fromkeys(_buffer_of(values, operand) for operand in op.operands))
+        for value in (values[result] for result in op.results):
+            if not value.stored or value.alias is not None:
+                continue
+            free = (operand for operand in mine if _can_be_overwritten(structure, operand, op))
+            alike = (operand for operand in free if (values[operand].shape, values[operand].dtype) == (value.shape, value.dtype))
+            if (place := next(alike, None)) is not None:
+                value.alias = place
+                values[place].last_use = max(values[place].last_use, value.last_use)
+
+
+def _buffer_of(values: list[Value], index: int) -> int:
+    while (alias := values[index].alias) is not None:
+        index = alias
+    return index
+
+
+def _can_be_overwritten(structure: Structure, operand: int, op: Op) -> bool:
+    """Whether a kernel's operand is a buffer that another kernel made and that dies here."""
+    value = structure.values[operand]
+    is_buffer = value.born >= 0 and value.stored and value.region == op.region
+    return is_buffer and value.last_use <= op.position and structure.ops[value.born].kernel != op.kernel
+
+
+def count_kernels(structure: Structure) -> int:
+    values = structure.values
+    stored = (op for op in structure.ops if any(values[result].stored and values[result].alias is None for result in op.results))
+    return sum(structure.regions[op.region].times for op in stored)

@@ -1,0 +1,77 @@
+"""What the partitioner's answer is read against: the values of a prepared program, their lifetimes and their loops (`reading` makes it)."""
+
+from dataclasses import dataclass, field
+
+from workbench.propagation.structure.dot_placement import ProductFacts
+from workbench.propagation.structure.windows import Windows
+from workbench.propagation.structure.work import Work
+
+
+@dataclass(slots=True)
+class Value:
+    """One value: a result, or an argument of main or of a loop body. Positions are places in the program as traced."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    born: int  # the id of the operation that makes it; -1 for an argument
+    result: int  # which result, or which argument
+    region: int
+    last_use: int = -1  # a position
+    reads: int = 0
+    stored: bool = True
+    alias: int | None = None  # the value whose memory it takes over
+    on_host: bool = False  # see `host`
+
+
+@dataclass(slots=True)
+class Region:
+    """Main or a loop body: how often it runs a step, and the operation it belongs to."""
+
+    parent: int
+    times: int
+    values: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Op:
+    """An operation's unchanging facts, for one execution."""
+
+    kind: str
+    region: int
+    position: int
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    work: Work
+    shifted: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
+    trips_known: bool = True
+    again: bool = False  # a product that rematerialisation computes again
+    placement: str = ""  # the memory it moves its operand to (see `host`)
+    kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
+    exact: bool = False  # a product that keeps its operands' precision (see `work.is_exact`)
+    picks: bool = False  # a scatter that is a selection (see `work.picks`)
+    serial: bool = False  # a scatter that is made a row at a time (see `work.is_serial`)
+    windows: Windows | None = None  # through which it reads
+
+
+@dataclass(slots=True)
+class Structure:
+    """All operations by id, all values, all regions."""
+
+    ops: list[Op] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+    arguments: tuple[int, ...] = ()
+    returned: tuple[int, ...] = ()
+    body_of: dict[int, int] = field(default_factory=dict)  # while operation -> its body's region
+    control_flow: list[int] = field(default_factory=list)  # ids of loops and branches
+    shifting: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
+    reshapes: list[int] = field(default_factory=list)  # ids of reshapes
+    firsts: list[int] = field(default_factory=list)  # the first result of each operation that has one
+    shapes: list[tuple[int, ...]] = field(default_factory=list)  # of these
+    ruleless: list[int] = field(default_factory=list)  # ids of operations that Shardy has no rule for
+    kinds: frozenset[str] = frozenset()  # of the operations
+    constrains: bool = False  # whether the function itself constrains a value
+    updates: set[int] = field(default_factory=set)  # ids of the optimiser's additions
+    heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
+    products: dict[int, ProductFacts] = field(default_factory=dict)  # by id
+    kernels: int = 0  # operations that store their results, in a step: the others are fused into them

@@ -1,0 +1,119 @@
+"""Operations that read through windows, along each dimension of their first operand: slices, pads, windowed reductions, convolutions."""
+
+from typing import NamedTuple
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.context import producer
+from workbench.propagation.structure.work import dimension_numbers
+
+
+class Window(NamedTuple):
+    """The window along one dimension, in elements; `low` and `high` padding may be negative, as a slice's is."""
+
+    size: int = 1
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    dilation: int = 1
+    base_dilation: int = 1
+
+    @property
+    def is_trivial(self) -> bool:
+        return self == Window()
+
+    @property
+    def reach(self) -> int:
+        """From its first element behind its last."""
+        return 1 + (self.size - 1) * self.dilation
+
+    def count(self, size: int) -> int:
+        """Windows along a dimension of `size` elements."""
+        return (1 + (size - 1) * self.base_dilation + self.low + self.high - self.reach) // self.stride + 1
+
+
+class Windows(NamedTuple):
+    """What an operation reads of its first operand, whatever the layout.
+
+    - `dims`: the window along each dimension;
+    - `kernel_dims`: of a convolution, the dimension of the kernel that each of the image is summed with; `None` for the batch;
+    - `dropped`: of a reshape, the dimensions of one element;
+    - `fill`: what stands in the padding, alike for numbers that are written alike; empty where nothing can.
+    """
+
+    dims: tuple[Window, ...] = ()
+    kernel_dims: tuple[int | None, ...] = ()
+    dropped: tuple[int, ...] = ()
+    fill: str = ""
+
+
+def windows_of(op: ir.Operation) -> Windows | None:
+    """`None` for operations of other kinds, and where every window is one element, in its place."""
+    match op.name:
+        case "stablehlo.slice":
+            found = Windows(_sliced(op))
+        case "stablehlo.pad":
+            columns = (_numbers(op, name, 0, 0) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
+            dims = tuple(Window(low=low, high=high, base_dilation=interior + 1) for low, high, interior in zip(*columns, strict=True))
+            found = Windows(dims, fill=_written(op.operands[1]))
+        case "stablehlo.reduce_window" if len(op.results) == 1:
+            dims = _windows(op, _numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations")
+            found = Windows(dims, fill=_written(op.operands[1]))
+        case "stablehlo.convolution":
+            found = _convolved(op)
+        case "stablehlo.reshape":
+            return Windows(dropped=dropped) if (dropped := tuple(i for i, size in enumerate(_shape(op.operands[0])) if size == 1)) else None
+        case _:
+            return None
+    return None if all(each.is_trivial for each in found.dims) else found
+
+
+def _sliced(op: ir.Operation) -> tuple[Window, ...]:
+    columns = (_numbers(op, name, 0, 0) for name in ("start_indices", "limit_indices", "strides"))
+    rows = zip(_shape(op.operands[0]), *columns, strict=True)
+    return tuple(Window(stride=stride, low=-start, high=limit - size) for size, start, limit, stride in rows)
+
+
+def _convolved(op: ir.Operation) -> Windows:
+    """Trivial windows along batch and features."""
+    image, kernel, _ = dimension_numbers(op)
+    alike = {word: "i" if word == "f" else word for word in image if word != "b"}
+    sizes = _shape(op.operands[1])
+    at = tuple(kernel.index(alike[word]) if word in alike else None for word in image)
+    spatial = [kernel.index(str(number)) for number in range(len(image) - 2)]
+    windows = _windows(op, tuple(sizes[dim] for dim in spatial), "rhs_dilation", "lhs_dilation")
+    return Windows(tuple(windows[int(word)] if word.isdigit() else Window() for word in image), at)
+
+
+def _windows(op: ir.Operation, sizes: tuple[int, ...], dilation: str, base_dilation: str) -> tuple[Window, ...]:
+    rank = len(sizes)
+    strides, dilations, bases = (_numbers(op, name, 1, rank) for name in ("window_strides", dilation, base_dilation))
+    rows = zip(sizes, strides, _paddings(op, rank), dilations, bases, strict=True)
+    return tuple(Window(size, stride, low, high, each, base) for size, stride, (low, high), each, base in rows)
+
+
+def _numbers(op: ir.Operation, name: str, default: int, length: int) -> tuple[int, ...]:
+    """An attribute that lists whole numbers; `length` times `default` where it is left out."""
+    return tuple(ir.DenseI64ArrayAttr(op.attributes[name])) if name in op.attributes else (default,) * length
+
+
+def _paddings(op: ir.Operation, rank: int) -> tuple[tuple[int, int], ...]:
+    if "padding" not in op.attributes:
+        return ((0, 0),) * rank
+    flat = [int(each) for each in ir.DenseIntElementsAttr(op.attributes["padding"])]
+    if len(flat) == 1:  # printed once where all are equal
+        flat *= 2 * rank
+    return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _shape(value: ir.Value) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(value.type).shape)
+
+
+def _written(value: ir.Value) -> str:
+    """A scalar, as it is made."""
+    owner = producer(value)
+    if owner is None:
+        return str(value)
+    number = str(owner.attributes["value"]) if "value" in owner.attributes else ""  # of a constant
+    return f"{owner.name} {value.type} {number} ({', '.join(map(_written, owner.operands))})"

@@ -1,0 +1,54 @@
+"""Reductions of several values at once (an argmax: of pairs) made explicit where Shardy leaves them out, from JAX 0.11 on.
+
+Shardy takes what a reduction computes for a sum, a maximum and so on of one value, and inserts nothing where it is none of these.
+XLA's partitioner reduces on each device and gathers the candidates of all. The all-reduces that Shardy of JAX 0.10 inserted stand for it.
+"""
+
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.attributes import Dims
+from workbench.propagation.module.factors import rule_of
+from workbench.propagation.module.operations import operations_below
+from workbench.propagation.module.sharding_reader import ShardingReader, axes_text, sharding_text
+from workbench.propagation.structure.structure import Structure
+
+_ALL_REDUCE = "sdy.all_reduce"
+
+
+def is_variadic_reduce(op: ir.Operation | None) -> bool:
+    """An argmax, say: XLA has no all-reduce of pairs, and gathers each device's candidates."""
+    return op is not None and op.name == "stablehlo.reduce" and len(op.results) > 1
+
+
+def has_variadic_reduces(structure: Structure) -> bool:
+    return any(op.kind == "stablehlo.reduce" and len(op.results) > 1 for op in structure.ops)
+
+
+def reduce_variadic(main: ir.Operation) -> None:
+    """Insert an all-reduce behind each result of such a reduction over dimensions that are split, where there is none."""
+    reader = ShardingReader(main)
+    for op in [each for each in operations_below(main) if is_variadic_reduce(each)]:
+        is_explicit = any(use.owner.operation.name == _ALL_REDUCE for result in op.results for use in result.uses)
+        if not is_explicit and (axes := _summed_axes(op, reader)):
+            for result in op.results:
+                dims = reader.dims_of(result) or ((),) * ir.RankedTensorType(result.type).rank
+                _insert_all_reduce(op, result, axes, dims)
+
+
+def _summed_axes(op: ir.Operation, reader: ShardingReader) -> tuple[str, ...]:
+    """The axes along which the first operand is split that are reduced over; Shardy lays the others out alike."""
+    rule = rule_of(op)
+    if rule is None:
+        return ()
+    placed = zip(reader.dims_of(op.operands[0]), rule.operands[0], strict=False)
+    return tuple(axis for axes, factors in placed if set(factors) & set(rule.reduction) for axis in axes)
+
+
+def _insert_all_reduce(op: ir.Operation, result: ir.Value, axes: tuple[str, ...], dims: Dims) -> None:
+    attributes = {
+        "reduction_axes": ir.Attribute.parse(f"#sdy<axis_ref_list{{{axes_text(axes)}}}>"),
+        "out_sharding": ir.Attribute.parse(f"#sdy.sharding{sharding_text(dims)}"),
+    }
+    made = ir.Operation.create(_ALL_REDUCE, [result.type], [result], attributes, loc=op.location, ip=ir.InsertionPoint(op))
+    made.move_after(op)
+    result.replace_all_uses_except(made.results[0], made)

@@ -1,0 +1,170 @@
+"""How a recipe says where things go: edits over dimensions, arguments and intermediate values, as few as will do.
+
+Repeated layers are named once (`layers/*/mlp/w1`), and so are a parameter's moments (`opt_state/**/mlp/w1`).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from workbench.core.paths import matches, template
+from workbench.core.program import Operation, Program
+from workbench.core.program_cache import kept_with_program
+from workbench.core.sharding import Sharding
+from workbench.core.tensor import Role, Tensor
+from workbench.plan.edits import Constrain, Edit, Override, PlaceDim
+from workbench.plan.plan import Plan
+
+
+def place(plan: Plan, dim: str, axes: tuple[str, ...]) -> Iterator[Edit]:
+    """The dimension onto the axes, in its rule and in overrides, which the rule does not reach. Axes it lies on stay, minor to these."""
+    old = plan.layout.rule(dim)
+    wanted = (*axes, *(axis for axis in old if axis not in axes))
+    if wanted != old and set(axes) - set(old):
+        yield PlaceDim(dim, wanted)
+    for pattern, sharding in plan.layout.overrides:
+        named = {each.dims for each in plan.program.arguments if matches(pattern, each.path)}
+        at = {dims.index(dim) for dims in named if dim in dims}
+        if len(at) == 1 and all(dim in dims for dims in named) and not set(axes) & set(sharding.axes):
+            (where,) = at
+            yield Override(pattern, sharding.with_dim(where, (*axes, *(sharding.dims[where] or ()))))
+
+
+def override(plan: Plan, wanted: Mapping[str, Sharding]) -> Iterator[Override]:
+    """The arguments of these paths into these shardings, alike ones by one pattern."""
+    program, done = plan.program, set[str]()
+    by_template, weights = _by_template(program), _weights(program)
+    for path, sharding in wanted.items():
+        if path in done:
+            continue
+        for pattern in (*_patterns(template(path), weights), path):
+            named = _named(pattern, by_template) if pattern != path else (path,)
+            if path in named and all(wanted.get(each) == sharding for each in named):
+                done.update(named)
+                yield Override(pattern, sharding)
+                break
+
+
+def _patterns(path: str, weights: frozenset[str]) -> Iterator[str]:
+    """A weight with its moments, `mlp/w1`; its moments alone, `opt_state/**/mlp/w1`; the argument alone, here and in other layers."""
+    words = path.split("/")
+    tails = ("/".join(words[at:]) for at in range(1, len(words)))
+    if tail := next((each for each in tails if f"params/{each}" in weights), ""):
+        yield tail
+        if words[0] == "opt_state":
+            yield f"opt_state/**/{tail}"
+    yield path
+    yield f"/{path}"
+
+
+def _named(pattern: str, by_template: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(path for at, paths in by_template.items() if matches(pattern, at) for path in paths)
+
+
+@kept_with_program(2)
+def _by_template(program: Program) -> Mapping[str, tuple[str, ...]]:
+    found = defaultdict[str, tuple[str, ...]](tuple)
+    for each in program.arguments:
+        found[template(each.path)] += (each.path,)
+    return found
+
+
+@kept_with_program(1)
+def _weights(program: Program) -> frozenset[str]:
+    return frozenset(template(each.path) for each in program.arguments if is_parameter(each))
+
+
+def constrain(
+    plan: Plan,
+    places: Iterable[int],
+    lies: Mapping[str, tuple[str, ...]],
+    priorities: Mapping[str, int] | None = None,
+    apart: Iterable[str] = (),
+) -> Iterator[Constrain]:
+    """The values of these operations with the dimensions on the axes that `lies` gives; the other dimensions are left to propagation.
+
+    What no pattern tells from a value that would lie otherwise is left out, and from one with a dimension that is to be kept `apart`.
+    """
+    program, patterns, kept_apart = plan.program, dict[tuple[str, Sharding], None](), frozenset(apart)
+    for at in places:
+        operation = program.operations[at]
+        sharding = _by_name(operation.dims, lies, priorities or {})
+        if sharding is None or sharding == Sharding((None,) * len(sharding.dims)):
+            continue
+        for pattern, found in _names(program, operation):
+            alike = [dims for dims in found if len(dims) == len(operation.dims)]
+            if all(_by_name(dims, lies, priorities or {}) == sharding and kept_apart.isdisjoint(dims) for dims in alike):
+                patterns[pattern, sharding] = None
+                break
+    yield from (Constrain(pattern, sharding) for pattern, sharding in patterns)
+
+
+def _by_name(dims: tuple[str, ...], lies: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int]) -> Sharding | None:
+    """What a value of these dimensions would lie like; `None` where it cannot: two of them are meant for one axis."""
+    once = tuple(dim if dims.count(dim) == 1 else "" for dim in dims)
+    placed = tuple(lies.get(dim) for dim in once)
+    used = [axis for axes in placed for axis in axes or ()]
+    if len(set(used)) < len(used):
+        return None
+    given = tuple(priorities.get(dim, 0) if axes else 0 for dim, axes in zip(once, placed, strict=True))
+    return Sharding(placed, priorities=given if any(given) else ())
+
+
+def _names(program: Program, operation: Operation) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
+    """Patterns for a value, the plainest first, and the dimensions of all values that each of them names: its path, in the backward pass
+    too; its path there alone; its line."""
+    by_path, by_line = _dims_of_values(program)
+    name = template(operation.path)
+    yield name, {dims for at, found in by_path.items() if at == name or at.endswith(f"/{name}") for dims in found}
+    yield f"/{name}", by_path[name]
+    primitive = operation.path.rpartition("/")[2]
+    if operation.source and not operation.path.startswith("grad/"):
+        yield f"{operation.source}/{primitive}", by_line[operation.source, primitive]
+
+
+@kept_with_program(25)
+def _dims_of_values(program: Program) -> tuple[dict[str, set[tuple[str, ...]]], dict[tuple[str, str], set[tuple[str, ...]]]]:
+    """The dimensions of the values of each path, its layer numbers blotted out, and of each line and primitive of the forward pass."""
+    by_path, by_line = defaultdict[str, set[tuple[str, ...]]](set), defaultdict[tuple[str, str], set[tuple[str, ...]]](set)
+    blotted: dict[str, str] = {}
+    for each in program.operations:
+        if each.path not in blotted:
+            blotted[each.path] = template(each.path)
+        by_path[blotted[each.path]].add(each.dims)
+        if not each.path.startswith("grad/"):
+            by_line[each.source, each.path.rpartition("/")[2]].add(each.dims)
+    return by_path, by_line
+
+
+def spread(
+    plan: Plan, axis: str, is_meant: Callable[[Tensor], bool], avoid: frozenset[str], priority: int
+) -> tuple[dict[str, Sharding], list[Tensor]]:
+    """Each tensor that is meant, split over one more axis along the largest dimension that it divides; and those that it does not divide.
+
+    A dimension that is whole goes before one that is split already, and those to avoid come last.
+    """
+    found: dict[str, Sharding] = {}
+    whole = []
+    for tensor in plan.program.arguments:
+        if not is_meant(tensor) or not tensor.shape:
+            continue
+        sharding = plan.layout.sharding(tensor)
+        if axis in sharding.axes:
+            continue
+        parts = plan.mesh[axis]
+        local = sharding.local_shape(tensor.shape, plan.mesh)
+        fitting = [i for i, size in enumerate(local) if size % parts == 0]
+        if not fitting:
+            whole.append(tensor)
+            continue
+        at = max(fitting, key=lambda i: (tensor.dims[i] not in avoid, not sharding.dims[i], tensor.shape[i], -i))
+        priorities = tuple(priority if i == at else sharding.priority(i) for i in range(len(local)))
+        found[tensor.path] = Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), axis)).dims, priorities=priorities)
+    return found, whole
+
+
+def is_state(tensor: Tensor) -> bool:
+    return tensor.role is Role.OPTIMIZER_STATE
+
+
+def is_parameter(tensor: Tensor) -> bool:
+    return tensor.role is Role.PARAMETER

@@ -1,0 +1,1 @@
+"""Records that every view reads: what is planned, partitioned, compiled and measured."""

@@ -1,0 +1,180 @@
+"""What the devices did in one step of a live run, instruction by instruction. The engine's profiler fills it."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import TypeVar
+
+from workbench.reports.timeline import COMPUTE
+
+MOST_EVENTS = 4_000  # kept of a step: what a page can draw, and a fifth of a second to send from the worker
+
+Interval = tuple[float, float]
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One execution of one instruction of the compiled program on one device.
+
+    - `device`: its place in the mesh, row-major; `stream`: `compute`, or the mesh axes a collective talks over (`data+model`);
+    - `name`: the instruction's; `kind`: its opcode, a fusion's by what dominates it (`dot`), a collective's as in `collective.KINDS`;
+    - `path` and `source` as the planner writes them, empty if unknown;
+    - `start`: seconds since the first event of the step on any device; `seconds`: how long it took, waiting for other devices included.
+    """
+
+    device: int
+    stream: str
+    name: str
+    kind: str
+    path: str
+    source: str
+    start: float
+    seconds: float
+
+    @property
+    def stop(self) -> float:
+        return self.start + self.seconds
+
+    @property
+    def communicates(self) -> bool:
+        return self.stream != COMPUTE
+
+
+@dataclass(frozen=True, slots=True)
+class TracedOperation:
+    """All executions of one instruction.
+
+    - `count`: executions a device and step;
+    - `seconds`: median of one execution; `total`: seconds a device spends in it a step, the mean over the devices;
+    - `unwaited`: median over the executions of the shortest on any device: a collective's time once the last device has arrived.
+    """
+
+    name: str
+    stream: str
+    kind: str
+    path: str
+    source: str
+    count: int
+    seconds: float
+    total: float
+    unwaited: float
+
+    @property
+    def usual(self) -> float:
+        """Seconds a device and step if every execution took the median: what no other process's turn on a core disturbs."""
+        return self.seconds * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """Seconds of the step on one device: in kernels, in communication, and in communication while no kernel ran."""
+
+    device: int
+    compute: float
+    communication: float
+    exposed: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One step of a live run, on the devices of one process.
+
+    - `seconds`: from the first start to the last end on any device; it is a step that was watched, and a little slower for it;
+    - `operations`: over all devices, the heaviest first (`usual`); `devices`: one each;
+    - `events`: by device and start, whole devices from the first as far as `MOST_EVENTS` go; `cut` more were counted and left out.
+    """
+
+    seconds: float
+    operations: tuple[TracedOperation, ...]
+    devices: tuple[DeviceTime, ...]
+    events: tuple[TraceEvent, ...]
+    cut: int = 0
+
+    @cached_property
+    def kernels(self) -> tuple[TracedOperation, ...]:
+        """What computes, the heaviest first."""
+        return tuple(each for each in self.operations if each.stream == COMPUTE)
+
+    @cached_property
+    def collectives(self) -> tuple[TracedOperation, ...]:
+        """What communicates, the heaviest first."""
+        return tuple(each for each in self.operations if each.stream != COMPUTE)
+
+    def of_device(self, device: int) -> tuple[TraceEvent, ...]:
+        """What is kept of one device's events, in order of their start."""
+        return tuple(each for each in self.events if each.device == device)
+
+
+def summarize(events: Iterable[TraceEvent], most: int = MOST_EVENTS) -> Trace:
+    """A trace of a step's events: sums over all of them, and as many of them as are wanted."""
+    ordered = sorted(events, key=lambda each: (each.device, each.start))
+    by_device = _grouped(ordered, lambda each: each.device)
+    kept = _kept(list(by_device.values()), most)
+    return Trace(
+        seconds=max((each.stop for each in ordered), default=0.0) - min((each.start for each in ordered), default=0.0),
+        operations=tuple(sorted(_operations(ordered, len(by_device)), key=lambda each: -each.usual)),
+        devices=tuple(_device_time(device, own) for device, own in by_device.items()),
+        events=tuple(kept),
+        cut=len(ordered) - len(kept),
+    )
+
+
+def _kept(by_device: Sequence[Sequence[TraceEvent]], most: int) -> list[TraceEvent]:
+    """Whole devices as far as they go; of the first alone its longest events if even that is too much."""
+    first = by_device[0] if by_device else ()
+    if len(first) > most:
+        shortest = sorted((each.seconds for each in first), reverse=True)[most - 1]
+        return [each for each in first if each.seconds >= shortest][:most]
+    kept: list[TraceEvent] = []
+    for own in by_device:
+        if len(kept) + len(own) > most:
+            break
+        kept += own
+    return kept
+
+
+def _operations(events: Sequence[TraceEvent], devices: int) -> Iterable[TracedOperation]:
+    for name, own in _grouped(events, lambda each: each.name).items():
+        first = own[0]
+        runs = [[each.seconds for each in run] for run in _grouped(own, lambda each: each.device).values()]
+        yield TracedOperation(
+            name,
+            first.stream,
+            first.kind,
+            first.path,
+            first.source,
+            count=max(map(len, runs)),
+            seconds=median(each.seconds for each in own),
+            total=sum(each.seconds for each in own) / devices,
+            unwaited=median(map(min, zip(*runs, strict=False))),
+        )
+
+
+def _device_time(device: int, events: Sequence[TraceEvent]) -> DeviceTime:
+    compute = [(each.start, each.stop) for each in events if not each.communicates]
+    communication = [(each.start, each.stop) for each in events if each.communicates]
+    busy, sent = covered(compute), covered(communication)
+    return DeviceTime(device, busy, sent, min(covered(compute + communication) - busy, sent))
+
+
+def covered(intervals: Iterable[Interval]) -> float:
+    """Length of the union of intervals.
+
+    >>> covered([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    4.0
+    """
+    length, end = 0.0, float("-inf")
+    for start, stop in sorted(intervals):
+        length += max(stop - max(start, end), 0.0)
+        end = max(end, stop)
+    return length
+
+
+def _grouped(events: Iterable[TraceEvent], key: Callable[[TraceEvent], K]) -> dict[K, list[TraceEvent]]:
+    """Events with equal keys together, in order of first appearance."""
+    groups: dict[K, list[TraceEvent]] = {}
+    for each in events:
+        groups.setdefault(key(each), []).append(each)
+    return groups

@@ -1,0 +1,56 @@
+"""A step as a graph: what its kernels hand to each other, and what is sent on the way. Made when it is first looked at."""
+
+from dataclasses import dataclass
+
+from workbench.core.sharding import Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """One kernel, or one input of the step.
+
+    - `path`, `kind`, `source`: of the largest product in it, or of the last operation fused into it, as in `Operation`; `count`: executions
+      a step;
+    - `shape`, `dtype`, `dims`, `sharding`: of its first result, over all devices;
+    - `seconds`, `flops`: of all its executions on one device; `seconds` is 0 without hardware.
+    """
+
+    path: str
+    kind: str
+    source: str
+    count: int
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    sharding: Sharding
+    seconds: float = 0.0
+    flops: int = 0
+    is_input: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSend:
+    """One collective between two nodes, by their numbers; -1 where its operand is an argument, or its reader a result of the step.
+
+    `sent`, `seconds`, `exposed` are of all its executions on one device, as in `Collective` and `Event`; `count` says how many.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    maker: int
+    reader: int
+    path: str
+    source: str
+    count: int
+    sent: int
+    seconds: float = 0.0
+    exposed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes in the order of the program, and which reads what (maker, reader), loops looked through: their turns are `count`s."""
+
+    nodes: tuple[GraphNode, ...] = ()
+    edges: tuple[tuple[int, int], ...] = ()
+    sends: tuple[GraphSend, ...] = ()

@@ -1,0 +1,63 @@
+"""What a device holds: at the peak of the step, and over it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workbench.core.tensor import Role
+
+STAYING = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
+"""Roles of arguments; what a step computes has another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on one device at the peak of the step, by role; their sum is the peak.
+
+    `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any. `working` are
+    bytes of what the step computes at its worst moment wherever they lie, on the chip too: the part that may be off (see `ranges`).
+    """
+
+    by_role: Mapping[Role, int]
+    host: int = 0
+    capacity: int = 0
+    working: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether a device has as much; without hardware, any has."""
+        return not self.capacity or self.peak <= self.capacity
+
+    @property
+    def peak(self) -> int:
+        return sum(self.by_role.values())
+
+    @property
+    def held(self) -> int:
+        """Bytes of the arguments, which are there throughout, as they lie in the device's memory: on a TPU in whole tiles."""
+        return sum(self.by_role.get(role, 0) for role in STAYING)
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Values of one named scope that are alive at the peak: `count` of them, `bytes` together, on one device."""
+
+    path: str
+    role: Role
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCurve:
+    """Bytes on one device over the step.
+
+    - `paths`: the operation at each place of main, a loop at its own with the worst moment inside it;
+    - `by_role`: bytes at each place; the largest sum over the roles is `Memory.peak`.
+    """
+
+    paths: tuple[str, ...]
+    by_role: Mapping[Role, tuple[int, ...]]
+
+    def near(self, place: int) -> str:
+        """The operation at a place, or the last one before it: some places are of operations that came to nothing."""
+        return next((path for path in reversed(self.paths[: place + 1]) if path), "the start")

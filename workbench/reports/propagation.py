@@ -1,0 +1,318 @@
+"""How shardings spread through a program: what was put by hand, every step by which an axis was handed on, and the wishes that lost.
+
+    argument x: [data, -]   --step 1, forward over dot_general-->   h: [data, ?]   --step 4, backward over add-->   ...
+
+An *origin* is an axis that somebody wrote down: a rule or an override on an argument, a constraint on a value, the function's own
+`with_sharding_constraint`, the specs of a `shard_map`. A *move* hands one axis from one value to another over one operation. A *wish* is
+an axis that a neighbour had to give and that was not taken.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from workbench.core.selectors import is_line, picks, unknown_line
+from workbench.core.sharding import Sharding, base_axis
+from workbench.errors import WorkbenchError, unknown_name
+
+FORWARD, BACKWARD, ACROSS = "forward", "backward", "across"
+"""From an operand to a result, from a result to an operand, from an operand to another."""
+
+USED, CONTESTED, ORDER, CLOSED, REPLICATED, HELD_UP, UNEVEN, MINOR, NOT_PASSED = (
+    *("axis already used", "axis wanted twice", "incompatible order of major axes", "closed dimension", "axis kept out"),
+    *("held up by another tensor", "does not divide", "minor part of a joined dimension", "not passed on"),
+)
+REASONS = (USED, CONTESTED, ORDER, CLOSED, REPLICATED, HELD_UP, UNEVEN, MINOR, NOT_PASSED)
+"""Why a wish lost, on the tensor that did not take it."""
+
+
+class PropagationError(WorkbenchError):
+    """A value or a step that the replay does not have."""
+
+
+class Point(NamedTuple):
+    """A mesh axis, or a part of one, on one dimension of one value."""
+
+    value: int
+    dim: int
+    axis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One value of the program and where it lies in the end.
+
+    - `role`: `argument`, `result` or `value`;
+    - `path`, `kind`, `shape`, `dims`, `source`: as in `report.Value`; an argument's kind is `input`, as in `graph.GraphNode`;
+    - `sharding`: what propagation gave it; `computed`: how its operation computes it, to be resharded behind it where that differs.
+    """
+
+    role: str
+    path: str
+    kind: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    source: str
+    sharding: Sharding
+    computed: Sharding
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An axis that was put on a dimension by hand.
+
+    - `kind`: `argument`, `result`, `constraint`, `own constraint` (the function's), `shard_map`, `sharding group`;
+    - `path`: of the argument, result or value; `statement`: what put it there, in the user's words: `batch:data`, `@mlp/out=[data, ?]`;
+    - `source`: the user's line, of what the function itself says; `priority`: 0 goes first (Shardy Y7).
+    """
+
+    kind: str
+    point: Point
+    path: str
+    statement: str
+    source: str = ""
+    priority: int = 0
+
+    @property
+    def axis(self) -> str:
+        return self.point.axis
+
+    def __str__(self) -> str:
+        words = f"`{self.statement}`" if self.statement else self.kind
+        on = "" if self.kind == "constraint" or not self.path or self.path == self.statement else f" on {self.path}"
+        line = f" ({self.source})" if self.source else ""
+        return f"{words}{on}{line}" + (f", priority {self.priority}" if self.priority else "")
+
+
+class Move(NamedTuple):
+    """One axis handed on at one step, over the operation `over` (its kind, its line), from one dimension of a value to another's."""
+
+    step: int
+    axis: str
+    source: int
+    source_dim: int
+    target: int
+    target_dim: int
+    over: str
+    kind: str
+    line: str
+    direction: str
+
+    @property
+    def point(self) -> Point:
+        """What was reached."""
+        return Point(self.target, self.target_dim, self.axis)
+
+
+class Step(NamedTuple):
+    """What the partitioner did at one operation at once."""
+
+    number: int
+    over: str
+    kind: str
+    line: str
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """An axis that was there to be had and was not taken: `giver` has it, over `over`, `wanted` is where it would have gone.
+
+    `rival` is the axis that stood in the way, if one did, and `rival_origin` whose that is.
+    """
+
+    wanted: Point
+    giver: Point
+    origin: Origin
+    over: str
+    kind: str
+    line: str
+    reason: str
+    rival: Point | None = None
+    rival_origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why one axis splits one dimension of one value.
+
+    - `path`: the moves from the origin to it, in order; empty where the origin itself stands;
+    - `lost`: wishes for this dimension, or for this axis elsewhere on this value, that lost here;
+    - `others`: origins of the same axis that the same dimension is connected with: without `origin`, one of them may bring it, and no
+      other can.
+    """
+
+    point: Point
+    origin: Origin
+    path: tuple[Move, ...]
+    lost: tuple[Wish, ...]
+    others: tuple[Origin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two origins that met and could not both have their way: `winner` holds, `loser` lost; alike places of one pair are one conflict.
+
+    `wishes` are the places, first of the program first.
+    """
+
+    winner: Origin
+    loser: Origin
+    reason: str
+    wishes: tuple[Wish, ...]
+
+    @property
+    def first(self) -> Wish:
+        return self.wishes[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Propagation:
+    """The whole replay of a plan.
+
+    **Invariants**
+
+    - `moves` are in the order of their steps, 1, 2, ...; what a move hands on was there before its step.
+    - Every axis of every site's sharding has an origin and a path to it.
+    - `one[v]` is the number that value `v` goes by: what a loop hands round, and the like, is one value (Shardy Y17).
+    """
+
+    sites: tuple[Site, ...]
+    moves: tuple[Move, ...]
+    origins: Mapping[Point, Origin]  # what stood there before the first step
+    one: tuple[int, ...]
+    find_wishes: "Callable[[Propagation, int], tuple[Wish, ...]]" = field(repr=False)
+    find_others: "Callable[[Propagation, Point], tuple[Origin, ...]]" = field(repr=False)
+    list_conflicts: "Callable[[Propagation], tuple[Conflict, ...]]" = field(repr=False)
+    _shown: tuple[int, tuple[Sharding, ...]] = field(default=(-1, ()), init=False, repr=False)  # the step looked at last
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps, from step 1; before it stands what was written by hand."""
+        grouped: dict[int, list[Move]] = {}
+        for move in self.moves:
+            grouped.setdefault(move.step, []).append(move)
+        return tuple(Step(number, moves[0].over, moves[0].kind, moves[0].line, tuple(moves)) for number, moves in grouped.items())
+
+    @cached_property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """Origins that could not both have their way; made when first asked for."""
+        return self.list_conflicts(self)
+
+    @cached_property
+    def _arrivals(self) -> Mapping[Point, Move]:
+        found: dict[Point, Move] = {}
+        for move in self.moves:
+            found.setdefault(move.point, move)
+        return found
+
+    def find(self, pattern: str) -> tuple[int, ...]:
+        """The numbers of the values that a path or pattern names: arguments and results first, then intermediate values.
+
+        Raises `PropagationError` with the nearest name if there is none.
+        """
+        named = [number for number, site in enumerate(self.sites) if site.path == pattern]
+        found = named or [number for number, site in enumerate(self.sites) if site.path and picks(pattern, site.path, site.source)]
+        if not found and is_line(pattern):
+            raise PropagationError(*unknown_line(pattern, ((site.path, site.source) for site in self.sites)))
+        if not found:
+            raise PropagationError(*unknown_name("value", pattern, dict.fromkeys(site.path for site in self.sites if site.path)))
+        return tuple(sorted(found, key=lambda number: self.sites[number].role == "value"))
+
+    @cached_property
+    def _numbers(self) -> Mapping[tuple[str, str, tuple[int, ...], Sharding], int]:
+        return {(site.path, site.kind, site.shape, site.computed): i for i, site in reversed(tuple(enumerate(self.sites)))}
+
+    def number(self, path: str, kind: str, shape: tuple[int, ...], sharding: Sharding) -> int | None:
+        """The number of a `report.Value`, a `graph.GraphNode` or an argument (kind `input`), the first of alike ones; `None` if the
+        partitioner never lays it out."""
+        return self._numbers.get((path, kind, shape, sharding))
+
+    def axis(self, value: int, dim: int, axis: str) -> Explanation:
+        """Why `axis` splits dimension `dim` of a value. Raises `PropagationError` if it does not."""
+        point = Point(self.one[value], dim, axis)
+        site = self.sites[value]
+        if not 0 <= dim < len(site.shape) or axis not in (site.sharding.dims[dim] or ()):
+            raise PropagationError(
+                f"`{axis}` does not split dimension {dim} of `{site.path}`, which lies as {site.sharding}.", ["ask about an axis it has"]
+            )
+        origin, path = self.trace(point)
+        lost = tuple(each for each in self.wishes(value) if each.wanted.dim == dim or each.wanted.axis == axis)
+        others = tuple(each for each in self.find_others(self, point) if each != origin)
+        return Explanation(point, origin, path, lost, others)
+
+    def trace(self, point: Point) -> tuple[Origin, tuple[Move, ...]]:
+        """The origin of an axis that is there, and the moves that brought it."""
+        path: list[Move] = []
+        while point not in self.origins:
+            move = self._arrivals[point]
+            path.append(move)
+            point = self.held(move.source, move.source_dim, move.axis)
+        return self.origins[point], tuple(reversed(path))
+
+    def whose(self, point: Point) -> Origin:
+        """The origin of an axis that is there."""
+        return self._whose[point]
+
+    @cached_property
+    def _whose(self) -> Mapping[Point, Origin]:
+        found = dict(self.origins)
+        for move in self.moves:
+            found.setdefault(move.point, found[self.held(move.source, move.source_dim, move.axis)])
+        return found
+
+    def held(self, value: int, dim: int, axis: str) -> Point:
+        """The axis a dimension of a value has of `axis`: itself, or one that is a part of it or that it is a part of (Shardy Y6)."""
+        axes = self.sites[value].sharding.dims[dim] or ()
+        return Point(value, dim, axis if axis in axes else next(each for each in axes if base_axis(each) == base_axis(axis)))
+
+    def wishes(self, value: int) -> tuple[Wish, ...]:
+        """All wishes that lost on a value."""
+        return self.find_wishes(self, self.one[value])
+
+    def at(self, step: int) -> tuple[Sharding, ...]:
+        """The sharding of every value after so many steps, by number; 0 is what was written by hand. What a loop hands round lies at each
+        step as the one value that it is."""
+        last = self.moves[-1].step if self.moves else 0
+        if not 0 <= step <= last:
+            raise PropagationError(f"The propagation has {last} steps; {step} is none of them.", ["ask for a step from 0"])
+        shown, lies = self._shown
+        if shown != step:
+            lies = tuple(
+                site.sharding if (moves := self._to.get(one)) is None or moves[-1].step <= step else _before(site.sharding, moves, step)
+                for site, one in zip(self.sites, self.one, strict=True)
+            )
+            object.__setattr__(self, "_shown", (step, lies))
+        return lies
+
+    def changes(self, step: int) -> Mapping[int, Sharding]:
+        """The values that step `step`, from 1, changed, and how they lie after it: what a slider needs for one place further."""
+        reached = {move.target for move in self.steps[step - 1].moves}
+        return {number: _before(self.sites[number].sharding, self._to[one], step) for number, one in enumerate(self.one) if one in reached}
+
+    def __str__(self) -> str:
+        from workbench.text.propagation import replay_text
+
+        return replay_text(self)
+
+    @cached_property
+    def _to(self) -> Mapping[int, list[Move]]:
+        found: dict[int, list[Move]] = {}
+        for move in self.moves:
+            found.setdefault(move.target, []).append(move)
+        return found
+
+
+def _before(sharding: Sharding, moves: Sequence[Move], step: int) -> Sharding:
+    """How a value lay after a step, of how it lies in the end and the moves that reached it."""
+    return _without(sharding, frozenset((move.target_dim, move.axis) for move in moves if move.step > step))
+
+
+@lru_cache(maxsize=1 << 14)
+def _without(sharding: Sharding, missing: frozenset[tuple[int, str]]) -> Sharding:
+    return Sharding(tuple(tuple(axis for axis in axes or () if (dim, axis) not in missing) for dim, axes in enumerate(sharding.dims)))
+
+
+EMPTY = Propagation((), (), {}, (), lambda _, __: (), lambda _, __: (), lambda _: ())
+"""Of a program that no partitioner has seen."""

@@ -1,0 +1,136 @@
+"""Resharding: a value lies in one way where it is made and in another where it is read. What that takes, and edits that avoid it.
+
+The eight ways are those of XLA's partitioner, in the order in which it tries them (`PartitionedHlo::ReshardNoCache`); the last one holds
+the whole value on every device. As planned, the way is Shardy's; once XLA's partitioner has answered it is XLA's, and only then is the
+last one told: where XLA warned of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from workbench.core.sharding import Sharding
+
+if TYPE_CHECKING:
+    from workbench.plan.edits import Edit
+
+REMATERIALISED = 8
+WAYS = {
+    1: "stays",
+    2: "within the groups of a shard_map",
+    3: "permuted",
+    4: "swapped from dimension to dimension",
+    5: "sliced",
+    6: "gathered",
+    7: "in several moves",
+    REMATERIALISED: "gathered whole, then sliced",
+}
+"""Each class, in a word."""
+REMATERIALISATION = "involuntary full rematerialisation"
+"""What XLA calls the last one, and the kind of the diagnostic that tells of it."""
+
+
+class Move(NamedTuple):
+    """One collective of a resharding, for one execution; bytes and `seconds` as in `collective.Collective`, on one device."""
+
+    kind: str
+    axes: tuple[str, ...]
+    payload: int
+    sent: int
+    seconds: float = 0.0
+
+
+class Remedy(NamedTuple):
+    """An edit that has been tried: the plan is legal with it, and this resharding gone or cheaper.
+
+    Bytes a device and step: `sent`, what is still sent at this place; `saved`, what the whole step sends less; `held`, what a device holds
+    more at its peak, less where it is negative.
+    """
+
+    edit: "Edit"
+    sent: int
+    saved: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Reshard:
+    """Where a value's sharding turns into another; alike ones together, `count` executions a step.
+
+    - `path`, `source`: of the value: its operation, or its argument, and the user's line that makes it; `reader`, `reader_source`: of what
+      needs it otherwise;
+    - `shape`, `dims`, `dtype`: of the whole value; `before` and `after` may hold sub-axes, which only propagation makes;
+    - `classes`: of the eight ways (`WAYS`); two where one follows the other;
+    - `moves`: the collectives of one execution, in order; none where each device keeps a part of what it has;
+    - `temporary`: bytes on one device at the worst moment, operand and result of the largest move; in class 8 with the whole value.
+    """
+
+    path: str
+    source: str
+    reader: str
+    reader_source: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    dtype: str
+    before: Sharding
+    after: Sharding
+    classes: tuple[int, ...]
+    moves: tuple[Move, ...]
+    temporary: int
+    count: int
+    is_argument: bool = False
+    find_remedies: "Callable[[Reshard], tuple[Remedy, ...]]" = field(default=lambda _: (), compare=False, repr=False)
+
+    @property
+    def rematerialises(self) -> bool:
+        """XLA warns of it: *involuntary full rematerialization*."""
+        return REMATERIALISED in self.classes
+
+    @property
+    def is_free(self) -> bool:
+        """Nothing is sent."""
+        return not self.moves
+
+    @property
+    def sent(self) -> int:
+        """Bytes that leave each device a step."""
+        return self.count * sum(move.sent for move in self.moves)
+
+    @property
+    def payload(self) -> int:
+        """Payload bytes a device and step."""
+        return self.count * sum(move.payload for move in self.moves)
+
+    @property
+    def seconds(self) -> float:
+        """Of all executions of a step, one move after the other; 0 without hardware."""
+        return self.count * sum(move.seconds for move in self.moves)
+
+    @property
+    def way(self) -> str:
+        """Its classes in words."""
+        return ", then ".join(WAYS[each] for each in self.classes)
+
+    @cached_property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """Edits that avoid or cheapen it, the most saving first; tried when first asked for, a report for each."""
+        return self.find_remedies(self)
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether its remedies have been looked for."""
+        return "remedies" in vars(self)
+
+    @property
+    def is_avoidable(self) -> bool:
+        """Whether an edit is known that sends less here, and no more in the whole step."""
+        return bool(self.remedies)
+
+    @property
+    def edits(self) -> "tuple[Edit, ...]":
+        """The edits of the remedies."""
+        return tuple(remedy.edit for remedy in self.remedies)
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.before} → {self.after} for {self.reader}"

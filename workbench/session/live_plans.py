@@ -1,0 +1,68 @@
+"""The plans that live in this process, for the sidebar of JupyterLab, which asks a kernel by `live_plans(vars(__main__))`.
+
+It only looks: nothing is computed, nothing is imported, and a plan that nobody analysed yet has no memory to tell.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.session.session import Session
+from workbench.units import format_bytes
+
+
+class ShownBoard(Protocol):
+    """A board in a notebook cell; several may show one session."""
+
+    session: Session
+
+
+boards: "WeakSet[ShownBoard]" = WeakSet()
+"""Those that are open, also where no variable names them."""
+
+
+class LivePlans(list[dict[str, Any]]):
+    """Rows that a notebook's front end gets as JSON."""
+
+    def _repr_mimebundle_(self, **_options: Any) -> dict[str, Any]:
+        return {"application/json": list(self), "text/plain": repr(list(self))}
+
+
+def live_plans(namespace: Mapping[str, Any]) -> LivePlans:
+    """A row for each plan that a variable of `namespace` holds or a board shows.
+
+    Its entries are texts: `plan`, `mesh`, `layout` and `memory` per device; and `names`, those of the variables.
+    """
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for name, plan, memory in _found(namespace):
+        key = (plan.name, str(plan.mesh), str(plan.layout))
+        row = rows.setdefault(key, {"plan": plan.name, "names": [], "mesh": str(plan.mesh), "layout": str(plan.layout), "memory": ""})
+        row["memory"] = row["memory"] or memory
+        if name and name not in row["names"]:
+            row["names"].append(name)
+    return LivePlans({**row, "layout": row["layout"] or "everything replicated"} for row in rows.values())
+
+
+def _found(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Plan, str]]:
+    """Names, plans and the memory per device, boards first."""
+    for name, value in _own(namespace.items()):
+        session = getattr(value, "session", value)  # of a board
+        if isinstance(session, Session):
+            yield name, session.plan, _memory(session.report)
+        elif isinstance(value, Report):
+            yield name, value.plan, _memory(value)
+        elif isinstance(value, Plan):
+            yield name, value, ""
+    for board in tuple(boards):
+        yield "", board.session.plan, _memory(board.session.report)
+
+
+def _own(variables: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Values of this package, but for what IPython keeps under `_` and `_12`."""
+    return [(name, value) for name, value in variables if not name.startswith("_") and type(value).__module__.startswith("workbench.")]
+
+
+def _memory(report: Report) -> str:
+    return format_bytes(report.memory.peak)

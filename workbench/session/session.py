@@ -1,0 +1,289 @@
+"""The history of a plan, a tree, and whoever listens to it. It knows no user interface."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from workbench.analysis.analyze import analyze
+from workbench.analysis.compiled_report import with_compiled
+from workbench.errors import WorkbenchError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
+from workbench.reports.partitioned import Partitioned
+from workbench.reports.report import Report
+
+Listener = Callable[[Plan, Report], None]
+
+KEPT_REPORTS, KEPT_BYTES = 8, 128 << 20
+"""Reports that are kept, and their bytes; a plan is small, but a report holds on to everything Shardy said of it."""
+_BYTES_PER_OPERATION = 2300  # of a report of which all was asked, as measured on an unrolled GPT
+MOST_NAME = 80  # characters of a name
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One plan of the history: `edit` made it of that of `parent`; both are `None` at the root. `number` counts up as plans are made."""
+
+    number: int
+    plan: Plan
+    parent: int | None = None
+    edit: Edit | None = None
+    name: str = ""
+    pinned: bool = False
+
+
+class Glance(NamedTuple):
+    """What is remembered of every report: bytes at the peak, bytes sent, seconds of a step if they are known."""
+
+    peak: int
+    sent: int
+    seconds: float | None
+
+
+class Session:
+    """Every plan there was, each but the first made by an edit of an earlier one; one of them is the present one.
+
+    `undo` goes to the plan it was made of, `redo` back to where one came from, `go` to any. An edit after an undo begins a branch:
+    nothing is ever lost. An edit that is refused changes nothing.
+    """
+
+    def __init__(self, plan: Plan, hardware: Hardware | None = None) -> None:
+        self._begin([Node(0, plan)], 0, {}, {}, hardware)
+
+    @classmethod
+    def restored(
+        cls,
+        nodes: Sequence[Node],
+        now: int,
+        later: Mapping[int, int],
+        glances: Mapping[int, Glance],
+        hardware: Hardware | None = None,
+    ) -> "Session":
+        """A session whose `nodes`, number of the present `node`, `later` and `glances` another one had; only its present plan is analysed.
+
+        Raises `WorkbenchError` for what is no history: numbers out of order, a parent that comes later, a `later` that is no child.
+        """
+        _verify_history(nodes, now, later)
+        session = cls.__new__(cls)
+        cls._begin(session, list(nodes), now, dict(later), dict(glances), hardware)
+        return session
+
+    def _begin(self, nodes: list[Node], now: int, later: dict[int, int], glances: dict[int, Glance], hardware: Hardware | None) -> None:
+        self._hardware = hardware
+        self._nodes, self._now = nodes, now
+        self._later = later
+        self._reports: dict[int, Report] = {}  # least recently used first
+        self._glances = glances
+        self._answers: dict[int, Partitioned] = {}
+        self._compiled: dict[int, Compiled] = {}
+        self._foreseen: Report | None = None
+        self.seconds = 0.0  # that the last report took
+        self._report = self.report_of(now)
+        self._listeners: list[Listener] = []
+
+    @property
+    def plan(self) -> Plan:
+        return self.node.plan
+
+    @property
+    def report(self) -> Report:
+        return self._report
+
+    @property
+    def node(self) -> Node:
+        """The present plan in the history."""
+        return self._nodes[self._now]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All of the history, by number: a parent stands before its children."""
+        return tuple(self._nodes)
+
+    @property
+    def glances(self) -> Mapping[int, Glance]:
+        """The key figures of the plans of the history that were analysed for the present hardware, by number."""
+        return self._glances
+
+    @property
+    def later(self) -> Mapping[int, int]:
+        """To which of its children a plan was left last, by number: the way of `redo`."""
+        return self._later
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits that led to the present plan, oldest first."""
+        return tuple(edit for number in self._path(self._now) if (edit := self._nodes[number].edit) is not None)
+
+    @property
+    def undone(self) -> Edit | None:
+        """The edit that `redo` would make again."""
+        return self._nodes[self._later[self._now]].edit if self.can_redo else None
+
+    @property
+    def can_undo(self) -> bool:
+        return self.node.parent is not None
+
+    @property
+    def can_redo(self) -> bool:
+        return self._now in self._later
+
+    def hardware_of(self, plan: Plan) -> Hardware | None:
+        """What a plan of the history is analysed for: its own hardware, else the session's."""
+        return plan.hardware or self._hardware
+
+    def apply(self, edit: Edit) -> Report:
+        """Make an edit; raises its `WorkbenchError` and stays where it was if the plan would be illegal."""
+        report = self.foresee(edit)
+        self._foreseen = None
+        node = Node(len(self._nodes), report.plan, self._now, edit)
+        self._keep(node.number, report)
+        self._nodes.append(node)
+        return self.go(node.number)
+
+    def foresee(self, edit: Edit) -> Report:
+        """The report of what an edit would make of the present plan; the last one is kept for the edit to come. Raises as `apply`."""
+        plan = edit.apply(self.plan)
+        if self._foreseen is None or self._foreseen.plan != plan:
+            self._foreseen = self._analyze(plan)
+        return self._foreseen
+
+    def undo(self) -> Report:
+        """Back to the plan before, if there is one."""
+        return self._report if self.node.parent is None else self._move(self.node.parent)
+
+    def redo(self) -> Report:
+        """Forward again, if an edit was undone."""
+        return self._move(self._later[self._now]) if self.can_redo else self._report
+
+    def go(self, number: int) -> Report:
+        """To any plan of the history; `redo` then follows the branch it is on. Raises `WorkbenchError` if there is no such plan."""
+        self._later.update(pairwise(self._path(self._at(number).number)))
+        return self._move(number)
+
+    def name(self, number: int, name: str) -> None:
+        """Give a plan of the history a name, or take it away with an empty one."""
+        self._nodes[number] = replace(self._at(number), name=" ".join(name.split())[:MOST_NAME])
+        self._tell()
+
+    def pin(self, number: int, pinned: bool = True) -> None:
+        """Mark a plan of the history as one to come back to."""
+        self._nodes[number] = replace(self._at(number), pinned=pinned)
+        self._tell()
+
+    def report_of(self, number: int) -> Report:
+        """The report of any plan of the history; the last few are kept, another is made again."""
+        report = self._reports.pop(number, None)
+        return self._keep(number, self._analyze_known(number) if report is None else report)
+
+    def settle(self, number: int, answer: Partitioned) -> Report:
+        """The report of a plan anew, with what XLA's partitioner says of it; listeners are told where it is the present one."""
+        node = self._at(number)
+        known = self._reports.get(number)
+        if known is not None and known.partitioned == answer:
+            return known
+        report = self._analyze(node.plan, answer, self._compiled.get(number))
+        self._answers[number] = answer
+        return self._use(number, report)
+
+    def settle_compiled(self, number: int, compiled: Compiled) -> Report:
+        """The report of a plan with the memory and kernel times that its hardware's compiler found; listeners are told as by `settle`."""
+        self._compiled[self._at(number).number] = compiled
+        return self._use(number, with_compiled(self.report_of(number), compiled))
+
+    def _use(self, number: int, report: Report) -> Report:
+        self._keep(number, report)
+        if number == self._now:
+            self._report = report
+            self._tell()
+        return report
+
+    def remember(self, number: int, answer: Partitioned) -> None:
+        """Keep what XLA's partitioner says of a plan that is not the present one: it is analysed with it when somebody goes there."""
+        if number == self._now:
+            self.settle(number, answer)
+            return
+        self._answers[self._at(number).number] = answer
+        self._reports.pop(number, None)
+
+    def use_hardware(self, hardware: Hardware) -> Report:
+        """Predict step times for this hardware from now on, a machine just calibrated, say, where the plan names none."""
+        self._hardware = hardware
+        self._answers.clear()
+        self._compiled.clear()
+        self._reports.clear()
+        self._glances.clear()
+        self._foreseen = None
+        return self._move(self._now)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with the plan and its report after every move, name and pin; the function returned stops that, once or more."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
+
+    def _move(self, number: int) -> Report:
+        self._report = self.report_of(number)
+        self._now = number
+        self._tell()
+        return self._report
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener(self.plan, self._report)
+
+    def _path(self, number: int) -> list[int]:
+        """From the root to a node."""
+        path = [number]
+        while (parent := self._nodes[path[-1]].parent) is not None:
+            path.append(parent)
+        return path[::-1]
+
+    def _at(self, number: int) -> Node:
+        if not 0 <= number < len(self._nodes):
+            raise WorkbenchError(
+                f"There is no plan {number} in the history; it has 0 to {len(self._nodes) - 1}.", ["look at the history again"]
+            )
+        return self._nodes[number]
+
+    def _keep(self, number: int, report: Report) -> Report:
+        self._reports[number] = report
+        self._glances[number] = _glance(report)
+        while len(self._reports) > KEPT_REPORTS or (len(self._reports) > 1 and self._kept_bytes > KEPT_BYTES):
+            del self._reports[next(iter(self._reports))]
+        return report
+
+    @property
+    def _kept_bytes(self) -> int:
+        return sum(_BYTES_PER_OPERATION * len(each.plan.program.operations) for each in self._reports.values())
+
+    def _analyze_known(self, number: int) -> Report:
+        return self._analyze(self._at(number).plan, self._answers.get(number), self._compiled.get(number))
+
+    def _analyze(self, plan: Plan, answer: Partitioned | None = None, compiled: Compiled | None = None) -> Report:
+        begun = time.monotonic()
+        report = analyze(plan, self.hardware_of(plan), answer)
+        report = with_compiled(report, compiled) if compiled is not None else report
+        _glance(report)  # a report works out what it is asked
+        self.seconds = time.monotonic() - begun
+        return report
+
+
+def _glance(report: Report) -> Glance:
+    return Glance(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
+
+
+def _verify_history(nodes: Sequence[Node], now: int, later: Mapping[int, int]) -> None:
+    roots = [node.parent is None for node in nodes]
+    numbered = [node.number for node in nodes] == list(range(len(nodes)))
+    older = all(node.parent is None or 0 <= node.parent < node.number for node in nodes)
+    ways = all(0 < child < len(nodes) and nodes[child].parent == number for number, child in later.items())
+    if not (numbered and older and ways and roots.count(True) == 1 and 0 <= now < len(nodes)):
+        raise WorkbenchError("These plans are no history: each but the first is made of one before it.", ["begin with one plan"])

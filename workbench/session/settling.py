@@ -1,0 +1,244 @@
+"""Which tier of figures a session shows: the planned ones at once, and those of XLA's partitioner as soon as it has answered.
+
+It knows no user interface and no engine: whoever asks the partitioner, and the loop on which a session is moved, are given to it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from workbench.core.error_text import failure_words
+from workbench.errors import PartitionError, WorkbenchError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.partitioned import Partitioned
+from workbench.reports.report import Report
+from workbench.session.session import Session
+
+Work = Callable[[], None]
+Defer = Callable[[Work], None]
+
+PATIENCE = 2.0
+"""Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
+PAUSE, REST = 0.05, 0.35
+"""Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
+history, only the last is, and the next drop of a quick hand finds nobody at work."""
+PIPELINED = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
+ONE_DEVICE = "One device sends nothing, so there is nothing for XLA's partitioner to say."
+
+
+class Partitioner(Protocol):
+    """Whoever asks XLA's partitioner."""
+
+    def ask(self, plan: Plan, hardware: Hardware | None) -> Future[Partitioned]:
+        """What it makes of a plan for this hardware; the future raises `PartitionError`."""
+        ...
+
+    def cancel(self, answer: Future[Partitioned]) -> None:
+        """Give up a question."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The `tier` of the present figures; whether an answer is awaited that will replace them, or the `reason` why none will."""
+
+    tier: str
+    is_settling: bool = False
+    reason: str = ""
+
+
+class _Subject(NamedTuple):
+    """What a question is about: a plan of the history by its number, for this hardware."""
+
+    number: int
+    hardware: Hardware | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    subject: _Subject
+    answer: Future[Partitioned]
+    begun: float
+
+
+def call_from_thread(seconds: float, work: Work) -> None:
+    """Call after so many seconds, from a thread of its own; never once the process ends."""
+    timer = threading.Timer(seconds, work)
+    timer.daemon = True
+    timer.start()
+
+
+class Settler:
+    """Asks XLA's partitioner about the present plan of a session after every move, and settles the session to the answer.
+
+    One question is under way at a time, and only the latest plan waits behind it. The answer to a plan that is no longer present is kept,
+    so that undo finds it. A plan that is refused stays planned, and `standing` says why.
+
+    - `defer(work)` carries work onto the loop on which the session is moved, behind what is being done there;
+    - `is_idle()`: while it is false a gesture waits there or is about to come, which goes first;
+    - `on_change()` is called there when `standing` changes although the session was not moved;
+    - `call_later(seconds, work)` calls it then, from any thread.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        partitioner: Partitioner,
+        *,
+        defer: Defer,
+        is_idle: Callable[[], bool] = lambda: True,
+        on_change: Work = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        call_later: Callable[[float, Work], None] = call_from_thread,
+    ) -> None:
+        self._session, self._partitioner = session, partitioner
+        self._defer, self._is_idle, self._on_change, self._clock, self._call_later = defer, is_idle, on_change, clock, call_later
+        self._question: _Question | None = None
+        self._timed: _Question | None = None  # that a timer looks at again
+        self._given_up: _Question | None = None
+        self._failed: tuple[_Subject, str] | None = None
+        self._is_closed = False
+        self._seen: Report | None = None
+        self._moved_at = 0.0
+        self._stop_listening = session.listen(self._hear_move)
+        self._hear_move(session.plan, session.report)
+
+    @property
+    def standing(self) -> Standing:
+        """Of the present figures."""
+        report = self._session.report
+        if report.partitioned is not None:
+            return Standing(report.tier)
+        reason = self._reason()
+        return Standing(report.tier, is_settling=not reason, reason=reason)
+
+    def close(self) -> None:
+        """Ask no more, and give up what was asked."""
+        self._is_closed = True
+        self._stop_listening()
+        if self._question is not None:
+            self._partitioner.cancel(self._question.answer)
+
+    def _reason(self) -> str:
+        """Why the present figures stay planned; empty if they need not."""
+        if reason := stays_planned(self._session.plan):
+            return reason
+        return self._failed[1] if self._failed and self._failed[0] == self._subject() else ""
+
+    def _subject(self) -> _Subject:
+        return _Subject(self._session.node.number, self._session.hardware_of(self._session.plan))
+
+    def _hear_move(self, _plan: Plan, report: Report) -> None:
+        """The question waits until what moved the session is done and shown, and a little longer."""
+        if report is not self._seen:  # else a plan was named or pinned
+            self._seen, self._failed, self._moved_at = report, None, self._clock()
+            if self.standing.is_settling:
+                self._call_later(PAUSE, partial(self._defer, partial(self._ask_about, report)))
+
+    def _ask_about(self, report: Report) -> None:
+        if report is self._seen:
+            self._ask()
+
+    def _ask(self) -> None:
+        """About the present plan, unless that is known or one is being asked; an old question about another plan is given up."""
+        if self._is_closed or not self.standing.is_settling:
+            return
+        subject, asked = self._subject(), self._question
+        if asked is None:
+            self._begin(subject)
+        elif asked.subject != subject and asked.answer.done():  # its answer waited for the hand to rest
+            self._hear_answer(asked)
+        elif asked.subject != subject:
+            self._overtake(asked)
+
+    def _begin(self, subject: _Subject) -> None:
+        try:
+            answer = self._partitioner.ask(self._session.plan, subject.hardware)
+        except Exception as error:  # noqa: BLE001 - the planned figures stand, whatever broke
+            self._fail(subject, error)
+            return
+        self._question = question = _Question(subject, answer, self._clock())
+        answer.add_done_callback(lambda _: self._defer(partial(self._hear_answer, question)))
+
+    def _overtake(self, asked: _Question) -> None:
+        """Its answer is of use for undo, so it may go on for a moment."""
+        left = asked.begun + PATIENCE - self._clock()
+        if left <= 0:
+            self._given_up = asked
+            self._partitioner.cancel(asked.answer)
+        elif self._timed is not asked:
+            self._timed = asked
+            self._call_later(left, partial(self._defer, self._ask))
+
+    def _hear_answer(self, question: _Question, *, has_rested: bool = False) -> None:
+        if self._is_closed or question is not self._question:
+            return
+        if question.subject == self._subject() and (seconds := self._wait(has_rested=has_rested)) > 0:
+            self._call_later(seconds, partial(self._defer, partial(self._hear_answer, question, has_rested=True)))
+            return
+        self._question = None
+        try:
+            self._use(question.subject, question.answer.result())
+        except Exception as error:  # noqa: BLE001 - the planned figures stand, whatever broke
+            if question is not self._given_up:  # else it is asked again where somebody went back to it
+                self._fail(question.subject, error)
+        self._ask()
+
+    def _wait(self, *, has_rested: bool) -> float:
+        """Seconds for which the hand goes first: until it has rested, and while a gesture waits or is about to come."""
+        left = 0.0 if has_rested else self._moved_at + REST - self._clock()
+        return left if left > 0 or self._is_idle() else PAUSE
+
+    def _use(self, subject: _Subject, answer: Partitioned) -> None:
+        """Analyse the present plan anew; of another one the answer is kept."""
+        if subject == self._subject():
+            self._session.settle(subject.number, answer)
+        elif self._session.hardware_of(self._session.nodes[subject.number].plan) == subject.hardware:
+            self._session.remember(subject.number, answer)
+
+    def _fail(self, subject: _Subject, error: Exception) -> None:
+        if subject == self._subject():
+            self._failed = subject, _reason_of(error)
+            self._on_change()
+
+
+def settled_report(plan: Plan) -> tuple[Report, str]:
+    """The report that a plan settles to, for whoever waits; where that is the planned one, also why."""
+    if reason := stays_planned(plan):
+        return plan.report(), reason
+    try:
+        return plan.report("partitioned"), ""
+    except PartitionError as error:
+        return plan.report(), error.message
+
+
+def stays_planned(plan: Plan) -> str:
+    """Why there is nothing to ask XLA's partitioner about a plan; empty if there is."""
+    if plan.pipeline is not None:
+        return PIPELINED
+    is_tpu = plan.hardware is not None and plan.hardware.chip.platform == "tpu"  # whose compiler says what it holds, too
+    return ONE_DEVICE if plan.mesh.size == 1 and not is_tpu else ""
+
+
+def is_settled(before: Report, now: Report) -> bool:
+    """Whether a report is of the same plan and hardware, with another answer of XLA's partitioner or of the compiler."""
+    is_same = before.plan is now.plan and before.hardware == now.hardware
+    return is_same and (before.partitioned, before.compiled) != (now.partitioned, now.compiled)
+
+
+def changes_figures(before: Report, now: Report) -> bool:
+    """Whether anything but the tier differs between two reports of one plan."""
+    return _figures_of(before) != _figures_of(now)
+
+
+def _figures_of(report: Report) -> tuple[object, ...]:
+    return report.collectives, report.memory, report.step_time, report.diagnostics
+
+
+def _reason_of(error: Exception) -> str:
+    return error.message if isinstance(error, WorkbenchError) else f"XLA's partitioner could not be asked: {failure_words(error)}"

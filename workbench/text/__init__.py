@@ -1,0 +1,1 @@
+"""Every record as text."""

@@ -1,0 +1,122 @@
+"""A comparison as text: the figures of each tier, collectives by mesh axis, and every difference with its cause."""
+
+from collections.abc import Iterable
+
+from workbench.analysis.comparison import Comparison, Figure
+from workbench.analysis.differences import ALL_CAUSES, Cause, Difference
+from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference
+from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference
+from workbench.text.tables import axes_text, grouped, table_text, tail_text, wrapped
+from workbench.units import format_bytes, format_figure, format_seconds
+
+_MOST = 16  # differences in one table
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """What was predicted beside what the compiler and the devices say."""
+    sections = [
+        wrapped(_head(comparison)),
+        _figures(comparison),
+        _stages(comparison),
+        _memory(comparison),
+        _kernels(comparison),
+        _collectives(comparison),
+        _differences(comparison),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _head(comparison: Comparison) -> str:
+    plan, compiled, measured = comparison.report.plan, comparison.compiled, comparison.measurement
+    tiers = ["predicted"]
+    if compiled is not None:
+        cached = ", from the cache" if compiled.from_cache else f" in {format_seconds(compiled.compile_seconds)}"
+        tiers.append(f"compiled for {compiled.target}{cached}")
+    if measured is not None:
+        tiers.append(f"measured on {measured.devices} × {measured.device_kind}")
+    return f"{plan} — {', '.join(tiers)}"
+
+
+def _figures(comparison: Comparison) -> str:
+    rows = []
+    for each in comparison.figures:
+        tiers = (each.predicted, each.compiled, each.measured)
+        rows.append((each.name, *(_cell(each, tier) for tier in tiers), each.verdict))
+    return table_text(["per device", "predicted>", "compiled>", "measured>", "prediction is>"], rows) if rows else ""
+
+
+def _stages(comparison: Comparison) -> str:
+    """A row a stage of a pipeline, a pair of columns a figure."""
+    rows = [
+        (
+            str(each.stage),
+            *map(format_bytes, (each.peak, each.compiled.memory.peak)),
+            *map(format_bytes, (each.held, each.compiled.memory.arguments)),
+            *map(format_bytes, (each.payload, each.compiled_payload)),
+        )
+        for each in comparison.stages
+    ]
+    columns = ["stage", "peak, predicted>", "compiled>", "held, predicted>", "compiled>", "sent inside, predicted>", "compiled>"]
+    return table_text(columns, rows) if rows else ""
+
+
+def _cell(figure: Figure, value: float | None) -> str:
+    return "-" if value is None else format_figure(value, figure.unit)
+
+
+def _memory(comparison: Comparison) -> str:
+    found = comparison.memory_differences
+    if not found:
+        return ""
+    rows = [(each.cause.name, each.scope, format_bytes(each.predicted), format_bytes(each.compiled)) for each in found[:_MOST]]
+    table = table_text(["cause", "scope", "predicted>", "compiled>"], rows)
+    return _explained("Where the peaks differ, and why", table, MEMORY_CAUSES, found)
+
+
+def _kernels(comparison: Comparison) -> str:
+    found = comparison.kernel_differences
+    if not found:
+        return ""
+    rows = [(each.cause.name, each.scope, each.work, *map(_or_none, (each.predicted, each.compiled))) for each in found[:_MOST]]
+    table = table_text(["cause", "scope", "work", "predicted>", "compiled>"], rows)
+    return _explained("Where the kernels differ, and why", table, KERNEL_CAUSES, found)
+
+
+def _or_none(seconds: float) -> str:
+    return format_seconds(seconds) if seconds else "-"
+
+
+def _collectives(comparison: Comparison) -> str:
+    rows = []
+    for row in comparison.collectives:
+        verdict = "same" if row.agrees else "close" if row.is_close else "differs"
+        rows.append((axes_text(row.axes), row.kind, format_bytes(row.predicted), format_bytes(row.compiled), verdict))
+    return table_text(["mesh axis", "class", "predicted payload>", "compiled payload>", ""], rows) if rows else ""
+
+
+def _differences(comparison: Comparison) -> str:
+    if comparison.compiled is None or comparison.stages:
+        return ""
+    found = comparison.differences
+    if not found:
+        return "The compiled program sends what the plan says, collective by collective."
+    rows = [_difference(group) for group in grouped(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))]
+    more = f"\n  and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
+    table = table_text(["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"], rows[:_MOST])
+    same = all(each.predicted == each.compiled for each in found)
+    head = "The compiled program sends what the plan says, byte for byte, in another form" if same else "Where they differ, and why"
+    return _explained(head, table + more, ALL_CAUSES, found)
+
+
+def _difference(group: list[Difference]) -> tuple[str, ...]:
+    first = group[0]
+    predicted, compiled = sum(each.predicted for each in group), sum(each.compiled for each in group)
+    where, line = tail_text(first.path, 40), tail_text(first.source, 20)
+    return (first.cause.name, axes_text(first.axes), first.kind, format_bytes(predicted), format_bytes(compiled), where, line)
+
+
+def _explained(head: str, table: str, causes: tuple[Cause, ...], found: Iterable[Difference | MemoryDifference | KernelDifference]) -> str:
+    """A table of differences under its head, and what the causes in it mean."""
+    named = {each.cause for each in found}
+    legend = (wrapped(f"{cause.name}: {cause.text}.", first="  ", indent="    ") for cause in causes if cause in named)
+    return f"{head}\n\n{table}\n\n" + "\n".join(legend)

@@ -1,0 +1,161 @@
+"""A fleet's run, or its simulation, as text: the schedule beside what was predicted, the bound and other ways to train the same models."""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+
+from workbench.multimodel import Job, Schedule, list_bound, lower_bound, strategies
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.text.fleet_schedule import legend_text, schedule_text
+from workbench.text.tables import pairs_text, table_text
+from workbench.units import format_bytes, format_seconds
+
+_COLUMNS = 48
+
+
+def measurement_text(measured: FleetMeasurement) -> str:
+    """What a run prints."""
+    devices = measured.schedule.devices
+    title = f"{_models(len(measured.names))} on {_devices(devices)} ({measured.device_kind}), {measured.policy}"
+    if not measured.schedule.placed:
+        return "\n\n".join([title, _nothing_left(measured), losses_text(measured)])
+    sections = [
+        title,
+        pairs_text(measurement_figures(measured)),
+        f"predicted from {ways_note(measured.jobs)}\n\n{ways_text(measured.jobs, devices, lower_bound(measured.jobs, devices))}",
+        schedules_text({"predicted": measured.predicted, "measured": measured.schedule}, measured.names),
+        losses_text(measured),
+    ]
+    return "\n\n".join(sections)
+
+
+def _nothing_left(measured: FleetMeasurement) -> str:
+    return (
+        f"All models are done already: trained in an earlier run, {measured.resumed:,} units, which their checkpoints hold.\n"
+        "To train them on, give more mini-batches or epochs; to train them anew, give another folder."
+    )
+
+
+def measurement_figures(measured: FleetMeasurement) -> list[tuple[str, str, str]]:
+    """Label, figure and note of everything that a run measured as a whole."""
+    makespan, ran = measured.schedule.makespan, measured.ran_bound
+    peak, budget = max(measured.peaks, default=0), measured.budget
+    of = "no budget was set" if budget is None else f"of {format_bytes(budget)} that may be used, {peak / budget:.0%}"
+    rows = [
+        ("makespan", format_seconds(makespan), f"predicted {format_seconds(measured.predicted.makespan)}"),
+        ("lower bound of what ran", format_seconds(ran), f"the makespan is {makespan / ran:.3f} times that" if ran else ""),
+        ("devices busy", f"{measured.schedule.busy:.1%}", "share of their time in which units compute"),
+        ("peak memory of a device", format_bytes(peak), of),
+        ("brought in", format_bytes(measured.moved), f"{measured.hidden:.0%} of that time hidden behind computing"),
+        ("a decision", format_seconds(measured.decision_seconds), f"{measured.schedule.decisions:,} of them"),
+        ("compiled in", format_seconds(measured.compile_seconds), "before the first unit"),
+    ]
+    if measured.resumed:
+        rows.append(("went on after", f"{measured.resumed:,} units", "that a checkpoint held; the prediction is of the rest"))
+    return rows
+
+
+def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, Schedule]) -> str:
+    """What a simulation prints: each policy's makespan, other ways of training, and the first policy's schedule."""
+    names = [each.name for each in times.jobs]
+    bound = lower_bound(times.jobs, devices)
+    rows = [
+        (name, format_seconds(each.makespan), f"{each.makespan / bound:.3f}", f"{each.busy:.1%}", str(each.decisions or ""))
+        for name, each in schedules.items()
+    ]
+    shown = next(iter(schedules))
+    sections = [
+        f"{_models(len(names))} on {_devices(devices)}, simulated from {ways_note(times.jobs)} ({times.device_kind})",
+        table_text(["policy", "makespan>", "over bound>", "devices busy>", "decisions>"], rows),
+        ways_text(times.jobs, devices, bound),
+        schedules_text({shown: schedules[shown]}, names),
+        shards_text(times),
+    ]
+    return "\n\n".join(sections)
+
+
+def ways_note(jobs: Sequence[Job]) -> str:
+    return f"{sum(len(each.units) for each in jobs)} units timed alone and together"
+
+
+def ways_text(jobs: Sequence[Job], devices: int, bound: float) -> str:
+    """The lower bound and the other strategies, in seconds and as multiples of it."""
+    listed = list_bound(jobs, devices)
+    rows = [
+        (
+            "lower bound",
+            format_seconds(bound),
+            "1.000",
+            "of shard units: all the work shared out, or the longest model, one unit at a time",
+        ),
+        (
+            "list schedules",
+            format_seconds(listed),
+            f"{listed / bound:.3f}",
+            f"at most, if no device idles (Graham): {list_note(jobs, devices)}",
+        ),
+    ]
+    rows += [(each.name, format_seconds(each.seconds), f"{each.seconds / bound:.3f}", each.note) for each in strategies(jobs, devices)]
+    return table_text(["to train the same", "seconds>", "over bound>", "what that is~"], rows)
+
+
+def list_note(jobs: Sequence[Job], devices: int) -> str:
+    """What the bound of list schedules is a multiple of."""
+    shared = devices > 1 and any(unit.slowed for each in jobs for unit in each.units)
+    of = ", of units as slow as they are while all devices share the machine's cores" if shared else ""
+    return f"(2 - 1/P) = {2 - 1 / devices:.3f} times the bound{of}"
+
+
+def schedules_text(schedules: Mapping[str, Schedule], names: Sequence[str]) -> str:
+    """Schedules one below the other, to one scale: as many columns as its share of the longest. A last line says whose the letters are."""
+    longest = max((each.makespan for each in schedules.values()), default=0.0) or 1.0
+    parts = []
+    for name, each in schedules.items():
+        columns = max(1, round(_COLUMNS * each.makespan / longest))
+        parts.append(f"{name}, 0 to {format_seconds(each.makespan)}\n\n{schedule_text(each, names, columns)}")
+    if legend := legend_text(names):
+        parts.append(legend)
+    return "\n\n".join(parts)
+
+
+def losses_text(measured: FleetMeasurement) -> str:
+    rows = []
+    for number, (name, shards) in enumerate(zip(measured.names, measured.shards, strict=True)):
+        losses = measured.losses[name]
+        ends = [f"{losses[0]:.4g}", f"{losses[-1]:.4g}"] if losses else ["", ""]
+        rows.append((name, str(shards), str(len(losses)), *ends, _finished(measured, number), _remark(measured, name)))
+    columns = ["model~", "shards>", "mini-batches>", "first loss>", "last loss>", "finished>", "remark~"]
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return table_text(columns, rows)
+
+
+def _finished(measured: FleetMeasurement, number: int) -> str:
+    if measured.names[number] in measured.failed:
+        return "never"
+    ran = any(each.model == number for each in measured.schedule.placed)
+    return format_seconds(measured.schedule.finished(number)) if ran else "before"
+
+
+def _remark(measured: FleetMeasurement, name: str) -> str:
+    """Why a model ended early, and from where on its loss says nothing."""
+    losses = measured.losses[name]
+    wrong = [at for at, loss in enumerate(losses) if not isfinite(loss)][:1]
+    on = " on" if wrong and not isfinite(losses[-1]) else ""
+    said = [f"loss {losses[at]:g} {'from' if on else 'at'} mini-batch {at + 1}{on}" for at in wrong]
+    return "; ".join([*said, *([measured.ended[name]] if name in measured.ended else [])])
+
+
+def shards_text(times: FleetTimes) -> str:
+    rows = [
+        (job.name, str(shards), f"{job.length:,}", format_seconds(job.mini_batch_seconds), format_seconds(job.seconds))
+        for job, shards in zip(times.jobs, times.shards, strict=True)
+    ]
+    return table_text(["model~", "shards>", "units>", "a mini-batch>", "in all>"], rows)
+
+
+def _models(count: int) -> str:
+    return f"{count} model{'s' * (count != 1)}"
+
+
+def _devices(count: int) -> str:
+    return f"{count} device{'s' * (count != 1)}"

@@ -1,0 +1,107 @@
+"""The hardware catalogue as text: a table of all kinds, and everything of one kind with the source of each number."""
+
+from collections.abc import Iterable
+from math import isfinite
+
+from workbench.core.mesh import Mesh
+from workbench.errors import HardwareError
+from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.catalogue import Catalogue, Entry, parse_hardware
+from workbench.hardware.hardware import Hardware, Shape
+from workbench.hardware.topology import Stretch, stretches, wiring_problem
+from workbench.text.tables import pairs_text, table_text
+from workbench.units import format_bytes, format_count, format_seconds
+
+_SHAPES = {Shape.RING: "a ring", Shape.LINE: "a line", Shape.SWITCH: "through a switch"}
+
+
+def catalogue_text(catalogue: Catalogue) -> str:
+    """One row for each kind; rates are of one device, as JAX counts devices."""
+    rows = []
+    for entry in catalogue.entries.values():
+        chip = entry.chip
+        device = "half a chip" if entry.devices == 2 else "a chip"
+        links = parse_hardware(entry.example, catalogue).axes
+        rows.append(
+            (
+                entry.name,
+                device,
+                format_count(chip.peak("bfloat16"), "FLOP/s"),
+                format_bytes(chip.memory),
+                _rate(chip.memory_bandwidth),
+                _rate(links[0].link.bandwidth),
+                entry.example,
+            )
+        )
+    table = table_text(["kind", "device", "bfloat16>", "memory>", "bandwidth>", "a link>", "write"], rows)
+    return f'{table}\n\n`workbench hardware "NAME"` tells where each number is from.'
+
+
+def hardware_text(text: str, catalogue: Catalogue) -> str:
+    """A kind of device, `TPU v5p`, or so many of it, `TPU v5p 8x8x16`. Raises `HardwareError` if it does not exist."""
+    try:
+        entry = catalogue[text]
+    except HardwareError:
+        hardware = parse_hardware(text, catalogue)
+        head = f"{hardware}: {hardware.size:,} device{'s' * (hardware.size != 1)}\n\n{_axes_text(hardware)}"
+        return f"{head}\n\n{entry_text(catalogue[hardware.chip.name])}"
+    return entry_text(entry)
+
+
+def wiring_text(mesh: Mesh, hardware: Hardware, wiring: Wiring | None) -> str:
+    """What each mesh axis runs over: `data over y (16, a ring) · model over x (4, a line)`; empty where it does not fit."""
+    if wiring_problem(mesh, hardware, wiring):
+        return ""
+    routes = stretches(mesh, hardware, wiring)
+    return " · ".join(f"{name} over {' and '.join(map(_stretch, routes[name]))}" for name, size in mesh.axes if size > 1)
+
+
+def _stretch(stretch: Stretch) -> str:
+    axis = stretch.physical
+    closed = axis.shape is Shape.RING and stretch.size * stretch.stride == axis.size
+    shape = axis.shape if closed or axis.shape is Shape.SWITCH else Shape.LINE
+    apart = f", {stretch.stride} apart" if stretch.stride > 1 and axis.shape is not Shape.SWITCH else ""
+    return f"{axis.name} ({stretch.size}, {_SHAPES[shape]}{apart})"
+
+
+def entry_text(entry: Entry) -> str:
+    """Every number of a kind of device, of one device, and its source."""
+    note = f", {entry.devices} on a chip; rates are of one device, sources speak of the chip" if entry.devices > 1 else ""
+    return f"{entry.name}, one device as JAX counts them{note}\n\n{pairs_text(_figures(entry))}"
+
+
+def _figures(entry: Entry) -> Iterable[tuple[str, str, str]]:
+    chip = entry.chip
+    sources = dict(chip.sources)
+    peaks = " · ".join(f"{dtype} {format_count(rate, 'FLOP/s')}" for dtype, rate in chip.flops.items())
+    yield "matrix products", format_count(chip.peak("bfloat16"), "FLOP/s"), f"{peaks}. {sources.pop('flops', '')}"
+    figures = {
+        "vector": format_count(chip.vector_flops, "FLOP/s"),
+        "memory": format_bytes(chip.memory),
+        "memory_bandwidth": _rate(chip.memory_bandwidth),
+        "launch": format_seconds(chip.launch),
+        "host_memory": format_bytes(chip.host_memory),
+        "host_bandwidth": _rate(chip.host_bandwidth),
+        "matmul_tile": "×".join(map(str, chip.matmul_tile)) or "-",
+        **({"sweep": f"{format_count(chip.sweep, 'elements')}/s"} if isfinite(chip.sweep) else {}),
+    }
+    for name, figure in figures.items():
+        yield name.replace("_", " "), figure, sources.pop(name, "")
+    reached = " · ".join(f"{work} {share:.0%}" for work, share in chip.efficiency.items()) or "100%"
+    yield "efficiency", "", f"{reached}. {sources.pop('efficiency', '')}"
+    for axis in entry.links:
+        yield axis.name, f"{_rate(axis.bandwidth)}, {format_seconds(axis.latency)}", sources.pop(axis.name, "")
+    for name, source in sources.items():
+        yield name.replace("_", " "), "", source
+
+
+def _axes_text(hardware: Hardware) -> str:
+    rows = [
+        (axis.name, f"{axis.size:,}", _SHAPES[axis.shape], axis.link.name, _rate(axis.link.bandwidth), format_seconds(axis.link.latency))
+        for axis in hardware.axes
+    ]
+    return table_text(["physical axis", "devices>", "joined as", "by", "in one direction>", "a hop>"], rows)
+
+
+def _rate(rate: float) -> str:
+    return format_count(rate, "B/s")

@@ -1,0 +1,131 @@
+"""A pipeline as text: its key figures, its stages, its step as a Gantt chart."""
+
+from collections.abc import Iterator, Sequence
+
+from workbench.core.schedules.tasks import Kind
+from workbench.pipeline.report import PipelineReport
+from workbench.pipeline.simulated import Simulated, Span
+from workbench.reports.step_time import StepTime
+from workbench.text.tables import pairs_text, table_text, tail_text
+from workbench.units import format_bytes, format_seconds
+
+COLUMNS = 96  # of the chart
+_FILL = {Kind.FORWARD: "-", Kind.BACKWARD: "=", Kind.BACKWARD_INPUT: "=", Kind.BACKWARD_WEIGHT: "~"}
+_AGAIN, _UPDATE, _IDLE = "+", "u", "."
+
+
+def pipeline_text(report: PipelineReport) -> str:
+    """The whole: figures, stages, chart."""
+    sections = (f"Pipeline {report.spec}", report.nominal, pairs_text(_figures(report)), _stages(report), gantt_text(report.simulated))
+    return "\n\n".join(section for section in sections if section)
+
+
+def headline(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[str, str, str]]:
+    """Memory, step time and utilisation of a pipelined plan; `time` is what the planner says of the program whole on the same devices."""
+    step, stages = report.simulated, report.spec.stages
+    fullest = max(range(stages), key=lambda device: step.peaks[device])
+    held = sum(step.costs[stage].held for stage in step.stages_of(fullest))
+    peak = step.peaks[fullest]
+    parts = f"held {format_bytes(held)} · of micro-batches {format_bytes(peak - held)}"
+    yield "memory per device", format_bytes(peak), f"stage {fullest}, the fullest: {parts}"
+    if report.capacity:
+        share = peak / report.capacity
+        yield "of a device's", format_bytes(report.capacity), f"{share:.0%}: " + ("fits" if report.fits else "too much")
+    if time is None:
+        return
+    again = sum(span.recompute for span in step.spans) / stages
+    work = sum(step.busy) / stages
+    spent = {"work": work - again, "computed again": again, "waiting": step.makespan - work, "update": step.seconds - step.makespan}
+    shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent.items() if seconds > 0)
+    yield "step time, predicted", format_seconds(report.seconds), f"the mean stage: {shown}, on {time.hardware}"
+    if time.mfu and report.seconds:
+        whole = time.total / report.seconds
+        yield "model FLOPs utilisation", f"{time.mfu * whole:.1%}", "of all stages' devices, the bubble counted"
+
+
+def _figures(report: PipelineReport) -> Iterator[tuple[str, str, str]]:
+    spec, step = report.spec, report.simulated
+    update = step.seconds - step.makespan
+    parts = f"tasks {format_seconds(step.makespan)}" + (f" · update {format_seconds(update)}" if update > 0 else "")
+    yield "step", format_seconds(step.seconds), parts
+    least = "" if report.least_bubble is None else f"{report.least_bubble:.1%} with equal stages and free transfers"
+    yield "bubble", f"{step.bubble:.1%}", least
+    yield "balance of the stages", f"{report.balance:.1%}", "mean over most working time"
+    yield "fullest device", format_bytes(max(step.peaks)), _capacity(report)
+    sent = sum(report.traffic.values())
+    pairs = len(report.traffic)
+    yield "sent between stages", format_bytes(sent), f"a step, over {pairs} link{'s' * (pairs != 1)}" if pairs else "a step"
+    path = step.critical_path
+    stages = {span.device for span in path}
+    yield "critical path", f"{len(path)} tasks", f"of {len(step.spans)}, on {len(stages)} of {spec.stages} stages"
+
+
+def _capacity(report: PipelineReport) -> str:
+    if not report.capacity:
+        return ""
+    share = max(report.simulated.peaks) / report.capacity
+    return f"{share:.0%} of {format_bytes(report.capacity)}: " + ("fits" if report.fits else "too much")
+
+
+def _stages(report: PipelineReport) -> str:
+    """A row a piece; what a device has for all its pieces stands with the first."""
+    step, rows = report.simulated, []
+    for piece in report.pieces:
+        cost, first = piece.cost, piece.number == piece.device
+        rows.append(
+            (
+                f"{piece.device}{chr(39) * (piece.number // report.spec.stages)}",
+                tail_text(piece.name),
+                format_seconds(cost.forward),
+                format_seconds(cost.backward),
+                format_bytes(sum(count for _, count in cost.sends)),
+                format_bytes(cost.held),
+                f"{step.idle(piece.device):.1%}" if first else "",
+                str(step.in_flight(piece.device)) if first else "",
+                format_bytes(step.peaks[piece.device]) if first else "",
+            )
+        )
+    heads = ["stage", "blocks", "forward>", "backward>", "sends>", "holds>", "idle>", "in flight>", "peak>"]
+    return f"Stages, of one micro-batch\n\n{table_text(heads, rows)}"
+
+
+def gantt_text(step: Simulated, columns: int = COLUMNS) -> str:
+    """A row a device, time to the right: `F3---` forward, `B3===` backward, `+` what is computed again, `u` the update, `.` idle."""
+    scale = columns / step.seconds if step.seconds else 0.0
+    rows = []
+    for device, spans in enumerate(step.devices):
+        cells = [_IDLE] * columns
+        for span in spans:
+            _draw(cells, span, scale, len(step.devices))
+        begin, end = (round(moment * scale) for moment in step.update_span(device))
+        cells[begin:end] = _UPDATE * (end - begin)
+        rows.append(f"  {device:>3}  {''.join(cells)[:columns]}")
+    legend = _legend(step)
+    return "\n".join((f"The step, {format_seconds(step.seconds)} from left to right\n", *rows, f"\n  {legend}"))
+
+
+def _draw(cells: list[str], span: Span, scale: float, devices: int) -> None:
+    """Label and fill, as much as there is room for; of the shortest tasks a letter, or nothing."""
+    begin, end = round(span.start * scale), round(span.end * scale)
+    again = min(round((span.start + span.recompute) * scale), end)
+    room = end - begin
+    text = _AGAIN * (again - begin) + _FILL[span.task.kind] * (end - again)
+    label = span.task.label(devices)
+    label = label if len(label) < room else label[:1]
+    cells[begin:end] = (label + text[len(label) :])[:room]
+
+
+def _legend(step: Simulated) -> str:
+    kinds: Sequence[Kind] = sorted({span.task.kind for span in step.spans})
+    words = {
+        Kind.FORWARD: "F- forward",
+        Kind.BACKWARD: "B= backward",
+        Kind.BACKWARD_INPUT: "I= gradient of the input",
+        Kind.BACKWARD_WEIGHT: "W~ gradient of the weights",
+    }
+    shown = [words[kind] for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if kind in kinds]
+    if any(span.recompute for span in step.spans):
+        shown.append("+ computed again")
+    if step.seconds > step.makespan:
+        shown.append("u update")
+    return " · ".join((*shown, ". idle"))

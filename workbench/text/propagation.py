@@ -1,0 +1,246 @@
+"""A propagation in words: why a value lies as it does, every step of the replay, the conflicts."""
+
+from collections.abc import Iterator, Sequence
+
+from workbench.analysis.conflict_resolution import deciding_edits
+from workbench.core.paths import template
+from workbench.core.selectors import is_line
+from workbench.core.sharding import base_axis
+from workbench.errors import unknown_name
+from workbench.reports.propagation import (
+    CLOSED,
+    CONTESTED,
+    HELD_UP,
+    MINOR,
+    NOT_PASSED,
+    ORDER,
+    REPLICATED,
+    UNEVEN,
+    USED,
+    Conflict,
+    Explanation,
+    Move,
+    Origin,
+    Propagation,
+    PropagationError,
+    Site,
+    Wish,
+)
+from workbench.reports.report import Report
+from workbench.text.tables import wrapped
+
+MOST_VALUES = 4  # of one pattern
+_FIRST, _LAST = 3, 2  # steps of a long path that are told
+_MOST_WISHES = 6
+_MOST_OTHERS = 3
+
+
+def explanation_text(report: Report, value: str, dim: int | str | None = None) -> str:
+    """Why a value lies as it does; see `Report.explain`."""
+    if not value:
+        return conflicts_text(report)
+    replay = report.propagation
+    groups = alike(replay, replay.find(value))
+    told = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
+    if len(groups) > MOST_VALUES:
+        others = list(dict.fromkeys(accepted_name(replay.sites[each[0]], value) for each in groups[MOST_VALUES:]))
+        shown = ", ".join(f"`{each}`" for each in others[:MOST_VALUES])
+        told.append(f"`{value}` also names {shown}" + (" and more." if len(others) > MOST_VALUES else "."))
+    return "\n\n".join(told)
+
+
+def accepted_name(site: Site, asked: str) -> str:
+    """What tells a value from others that the same words name, as it may be asked for: its path, or its line with it."""
+    by_line = site.role == "value" and site.source and not site.path.startswith("grad/")
+    return f"{site.source}/{site.path}" if by_line and (site.path == asked or not is_line(asked)) else site.path
+
+
+def alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
+    """Values of repeated layers, or of one path, that lie alike, together; the first of each stands for all."""
+    groups: dict[object, list[int]] = {}
+    for number in numbers:
+        site = replay.sites[number]
+        if site.kind != "data_flow_edge" or site.role != "value":
+            key = (site.role, template(site.path), site.kind, site.shape, site.source, site.sharding, site.computed)
+            groups.setdefault(key, []).append(number)
+    found = [tuple(group) for group in groups.values()]
+    return found or [tuple(numbers)]
+
+
+def asked_dims(site: Site, dim: int | str | None) -> tuple[int, ...]:
+    """The dimensions that are asked about, by place or name. Raises `PropagationError` if there is none."""
+    every = tuple(range(len(site.shape)))
+    if dim is None:
+        return every
+    found = tuple(each for each in every if str(dim) in (str(each), site.dims[each]))
+    if not found:
+        raise PropagationError(*unknown_name("dimension", str(dim), site.dims, f" of `{site.path}`"))
+    return found
+
+
+def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int, ...]) -> Iterator[str]:
+    number = numbers[0]
+    site = replay.sites[number]
+    yield f"{site_text(site)}, lies as {site.sharding}" + (f", and {len(numbers) - 1} more like it" if len(numbers) > 1 else "")
+    if site.computed != site.sharding:
+        yield f"  Its operation computes it as {site.computed}; it is resharded behind it."
+    wishes = replay.wishes(number)
+    for dim in dims:
+        axes = site.sharding.dims[dim] or ()
+        yield f"  {_dim_text(site, dim)}: {' then '.join(axes) or 'whole'}"
+        for axis in axes:
+            yield from _axis_lines(replay, replay.axis(number, dim, axis))
+        lost = tuple(wish for wish in wishes if wish.wanted.dim == dim)
+        if not axes and not lost:
+            yield "    nobody wanted to split it"
+        yield from (f"    lost: {wish_text(replay, wish)}" for wish in lost[:_MOST_WISHES])
+        if len(lost) > _MOST_WISHES:
+            yield f"    and {counted(len(lost) - _MOST_WISHES, 'more wish', 'more wishes')} that lost"
+
+
+def _axis_lines(replay: Propagation, told: Explanation) -> Iterator[str]:
+    yield f"    `{told.point.axis}` is from {told.origin}"
+    path = told.path
+    hidden = len(path) - _FIRST - _LAST
+    for move in path if hidden <= 1 else path[:_FIRST]:
+        yield f"      {move_text(replay, move)}"
+    if hidden > 1:
+        yield f"      ... {hidden} more steps ..."
+        yield from (f"      {move_text(replay, move)}" for move in path[-_LAST:])
+    if any(str(each) != str(told.origin) for each in told.others):
+        yield f"      without it, `{base_axis(told.point.axis)}` could still come from {_others_text(told)}"
+
+
+def _others_text(told: Explanation) -> str:
+    """Origins by their statements: `batch:data` on x and 3 other places. A statement holds an argument and the result it becomes alike."""
+    places: dict[str, dict[str, None]] = {}
+    for origin in told.others:
+        if str(origin) != str(told.origin):
+            places.setdefault(origin.statement or origin.kind, {})[str(origin)] = None
+    each = [next(iter(same)) + (f" and {counted(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
+    return " or ".join(each[:_MOST_OTHERS]) + (
+        f" or {counted(len(each) - _MOST_OTHERS, 'other statement')}" if len(each) > _MOST_OTHERS else ""
+    )
+
+
+def site_text(site: Site) -> str:
+    """`mlp/dot_general: dot_general [batch=16, d_ff=64], mlp.py:7`."""
+    dims = ", ".join(str(size) if name == "_" else f"{name}={size}" for name, size in zip(site.dims, site.shape, strict=True))
+    kind = {"input": "argument", "sharding_constraint": "behind a constraint"}.get(site.kind, site.kind)
+    return f"{site.path or 'a value'}: {kind} [{dims}]" + (f", {site.source}" if site.source else "")
+
+
+def _dim_text(site: Site, dim: int) -> str:
+    name = site.dims[dim]
+    return f"{'dimension ' + str(dim) if name == '_' else name} ({site.shape[dim]:,})"
+
+
+def _place_text(replay: Propagation, value: int, dim: int) -> str:
+    site = replay.sites[value]
+    name = site.dims[dim] if dim < len(site.dims) and site.dims[dim] != "_" else f"dimension {dim}"
+    return f"{name} of {site_name(site)}"
+
+
+def site_name(site: Site) -> str:
+    """A value by its path; what stands behind it by what it does."""
+    behind = {"sharding_constraint": " behind its constraint", "data_flow_edge": " as it is handed round"}.get(site.kind, "")
+    if site.role == "result":
+        return "the result" + (f" {site.path}" if site.path not in ("", "result") else "")
+    return f"{site.path or 'a value'}{behind}"
+
+
+def move_text(replay: Propagation, move: Move) -> str:
+    """`step 3, forward: data from batch of x to batch of mlp/dot_general (dot_general, mlp.py:7)`."""
+    source, target = _place_text(replay, move.source, move.source_dim), _place_text(replay, move.target, move.target_dim)
+    kind = {"data_flow_edge": "handed round", "return": "returned"}.get(move.kind, move.kind)
+    over = [kind] + (
+        [move.over] if move.over not in ("", move.kind, replay.sites[move.target].path, replay.sites[move.source].path) else []
+    )
+    return f"step {move.step}, {move.direction}: {move.axis} from {source} to {target} ({', '.join((*over, *filter(None, [move.line])))})"
+
+
+def replay_text(replay: Propagation) -> str:
+    """The whole replay, one line a move, and what stood there before the first step."""
+    by_hand: dict[str, None] = {}
+    for point, origin in replay.origins.items():
+        by_hand[f"by hand: {point.axis} splits {_place_text(replay, point.value, point.dim)}, {origin}"] = None
+    return "\n".join([*by_hand, *(move_text(replay, move) for move in replay.moves)])
+
+
+def wish_text(replay: Propagation, wish: Wish) -> str:
+    """Whose axis it was, and what stood in its way."""
+    line = f" ({wish.line})" if wish.line else ""
+    over = " ".join(dict.fromkeys(word for word in (wish.kind, wish.over) if word))
+    return f"`{wish.wanted.axis}`, {wish.origin}, over {over}{line}: {_reason(replay, wish)}"
+
+
+def _reason(replay: Propagation, wish: Wish) -> str:
+    rival, axis = wish.rival, wish.wanted.axis
+    where = _place_text(replay, rival.value, rival.dim) if rival else ""
+    by = f", by {wish.rival_origin}" if wish.rival_origin and rival and rival.axis else ""
+    first = _priority_text(wish)
+    if wish.reason == USED:
+        return f"{rival.axis if rival else axis} already splits {where}{by}{first}"
+    if wish.reason == CONTESTED:
+        return f"{where} gives the same axis to another dimension, so that neither has it{by}"
+    if wish.reason == ORDER:
+        return f"{rival.axis if rival else 'another axis'} is there, and major axes must agree{by}{first}"
+    if wish.reason == CLOSED:
+        return f"the dimension is closed {_closed_by(wish.rival_origin)}"
+    texts = {
+        REPLICATED: f"the tensor keeps {axis} out",
+        HELD_UP: f"{where} stands against it in the same operation{by}",
+        UNEVEN: "it does not divide this part of the dimension",
+        MINOR: "it splits only a minor part of what is one dimension here, and that would not be one piece a device",
+        NOT_PASSED: "the operation does not hand this dimension on",
+    }
+    return texts[wish.reason]
+
+
+def _closed_by(origin: Origin | None) -> str:
+    if origin is None:
+        return "there"
+    if origin.kind in ("argument", "result"):
+        rule = origin.statement if not origin.statement.endswith(":") else f"no rule for `{origin.statement[:-1]}`"
+        return f"by the plan ({rule}); an {'argument' if origin.kind == 'argument' else 'output'} lies as the plan says"
+    return f"by {origin}"
+
+
+def _priority_text(wish: Wish) -> str:
+    """Where priorities decided."""
+    if wish.rival_origin is None or wish.rival_origin.priority == wish.origin.priority:
+        return ""
+    mine, theirs = wish.origin.priority, wish.rival_origin.priority
+    return f": priority {theirs} goes before {mine}" if theirs < mine else ""
+
+
+def conflict_text(replay: Propagation, conflict: Conflict) -> str:
+    """Both sides, and where they met first."""
+    places = counted(len(conflict.wishes), "place")
+    wish = conflict.first
+    at = _place_text(replay, wish.wanted.value, wish.wanted.dim)
+    return (
+        f"{conflict.winner} against {conflict.loser}, {conflict.reason}, in {places}; first at {at}: "
+        f"`{wish.wanted.axis}` lost, for {_reason(replay, wish)}"
+    )
+
+
+def conflicts_text(report: Report) -> str:
+    """All conflicts, each with the edits that would decide it the other way; those are tried, which takes a moment each."""
+    replay = report.propagation
+    if not replay.conflicts:
+        return f"No conflict: in {counted(len(replay.steps), 'step')} every axis went as far as it was wanted."
+    told = []
+    for conflict in replay.conflicts:
+        edits = deciding_edits(report, conflict)
+        ways = " · ".join(map(str, edits)) or "only a change of the function, or of the mesh"
+        told.append("\n".join([wrapped(conflict_text(replay, conflict)), wrapped(f"to decide it the other way: {ways}", "    ", "  ")]))
+    return "\n\n".join(told)
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """
+    >>> counted(1, "place"), counted(1200, "place"), counted(2, "more wish", "more wishes")
+    ('1 place', '1,200 places', '2 more wishes')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,218 @@
+"""A report as text; the door to the texts of the rooms below, too."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from workbench.analysis.ranges import MEMORY, SENT, STEP, Range, ranges_of
+from workbench.core.paths import template
+from workbench.core.tensor import Role
+from workbench.errors import PipelineError
+from workbench.pipeline.report import PipelineReport
+from workbench.reports.collective import Collective
+from workbench.reports.memory import Memory
+from workbench.reports.report import Diagnostic, Placement, Report
+from workbench.reports.step_time import StepTime
+from workbench.text.hardware import wiring_text
+from workbench.text.pipeline import headline
+from workbench.text.reshard import padding_text, reshards_text
+from workbench.text.run import measurement_text
+from workbench.text.source_annotations import own_annotations_text
+from workbench.text.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
+from workbench.units import format_bytes, format_count, format_range, format_seconds
+
+LARGEST = 12  # collectives shown one by one
+
+
+def report_text(report: Report) -> str:
+    """The whole report: head, key figures, arguments, collectives, what to mind."""
+    plan = report.plan
+    devices = f"{report.mesh.size:,} device" + "s" * (report.mesh.size != 1)
+    title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
+    laid_out = "; ".join(filter(None, (str(plan.layout) or "everything replicated", plan.program.traced_with)))
+    where = f"{report.mesh} ({devices})" if report.mesh.axes else report.mesh.told
+    head = wrapped(f"{title} on {where}, {laid_out}")
+    sections = [
+        head,
+        pairs_text(_figures(report)),
+        _pipeline(report),
+        f"Arguments, and what one device holds of them\n\n{_arguments(report.arguments)}",
+        own_annotations_text(report.own_annotations),
+        _collectives(report),
+        reshards_text(report.reshards),
+        padding_text(report.padding),
+        _diagnostics(report.notes),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _pipeline(report: Report) -> str:
+    """The pipeline's own report, or why there is none."""
+    if report.plan.pipeline is None:
+        return ""
+    try:
+        planned, told = str(report.pipeline), "Memory, time, utilisation and arithmetic are the pipeline's; all else is"
+    except PipelineError as error:
+        planned, told = f"Pipeline {report.plan.pipeline}\n\n  {error}", "The figures above are"
+    return f"({told} of the program whole, on the devices of one stage.)\n\n{planned}"
+
+
+def _planned(report: Report) -> PipelineReport | None:
+    try:
+        return report.pipeline
+    except PipelineError:
+        return None
+
+
+def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
+    memory, flops, time = report.memory, report.flops, report.step_time
+    planned = _planned(report)
+    stages = planned.spec.stages if planned else 1
+    duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline else 1)
+    ranges = ranges_of(report)
+    yield from headline(planned, time) if planned else _memory_figures(memory, ranges.get(MEMORY))
+    if memory.host:
+        moved = f"offloaded; {format_bytes(report.host_traffic)} a step go there and back"
+        yield "host memory per device", format_bytes(memory.host), moved
+    sent: dict[tuple[str, ...], int] = {}
+    for each in report.collectives:
+        sent[each.axes] = sent.get(each.axes, 0) + each.total_sent
+    yield (
+        "sent per device and step",
+        _within(report.sent, ranges.get(SENT), format_bytes),
+        " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items()),
+    )
+    yield "tier of what is sent", "compiled" if report.is_scheduled else report.prediction.tier, _whose(report)
+    if report.compiled is not None:
+        what, does = ("memory and kernels", "compiles") if report.is_compiled else ("memory", "schedules")
+        yield f"tier of {what}", "compiled", f"as {report.compiled.compiler} {does} it for {report.compiled.target}"
+    where = ("of the mean stage; " if stages > 1 else "") + f"{format_count(flops.unique, 'FLOP')} in the whole step"
+    yield "arithmetic per device", format_count(flops.per_device // stages, "FLOP"), where
+    yield "duplication", f"{duplication:.2f} ×", _duplication_text(duplication)
+    if 0 < flops.model < flops.unique:
+        yield "computed again", format_count(flops.unique - flops.model, "FLOP"), "by rematerialisation, of that"
+    if flops.six_nd:
+        yield "by parameters × tokens", format_count(flops.six_nd, "FLOP"), "6 N D for a training step, 2 N D forward"
+    if time is not None and planned is None:
+        yield from _time_figures(time, ranges.get(STEP))
+    plan = report.plan
+    if plan.hardware and (routes := wiring_text(plan.mesh, plan.hardware, plan.wiring)):
+        yield "the mesh on its links", "", routes
+    if plan.hardware and (idle := plan.hardware.size - report.mesh.size) > 0:
+        yield "devices used", f"{report.mesh.size:,} of {plan.hardware.size:,}", f"the other {idle:,} of {plan.hardware} are idle"
+
+
+def _whose(report: Report) -> str:
+    if report.partitioned is None:
+        return "as Shardy places it, at once"
+    return f"as {report.partitioned.compiler} {'schedules' if report.is_scheduled else 'partitions'} it"
+
+
+def _within(value: float, found: Range | None, show: Callable[[float], str]) -> str:
+    """A figure, and where nine of ten true ones lie, if that is known."""
+    return show(value) if found is None else f"{show(value)} ({format_range(found.low, found.high, show)})"
+
+
+def _memory_figures(memory: Memory, found: Range | None) -> Iterable[tuple[str, str, str]]:
+    roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
+    yield "memory per device", _within(memory.peak, found, format_bytes), " · ".join(roles)
+    if memory.capacity:
+        share = memory.peak / memory.capacity
+        yield "of a device's", format_bytes(memory.capacity), f"{share:.0%}: " + ("fits" if memory.fits else "too much")
+
+
+def _time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, str, str]]:
+    parts = {
+        "compute-bound kernels": time.arithmetic,
+        "memory-bound kernels": time.memory,
+        "communication waited for": time.exposed,
+        "starting kernels": time.launch,
+    }
+    shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
+    yield "step time, predicted", _within(time.total, found, format_seconds), f"{shown}, on {time.hardware}"
+    if time.communication:
+        yield "communication hidden", format_seconds(time.hidden), f"behind computation, of {format_seconds(time.communication)} in all"
+    if time.mfu:
+        yield "model FLOPs utilisation", f"{time.mfu:.1%}", f"hardware FLOPs utilisation {time.hfu:.1%}"
+
+
+def _duplication_text(duplication: float) -> str:
+    if duplication < 1.005:
+        return "no product is computed twice"
+    return f"each product is computed {duplication:.2f} times over all devices, because a mesh axis is unused there"
+
+
+def _arguments(placements: Sequence[Placement]) -> str:
+    """One row for all layers that lie alike, and one for all optimiser state that lies as its parameters do."""
+    shown, followers = _split_followers(placements)
+    rows = []
+    for group in grouped(shown, lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dims, each.sharding)):
+        tensor, first = group[0].tensor, group[0]
+        rows.append(
+            (
+                tail_text(template(tensor.path) if len(group) > 1 else tensor.path) + f" ×{len(group)}" * (len(group) > 1),
+                tensor.dtype,
+                dims_text(tensor.dims, tensor.shape),
+                str(first.sharding),
+                shape_text(first.local_shape),
+                format_bytes(sum(each.local_bytes for each in group)),
+            )
+        )
+    if followers:
+        count = f"{len(followers)} more of the optimizer state"
+        rows.append((count, "", "as their parameters", "", "", format_bytes(sum(each.local_bytes for each in followers))))
+    return table_text(["path", "type", "dimensions~", "on", "per device", "bytes>"], rows)
+
+
+def _split_followers(placements: Sequence[Placement]) -> tuple[list[Placement], list[Placement]]:
+    """Optimiser state that has the shape, the place and the tail of the path of a parameter (Adam's moments) tells nothing new."""
+    leaders = {
+        (each.tensor.path.partition("/")[2], each.tensor.shape, each.sharding) for each in placements if each.tensor.role is Role.PARAMETER
+    }
+
+    def follows(each: Placement) -> bool:
+        words = each.tensor.path.split("/")
+        tails = ("/".join(words[i:]) for i in range(1, len(words)))
+        return each.tensor.role is Role.OPTIMIZER_STATE and any((tail, each.tensor.shape, each.sharding) in leaders for tail in tails)
+
+    followers = [each for each in placements if follows(each)]
+    return [each for each in placements if not follows(each)], followers
+
+
+def _collectives(report: Report) -> str:
+    collectives = report.collectives
+    if not collectives:
+        return f"{'Shardy inserts' if report.partitioned is None else 'The partitioner makes'} no collective."
+    totals = []
+    for group in grouped(collectives, lambda each: (each.axes, each.kind)):
+        counts = (sum(each.count for each in group), sum(each.total_payload for each in group), sum(each.total_sent for each in group))
+        totals.append((axes_text(group[0].axes), group[0].kind, f"{counts[0]:,}", format_bytes(counts[1]), format_bytes(counts[2])))
+    text = table_text(["mesh axis", "collective", "times a step>", "payload per device>", "sent per device>"], totals)
+    return f"Sent between devices, by mesh axis\n\n{text}\n\n{_largest(collectives)}"
+
+
+def _largest(collectives: Sequence[Collective]) -> str:
+    groups = grouped(collectives, lambda each: (each.kind, each.axes, each.payload, template(each.path), each.source))
+    groups.sort(key=lambda group: -sum(each.total_sent for each in group))
+    rows = []
+    for group in groups[:LARGEST]:
+        first = group[0]
+        path = tail_text(template(first.path) if len(group) > 1 else first.path)
+        count = f"{sum(each.count for each in group):,} × {format_bytes(first.payload)}"
+        sent = format_bytes(sum(each.total_sent for each in group))
+        rows.append((first.kind, axes_text(first.axes), count, sent, path, tail_text(first.source, 24)))
+    text = table_text(["collective", "mesh axis", "times × payload>", "sent>", "operation", "source"], rows)
+    rest = [each for group in groups[LARGEST:] for each in group]
+    more = f"\n  and {len(groups) - LARGEST} smaller ones, {format_bytes(sum(each.total_sent for each in rest))} together" if rest else ""
+    return f"The largest of them, by operation\n\n{text}{more}"
+
+
+def _diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
+    if not diagnostics:
+        return ""
+    lines = []
+    for each in diagnostics:
+        mend = f" Mend it: {' · '.join(str(edit) for edit in each.edits)}." if each.edits else ""
+        lines.append(wrapped(f"- {each.subject}: {each.message}{mend}", indent="    ", first="  "))
+    return "To mind\n\n" + "\n".join(lines)
+
+
+__all__ = ["WIDTH", "axes_text", "dims_text", "measurement_text", "pairs_text", "report_text", "shape_text", "table_text"]

@@ -1,0 +1,185 @@
+"""What a run measured as text, beside what the planner said."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan
+from statistics import mean
+
+from workbench.reports.device_trace import Trace, TracedOperation
+from workbench.reports.measurement import Measurement
+from workbench.reports.report import Report
+from workbench.text.tables import axes_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
+from workbench.units import format_bytes, format_seconds
+
+_MOST = 12  # rows of one table
+_TENTHS = 10  # steps from which a tenth of them is one
+_SHARED = (
+    "These devices share the cores of one machine: while one computes another waits, and its waiting is counted as communication where "
+    "it stands in a collective."
+)
+
+
+def measurement_text(measurement: Measurement, report: Report | None = None) -> str:
+    """What a run measured, beside what the planner said where a report is given."""
+    steps = len(measurement.step_seconds)
+    head = (
+        f"{steps} step{'s' * (steps != 1)} on {measurement.devices} × {measurement.device_kind}"
+        + f", {measurement.processes} processes" * (measurement.processes > 1)
+        + f", compiled in {format_seconds(measurement.compile_seconds)}"
+    )
+    sections = [
+        wrapped(head),
+        pairs_text(_figures(measurement, report)),
+        _compiled(measurement, report),
+        _wrong_shards(measurement),
+        trace_text(measurement.trace, report) if measurement.trace else "",
+        wrapped(_SHARED) if measurement.trace and measurement.device_kind == "cpu" else "",
+        wrapped(f"Not profiled: {measurement.why_untraced}.") if measurement.why_untraced else "",
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def trace_text(trace: Trace, report: Report | None = None) -> str:
+    """Where a watched step's time went: collectives by mesh axis and kind beside the plan's, and the heaviest operations."""
+    sections = [
+        f"One step watched by the profiler\n\n{pairs_text(_watched(trace))}",
+        _traced_collectives(trace, report),
+        _heaviest("Collectives", trace.collectives),
+        _heaviest("Kernels", trace.kernels),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[str, str, str]]:
+    predicted = measurement.predicted_seconds
+    ratio = "" if not predicted else f"{measurement.median_seconds / predicted:.2f} × that"
+    beside = "" if not predicted else f"predicted here {format_seconds(predicted)}, {ratio}"
+    yield "step time, median", format_seconds(measurement.median_seconds), " · ".join(filter(None, [_spread(measurement), beside]))
+    if measurement.losses:
+        yield "loss", f"{measurement.losses[-1]:.4f}", f"from {measurement.losses[0]:.4f} in the first step"
+    planned = "" if report is None else f"planned {format_bytes(report.peak)}"
+    yield "memory per device", format_bytes(measurement.compiled_peak), " · ".join(filter(None, ["as compiled", planned]))
+    if measurement.device_peak is not None:
+        beside = "" if report is None else f" · planned {format_bytes(report.peak)}"
+        ratio = "" if report is None or not report.peak else f", {measurement.device_peak / report.peak:.2f} × that"
+        yield "peak in use", format_bytes(measurement.device_peak), "as the device reports it" + beside + ratio
+    agreeing = sum(check.agrees for check in measurement.shards)
+    yield "shards as planned", f"{agreeing} of {len(measurement.shards)}", "arguments and results, by the shapes the devices held"
+    if measurement.tasks:
+        yield "pipeline idle", f"{100 * measurement.bubble:.0f} %", f"of the devices' time, over {len(measurement.tasks)} tasks of one step"
+    if measurement.task_overhead is not None:
+        yield "engine's own cost", format_seconds(measurement.task_overhead), "to dispatch one task"
+    if measurement.max_error is not None:
+        yield (
+            "largest error",
+            *_error_text(measurement.max_error, is_pipelined=bool(measurement.tasks or (report and report.plan.pipeline))),
+        )
+
+
+def _spread(measurement: Measurement) -> str:
+    """Between which times the steps lie, but for the fastest and slowest tenth; of fewer than ten steps no tenth is left out."""
+    seconds = measurement.step_seconds
+    if len(seconds) == 1:
+        return "one step"
+    few = len(seconds) < _TENTHS
+    first, last = (min(seconds), max(seconds)) if few else measurement.spread_seconds
+    return f"{'' if few else '8 of 10 steps '}between {format_seconds(first)} and {format_seconds(last)}"
+
+
+def _error_text(error: float, *, is_pipelined: bool) -> tuple[str, str]:
+    """Of a pipeline what it is compared with has the same micro-batches, and the same random keys for each."""
+    against = "the same micro-batches one by one on one device, nothing cut" if is_pipelined else "the unsharded step"
+    if isnan(error):
+        return "no number", f"the results are not all numbers, here or in {against}"
+    return f"{error:.1e}", f"against {against}, relative to the largest magnitude"
+
+
+def _compiled(measurement: Measurement, report: Report | None) -> str:
+    """Payload by mesh axis and kind, compiled beside planned."""
+    planned = _planned_payload(report) if report is not None else {}
+    keys = sorted({*measurement.compiled, *planned})
+    if not keys:
+        return ""
+    columns = ["mesh axis", "collective", "compiled payload per device>", *(["planned>"] if report is not None else [])]
+    rows = []
+    for key in keys:
+        figures = [measurement.compiled.get(key, 0), *([planned.get(key, 0)] if report is not None else [])]
+        rows.append((axes_text(key[0]), key[1], *map(format_bytes, figures)))
+    return table_text(columns, rows)
+
+
+def _planned_payload(report: Report) -> Mapping[tuple[tuple[str, ...], str], int]:
+    """Of the program as it is run; of a pipeline whose stages are programs of their own, of the stage that sends most, as measured."""
+    spec, planned = report.plan.pipeline, report.pipeline
+    if spec is None or planned is None:
+        return report.by_axis_and_kind
+    if spec.engine == "spmd":
+        return report.as_run.by_axis_and_kind
+    return max((dict(planned.payload(device)) for device in range(spec.stages)), key=lambda each: sum(each.values()))
+
+
+def _wrong_shards(measurement: Measurement) -> str:
+    wrong = [check for check in measurement.shards if not check.agrees]
+    if not wrong:
+        return ""
+    rows = [(tail_text(check.path), shape_text(check.predicted), shape_text(check.actual)) for check in wrong[:_MOST]]
+    more = f"\n  and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
+    return "Shards that are not as planned\n\n" + table_text(["path", "planned>", "held>"], rows) + more
+
+
+def _watched(trace: Trace) -> Iterator[tuple[str, str, str]]:
+    """Sums over the step on a device: the mean of the devices, and the least and the most."""
+    devices = f"{len(trace.devices)} device" + "s" * (len(trace.devices) != 1)
+    yield "whole step", format_seconds(trace.seconds), f"from the first start to the last end on {devices}"
+    named = {
+        "in kernels": [each.compute for each in trace.devices],
+        "in communication": [each.communication for each in trace.devices],
+        "of it exposed": [each.exposed for each in trace.devices],
+    }
+    for name, seconds in named.items():
+        spread = f"{format_seconds(min(seconds))} to {format_seconds(max(seconds))}"
+        yield name, format_seconds(mean(seconds)), f"by device {spread}" if len(seconds) > 1 else ""
+
+
+def _traced_collectives(trace: Trace, report: Report | None) -> str:
+    """Measured with what was waited for, measured without, and predicted, by mesh axis and kind."""
+    measured = {(own[0].stream, own[0].kind): own for own in grouped(trace.collectives, lambda each: (each.stream, each.kind))}
+    predicted = _predicted_seconds(report)
+    rows = []
+    for key in sorted({*measured, *predicted}):
+        own = measured.get(key, [])
+        found = (sum(each.usual for each in own), sum(each.unwaited * each.count for each in own)) if own else (None, None)
+        seconds = (*found, predicted.get(key))
+        cells = ["-" if each is None else format_seconds(each) for each in (seconds if report is not None else seconds[:2])]
+        rows.append((key[0], key[1], f"{sum(each.count for each in own):,}", *cells))
+    columns = ["mesh axis", "collective", "times a step>", "measured>", "without waiting>", *(["predicted>"] if report is not None else [])]
+    return table_text(columns, rows) if rows else ""
+
+
+def _predicted_seconds(report: Report | None) -> dict[tuple[str, str], float]:
+    """Of a step, by mesh axis and kind; none without hardware to predict it on."""
+    sums: dict[tuple[str, str], float] = {}
+    for each in report.collectives if report is not None and report.step_time is not None else ():
+        key = axes_text(each.axes), each.kind
+        sums[key] = sums.get(key, 0.0) + each.seconds * each.count
+    return sums
+
+
+def _heaviest(title: str, operations: Sequence[TracedOperation]) -> str:
+    rows = [
+        (
+            each.name,
+            each.kind if each.kind not in each.name else "",
+            f"{each.count:,} × {format_seconds(each.seconds)}",
+            format_seconds(each.usual),
+            tail_text(each.path),
+            tail_text(each.source, 24),
+        )
+        for each in operations[:_MOST]
+    ]
+    if not rows:
+        return ""
+    rest = operations[_MOST:]
+    more = f"\n  and {len(rest)} smaller ones, {format_seconds(sum(each.usual for each in rest))} together" if rest else ""
+    return (
+        f"{title}, the heaviest\n\n" + table_text(["instruction", "kind", "times × median>", "a step>", "operation", "source"], rows) + more
+    )

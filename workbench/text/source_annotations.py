@@ -1,0 +1,31 @@
+"""What a function says of shardings by itself, as text: a section of the report."""
+
+from collections.abc import Iterator
+
+from workbench.core.source_annotations import OwnAnnotations
+from workbench.text.tables import axes_text, shape_text, table_text, tail_text
+
+MOST = 24  # rows
+
+
+def own_annotations_text(own: OwnAnnotations) -> str:
+    """One row an annotation, by place and line; empty if there is none."""
+    if not own:
+        return ""
+    rows = list(_rows(own))
+    over = " ".join(f"{name}:{size}" for name, size in own.mesh)
+    more = f"\n  and {len(rows) - MOST} more" if len(rows) > MOST else ""
+    head = f"What the function itself lays out, over {over}"
+    return f"{head}\n\n{table_text(['what', 'value', 'lies', 'source'], rows[:MOST])}{more}"
+
+
+def _rows(own: OwnAnnotations) -> Iterator[tuple[str, str, str, str]]:
+    for argument in own.types:
+        yield "type", argument.path, str(argument.sharding), ""
+    for each in own.constraints:
+        times = f" ×{each.times}" if each.times > 1 else ""
+        inside = f", in a shard_map over {axes_text(each.manual)}" if each.manual else ""
+        yield "constraint", f"{tail_text(each.path)}{times} {shape_text(each.shape)}", f"{each.sharding}{inside}", each.source
+    for region in own.regions:
+        ways = f"{', '.join(map(str, region.incoming)) or 'nothing'} → {', '.join(map(str, region.outgoing)) or 'nothing'}"
+        yield f"manual {axes_text(region.axes)}", tail_text(region.path), ways, region.source

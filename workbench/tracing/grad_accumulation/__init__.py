@@ -1,0 +1,1 @@
+"""Steps over micro-batches, whose gradients are added up before one update."""

@@ -1,0 +1,96 @@
+"""A task of a stage as it runs: its gradients added to the sums that the stage keeps, those that arrive for one value added up first.
+
+Devices that share the micro-batches keep partial sums, each of its own parts (`partial_sums`)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from workbench.tracing.grad_accumulation.partial_sums import WHOLE, Parts, in_parts
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_update import accumulator
+
+Call = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Accumulating:
+    """`call(*totals, *arguments) -> (*totals, *results)`, traceable.
+
+    - `totals`: places (in the segment's pieces) of the sums of gradients that it adds to; `sums` their shapes and types;
+    - `split`: those of the places whose sums are partial ones, along a first dimension;
+    - `reads` and `specs` of the arguments: the task's, what arrives as often as it arrives;
+    - `gives`: the task's results but gradients.
+    """
+
+    call: Call
+    totals: tuple[int, ...]
+    split: frozenset[int]
+    sums: tuple[jax.ShapeDtypeStruct, ...]
+    reads: tuple[tuple[str, int], ...]
+    specs: tuple[jax.ShapeDtypeStruct, ...]
+    gives: tuple[tuple[str, int], ...]
+
+
+def accumulating(
+    stage: StageTasks, task: Task, parts: Parts = WHOLE, *, apart: bool = False, laid_out: Callable[[Call], Call] = lambda call: call
+) -> Accumulating:
+    """One of the stage's tasks; of a forward one nothing is added up. `apart`: gradients are made before they are added; `laid_out` is what
+    is done to the task before."""
+    task, split = split_task(stage, task, parts)
+    task = replace(task, call=laid_out(task.call))
+    counts = [_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
+    totals = tuple(place for group, place in task.gives if group == "gradient")
+    return Accumulating(
+        _call(task, counts, len(totals), apart=apart),
+        totals,
+        split,
+        tuple(
+            partial_sums(accumulator(stage.pieces[place]), parts) if place in split else accumulator(stage.pieces[place])
+            for place in totals
+        ),
+        tuple(each for each, count in zip(task.reads, counts, strict=True) for _ in range(count)),
+        tuple(each for each, count in zip(task.specs, counts, strict=True) for _ in range(count)),
+        tuple(each for each in task.gives if each[0] != "gradient"),
+    )
+
+
+def split_task(stage: StageTasks, task: Task, parts: Parts) -> tuple[Task, frozenset[int]]:
+    """The task with its gradients as partial sums where they can be, and places of those."""
+    network = stage.cut.network
+    size = dict(network.batch_sizes).get(network.batch_dim, 0)
+    return in_parts(task, parts.count, size, [place for place, piece in enumerate(stage.segment.pieces) if piece in parts.pieces])
+
+
+def partial_sums(whole: jax.ShapeDtypeStruct, parts: Parts) -> jax.ShapeDtypeStruct:
+    """Of the sum of one gradient."""
+    return jax.ShapeDtypeStruct((parts.count, *whole.shape), whole.dtype)
+
+
+def _arrivals(stage: StageTasks, place: int) -> int:
+    """How many gradients arrive for a value that left: one from each stage that reads it."""
+    return len(stage.cut.values[stage.segment.leaving[stage.arriving[place]]].readers)
+
+
+def _call(task: Task, counts: Sequence[int], width: int, *, apart: bool) -> Call:
+    gradients = [i for i, (group, _) in enumerate(task.gives) if group == "gradient"]
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        totals, rest = list(values[:width]), list(values[width:])
+        arguments = []
+        for count in counts:
+            first, *more = rest[:count]
+            del rest[:count]
+            for each in more:
+                first = first + each
+            arguments.append(first)
+        results = task.call(*arguments)
+        if apart:  # what a product adds to is no argument then
+            totals = [jax.lax.optimization_barrier(total) for total in totals]
+        with jax.named_scope("accumulate"):
+            fresh = [total + results[i].astype(total.dtype) for total, i in zip(totals, gradients, strict=True)]
+        return (*fresh, *(each for i, each in enumerate(results) if i not in gradients))
+
+    return run

@@ -1,0 +1,84 @@
+"""A training step by accumulation: micro-batches one after the other through the whole loss, their gradients added up, one update.
+
+What a pipeline must equal, for every number of stages.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from workbench.core.program import Program
+from workbench.tracing.cast import cast
+from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.stages import cut_network
+
+Step = Callable[[Sequence[Any], Sequence[Sequence[Any]]], tuple[Any, list[Any]]]
+
+
+def accumulated_step(program: Program, micro_batches: int) -> Step:
+    """`step(state, batches) -> (loss, new state)` of flat parameters and optimiser state, and of the leaves of each micro-batch.
+
+    One micro-batch and the update are compiled; between them runs Python.
+    """
+    training = program.step.training
+    assert training is not None, "asked of training steps"
+    count = training.params.num_leaves
+    one, update = jax.jit(_micro_batch(program, micro_batches)), jax.jit(_update(program, micro_batches))
+
+    def step(state: Sequence[Any], batches: Sequence[Sequence[Any]]) -> tuple[Any, list[Any]]:
+        parts = [one(list(state[:count]), list(batch)) for batch in batches]
+        losses, weights, gradients = (list(each) for each in zip(*parts, strict=True))
+        total = sum(weights[1:], start=weights[0])
+        sums = gradients[0]
+        for each in gradients[1:]:
+            sums = jax.tree.map(jnp.add, sums, each)
+        return sum(losses[1:], start=losses[0]) / total, update(list(state), sums, total)
+
+    return step
+
+
+def _micro_batch(program: Program, micro_batches: int) -> Callable[[list[Any], list[Any]], Any]:
+    """Loss times weight, weight, and the former's gradient; the loss as the user wrote it, uncut."""
+    training, network = program.step.training, network_of(program, micro_batches)
+    assert training is not None, "asked of training steps"
+    segment = cut_network(network, ()).segments[0]
+
+    def weight_of(params: list[Any], batch: list[Any]) -> Any:
+        if network.flat.weight is None:
+            return jnp.ones(())
+        pieces = [network.flat.pieces[number][0] for number in segment.pieces]
+        values = [params[leaf] if layer is None else params[leaf][layer : layer + 1] for leaf, layer in pieces]
+        return segment.call(*values, *(batch[i] for i in segment.batch))[-1]
+
+    def run(params: list[Any], batch: list[Any]) -> Any:
+        weight = weight_of(params, batch)
+
+        def scaled(weights: Any) -> Any:
+            value = training.loss(weights, jax.tree.unflatten(training.batch, batch))
+            return (value[0] if isinstance(value, tuple) else value) * weight
+
+        loss, gradient = jax.value_and_grad(scaled)(jax.tree.unflatten(training.params, params))
+        return loss, weight, jax.tree.leaves(gradient)
+
+    return run
+
+
+def _update(program: Program, micro_batches: int) -> Callable[[list[Any], list[Any], Any], list[Any]]:
+    training, network = program.step.training, network_of(program, micro_batches)
+    assert training is not None, "asked of training steps"
+    averages = {network.flat.pieces[number][0].leaf for number in network.flat.averages}
+    count = training.params.num_leaves
+
+    def run(state: list[Any], sums: list[Any], total: Any) -> list[Any]:
+        means = [each / (micro_batches if leaf in averages else total) for leaf, each in enumerate(sums)]
+        means = [each.astype(weight.dtype) for each, weight in zip(means, state[:count], strict=True)]
+        weights, gradient = (jax.tree.unflatten(training.params, each) for each in (state[:count], means))
+        structure = jax.tree.structure(jax.eval_shape(training.optimizer.init, cast(weights, training.moments)))
+        moments = jax.tree.unflatten(structure, state[count:])
+        updates, moments = training.optimizer.update(cast(gradient, training.moments), moments, cast(weights, training.moments))
+        return [*jax.tree.leaves(optax.apply_updates(weights, updates)), *jax.tree.leaves(moments)]
+
+    return run

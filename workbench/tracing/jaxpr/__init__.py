@@ -1,0 +1,1 @@
+"""Jaxprs, read and rewritten: equations, calls inlined, layers outlined and computed again."""

@@ -1,0 +1,74 @@
+"""Equations of a jaxpr: what they read, which of them something follows from, and some of them as a jaxpr again."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jax.extend import core as jex_core
+
+from workbench.propagation import readable_path
+
+CALLS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
+"""Primitives that only call another jaxpr; from JAX 0.11 on `closed_call` is `eval_jaxpr`."""
+
+PARAMETERS, BATCH, BOTH = 1, 2, 3
+
+
+def variables(atoms: Iterable[Any]) -> list[Any]:
+    return [atom for atom in atoms if not isinstance(atom, jex_core.Literal)]
+
+
+def scope_of(eqn: Any) -> str:
+    """The named scope of a flat equation, as the user reads it."""
+    return readable_path(f"jit(loss)/{eqn.source_info.name_stack}").removesuffix("/")
+
+
+def needed(eqns: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    """The equations that the outputs follow from, in their order."""
+    wanted = set(variables(outputs))
+    kept = []
+    for eqn in reversed(eqns):
+        if any(var in wanted for var in eqn.outvars):
+            kept.append(eqn)
+            wanted.update(variables(eqn.invars))
+    return kept[::-1]
+
+
+def parts_in(eqns: Iterable[Any], part: dict[Any, int]) -> list[int]:
+    """Of each equation: whether parameters (1), the batch (2) or both (3) have part in it; `part` says it of their variables, and is
+    completed."""
+    kinds = []
+    for eqn in eqns:
+        kind = 0
+        for var in variables(eqn.invars):
+            kind |= part.get(var, 0)
+        part.update(dict.fromkeys(eqn.outvars, kind))
+        kinds.append(kind)
+    return kinds
+
+
+def scan_widths(scan: Any) -> tuple[int, int]:
+    """How many of a scan's arguments are constants, and how many are carried; the others are read a slice in each turn.
+
+    Read off the ranks: a slice has one dimension less than its argument or result. (JAX tells it by `num_consts` and `num_carry` below
+    0.11 and by trees from there on, and promises neither.)
+    """
+    body = scan.params["jaxpr"]
+    carried = _count_alike(scan.outvars, body.out_avals)
+    return _count_alike(scan.invars, body.in_avals) - carried, carried
+
+
+def _count_alike(atoms: Sequence[Any], avals: Sequence[Any]) -> int:
+    return sum(len(atom.aval.shape) == len(aval.shape) for atom, aval in zip(atoms, avals, strict=True))
+
+
+def closed_jaxpr(base: Any, constants: Mapping[Any, Any], invars: Sequence[Any], eqns: Sequence[Any], outvars: Sequence[Any]) -> Any:
+    """Equations without effects, taken from those of the jaxpr `base`, as one of their own; `constants` are variables with their values."""
+    jaxpr = base.replace(
+        constvars=list(constants),
+        invars=list(invars),
+        outvars=list(outvars),
+        eqns=list(eqns),
+        effects=set(),
+        debug_info=base.debug_info.with_unknown_names(),
+    )
+    return jex_core.ClosedJaxpr(jaxpr, list(constants.values()))

@@ -1,0 +1,233 @@
+"""A traced loss as one flat list of equations: calls inlined, a scanned stack of layers unrolled, each layer with weights of its own.
+
+A scan over layers takes its weights stacked, `[layers, ...]`. To cut between two layers, the argument is taken apart into *pieces*, one
+slice `[1, ...]` for each turn; a cast on the way to the scan goes to each piece. A scan over anything but parameters stays a loop.
+Equations are moved and renamed, never evaluated: named scopes and source lines stay, a layer's under its number.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core as jex_core
+from jax.extend.core import primitives
+
+from workbench.errors import PipelineError
+from workbench.tracing.grad_accumulation.micro_batch import AVERAGE, WEIGHT
+from workbench.tracing.jaxpr.equations import needed, scan_widths, variables
+from workbench.tracing.jaxpr.inlining import Inlining
+
+_OPAQUE = ("scan", "while", "cond", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+
+
+class Piece(NamedTuple):
+    """A parameter leaf by its number, or of a stacked one the slice `[layer : layer + 1]`."""
+
+    leaf: int
+    layer: int | None = None
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Equations in the order of the trace.
+
+    - `pieces`: the parameters, each with the variable that holds it; `batch`: a variable for each leaf of the batch;
+    - `constants`: variables with a value known when the loss was traced;
+    - `loss` and `weight` (of a micro-batch in the mean over them; `None` counts each alike): variables or literals;
+    - `averages`: numbers of the pieces that are moving averages;
+    - `base`: the jaxpr all this comes from.
+    """
+
+    eqns: tuple[Any, ...]
+    pieces: tuple[tuple[Piece, Any], ...]
+    batch: tuple[Any, ...]
+    constants: dict[Any, Any]
+    loss: Any
+    weight: Any
+    averages: frozenset[int]
+    base: Any
+
+
+def flatten(closed: Any, parameters: int) -> Flat:
+    """The loss `closed(*parameter leaves, *batch leaves) -> loss`; the first `parameters` arguments are parameters."""
+    _verify_pure(closed)
+    inlined = Inlining()
+    outvars = inlined.block(closed, closed.jaxpr.invars, None)
+    inputs = closed.jaxpr.invars
+    taken_apart = _TakingApart(inlined.eqns, inputs[:parameters], inlined.constants)
+    loss = taken_apart.run(outvars)[0]
+    weight = _the_weight(taken_apart.eqns)
+    eqns = needed(taken_apart.eqns, [loss] if weight is None else [loss, weight])
+    used = {var for eqn in eqns for var in variables(eqn.invars)}
+    pieces = [(piece, var) for piece, var in taken_apart.pieces() if var in used or piece.layer is None]
+    return Flat(
+        tuple(eqns),
+        tuple(pieces),
+        tuple(inputs[parameters:]),
+        inlined.constants,
+        loss,
+        weight,
+        frozenset(_averages(eqns, pieces)),
+        closed.jaxpr,
+    )
+
+
+def _verify_pure(closed: Any) -> None:
+    if effects := closed.jaxpr.effects:
+        kinds = ", ".join(sorted(str(effect) for effect in effects))
+        raise PipelineError(
+            f"The loss does something besides computing ({kinds}); cut into stages it would be done several times, in any order.",
+            ["take `jax.debug.print` and callbacks out of the loss", "return the value, as the auxiliary part, and print it outside"],
+        )
+
+
+@dataclass(slots=True)
+class _TakingApart:
+    """Walks flat equations and unrolls the scans whose weights are parameters."""
+
+    given: Sequence[Any]
+    parameters: Sequence[Any]
+    constants: dict[Any, Any]
+    eqns: list[Any] = field(default_factory=list)
+    known: dict[Any, Any] = field(default_factory=dict)
+    apart: dict[Any, list[Any]] = field(default_factory=dict)  # a stacked variable's slices, one a layer
+
+    def run(self, outvars: Sequence[Any]) -> list[Any]:
+        for var in self._stacked():
+            self.apart[var] = [_slice_of(var) for _ in range(var.aval.shape[0])]
+        for eqn in self.given:
+            if _casts(eqn) and eqn.invars[0] in self.apart:
+                self._cast_apart(eqn)
+            elif any(atom in self.apart for atom in _weights(eqn)):
+                self._unroll(eqn)
+            else:
+                self.eqns.append(eqn.replace(invars=[self._whole(atom) for atom in eqn.invars]))
+        return [self._whole(atom) for atom in outvars]
+
+    def pieces(self) -> Iterable[tuple[Piece, Any]]:
+        for leaf, var in enumerate(self.parameters):
+            if var in self.apart:
+                yield from ((Piece(leaf, layer), each) for layer, each in enumerate(self.apart[var]))
+            else:
+                yield Piece(leaf), var
+
+    def _stacked(self) -> list[Any]:
+        """The parameters that a scan takes layer by layer, perhaps after a cast."""
+        source = {var: var for var in self.parameters}
+        found: dict[Any, None] = {}
+        for eqn in self.given:
+            if _casts(eqn) and eqn.invars[0] in source:
+                source[eqn.outvars[0]] = source[eqn.invars[0]]
+            found.update({source[atom]: None for atom in variables(_weights(eqn)) if atom in source})
+        return list(found)
+
+    def _cast_apart(self, eqn: Any) -> None:
+        fresh = [_slice_of(eqn.outvars[0]) for _ in self.apart[eqn.invars[0]]]
+        for old, new in zip(self.apart[eqn.invars[0]], fresh, strict=True):
+            self.eqns.append(eqn.replace(invars=[old], outvars=[new]))
+        self.apart[eqn.outvars[0]] = fresh
+
+    def _whole(self, atom: Any) -> Any:
+        """A variable, put together again from its slices where something besides a scan reads it."""
+        if isinstance(atom, jex_core.Literal) or (atom not in self.apart and atom not in self.known):
+            return atom
+        if atom not in self.known:
+            self.known[atom] = self._computed(lambda *slices: jax.lax.concatenate(slices, 0), self.apart[atom], None)
+        return self.known[atom]
+
+    def _computed(self, fn: Callable[..., Any], atoms: Sequence[Any], like: Any) -> Any:
+        """The result of a small function of these atoms, as equations in the scope of equation `like`."""
+        specs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in atoms]
+        spliced = Inlining(constants=self.constants)
+        stack = None if like is None else like.source_info.name_stack
+        (result,) = spliced.block(jax.make_jaxpr(fn)(*specs), atoms, stack)
+        self.eqns += spliced.eqns
+        return result
+
+    def _unroll(self, scan: Any) -> None:
+        parts = scan.params
+        fixed, width = scan_widths(scan)
+        invars = [atom if i >= fixed + width else self._whole(atom) for i, atom in enumerate(scan.invars)]
+        carry = invars[fixed : fixed + width]
+        turns = range(parts["length"])
+        stacked: list[list[Any]] = [[] for _ in scan.outvars[width:]]
+        for layer in reversed(turns) if parts["reverse"] else turns:
+            numbered = _numbered(scan, layer)
+            body = Inlining(self.eqns, self.constants)
+            arguments = [*invars[:fixed], *carry, *(self._turn(atom, layer, numbered) for atom in invars[fixed + width :])]
+            results = body.block(parts["jaxpr"], arguments, numbered.source_info.name_stack)
+            carry = results[:width]
+            for rows, row in zip(stacked, results[width:], strict=True):
+                rows.append(row)
+        self.known.update(zip(scan.outvars[:width], carry, strict=True))
+        self._stack_results(scan, stacked, width, reverse=parts["reverse"])
+
+    def _turn(self, atom: Any, layer: int, scan: Any) -> Any:
+        """What a turn of the scan reads of a stacked argument."""
+        if not isinstance(atom, jex_core.Literal) and atom in self.apart:
+            return self._computed(lambda piece: jax.lax.squeeze(piece, (0,)), [self.apart[atom][layer]], scan)
+        return self._computed(lambda whole: jax.lax.index_in_dim(whole, layer, 0, keepdims=False), [self._whole(atom)], scan)
+
+    def _stack_results(self, scan: Any, stacked: list[list[Any]], width: int, *, reverse: bool) -> None:
+        read = {var for eqn in self.given for var in variables(eqn.invars)}
+        for var, rows in zip(scan.outvars[width:], stacked, strict=True):
+            if var in read:
+                ordered = rows[::-1] if reverse else rows
+                self.known[var] = self._computed(
+                    lambda *each: jax.lax.concatenate([jax.lax.expand_dims(row, (0,)) for row in each], 0), ordered, scan
+                )
+
+
+def _slice_of(stacked: Any) -> Any:
+    return jex_core.Var(stacked.aval.update(shape=(1, *stacked.aval.shape[1:])))
+
+
+def _casts(eqn: Any) -> bool:
+    return eqn.primitive is primitives.convert_element_type_p and isinstance(eqn.invars[0], jex_core.Var)
+
+
+def _weights(eqn: Any) -> list[Any]:
+    """What a scan takes slice by slice."""
+    if eqn.primitive is not primitives.scan_p:
+        return []
+    return variables(eqn.invars[sum(scan_widths(eqn)) :])
+
+
+def _numbered(scan: Any, layer: int) -> Any:
+    """The scan's equation in the scope of one of its layers."""
+    stack = scan.source_info.name_stack
+    return scan.replace(source_info=scan.source_info.replace(name_stack=stack.extend(str(layer) if str(stack) else f"layer_{layer}")))
+
+
+def _the_weight(eqns: Sequence[Any]) -> Any:
+    found = [eqn.outvars[0] for eqn in eqns if eqn.primitive is primitives.name_p and eqn.params["name"] == WEIGHT]
+    if len(found) > 1:
+        raise PipelineError(
+            f"The loss marks {len(found)} values as the weight of a micro-batch; it has one.",
+            ["mark the count of the mean that is the loss"],
+        )
+    if not found and (inside := sorted({eqn.primitive.name for eqn in eqns if eqn.primitive.name in _OPAQUE and _marks_weight(eqn)})):
+        raise PipelineError(
+            f"The loss marks the weight of a micro-batch inside a {inside[0]}, where it cannot be read.", ["mark it outside of loops"]
+        )
+    return found[0] if found else None
+
+
+def _marks_weight(eqn: Any) -> bool:
+    for inner in jex_core.jaxprs_in_params(eqn.params):
+        if any((each.primitive is primitives.name_p and each.params["name"] == WEIGHT) or _marks_weight(each) for each in inner.eqns):
+            return True
+    return False
+
+
+def _averages(eqns: Sequence[Any], pieces: Sequence[tuple[Piece, Any]]) -> Iterable[int]:
+    """Numbers of the pieces that `moving_average` reads, perhaps after a squeeze."""
+    number = {var: i for i, (_, var) in enumerate(pieces)}
+    for eqn in eqns:
+        first = eqn.invars[0] if eqn.invars else None
+        if isinstance(first, jex_core.Var) and first in number:
+            if eqn.primitive is primitives.name_p and eqn.params["name"] == AVERAGE:
+                yield number[first]
+            elif eqn.primitive in (primitives.squeeze_p, primitives.convert_element_type_p, primitives.reshape_p):
+                number[eqn.outvars[0]] = number[first]

@@ -1,0 +1,68 @@
+"""What a traced function computes and its step does not: values no result needs, and those the planner prunes for they decide nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from jax.extend import core as jex_core
+
+from workbench.core.program import Program, Removed
+from workbench.propagation import readable_path
+from workbench.propagation.module.location import is_library, short_line
+
+_DEAD = "no result depends on it, so JAX leaves it out"
+_PRUNED = "it decides nothing about sharding, so the planner lets its neighbours stand for it"
+
+
+def removed_values(jaxpr: Any, program: Program) -> tuple[Removed, ...]:
+    """The values of a traced function that are not among the program's operations, in order of appearance."""
+    there = {op.path for op in program.operations}
+    found: dict[tuple[str, str], Removed] = {}
+    for path, source, is_live in _values(jaxpr, ""):
+        if path not in there:
+            ways_out = (
+                ("annotate what reads it", "annotate what it reads")
+                if is_live
+                else ("return what depends on it", "take the statement away")
+            )
+            found.setdefault((path, source), Removed(path, source, _PRUNED if is_live else _DEAD, ways_out))
+    return tuple(found.values())
+
+
+def source_line(eqn: Any) -> str:
+    """The innermost line of an equation that is the user's, `gpt.py:42`; empty if there is none."""
+    traceback = eqn.source_info.traceback
+    frames = traceback.frames if traceback is not None else ()
+    return next((short_line(frame.file_name, frame.line_num) for frame in frames if not is_library(frame.file_name)), "")
+
+
+def path_of_equation(eqn: Any, scope: str) -> tuple[str, str]:
+    """The path of an equation as a report shows it, and the raw scope of the jaxprs inside it."""
+    stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
+    path = readable_path("/".join(word for word in ("jit(step)", stack, eqn.primitive.name) if word))
+    if eqn.primitive.name == "shard_map":  # JAX lowers what is inside with scopes of its own
+        return path, ""
+    name = eqn.params.get("name") if eqn.primitive.name in ("jit", "pjit") else ""
+    return path, "/".join(word for word in (stack, f"jit({name})" if name else "") if word)
+
+
+def _values(jaxpr: Any, scope: str, *, is_live: bool = True) -> Iterator[tuple[str, str, bool]]:
+    live = _live(jaxpr)
+    for eqn, needed in zip(jaxpr.eqns, live, strict=True):
+        path, inner = path_of_equation(eqn, scope)
+        yield path, source_line(eqn), is_live and needed
+        for each in eqn.params.values():
+            for part in each if isinstance(each, tuple) else (each,):
+                if isinstance(part, jex_core.ClosedJaxpr | jex_core.Jaxpr):
+                    yield from _values(getattr(part, "jaxpr", part), inner, is_live=is_live and needed)
+
+
+def _live(jaxpr: Any) -> list[bool]:
+    """Of each equation, whether a result depends on it."""
+    needed = {atom for atom in jaxpr.outvars if not isinstance(atom, jex_core.Literal)}
+    found = []
+    for eqn in reversed(jaxpr.eqns):
+        is_live = bool(eqn.effects) or any(var in needed for var in eqn.outvars)
+        found.append(is_live)
+        if is_live:
+            needed.update(atom for atom in eqn.invars if not isinstance(atom, jex_core.Literal))
+    return found[::-1]

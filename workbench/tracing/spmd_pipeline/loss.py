@@ -1,0 +1,176 @@
+"""The loss of a program, pipelined in step: its equal layers through the shifting buffer, what is before and behind them over all stages.
+
+The prefix and the suffix run on the micro-batches where the stream holds them, each stage's devices on their share: they are pipelined too,
+as far as they can be, and idle nowhere. The loss is that of the micro-batches one by one, means over unequal masks included.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.program import Program
+from workbench.errors import PipelineError
+from workbench.tracing.grad_accumulation.split_batch import Split, splits_of
+from workbench.tracing.spmd_pipeline.homogeneous_layers import Repeated, repeated
+from workbench.tracing.spmd_pipeline.shifting_buffer import shifting_buffer
+from workbench.tracing.stage_partition.partition import network_of
+
+Hold = Callable[[Any], Any]
+FEW = 4  # layers
+
+
+def spmd_loss(program: Program, spec: PipelineSpec, hold: Hold) -> Callable[[Any, Any], Any]:
+    """`loss(params, batch)` on the program's own pytrees; `hold` keeps leaves [stages, ...] on the stages' devices.
+
+    Raises `PipelineError` for a program without equal layers, or whose layers the pieces do not divide.
+    """
+    run = layers_in_step(program, spec)
+    splits = splits_of(program, spec.micro_batches)
+
+    def loss(params: Any, batch: Any) -> Any:
+        pieces = _Pieces(run, jax.tree.leaves(params), spec.micro_batches)
+        parts = [_micro_batches(leaf, split, spec.micro_batches) for leaf, split in zip(jax.tree.leaves(batch), splits, strict=True)]
+        return _loss(run, spec, pieces, parts, hold)
+
+    return loss
+
+
+def layers_in_step(program: Program, spec: PipelineSpec) -> Repeated:
+    """The layers that the stages run in step. Raises `PipelineError` where there are none, or the pieces do not divide them."""
+    run = repeated(network_of(program, spec.micro_batches))
+    verify_divides(program.name, len(run.pieces), spec)
+    return run
+
+
+def stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]:
+    """Numbers of the parameter leaves that hold one slice for each layer of the run: they lie over the stages at rest."""
+    run = repeated(network_of(program, spec.micro_batches))
+    flat = run.cut.network.flat
+    layers = len(run.pieces)
+    leaves = [flat.pieces[number][0] for number in run.pieces[0]]
+    whole = {leaf for leaf, layer in leaves if layer is not None}
+    return tuple(sorted(leaf for leaf in whole if sum(piece.leaf == leaf for piece, _ in flat.pieces) == layers))
+
+
+def verify_divides(name: str, layers: int, spec: PipelineSpec) -> None:
+    """Raises `PipelineError` if the pieces do not have equally many layers."""
+    if layers % spec.pieces == 0:
+        return
+    wanted = f"{spec.stages} stages x {spec.chunks} chunks = {spec.pieces}" if spec.chunks > 1 else f"{spec.stages} stages"
+    fitting = [count for count in range(1, layers + 1) if layers % (count * spec.chunks) == 0]
+    near = sorted(fitting, key=lambda count: abs(count - spec.stages))[:2]
+    raise PipelineError(
+        f"Engine `spmd` gives each stage as many of the {layers} equal layers of `{name}`; {wanted}, and {layers} % {spec.pieces} = "
+        f"{layers % spec.pieces}.",
+        [f"make stages {' or '.join(map(str, sorted(near)))}" if near else "make chunks 1", "take engine:mpmd"],
+    )
+
+
+class _Pieces:
+    """The parameters by number of piece."""
+
+    def __init__(self, run: Repeated, leaves: Sequence[Any], micro_batches: int) -> None:
+        self.flat = run.cut.network.flat
+        self.leaves = leaves
+        self.share = 1.0 / micro_batches
+
+    def __getitem__(self, number: int) -> Any:
+        leaf, layer = self.flat.pieces[number][0]
+        value = self.leaves[leaf] if layer is None else self.leaves[leaf][layer : layer + 1]
+        return _shared_gradient(value, self.share) if number in self.flat.averages else value
+
+    def stacked(self, numbers: Sequence[int]) -> Any:
+        """One piece of each layer, [layers, ...]; a stacked leaf as it is."""
+        found = [self.flat.pieces[number][0] for number in numbers]
+        leaf = self.leaves[found[0].leaf]
+        whole = [(found[0].leaf, layer) for layer in range(leaf.shape[0] if leaf.ndim else 0)]
+        if found == whole and not self.flat.averages.intersection(numbers):
+            return leaf[:, None]
+        return jnp.stack([self[number] for number in numbers])
+
+
+def _loss(run: Repeated, spec: PipelineSpec, pieces: _Pieces, batch: Sequence[Any], hold: Hold) -> Any:
+    suffix, known = run.suffix, _before(run, pieces, batch)
+    weights = [_by_stage(pieces.stacked(each), spec) for each in zip(*run.pieces, strict=True)]
+    inputs = {
+        "carry": tuple(batch[number] if kind == "batch" else known[number] for kind, number in run.carry),
+        "shared": tuple(known[value] for value in run.shared),
+        "batch": tuple(batch[i] for i in run.batch),
+    }
+    done = shifting_buffer(
+        partial(_stage, run),
+        weights,
+        inputs,
+        stages=spec.stages,
+        repeats=spec.chunks,
+        remat=spec.remat != "never",
+        hold=hold,
+    )
+    known |= dict(zip(run.last, done["carry"], strict=True))
+    parts = [batch[i] for i in suffix.batch], [known[value] for value in suffix.entering]
+    losses, *counts = jax.vmap(lambda own, entering: tuple(suffix.call(*(pieces[i] for i in suffix.pieces), *own, *entering)))(*parts)
+    return losses.sum() / counts[0].sum() if counts else losses.mean()
+
+
+def _before(run: Repeated, pieces: _Pieces, batch: Sequence[Any]) -> dict[int, Any]:
+    """What the prefix makes of all micro-batches, by number of the cut's value."""
+    prefix = run.prefix
+    if prefix is None:
+        return {}
+    made = jax.vmap(lambda parts: prefix.call(*(pieces[i] for i in prefix.pieces), *parts))([batch[i] for i in prefix.batch])
+    return dict(zip(prefix.leaving, made, strict=True))
+
+
+def _stage(run: Repeated, weights: Sequence[Any], x: Any) -> Any:
+    """The layers of one piece; weights are [layers of a piece, ...]. Few are written out: a loop copies what it keeps."""
+
+    def layer(carry: Any, own: Any) -> tuple[Any, None]:
+        return run.layer(own, x["batch"], x["shared"], carry), None
+
+    carry, layers = x["carry"], weights[0].shape[0]
+    if layers > FEW:
+        carry, _ = jax.lax.scan(layer, carry, tuple(weights))
+    else:
+        for number in range(layers):
+            carry, _ = layer(carry, tuple(leaf[number] for leaf in weights))
+    return {**x, "carry": carry}
+
+
+def _by_stage(leaf: Any, spec: PipelineSpec) -> Any:
+    """[layers, ...] as [stages, chunks, layers of a piece, ...]: piece k is chunk k div stages of stage k mod stages."""
+    apart = leaf.reshape(spec.chunks, spec.stages, leaf.shape[0] // spec.pieces, *leaf.shape[1:])
+    return jnp.swapaxes(apart, 0, 1)
+
+
+def _micro_batches(leaf: Any, split: Split, count: int) -> Any:
+    """A leaf of the batch as [micro-batches, ...]."""
+    if split.dim is not None:
+        shape = leaf.shape
+        apart = leaf.reshape(*shape[: split.dim], count, shape[split.dim] // count, *shape[split.dim + 1 :])
+        return jnp.moveaxis(apart, split.dim, 0)
+    if not split.folds or count == 1:
+        return jnp.broadcast_to(leaf, (count, *leaf.shape))
+    numbers = jnp.arange(count)
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.vmap(lambda number: _folded(leaf, number))(numbers)
+    return jax.vmap(lambda number: jax.random.key_data(_folded(jax.random.wrap_key_data(leaf), number)))(numbers)
+
+
+def _folded(key: Any, number: Any) -> Any:
+    fold = jax.random.fold_in
+    for _ in key.shape:
+        fold = jax.vmap(fold, in_axes=(0, None))
+    return fold(key, number)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _shared_gradient(value: Any, share: float) -> Any:  # noqa: ARG001 - it matters to the derivative
+    """A value whose gradient is the mean over micro-batches where each has one of its own: a moving average."""
+    return value
+
+
+_shared_gradient.defvjp(lambda value, _: (value, None), lambda share, _, arriving: (share * arriving,))

@@ -1,0 +1,252 @@
+"""Each block of a network as programs of its own, so that the planner can price it: its forward pass, and forward and backward together.
+
+Blocks that are alike (the layers of a stack) are one program.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+import jax
+from jax.extend import core as jex_core
+
+from workbench.core.program import Program, Step
+from workbench.core.tensor import Role
+from workbench.tracing.function import build_program
+from workbench.tracing.grad_accumulation.partial_sums import Parts
+from workbench.tracing.grad_accumulation.stage_sums import accumulating, split_task
+from workbench.tracing.jaxpr.equations import variables
+from workbench.tracing.jaxpr.work import flops_of, size_of
+from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stages import Cut, cut_network
+
+TOTAL = "total"  # before the path of a parameter: the sum of its gradients
+
+
+@dataclass(frozen=True)
+class BlockTasks:
+    """One block as a stage of its own, of a network cut at every block. `like` is an earlier block that it is alike, if any: what is
+    traced of that one stands for both."""
+
+    stage: StageTasks
+    like: "BlockTasks | None" = None
+
+    @property
+    def exemplar(self) -> "BlockTasks":
+        return self.like or self
+
+    @cached_property
+    def likeness(self) -> tuple[Any, ...]:
+        """Equal for blocks that compute alike on alike values, and have gradients of alike ones."""
+        cut, segment = self.stage.cut, self.stage.segment
+        leaving = [(cut.values[value].aval.shape, str(cut.values[value].aval.dtype)) for value in segment.leaving]
+        return (len(self.stage.entering), self.looks, *leaving, *self._equations())
+
+    @cached_property
+    def looks(self) -> tuple[Any, ...]:
+        """Equal for blocks that are called alike, whether what they read is the batch or is made of it."""
+        cut, segment = self.stage.cut, self.stage.segment
+        shapes = [(spec.shape, str(spec.dtype)) for spec in (*self.stage.pieces, *self.stage.batch, *self.stage.entering)]
+        parts = [cut.network.flat.pieces[i][0].leaf if cut.network.flat.pieces[i][0].layer is not None else None for i in segment.pieces]
+        return (*shapes, *parts, segment.flops, *(name for name, *_ in self._equations()))
+
+    def _equations(self) -> Iterator[tuple[Any, ...]]:
+        """Each with its variables, numbered as they come."""
+        network, number = self.stage.cut.network, self.stage.segment.number
+        end = network.begins[number + 1] if number + 1 < len(network.begins) else len(network.proper)
+        seen: dict[Any, int] = {}
+        for eqn in network.proper[network.begins[number] : end]:
+            yield eqn.primitive.name, *(seen.setdefault(var, len(seen)) for var in variables((*eqn.invars, *eqn.outvars)))
+
+    @cached_property
+    def kept(self) -> "Kept":
+        """What its backward pass reads of a micro-batch, beyond weights and batch."""
+        entering, leaving, inside = self.exemplar._kept_places  # noqa: SLF001 - another block of this class
+        segment = self.stage.segment
+        return Kept(frozenset((*(segment.entering[i] for i in entering), *(segment.leaving[i] for i in leaving))), inside)
+
+    @cached_property
+    def _kept_places(self) -> tuple[list[int], list[int], int]:
+        """Places among what enters and what leaves, and bytes of others."""
+        linear = self.stage._linear  # noqa: SLF001 - the same noun from its other side
+        inputs = linear.closed.jaxpr.invars
+        first = len(self.stage.pieces) + len(self.stage.batch)
+        outvars = linear.closed.jaxpr.outvars
+        results = len(self.stage.segment.leaving)
+        leaving = {var: place for place, var in enumerate(outvars[:results]) if not isinstance(var, jex_core.Literal)}
+        residuals = {*variables(outvars[results:])}
+        entering = [place for place, var in enumerate(inputs[first:]) if var in residuals]
+        made = [leaving[var] for var in linear.kept if var in leaving]
+        return entering, made, sum(size_of(var.aval) for var in linear.kept if var not in leaving)
+
+    @cached_property
+    def weight_share(self) -> float:
+        """The share of the operations of the backward pass that the gradients of weights alone need."""
+        work = [_task_flops(task) for task in self._halves]
+        return work[1] / sum(work) if sum(work) else 0.0
+
+    @cached_property
+    def between(self) -> "Between":
+        """What waits between the halves of a backward task."""
+        if self.like:
+            return self.like.between
+        weights = self._halves[1]
+        read = [(group, size_of(spec)) for (group, _), spec in zip(weights.reads, weights.specs, strict=True)]
+        made = sum(size for group, size in read if group in ("pending", "arriving"))
+        return Between(made, sum(size for group, size in read if group in ("kept", "entering")))
+
+    @cached_property
+    def _halves(self) -> tuple[Task, Task]:
+        return self.stage.backward_input(recompute=False), self.stage.backward_weight(recompute=False)
+
+    @cached_property
+    def forward_program(self) -> Program:
+        """As the planner takes it; nothing is run."""
+        return self._program(self.stage.forward, "forward")
+
+    def both_program(self, parts: Parts) -> Program:
+        """Forward and backward pass, nothing computed twice."""
+        return self._both(parts)[0]
+
+    def split(self, parts: Parts) -> tuple[int, ...]:
+        """The pieces of whose gradient it has partial sums."""
+        places = self.exemplar._both(parts)[1]  # noqa: SLF001 - as `kept`
+        return tuple(self.stage.segment.pieces[place] for place in sorted(places))
+
+    def _both(self, parts: Parts) -> tuple[Program, frozenset[int]]:
+        """The program, and places of the pieces whose gradients are split; traced once."""
+        if parts not in self._known_both:
+            task, places = split_task(self.stage, self.stage.forward_and_backward, parts)
+            self._known_both[parts] = self._program(task, "forward and backward"), places
+        return self._known_both[parts]
+
+    @cached_property
+    def _known_both(self) -> dict[Parts, tuple[Program, frozenset[int]]]:
+        return {}
+
+    @cached_property
+    def keeping_program(self) -> Program:
+        """Its forward pass, which returns what the backward one reads."""
+        return self._program(self.stage.forward_keeping, "forward")
+
+    def backward_program(self, parts: Parts, *, recompute: bool, apart: bool) -> Program:
+        """Its backward pass as it runs, which reads what the forward one kept or makes that again; `parts` and `apart` as `accumulating`
+        has them."""
+        return self._running_program(self.stage.backward(recompute=recompute), "backward", parts, apart=apart)
+
+    def half_programs(self, parts: Parts, *, recompute: bool, apart: bool) -> tuple[Program | None, Program | None]:
+        """The gradients of what entered, and those of the weights, each if it has any; as they run."""
+        tasks = self.stage.backward_input(recompute=recompute), self.stage.backward_weight(recompute=recompute)
+        titles = "gradient of the input", "gradient of the weights"
+        first, second = (
+            self._running_program(task, title, parts, apart=apart) if task.gives else None
+            for task, title in zip(tasks, titles, strict=True)
+        )
+        return first, second
+
+    def _program(self, task: Task, title: str) -> Program:
+        paths = [self._path(group, place) for group, place in task.reads]
+        roles = [Role.PARAMETER if group == "pieces" else Role.INPUT for group, _ in task.reads]
+        results = [(f"{group}/{place}", Role.OUTPUT) for group, place in task.gives]
+        return self._built(title, task.call, paths, list(task.specs), roles, results, 0)
+
+    def _running_program(self, task: Task, title: str, parts: Parts, *, apart: bool) -> Program:
+        """With the sums of gradients that it adds to, where they lie: arguments `total/...` and results of the same name."""
+        whole = accumulating(self.stage, task, parts, apart=apart)
+        totals = [f"{TOTAL}/{self._path('pieces', place)}" for place in whole.totals]
+        numbered: Counter[tuple[str, int]] = Counter()
+        paths = [*totals]
+        for each in whole.reads:
+            paths.append(self._path(*each) + (f"/{numbered[each]}" if numbered[each] else ""))
+            numbered[each] += 1
+        roles = [Role.PARAMETER if group == "pieces" else Role.INPUT for group, _ in whole.reads]
+        results = [(path, Role.GRADIENT) for path in totals] + [(f"{group}/{place}", Role.OUTPUT) for group, place in whole.gives]
+        roles = [Role.GRADIENT] * len(totals) + roles
+        return self._built(title, whole.call, paths, [*whole.sums, *whole.specs], roles, results, len(totals))
+
+    def _built(
+        self,
+        title: str,
+        call: Callable[..., tuple[Any, ...]],
+        paths: list[str],
+        specs: list[jax.ShapeDtypeStruct],
+        roles: list[Role],
+        results: list[tuple[str, Role]],
+        carried: int,
+    ) -> Program:
+        """The first `carried` results lie where the first arguments did."""
+        name = f"{self.stage.segment.blocks[0]}, {title}"
+        step = Step(call, lambda _key, _given: (), lambda _step: ())
+        places = tuple((i, i) for i in range(carried))
+        return build_program(name, step, paths, specs, roles, results, places, self._dims(paths, specs), None)
+
+    def _path(self, group: str, place: int) -> str:
+        if group == "pieces":
+            network = self.stage.cut.network
+            (leaf, layer), _ = network.flat.pieces[self.stage.segment.pieces[place]]
+            return network.parameter_paths[leaf] + ("" if layer is None else f"/{layer}")
+        if group == "batch":
+            return self.stage.cut.network.batch_paths[self.stage.segment.batch[place]]
+        return f"{group}/{place}"
+
+    def _dims(self, paths: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]) -> dict[str, str]:
+        """Names as the whole program has them, which the rules of a layout go by. What is carried has the first dimensions of the batch
+        if they are as large, but for its last one, features, unless it is as large as the batch in all of them."""
+        known, sizes = self.stage.cut.network.dims, self.stage.cut.network.batch_sizes
+        found = {}
+        for path, spec in zip(paths, specs, strict=True):
+            whole = path.removeprefix(f"{TOTAL}/")
+            names = known.get(whole) or known.get(whole.rpartition("/")[0], ())
+            if len(names) != len(spec.shape):
+                leading = spec.shape if spec.shape == tuple(size for _, size in sizes) else spec.shape[: max(len(spec.shape) - 1, 1)]
+                names = tuple(name for (name, _), _ in takewhile(_is_as_large, zip(sizes, leading, strict=False)))
+            if names:
+                found[f"/{path}"] = " ".join(("_" if size == 1 else name for name, size in zip(names, spec.shape, strict=False))) + " ..."
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """`values`: those of the cut at every block; `inside`: bytes of others that no one else reads."""
+
+    values: frozenset[int]
+    inside: int
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Bytes that the gradient of the weights reads and was `made` for it or arrived, and that the forward pass `kept`."""
+
+    made: int
+    kept: int
+
+
+def _is_as_large(pair: tuple[tuple[str, int], int]) -> bool:
+    (_, size), other = pair
+    return size == other
+
+
+def _task_flops(task: Task) -> int:
+    if not task.gives:
+        return 0
+    return sum(map(flops_of, task.equations))
+
+
+def cut_everywhere(network: Network) -> Cut:
+    return cut_network(network, range(1, len(network.begins)))
+
+
+def block_tasks(network: Network) -> tuple[BlockTasks, ...]:
+    """The blocks of a network, each as a stage of its own."""
+    cut = cut_everywhere(network)
+    first: dict[tuple[Any, ...], BlockTasks] = {}
+    found = []
+    for segment in cut.segments:
+        block = BlockTasks(StageTasks(cut, segment))
+        like = first.setdefault(block.likeness, block)
+        found.append(block if like is block else BlockTasks(block.stage, like))
+    return tuple(found)

@@ -1,0 +1,117 @@
+"""A stage's forward pass with its derivative: what the backward pass reads of it, and the backward pass that reads that."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex_core
+
+from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, needed, parts_in, variables
+
+if TYPE_CHECKING:
+    from workbench.tracing.stage_partition.stage_tasks import StageTasks
+
+Arrays = Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A segment's forward pass with its derivative.
+
+    `closed(*inputs) -> (*results, *residuals)`; `kept` are the residuals that the network proper makes, each once. Others are inputs or
+    constants, or follow from weights or batch alone (a cast of weights): those are made again, not kept of every micro-batch.
+    `pull(inputs, kept, arriving) -> (*gradients, *departing)`.
+    """
+
+    closed: Any
+    kept: tuple[Any, ...]
+    keep: Callable[..., list[Any]]
+    pull: Callable[[Arrays, Arrays, Arrays], tuple[Any, ...]]
+
+
+def linearized(stage: "StageTasks") -> Linear:
+    """The derivative of a stage's segment, by its trained pieces and by what flows back."""
+    closed, structure, results = _traced(stage)
+    residuals = closed.jaxpr.outvars[len(results) :]
+    inputs = {var: i for i, var in enumerate(closed.jaxpr.invars)}
+    constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    made = list(dict.fromkeys(var for var in variables(residuals) if var not in inputs and var not in constants))
+    part = _parts(stage, closed)
+    kept = tuple(var for var in made if part[var] == BOTH)
+    again = [var for var in made if part[var] != BOTH]
+    make_again = yielding(closed, again)
+
+    def pull(values: Arrays, kept_values: Arrays, arriving: Arrays) -> tuple[Any, ...]:
+        known = constants | dict(zip(again, make_again(*values), strict=True)) | dict(zip(kept, kept_values, strict=True))
+        known |= {var: values[i] for var, i in inputs.items()}
+        transpose = jax.tree.unflatten(structure, [_read(known, atom) for atom in residuals])
+        gradients, departing = transpose(_cotangents(stage, results, arriving))
+        return (*gradients, *departing)
+
+    return Linear(closed, kept, yielding(closed, kept), pull)
+
+
+def _traced(stage: "StageTasks") -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
+    """The forward pass with its residuals, how they stand in the pullback (a pytree), and what the results are."""
+    call, segment = stage.segment.call, stage.segment
+    pieces, batch = len(segment.pieces), len(segment.batch)
+    told: list[tuple[Any, list[jax.ShapeDtypeStruct]]] = []  # by the trace, as it goes
+
+    def run(*values: Any) -> Any:
+        entering = values[pieces + batch :]
+
+        def of_floats(trained: Arrays, flowing: Arrays) -> list[Any]:
+            weights, arrived = list(values[:pieces]), list(entering)
+            for place, value in zip(stage.trained, trained, strict=True):
+                weights[place] = value
+            for place, value in zip(stage.departing, flowing, strict=True):
+                arrived[place] = value
+            return call(*weights, *values[pieces : pieces + batch], *arrived)
+
+        found, pull = jax.vjp(of_floats, [values[i] for i in stage.trained], [entering[i] for i in stage.departing])
+        leaves, structure = jax.tree.flatten(pull)
+        told.append((structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found]))
+        return (*found, *leaves)
+
+    closed = jax.make_jaxpr(run)(*stage.pieces, *stage.batch, *stage.entering)
+    return closed, *told[0]
+
+
+def _parts(stage: "StageTasks", closed: Any) -> dict[Any, int]:
+    """Whether a variable follows from parameters, from the batch, or from both."""
+    pieces, batch = len(stage.segment.pieces), len(stage.segment.batch)
+    kinds = [PARAMETERS] * pieces + [BATCH] * batch
+    part = {var: kinds[i] if i < len(kinds) else BOTH for i, var in enumerate(closed.jaxpr.invars)}
+    parts_in(closed.jaxpr.eqns, part)
+    return part
+
+
+def _read(known: Mapping[Any, Any], atom: Any) -> Any:
+    return jnp.asarray(atom.val, atom.aval.dtype) if isinstance(atom, jex_core.Literal) else known[atom]
+
+
+def yielding(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[Any]]:
+    """What makes some of a jaxpr's variables."""
+    jaxpr = closed.jaxpr.replace(
+        outvars=list(outvars), eqns=needed(closed.jaxpr.eqns, outvars), debug_info=closed.jaxpr.debug_info.with_unknown_names()
+    )
+    function: Callable[..., list[Any]] = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(jaxpr, closed.consts))
+    return function
+
+
+def _cotangents(stage: "StageTasks", results: Sequence[jax.ShapeDtypeStruct], arriving: Arrays) -> list[Any]:
+    """Of each result: what arrived, one for the loss, nothing for the weight and for whole numbers."""
+    given = dict(zip(stage.arriving, arriving, strict=True))
+    found = []
+    for place, spec in enumerate(results):
+        if place in given:
+            found.append(given[place])
+        elif not jnp.issubdtype(spec.dtype, jnp.inexact):
+            found.append(jnp.zeros(spec.shape, jax.dtypes.float0))
+        elif place == len(stage.segment.leaving):
+            found.append(jnp.ones(spec.shape, spec.dtype))
+        else:
+            found.append(jnp.zeros(spec.shape, spec.dtype))
+    return found

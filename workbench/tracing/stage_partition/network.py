@@ -1,0 +1,216 @@
+"""A flat loss in blocks: the units a person sees and drags, named after the program's scopes.
+
+What depends on parameters *and* batch is the network proper: it runs in the order of the trace, and a cut falls between two blocks of it.
+What depends on one of them alone (a cast of weights, a mask, random keys) costs little and belongs to no block: each stage that reads it
+computes it for itself, from its own weights and its own copy of the batch.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from workbench.core.paths import template
+from workbench.errors import PipelineError
+from workbench.tracing.grad_accumulation.split_batch import BATCH as BATCH_DIM
+from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, parts_in, scope_of, variables
+from workbench.tracing.jaxpr.flatten import Flat
+from workbench.tracing.jaxpr.work import flops_of, size_of, traffic_of
+
+_PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive equations under one named scope.
+
+    - `flops` and `traffic` (bytes read and written, nothing fused) of the forward pass of one micro-batch;
+    - `pieces`: numbers of the parameters it reads; `parameter_bytes` of them;
+    - `crossing`: bytes of one micro-batch that are made up to here and read later: what a cut behind this block sends, skips included.
+    """
+
+    path: str
+    flops: int
+    traffic: int
+    pieces: tuple[int, ...]
+    parameter_bytes: int
+    crossing: int
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A flat loss, its parameters' paths (`params/layers/w1`, one a leaf) and those of its batch.
+
+    `micro_batches` says into how many the batch was divided before the trace, `batch_dim` along which dimension of the program;
+    `dims` are the names of the dimensions of parameters and batch in the program, by path.
+    """
+
+    flat: Flat
+    parameter_paths: tuple[str, ...]
+    batch_paths: tuple[str, ...]
+    micro_batches: int
+    name: str
+    batch_dim: str = BATCH_DIM
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def batch_sizes(self) -> tuple[tuple[str, int], ...]:
+        """The dimensions of a leaf of a micro-batch that is divided, in order: name and size."""
+        leaves = [(self.dims.get(path, ()), var.aval.shape) for path, var in zip(self.batch_paths, self.flat.batch, strict=True)]
+        divided = [tuple(zip(names, shape, strict=True)) for names, shape in leaves if self.batch_dim in names]
+        return next(iter(divided), ()) or next((((self.batch_dim, shape[0]),) for _, shape in leaves if shape), ())
+
+    @cached_property
+    def proper(self) -> tuple[Any, ...]:
+        """The equations of the network proper."""
+        return tuple(eqn for eqn, kind in zip(self.flat.eqns, self._kinds, strict=True) if kind == BOTH)
+
+    @cached_property
+    def maker(self) -> dict[Any, Any]:
+        """The equation that makes each variable which belongs to no block."""
+        free = (eqn for eqn, kind in zip(self.flat.eqns, self._kinds, strict=True) if kind != BOTH)
+        return {var: eqn for eqn in free for var in eqn.outvars}
+
+    @cached_property
+    def _kinds(self) -> tuple[int, ...]:
+        part = {var: PARAMETERS for _, var in self.flat.pieces} | dict.fromkeys(self.flat.batch, BATCH)
+        return tuple(parts_in(self.flat.eqns, part))
+
+    @cached_property
+    def begins(self) -> tuple[int, ...]:
+        """Where each block begins in `proper`."""
+        return tuple(start for start, _ in self._runs)
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The blocks' paths; one that comes again has its count behind it, `encoder` and `encoder_2`."""
+        seen: Counter[str] = Counter()
+        names = []
+        for _, path in self._runs:
+            seen[path] += 1
+            names.append(path if seen[path] == 1 else f"{path}_{seen[path]}")
+        return tuple(names)
+
+    @cached_property
+    def _runs(self) -> list[tuple[int, str]]:
+        if not self.proper:
+            raise PipelineError(f"`{self.name}` computes nothing from parameters and batch together; there is nothing to cut.")
+        scopes = [scope_of(eqn) for eqn in self.proper]
+        return _by_scope(scopes) if any(scopes) else _by_product(self.proper)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        ends = (*self.begins[1:], len(self.proper))
+        made = {var: place for place, eqn in enumerate(self.proper) for var in eqn.outvars}
+        crossing = _crossing(self.proper, made, self.results)
+        number = {var: i for i, (_, var) in enumerate(self.flat.pieces)}
+        blocks = []
+        for path, begin, end in zip(self.paths, self.begins, ends, strict=True):
+            eqns = self.with_free(self.proper[begin:end])
+            pieces = tuple(sorted({number[var] for eqn in eqns for var in variables(eqn.invars) if var in number}))
+            held = sum(size_of(self.flat.pieces[i][1].aval) for i in pieces)
+            work = sum(map(flops_of, eqns)), sum(map(traffic_of, eqns))
+            blocks.append(Block(path, *work, pieces, held, crossing[end - 1]))
+        return tuple(blocks)
+
+    @property
+    def results(self) -> list[Any]:
+        return variables([self.flat.loss] if self.flat.weight is None else [self.flat.loss, self.flat.weight])
+
+    def with_free(self, eqns: Sequence[Any], results: Iterable[Any] = ()) -> list[Any]:
+        """Equations with those of no block that they (and `results`) follow from in front, in the order of the trace."""
+        wanted: dict[int, Any] = {}
+        open_ends = [*(var for eqn in eqns for var in variables(eqn.invars)), *variables(results)]
+        while open_ends:
+            eqn = self.maker.get(open_ends.pop())
+            if eqn is not None and id(eqn) not in wanted:
+                wanted[id(eqn)] = eqn
+                open_ends += variables(eqn.invars)
+        return [*sorted(wanted.values(), key=lambda eqn: self._order[id(eqn)]), *eqns]
+
+    @cached_property
+    def _order(self) -> dict[int, int]:
+        return {id(eqn): place for place, eqn in enumerate(self.flat.eqns)}
+
+
+def _by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
+    """Runs of equations of one block; what stands outside of all scopes goes with what is before it, unless it makes the first or the last
+    of repeated layers unlike the others."""
+    common = _common([scope.split("/") for scope in scopes if scope])
+    runs: list[tuple[int, str]] = []
+    for place, scope in enumerate(scopes):
+        path = block_path(scope, common)
+        if not runs or (path and runs[-1][1] and path != runs[-1][1]):
+            runs.append((place, path))
+        elif path and not runs[-1][1]:
+            runs[-1] = runs[-1][0], path
+    return [*_behind_start(runs, scopes), *_end(runs, scopes)]
+
+
+def _behind_start(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
+    """With what stands before the first layer as a block of its own."""
+    (_, path), *others = runs
+    first = next((place for place, scope in enumerate(scopes) if scope), 0)
+    return [(0, "start"), (first, path), *others] if first and template(path) != path else runs
+
+
+def _end(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
+    """What stands behind the last layer, beyond what stands behind the layer before it."""
+    if len(runs) < 2 or not runs[-1][1] or template(runs[-1][1]) == runs[-1][1] or template(runs[-1][1]) != template(runs[-2][1]):
+        return []
+    before, last = (_outside(scopes[:end]) for end in (runs[-1][0], len(scopes)))
+    return [(len(scopes) - last + before, "end")] if last > before else []
+
+
+def _outside(scopes: Sequence[str]) -> int:
+    """How many equations at the end are outside of all scopes."""
+    return next((count for count, scope in enumerate(reversed(scopes)) if scope), len(scopes))
+
+
+def _common(scopes: Sequence[Sequence[str]]) -> int:
+    """How many words all scopes begin with, none of them numbered."""
+    count = 0
+    for words in zip(*scopes, strict=False):
+        if len(set(words)) > 1 or _is_numbered(words[0]):
+            break
+        count += 1
+    return count
+
+
+def _is_numbered(word: str) -> bool:
+    return template(word) != word
+
+
+def block_path(scope: str, common: int = 0) -> str:
+    """The block a scope is in: as far as its first number, else its first word behind the `common` ones.
+
+    >>> block_path("layers/3/attention/scores"), block_path("model/blocks_7/mlp", 1), block_path("head/norm")
+    ('layers/3', 'model/blocks_7', 'head')
+    """
+    words = scope.split("/") if scope else []
+    numbered = next((i for i, word in enumerate(words) if _is_numbered(word)), None)
+    return "/".join(words[: (common if numbered is None else numbered) + 1])
+
+
+def _by_product(eqns: Sequence[Any]) -> list[tuple[int, str]]:
+    """A program without scopes: a block for each product, named after it and its place."""
+    starts = [place for place, eqn in enumerate(eqns) if eqn.primitive.name in _PRODUCTS] or [0]
+    names = [re.sub(r"_general.*", "", eqns[place].primitive.name) for place in starts]
+    return [(0 if i == 0 else place, f"{name}_{i}") for i, (place, name) in enumerate(zip(starts, names, strict=True))]
+
+
+def _crossing(eqns: Sequence[Any], made: dict[Any, int], results: Sequence[Any]) -> list[int]:
+    """Behind each equation the bytes that are made and still to be read."""
+    last = {var: place for place, eqn in enumerate(eqns) for var in variables(eqn.invars) if var in made}
+    change = [0] * (len(eqns) + 1)
+    for var, end in last.items():
+        if var not in results:
+            change[made[var]] += size_of(var.aval)
+            change[end] -= size_of(var.aval)
+    sums, total = [], 0
+    for each in change[:-1]:
+        total += each
+        sums.append(total)
+    return sums

@@ -1,0 +1,90 @@
+"""From a program or a loss to its network, and from that to a cut."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from workbench.core.program import Program
+from workbench.core.program_cache import CACHE
+from workbench.core.tensor import Role
+from workbench.errors import PipelineError
+from workbench.tracing.function import guarded
+from workbench.tracing.grad_accumulation.split_batch import batch_dim, micro_batch_spec, splits_of
+from workbench.tracing.jaxpr.flatten import flatten
+from workbench.tracing.leaves import named_leaves, spec_of
+from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.stages import Cut, cut_network, starts_at
+
+_NETWORK_BYTES = 650  # per operation of the program, with what is traced of its blocks (benchmarks/kept_memory.py)
+
+
+def known_network(program: Program, micro_batches: int) -> Network | None:
+    """`network_of` if that was asked for lately; nothing is traced."""
+    known: Network | None = CACHE.find(program, (network_of, micro_batches))
+    return known
+
+
+def network_of(program: Program, micro_batches: int = 1) -> Network:
+    """The network of a training program, traced for one of `micro_batches`.
+
+    Raises `PipelineError` for a program that was not made by `trace_training`, and for micro-batches that do not divide the batch.
+    """
+    size = _NETWORK_BYTES * len(program.operations)
+    return CACHE.get(program, (network_of, micro_batches), lambda: _traced(program, micro_batches), size)
+
+
+def _traced(program: Program, micro_batches: int) -> Network:
+    training = program.step.training
+    if training is None:
+        raise PipelineError(f"`{program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
+    params = [each for each in program.arguments if each.role is Role.PARAMETER]
+    specs = [_spec(each) for each in params]
+    inputs = [program.arguments[i] for i in program.inputs]
+    splits = splits_of(program, micro_batches)
+    batch = [micro_batch_spec(_spec(each), split, micro_batches) for each, split in zip(inputs, splits, strict=True)]
+    trees = jax.tree.unflatten(training.params, specs), jax.tree.unflatten(training.batch, batch)
+    network = _network(training.loss, trees, [each.path for each in params], [each.path for each in inputs], micro_batches, program.name)
+    return replace(network, batch_dim=batch_dim(inputs, program.name), dims={each.path: each.dims for each in (*params, *inputs)})
+
+
+def cut_loss(loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequence[str] = (), *, shared: str = "replicate") -> Cut:
+    """`loss(params, batch)` cut before the blocks of these paths; `batch` is one micro-batch. Arrays or their specs.
+
+    `shared` is what becomes of a parameter that two stages use: `replicate` or `report`, as an error.
+    Raises `PipelineError` for a block that is not there, a loss with side effects; `TraceError` where JAX cannot trace it.
+    """
+    trees = []
+    paths = []
+    for root, tree in (("params", params), ("batch", batch)):
+        names, leaves = named_leaves(root, tree)
+        specs = [spec_of(path, leaf) for path, leaf in zip(names, leaves, strict=True)]
+        trees.append(jax.tree.unflatten(jax.tree.structure(tree), specs))
+        paths.append(names)
+    network = _network(loss, (trees[0], trees[1]), paths[0], paths[1], 1, getattr(loss, "__name__", "loss"))
+    return cut_network(network, starts_at(network, boundaries), shared)
+
+
+def _network(
+    loss: Callable[..., Any], trees: tuple[Any, Any], params: Sequence[str], batch: Sequence[str], micro_batches: int, name: str
+) -> Network:
+    closed = guarded(lambda: jax.make_jaxpr(lambda *args: _value(loss(*args)))(*trees), name)
+    return Network(flatten(closed, len(params)), tuple(params), tuple(batch), micro_batches, name)
+
+
+def _value(result: Any) -> Any:
+    """Of `(loss, auxiliary)` the loss."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+def _spec(tensor: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(
+        tensor.shape, jax.numpy.dtype(tensor.dtype) if not tensor.dtype.startswith("key<") else _key_type(tensor.dtype)
+    )
+
+
+def _key_type(text: str) -> Any:
+    """The type of typed random keys, `key<fry>`: JAX gives it by example only."""
+    names = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+    return jax.eval_shape(lambda: jax.random.key(0, impl=names[text])).dtype

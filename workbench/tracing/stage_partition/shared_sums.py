@@ -1,0 +1,135 @@
+"""What an optimiser does that is not done element by element, and which of that stages can do together.
+
+Most optimisers treat each element for itself, and each stage runs them on its own parameters. Clipping by the global norm (Pascanu et al.
+2012) takes one sum over the elements of all gradients besides. It is a sum of the stages' sums: each stage adds up its own terms, all are
+told what they come to, and go on. Any other mixing of elements is refused.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jax.extend import core as jex_core
+
+from workbench.errors import PipelineError
+from workbench.tracing.jaxpr.equations import variables
+
+_MIXING = (
+    *("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "rev", "transpose", "dot_general", "scan", "while", "fft", "gather"),
+    *("scatter", "scatter-add", "random_bits", "random_split", "random_fold_in", "random_wrap", "cholesky", "eigh", "qr", "svd"),
+    *("triangular_solve", "dynamic_update_slice", "cond"),
+)
+"""Primitives that keep a shape and yet mix elements, or may, or number the leaves of a tree."""
+_ADDING = ("add", "add_any")
+_SAME = ("convert_element_type", "reshape", "squeeze", "copy")
+
+Leaves = frozenset[int]
+_NONE: Leaves = frozenset()
+_NUMBERS: Leaves = frozenset((-1,))  # no leaf: elements numbered, which a stage that has some of them would number otherwise
+
+
+@dataclass
+class SharedSums:
+    """Of the equations of an optimiser's step its sums over parameters: the variables that hold them, and the leaves that each is over.
+
+    `of` says which leaf each variable is an element of; `steps` is what is done with the sums: primitives, with the numbers in them.
+    Raises `PipelineError` for anything else that is not element by element.
+    """
+
+    name: str
+    of: dict[Any, Leaves]
+    sums: dict[Any, Leaves] = field(default_factory=dict)
+    steps: set[tuple[str, tuple[float, ...]]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._adding: dict[Any, Leaves] = {}  # sums that may still grow
+        self._told: set[Any] = set()  # what follows from a sum
+
+    def read(self, eqns: Iterable[Any], outvars: Sequence[Any]) -> "SharedSums":
+        for eqn in eqns:
+            self._equation(eqn)
+        self._complete(outvars)
+        return self
+
+    def _equation(self, eqn: Any) -> None:
+        if not eqn.outvars:  # it prints, or checks
+            return
+        (out, *more), ins = eqn.outvars, variables(eqn.invars)
+        if not more and self._sums_up(eqn):
+            if any(var in self._told for var in ins):
+                raise self._refusal(eqn, " after another such sum")
+            self._adding[out] = self._leaves(ins)
+        elif not more and self._adds(eqn):
+            self._adding[out] = self._leaves(ins)
+        else:
+            self._complete(ins)
+            is_mixed, leaves = _mixes(eqn), self._leaves(ins)
+            reads = bool(leaves - _NUMBERS) or any(var in self.sums or var in self._told for var in ins)
+            if (is_mixed and reads) or len(leaves) > 1:
+                raise self._refusal(eqn)
+            if is_mixed or all(var.aval.size == 1 for var in eqn.outvars):
+                leaves = _NUMBERS if any(var.aval.size > 1 for var in eqn.outvars) else leaves - _NUMBERS
+            for var in eqn.outvars:
+                self.of[var] = leaves
+            if any(var in self.sums or var in self._told for var in ins):
+                self._told.update(eqn.outvars)
+                numbers = (float(each.val) for each in eqn.invars if isinstance(each, jex_core.Literal))
+                self.steps.add((eqn.primitive.name, tuple(numbers)))
+
+    def _leaves(self, read: Iterable[Any]) -> Leaves:
+        return frozenset().union(*(self._adding.get(var, self.of.get(var, _NONE)) for var in read))
+
+    def _sums_up(self, eqn: Any) -> bool:
+        """A sum of all elements of one leaf."""
+        if eqn.primitive.name != "reduce_sum":
+            return False
+        first = eqn.invars[0]
+        whole = len(eqn.params["axes"]) == len(first.aval.shape)
+        return whole and not isinstance(first, jex_core.Literal) and bool(self.of.get(first, _NONE) - _NUMBERS)
+
+    def _adds(self, eqn: Any) -> bool:
+        """Sums added up, with one another or with nothing; a leaf of a single element is its own sum."""
+        ins, name = variables(eqn.invars), eqn.primitive.name
+        if not any(var in self._adding for var in ins) or any(var.aval.size > 1 for var in ins):
+            return name in _ADDING and self._adds_scalars(ins)
+        literals = [atom for atom in eqn.invars if isinstance(atom, jex_core.Literal)]
+        if name in _ADDING:
+            return all(var in self._adding or self.of.get(var) for var in ins) and not any(float(each.val) for each in literals)
+        return name in _SAME or (name == "reduce_sum" and not eqn.params["axes"])
+
+    def _adds_scalars(self, ins: Sequence[Any]) -> bool:
+        """Leaves of a single element each, of several parameters."""
+        return all(var.aval.size == 1 and self.of.get(var) for var in ins) and len(self._leaves(ins)) > 1
+
+    def _complete(self, read: Iterable[Any]) -> None:
+        """What is read otherwise than by adding to it has all its terms."""
+        for var in variables(read):
+            if var in self._adding:
+                self.sums[var] = self._adding.pop(var)
+
+    def _refusal(self, eqn: Any, when: str = "") -> PipelineError:
+        first = (*eqn.invars, *eqn.outvars)[0].aval.str_short()
+        return PipelineError(
+            f"The optimiser of {self.name} does not treat each element for itself: it takes {eqn.primitive.name} of {first}{when}. "
+            "Stages, which each hold a part of the parameters, cannot do that alone.",
+            ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+        )
+
+
+def _mixes(eqn: Any) -> bool:
+    if eqn.primitive.name in (*_MIXING, "iota"):
+        return True
+    large = [atom.aval.shape for atom in variables(eqn.invars) if atom.aval.size > 1]
+    return bool(large) and any(out.aval.shape not in large for out in eqn.outvars)
+
+
+def verify_common(found: SharedSums, leaves: Leaves) -> None:
+    """Raises `PipelineError` unless the sums are ones over parameters together: all, or one sum over some."""
+    over = set(found.sums.values())
+    if not over or over == {leaves} or len(found.sums) == 1:
+        return
+    raise PipelineError(
+        f"The optimiser of {found.name} does not treat each element for itself: it takes {len(found.sums)} sums, each over the elements of "
+        "some of the parameters. Stages, which may hold some layers of a parameter each, add up a norm of all of them and none of one.",
+        ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+    )

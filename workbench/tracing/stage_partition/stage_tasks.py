@@ -1,0 +1,220 @@
+"""What a stage does for one micro-batch, as flat functions: forward, with or without what the backward pass reads; backward, whole or as
+the gradient of its input (which another stage waits for) and that of its weights (which none does).
+
+Arguments are named groups of arrays, in this order, each task taking those it needs:
+
+    pieces     the stage's parameters
+    batch      the leaves of the micro-batch that it reads
+    entering   values from earlier stages
+    kept       what the forward pass left for the backward one (without recomputation)
+    arriving   gradients of what left the stage, in the order of `Segment.leaving`, those that flow back
+    pending    what the gradient of the input left for that of the weights
+
+Splitting a backward pass (zero bubble, Qi et al. 2024): its equations that the gradient of the input follows from are one task; the
+others, the products that make weight gradients mostly, are the other, with what they read of the first passed on as `pending`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex_core
+
+from workbench.tracing.jaxpr.equations import closed_jaxpr, needed, variables
+from workbench.tracing.jaxpr.inlining import inline
+from workbench.tracing.stage_partition.linearized import Linear, linearized, yielding
+from workbench.tracing.stage_partition.stages import Cut, Segment
+
+
+@dataclass(frozen=True)
+class Task:
+    """`call(*arguments) -> results`, traceable.
+
+    - `reads`: for each argument its group and place in it; what is not read is not asked for;
+    - `specs`: their shapes and types;
+    - `gives`: for each result its group (`leaving`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in it;
+    - `equations`: what it computes.
+    """
+
+    call: Callable[..., tuple[Any, ...]]
+    reads: tuple[tuple[str, int], ...]
+    specs: tuple[jax.ShapeDtypeStruct, ...]
+    gives: tuple[tuple[str, int], ...]
+    equations: Sequence[Any] = field(default=(), compare=False)  # equations have no hash
+
+
+@dataclass(frozen=True, eq=False)
+class StageTasks:
+    """The tasks of one segment of a cut, traced when they are asked for.
+
+    `departing` are the gradients of what entered, in the order of `Segment.entering`, those that flow back; `gradient` those of the
+    stage's floating-point parameters, by their place in `Segment.pieces`.
+    """
+
+    cut: Cut
+    segment: Segment
+
+    @cached_property
+    def pieces(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        return tuple(_spec(self.cut.network.flat.pieces[i][1].aval) for i in self.segment.pieces)
+
+    @cached_property
+    def batch(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        return tuple(_spec(self.cut.network.flat.batch[i].aval) for i in self.segment.batch)
+
+    @cached_property
+    def entering(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        return tuple(_spec(self.cut.values[i].aval) for i in self.segment.entering)
+
+    @cached_property
+    def arriving(self) -> tuple[int, ...]:
+        """Places in `leaving` of what flows back."""
+        return tuple(place for place, i in enumerate(self.segment.leaving) if self.cut.values[i].flows_back)
+
+    @cached_property
+    def departing(self) -> tuple[int, ...]:
+        """Places in `entering` of what flows back."""
+        return tuple(place for place, i in enumerate(self.segment.entering) if self.cut.values[i].flows_back)
+
+    @cached_property
+    def trained(self) -> tuple[int, ...]:
+        """Places in `pieces` of what has a gradient."""
+        return tuple(place for place, spec in enumerate(self.pieces) if jnp.issubdtype(spec.dtype, jnp.inexact))
+
+    @property
+    def is_last(self) -> bool:
+        return self.segment.number == len(self.cut.segments) - 1
+
+    @cached_property
+    def _results(self) -> tuple[tuple[str, int], ...]:
+        """What the segment's call returns."""
+        names = [("leaving", place) for place in range(len(self.segment.leaving))]
+        weighs = self.cut.network.flat.weight is not None
+        return (*names, *([("loss", 0)] if self.is_last else []), *([("weight", 0)] if self.is_last and weighs else []))
+
+    @cached_property
+    def _inputs(self) -> list[tuple[str, int]]:
+        groups = {"pieces": self.pieces, "batch": self.batch, "entering": self.entering}
+        return [(name, place) for name, specs in groups.items() for place in range(len(specs))]
+
+    @cached_property
+    def _linear(self) -> Linear:
+        return linearized(self)
+
+    @cached_property
+    def forward(self) -> Task:
+        closed = jax.make_jaxpr(self.segment.call)(*self.pieces, *self.batch, *self.entering)
+        return _task(closed, self._inputs, self._results)
+
+    @cached_property
+    def forward_keeping(self) -> Task:
+        """The forward pass, which also returns what the backward pass reads."""
+        linear = self._linear
+        closed = linear.closed
+        outvars = [*closed.jaxpr.outvars[: len(self._results)], *linear.kept]
+        kept = [("kept", place) for place in range(len(linear.kept))]
+        return _task(jex_core.ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts), self._inputs, (*self._results, *kept))
+
+    def backward(self, *, recompute: bool) -> Task:
+        """Gradients of the weights and of what entered."""
+        closed, names = self._backward(recompute=recompute)
+        return _task(closed, names, self._gradients)
+
+    @cached_property
+    def forward_and_backward(self) -> Task:
+        """Both passes of a micro-batch at once, nothing computed twice: what the planner prices."""
+        linear, count, width = self._linear, len(self._inputs), len(self._results)
+        arriving = [_spec(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
+        outvars = [*linear.closed.jaxpr.outvars[:width], *linear.kept]
+        forward = yielding(linear.closed, outvars)
+
+        def run(*values: Any) -> tuple[Any, ...]:
+            found = forward(*values[:count])
+            return (*found[:width], *linear.pull(values[:count], found[width:], values[count:]))
+
+        closed = jax.make_jaxpr(run)(*self.pieces, *self.batch, *self.entering, *arriving)
+        names = [*self._inputs, *(("arriving", i) for i in range(len(arriving)))]
+        return _task(closed, names, (*self._results, *self._gradients))
+
+    def backward_input(self, *, recompute: bool) -> Task:
+        """Gradients of what entered, and what `backward_weight` needs besides."""
+        return self._halves(recompute=recompute)[0]
+
+    def backward_weight(self, *, recompute: bool) -> Task:
+        return self._halves(recompute=recompute)[1]
+
+    @cached_property
+    def _gradients(self) -> tuple[tuple[str, int], ...]:
+        return (*(("gradient", place) for place in self.trained), *(("departing", i) for i in range(len(self.departing))))
+
+    def _backward(self, *, recompute: bool) -> tuple[Any, list[tuple[str, int]]]:
+        """The backward pass and the names of what it reads; traced once."""
+        if recompute not in self._backwards:
+            self._backwards[recompute] = self._trace_backward(recompute=recompute)
+        return self._backwards[recompute]
+
+    @cached_property
+    def _backwards(self) -> dict[bool, tuple[Any, list[tuple[str, int]]]]:
+        return {}
+
+    def _trace_backward(self, *, recompute: bool) -> tuple[Any, list[tuple[str, int]]]:
+        linear = self._linear
+        arriving = [_spec(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
+        names = [*self._inputs, *([] if recompute else [("kept", i) for i in range(len(linear.kept))])]
+        names += [("arriving", i) for i in range(len(arriving))]
+        count = len(self._inputs)
+
+        def run(*values: Any) -> tuple[Any, ...]:
+            inputs = values[:count]
+            kept = linear.keep(*inputs) if recompute else values[count : count + len(linear.kept)]
+            return linear.pull(inputs, kept, values[len(values) - len(arriving) :])
+
+        specs = [*self.pieces, *self.batch, *self.entering, *([] if recompute else [_spec(var.aval) for var in linear.kept]), *arriving]
+        return jax.make_jaxpr(run)(*specs), names
+
+    def _halves(self, *, recompute: bool) -> tuple[Task, Task]:
+        if recompute not in self._split_backwards:
+            self._split_backwards[recompute] = self._split(recompute=recompute)
+        return self._split_backwards[recompute]
+
+    @cached_property
+    def _split_backwards(self) -> dict[bool, tuple[Task, Task]]:
+        return {}
+
+    def _split(self, *, recompute: bool) -> tuple[Task, Task]:
+        closed, names = self._backward(recompute=recompute)
+        eqns, constants, outvars = inline(closed)
+        weights, inputs = outvars[: len(self.trained)], outvars[len(self.trained) :]
+        first = needed(eqns, inputs)
+        made = {var for eqn in first for var in eqn.outvars}
+        own = {id(eqn) for eqn in first}
+        second = [eqn for eqn in needed(eqns, weights) if id(eqn) not in own]
+        read = [*(var for eqn in second for var in variables(eqn.invars)), *variables(weights)]
+        pending = [var for var in dict.fromkeys(read) if var in made]
+        pend = [("pending", i) for i in range(len(pending))]
+        departs = [("departing", i) for i in range(len(inputs))]
+        given = list(closed.jaxpr.invars)
+        input_half = closed_jaxpr(closed.jaxpr, constants, given, first, [*inputs, *pending])
+        weight_half = closed_jaxpr(closed.jaxpr, constants, [*given, *pending], second, weights)
+        gradients = [("gradient", place) for place in self.trained]
+        return _task(input_half, names, [*departs, *pend]), _task(weight_half, [*names, *pend], gradients)
+
+
+def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> Task:
+    """A task of the arguments alone that its results follow from."""
+    jaxpr = closed.jaxpr
+    eqns = needed(jaxpr.eqns, jaxpr.outvars)
+    read = {var for eqn in eqns for var in variables(eqn.invars)} | set(variables(jaxpr.outvars))
+    used = [i for i, var in enumerate(jaxpr.invars) if var in read]
+    invars = [jaxpr.invars[i] for i in used]
+    own = jaxpr.replace(invars=invars, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
+    call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(own, closed.consts))
+    reads, specs = tuple(names[i] for i in used), tuple(_spec(var.aval) for var in invars)
+    return Task(lambda *values: tuple(call(*values)), reads, specs, tuple(gives), eqns)
+
+
+def _spec(aval: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))

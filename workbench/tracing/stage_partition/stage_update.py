@@ -1,0 +1,198 @@
+"""The end of a step, stage by stage: each stage's gradients through the optimiser into its own parameters.
+
+An optimiser that treats each element for itself (SGD, Adam, AdamW, weight decay, schedules, one optimiser for each group of parameters)
+may be run on a part of the parameters: the other leaves are taken out of the tree. One that takes a sum over all of them besides (the norm
+of clipping) is run in two parts, with the stages' sums added up in between. Any other may not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.extend import core as jax_core
+
+from workbench.core.paths import parameter_of
+from workbench.core.program import Program, Training
+from workbench.core.tensor import Role
+from workbench.errors import PipelineError
+from workbench.tracing.cast import cast
+from workbench.tracing.jaxpr.equations import closed_jaxpr, needed
+from workbench.tracing.jaxpr.inlining import inline
+from workbench.tracing.leaves import named_leaves
+from workbench.tracing.stage_partition.shared_sums import SharedSums, verify_common
+from workbench.tracing.stage_partition.stages import Cut
+
+
+@dataclass(frozen=True)
+class StageUpdate:
+    """The optimiser's step of one stage.
+
+    - `owned`: numbers of the cut's pieces that this stage updates; a piece that several stages use belongs to the first of them;
+    - `state`: for each leaf of the stage's optimiser state its number among the program's arguments, and the layer of it if it is stacked;
+    - `call(pieces, state, gradients, total) -> (pieces, state)`; gradients are sums over micro-batches, `total` what the micro-batches
+      weigh together;
+    - `sums`: how many sums over all parameters it needs (`shared_sums`). Then `terms(pieces, state, gradients, total)` are the stage's own
+      terms of each, and `finish(pieces, state, gradients, total, sums)` is the step once they are added up; `call` takes its own for all.
+    """
+
+    owned: tuple[int, ...]
+    state: tuple[tuple[int, int | None], ...]
+    call: Callable[[Sequence[Any], Sequence[Any], Sequence[Any], Any], tuple[list[Any], list[Any]]]
+    sums: int = 0
+    terms: Callable[..., list[Any]] = lambda *_: []
+    finish: Callable[..., tuple[list[Any], list[Any]]] | None = None
+
+
+def owners(cut: Cut) -> tuple[int, ...]:
+    """The stage each piece belongs to: the first that uses it; one that none uses, to the first of all."""
+    first: dict[int, int] = {}
+    for segment in cut.segments:
+        for piece in segment.pieces:
+            first.setdefault(piece, segment.number)
+    return tuple(first.get(piece, 0) for piece in range(len(cut.network.flat.pieces)))
+
+
+def stage_update(program: Program, cut: Cut, stage: int, whole: SharedSums | None = None) -> StageUpdate:
+    """The update of one stage; `whole` has the optimiser's sums over all parameters, if any (`common_sums`)."""
+    training = program.step.training
+    assert training is not None, "a cut is made of a training step"
+    owned = tuple(piece for piece, owner in enumerate(owners(cut)) if owner == stage)
+    flat = cut.network.flat
+    specs = [jax.ShapeDtypeStruct(flat.pieces[i][1].aval.shape, flat.pieces[i][1].aval.dtype) for i in owned]
+    state_specs = jax.eval_shape(lambda each: training.optimizer.init(cast(_tree(training, cut, owned, each), training.moments)), specs)
+    places, structure = _state_places(program, cut, owned, state_specs), jax.tree.structure(state_specs)
+
+    def call(pieces: Sequence[Any], state: Sequence[Any], gradients: Sequence[Any], total: Any) -> tuple[list[Any], list[Any]]:
+        mean = [_mean(each, piece.dtype, total, cut, i) for each, piece, i in zip(gradients, pieces, owned, strict=True)]
+        weights, gradient = (_tree(training, cut, owned, each) for each in (pieces, mean))
+        moments = jax.tree.unflatten(structure, state)
+        with jax.named_scope("optimizer"):
+            updates, moments = training.optimizer.update(cast(gradient, training.moments), moments, cast(weights, training.moments))
+            weights = optax.apply_updates(weights, updates)
+        return jax.tree.leaves(weights), jax.tree.leaves(moments)
+
+    update = StageUpdate(owned, places, call)
+    return _in_two(update, specs, jax.tree.leaves(state_specs), whole) if whole and whole.sums and owned else update
+
+
+def _in_two(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], whole: SharedSums) -> StageUpdate:
+    """The step taken apart at its sums over all parameters. A stage that has none of what they are over has no terms."""
+    count, width = len(specs), len(state)
+    total = jax.ShapeDtypeStruct((), jnp.float32)
+
+    def flat(*values: Any) -> Any:
+        return update.call(values[:count], values[count : count + width], values[count + width : -1], values[-1])
+
+    closed = jax.make_jaxpr(flat)(*specs, *state, *map(accumulator, specs), total)
+    eqns, constants, outvars = inline(closed)
+    invars = closed.jaxpr.invars
+    of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars[:-1]) if i < count or i >= count + width}
+    own = SharedSums(whole.name, of).read(eqns, outvars)
+    found = list(own.sums)
+    if found and (len(found) != len(whole.sums) or not own.steps >= whole.steps):
+        raise PipelineError(
+            f"The optimiser of {whole.name} does other things with the sums over a stage's parameters than with those over all: it treats "
+            "layers apart that are stacked in the whole, or counts what it sums over.",
+            ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
+        )
+    first = closed_jaxpr(closed.jaxpr, constants, invars, needed(eqns, found), found)
+    second = closed_jaxpr(closed.jaxpr, constants, [*invars, *found], _without(eqns, found, outvars), outvars)
+
+    def terms(pieces: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any) -> list[Any]:
+        return list(jax_core.jaxpr_as_fun(first)(*pieces, *moments, *gradients, jnp.asarray(total, jnp.float32)))
+
+    def finish(
+        pieces: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any, given: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        sums = [each.astype(var.aval.dtype) for each, var in zip(given, found, strict=False)]
+        results = jax_core.jaxpr_as_fun(second)(*pieces, *moments, *gradients, jnp.asarray(total, jnp.float32), *sums)
+        return list(results[:count]), list(results[count:])
+
+    return replace(update, sums=len(found), terms=terms, finish=finish)
+
+
+def _without(eqns: Sequence[Any], given: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
+    """What the results follow from where these variables are given."""
+    return needed([eqn for eqn in eqns if not any(var in given for var in eqn.outvars)], outvars)
+
+
+def _mean(gradient: Any, dtype: Any, total: Any, cut: Cut, piece: int) -> Any:
+    """A moving average counts every micro-batch alike (`micro_batch.moving_average`)."""
+    divisor = cut.network.micro_batches if piece in cut.network.flat.averages else total
+    return (gradient / divisor).astype(dtype)
+
+
+def _tree(training: Training, cut: Cut, owned: Sequence[int], values: Sequence[Any]) -> Any:
+    """The parameters' pytree with the leaves of other stages taken out; a stacked leaf is a tuple of its slices that are here."""
+    leaves: list[Any] = [None] * training.params.num_leaves
+    for piece, value in zip(owned, values, strict=True):
+        leaf, layer = cut.network.flat.pieces[piece][0]
+        leaves[leaf] = value if layer is None else (*(leaves[leaf] or ()), value)
+    return jax.tree.unflatten(training.params, leaves)
+
+
+def _state_places(program: Program, cut: Cut, owned: Sequence[int], state: Any) -> tuple[tuple[int, int | None], ...]:
+    """Where in the program's arguments each leaf of a stage's optimiser state is; a slice's path has its place in the tuple behind it."""
+    known = {tensor.path: i for i, tensor in enumerate(program.arguments) if tensor.role is Role.OPTIMIZER_STATE}
+    layers: dict[str, list[int]] = {}
+    for piece in owned:
+        leaf, layer = cut.network.flat.pieces[piece][0]
+        if layer is not None:
+            layers.setdefault(cut.network.parameter_paths[leaf].partition("/")[2], []).append(layer)
+    places: list[tuple[int, int | None]] = []
+    for path in named_leaves("opt_state", state)[0]:
+        stacked, _, number = path.rpartition("/")
+        if path in known:
+            places.append((known[path], None))
+        else:
+            leaf_path = parameter_of(stacked, layers)
+            assert leaf_path is not None, "a slice is of a parameter that is here"
+            places.append((known[stacked], layers[leaf_path][int(number)]))
+    return tuple(places)
+
+
+def verify_separable(program: Program) -> None:
+    """Raises `PipelineError` for an optimiser that is not element by element."""
+    if common_sums(program).sums:
+        raise PipelineError(
+            f"The optimiser of {program.name} does not treat each element for itself: it takes a norm of all parameters together, and a "
+            "part of them alone does not know the others'.",
+            ["take an optimiser such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
+        )
+
+
+def common_sums(program: Program) -> SharedSums:
+    """The sums over all parameters that the optimiser takes, and stages can add up (`shared_sums`).
+
+    Raises `PipelineError` for one that mixes elements in any other way.
+    """
+    training = program.step.training
+    assert training is not None, "asked of training steps"
+    params = [each for each in program.arguments if each.role is Role.PARAMETER]
+    specs = cast([jax.ShapeDtypeStruct(each.shape, each.dtype) for each in params], training.moments)
+    tree = jax.tree.unflatten(training.params, specs)
+    state = jax.eval_shape(training.optimizer.init, tree)
+    closed = jax.make_jaxpr(training.optimizer.update)(tree, state, tree)
+    count, width = len(specs), len(jax.tree.leaves(state))
+    invars = closed.jaxpr.invars
+    eqns, _, outvars = inline(closed)
+    of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars) if i < count or i >= count + width}
+    found = SharedSums(program.name, of).read(eqns, outvars)
+    verify_common(found, frozenset(i for i, each in enumerate(specs) if jnp.issubdtype(each.dtype, jnp.inexact)))
+    return found
+
+
+def accumulator(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """What gradients of a parameter are summed in: at least float32."""
+    return jax.ShapeDtypeStruct(spec.shape, accumulator_type(spec.dtype))
+
+
+def accumulator_type(dtype: Any) -> Any:
+    """
+    >>> str(accumulator_type("bfloat16")), str(accumulator_type("float64"))
+    ('float32', 'float64')
+    """
+    return jnp.promote_types(dtype, jnp.float32)

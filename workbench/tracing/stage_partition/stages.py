@@ -1,0 +1,189 @@
+"""A network cut into consecutive stages: for each a pure function, the parameters it uses, the values that come in and go out.
+
+Three ways in, one representation: any loss (`cut_loss`), a sequence of layer functions (`losses.sequential_loss`), a scanned stack of
+equal layers (`losses.scanned_loss`); the latter two make a loss of what they are given.
+
+A value goes straight from the stage that makes it to each stage that reads it: a skip connection passes no stage between.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from jax.extend import core as jex_core
+
+from workbench.errors import PipelineError, unknown_name
+from workbench.tracing.jaxpr.equations import closed_jaxpr, needed, variables
+from workbench.tracing.jaxpr.work import flops_of, size_of
+from workbench.tracing.stage_partition.network import Network
+
+SHARED = ("replicate", "report")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What is carried from stage `maker` to the stages in `readers`; `flows_back` if it has a gradient."""
+
+    aval: Any
+    maker: int
+    readers: tuple[int, ...]
+    flows_back: bool
+
+    @property
+    def bytes(self) -> int:
+        return size_of(self.aval)
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """One stage: `call(*pieces, *batch, *entering) -> (*leaving, *results)`, all flat.
+
+    - `blocks`: paths of what it computes;
+    - `pieces` and `batch`: numbers of the parameters and of the batch's leaves it reads;
+    - `entering`, `leaving`: numbers of the cut's values that it reads, and makes for later stages;
+    - of the last stage alone there are `results`: the loss times its weight, and the weight (of size ()); else none.
+    """
+
+    number: int
+    blocks: tuple[str, ...]
+    pieces: tuple[int, ...]
+    batch: tuple[int, ...]
+    entering: tuple[int, ...]
+    leaving: tuple[int, ...]
+    call: Callable[..., list[Any]]
+    flops: int
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Consecutive segments of a network. `shared` are the pieces that several segments use, with those segments' numbers."""
+
+    network: Network
+    starts: tuple[int, ...]
+    segments: tuple[Segment, ...]
+    values: tuple[Value, ...]
+
+    @cached_property
+    def shared(self) -> dict[int, tuple[int, ...]]:
+        users: dict[int, list[int]] = {}
+        for segment in self.segments:
+            for piece in segment.pieces:
+                users.setdefault(piece, []).append(segment.number)
+        return {piece: tuple(each) for piece, each in users.items() if len(each) > 1}
+
+    def path(self, piece: int) -> str:
+        """How a person knows a piece: `params/layers/w1[3]`."""
+        leaf, layer = self.network.flat.pieces[piece][0]
+        return self.network.parameter_paths[leaf] + ("" if layer is None else f"[{layer}]")
+
+
+def cut_network(network: Network, starts: Sequence[int], shared: str = "replicate") -> Cut:
+    """The network cut before the blocks of these numbers; the first stage begins at block 0.
+
+    A parameter that two stages use is held by both, its gradients added (`replicate`), or an error (`report`).
+    """
+    places = [0, *(network.begins[start] for start in starts), len(network.proper)]
+    parts = [list(network.proper[a:b]) for a, b in pairwise(places)]
+    made = {var: stage for stage, eqns in enumerate(parts) for eqn in eqns for var in eqn.outvars}
+    readers = _readers(network, parts, made)
+    crossing = {var: stages for var, stages in readers.items() if stages != {made[var]}}
+    numbers = {var: number for number, var in enumerate(crossing)}
+    values = tuple(Value(var.aval, made[var], tuple(sorted(stages - {made[var]})), _is_float(var.aval)) for var, stages in crossing.items())
+    bounds = [0, *starts, len(network.paths)]
+    segments = tuple(
+        _segment(network, stage, network.paths[bounds[stage] : bounds[stage + 1]], eqns, numbers, made, last=stage == len(parts) - 1)
+        for stage, eqns in enumerate(parts)
+    )
+    cut = Cut(network, tuple(starts), segments, values)
+    if shared == "report" and cut.shared:
+        piece, stages = next(iter(cut.shared.items()))
+        raise PipelineError(
+            f"`{cut.path(piece)}` is used in stages {' and '.join(map(str, stages))}"
+            + (f", and {len(cut.shared) - 1} more are used in several." if len(cut.shared) > 1 else "."),
+            ["let each stage hold a copy (shared='replicate')", "move the boundary so that one stage has all its users"],
+        )
+    return cut
+
+
+def _readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, int]) -> dict[Any, set[int]]:
+    """The stages that read each variable of the network proper; its results are read by the last one."""
+    readers: dict[Any, set[int]] = {}
+    for stage, eqns in enumerate(parts):
+        for eqn in eqns:
+            for var in variables(eqn.invars):
+                if var in made:
+                    readers.setdefault(var, set()).add(stage)
+    for var in network.results:
+        if var in made:
+            readers.setdefault(var, set()).add(len(parts) - 1)
+    return readers
+
+
+def _segment(
+    network: Network, stage: int, blocks: tuple[str, ...], own: Sequence[Any], numbers: dict[Any, int], made: dict[Any, int], *, last: bool
+) -> Segment:
+    flat = network.flat
+    leaving = [var for var in numbers if made[var] == stage]
+    results = network.results if last else []
+    eqns = needed(network.with_free(own, results), [*leaving, *results])
+    reads = _read_by(eqns, results)
+    pieces = tuple(number for number, (_, var) in enumerate(flat.pieces) if var in reads)
+    batch = tuple(number for number, var in enumerate(flat.batch) if var in reads)
+    entering = tuple(numbers[var] for var in numbers if var in reads)
+    order = list(numbers)
+    invars = [*(flat.pieces[i][1] for i in pieces), *(flat.batch[i] for i in batch), *(order[i] for i in entering)]
+    constants = {var: flat.constants[var] for var in reads if var in flat.constants}
+    outvars = [*leaving, *([flat.loss] if last else []), *([] if flat.weight is None or not last else [flat.weight])]
+    call = jex_core.jaxpr_as_fun(closed_jaxpr(flat.base, constants, invars, eqns, outvars))
+    return Segment(
+        stage,
+        blocks,
+        pieces,
+        batch,
+        entering,
+        tuple(numbers[var] for var in leaving),
+        _weighted(call, has_weight=flat.weight is not None) if last else call,
+        sum(map(flops_of, eqns)),
+    )
+
+
+def _read_by(eqns: Sequence[Any], results: Sequence[Any]) -> dict[Any, None]:
+    """What the equations and the results read that the equations do not make."""
+    made = {var for eqn in eqns for var in eqn.outvars}
+    read = [*(var for eqn in eqns for var in variables(eqn.invars)), *results]
+    return dict.fromkeys(var for var in read if var not in made)
+
+
+def _weighted(call: Callable[..., list[Any]], *, has_weight: bool) -> Callable[..., list[Any]]:
+    """The last stage: its loss as a part of the sum over micro-batches, and what it counts for."""
+
+    def run(*values: Any) -> list[Any]:
+        if not has_weight:
+            (loss,) = call(*values)
+            return [loss]
+        loss, weight = call(*values)
+        weight = weight.astype(loss.dtype)
+        return [loss * weight, weight]
+
+    return run
+
+
+def _is_float(aval: Any) -> bool:
+    import jax.numpy as jnp
+
+    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+
+
+def starts_at(network: Network, boundaries: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of the blocks of these paths, in order. Raises `PipelineError` for one that is not there, or is the first."""
+    found = []
+    for path in boundaries:
+        if path not in network.paths:
+            message, ways_out = unknown_name("block", path, network.paths)
+            raise PipelineError(f"{message} The boundary before it no longer exists.", [*ways_out, "take the boundary out"])
+        if (number := network.paths.index(path)) == 0:
+            raise PipelineError(f"`{path}` is the first block: nothing is before it.", ["begin the second stage at a later block"])
+        found.append(number)
+    return tuple(sorted(found))

@@ -1,0 +1,233 @@
+"""A graph collapsed by named scope: which boxes are seen when some scopes are open, and what runs between them. Numbers and names only.
+
+A scope that is not open is one box; of an open one its own kernels and inner scopes are seen, kernels of one scope and name as one box.
+Repeated layers are one scope (`layers/*`).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from workbench.core.paths import template
+from workbench.reports.graph import Graph, GraphNode, GraphSend
+
+MOST_BOXES = 60
+_AT_FIRST = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One thing to draw: a closed scope, kernels that are alike, or what is left over of a scope. `members` are numbers of nodes."""
+
+    key: str
+    label: str
+    scope: str  # the open scope around it; empty outside all
+    members: tuple[int, ...]
+    can_open: bool = False
+    rest: int = 0  # how many boxes it stands for, if it is what is left over
+
+
+@dataclass(frozen=True)
+class Collapsed:
+    """Boxes in the order of the program; arrows between them by number, with the largest value that goes along; sends by boxes too."""
+
+    graph: Graph
+    boxes: tuple[Box, ...]
+    opened: tuple[str, ...]
+    arrows: dict[tuple[int, int], int] = field(default_factory=dict)
+    sends: dict[tuple[int, int], tuple[GraphSend, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def by_time(self) -> bool:
+        """Whether cost is seconds; without hardware it is FLOP."""
+        return any(node.seconds for node in self.graph.nodes)
+
+    @cached_property
+    def costs(self) -> tuple[float, ...]:
+        """Of each box."""
+        return tuple(self.cost(box) for box in self.boxes)
+
+    @cached_property
+    def whole(self) -> float:
+        return sum(map(self._cost, self.graph.nodes)) or 1.0
+
+    @cached_property
+    def told(self) -> tuple[tuple[int, int], ...]:
+        """The arrows that no chain of others implies, in the order of the program: what goes from the first box to the second, and from
+        there to the third, need not be shown to reach the third from the first as well."""
+        ahead: dict[int, set[int]] = {}
+        for maker, reader in self.arrows:
+            if maker < reader:
+                ahead.setdefault(maker, set()).add(reader)
+        return tuple(ends for ends in self.arrows if ends[0] > ends[1] or ends in self.sends or not _implied(*ends, ahead))
+
+    def cost(self, box: Box) -> float:
+        return sum(self._cost(self.graph.nodes[member]) for member in box.members)
+
+    def largest(self, box: Box) -> GraphNode:
+        """The member that costs most."""
+        return max((self.graph.nodes[member] for member in box.members), key=self._cost)
+
+    def alike(self, scope: str) -> int:
+        """How many scopes of the program are this one: the layers of `layers/*`."""
+        depth = scope.count("/") + 1
+        paths = (node.path.split("/")[:depth] for node in self.graph.nodes if not node.is_input)
+        return len({"/".join(words) for words in paths if template("/".join(words)) == scope})
+
+    def inside(self, number: int) -> tuple[GraphSend, ...]:
+        """What is sent within a box."""
+        return self.sends.get((number, number), ())
+
+    def at(self, path: str) -> int | str | None:
+        """Where a value of this path is: the number of its box, that of its kernel or of the closed scope it is in; else, for what a kernel
+        takes in, the innermost open scope around it; `None` if there is none."""
+        words = template(path).split("/")
+        if (number := self._numbers.get(_seen(words, self.opened))) is not None:
+            return number
+        around = ("/".join(words[:depth]) for depth in range(len(words), 0, -1))
+        return next((scope for scope in around if scope in self.opened), None)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {box.key: number for number, box in enumerate(self.boxes)}
+
+    def _cost(self, node: GraphNode) -> float:
+        return node.seconds if self.by_time else float(node.flops)
+
+
+def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MOST_BOXES) -> Collapsed:
+    """At most `most` boxes: where there would be more, the cheapest of each scope are one. `opened` are scopes; `None`: `open_at_first`."""
+    wanted = frozenset(open_at_first(graph) if opened is None else opened)
+    paths = [_words(node) for node in graph.nodes]
+    keys = [_seen(words, wanted) for words in paths]
+    members: dict[str, list[int]] = {}
+    for number, key in enumerate(keys):
+        if not _counts(graph.nodes[number]):
+            members.setdefault(key, []).append(number)
+    shown = [_box(key, graph, paths, numbers, wanted) for key, numbers in members.items()]
+    shown.sort(key=lambda box: not graph.nodes[box.members[0]].is_input)  # what is fed in comes first
+    found = Collapsed(graph, tuple(shown), _around(box.scope for box in shown))
+    if len(shown) > most:
+        found = Collapsed(graph, _merged(found, most), found.opened)
+    of = {member: place for place, box in enumerate(found.boxes) for member in box.members}
+    return Collapsed(graph, found.boxes, found.opened, _arrows(graph, of), _sends(graph, of))
+
+
+def open_at_first(graph: Graph, most: int = _AT_FIRST) -> frozenset[str]:
+    """Outer scopes before inner ones, those that hold at least two scopes, as long as a person can take it in."""
+    paths = dict.fromkeys(_words(node) for node in graph.nodes if not _counts(node))
+    inner: dict[str, set[str]] = {}
+    for words in paths:
+        for depth in range(1, len(words) - 1):
+            inner.setdefault("/".join(words[:depth]), set()).update(["/".join(words[: depth + 1])] if depth + 1 < len(words) else [])
+    opened: frozenset[str] = frozenset()
+    for scope in sorted(inner, key=lambda each: each.count("/")):
+        outer = scope.rpartition("/")[0]
+        if len(inner[scope]) < 2 or (outer and outer not in opened):
+            continue
+        if len({_seen(words, opened | {scope}) for words in paths}) <= most:
+            opened |= {scope}
+    return opened
+
+
+def scopes_of(graph: Graph) -> frozenset[str]:
+    """Every scope that can be opened."""
+    return frozenset("/".join(words[:depth]) for words in {_words(node) for node in graph.nodes} for depth in range(1, len(words)))
+
+
+def _counts(node: GraphNode) -> bool:
+    """Whether it is a counter of turns or steps, which no one looks for."""
+    return not node.shape and not node.is_input and not node.dtype.startswith(("float", "bfloat", "complex"))
+
+
+def _words(node: GraphNode) -> tuple[str, ...]:
+    return (node.path,) if node.is_input else tuple(template(node.path).split("/"))
+
+
+def _seen(words: Sequence[str], opened: Collection[str]) -> str:
+    """The box that stands for a path: the outermost scope that is closed, or the path."""
+    for depth in range(1, len(words)):
+        if (scope := "/".join(words[:depth])) not in opened:
+            return scope
+    return "/".join(words)
+
+
+def _box(key: str, graph: Graph, paths: Sequence[tuple[str, ...]], members: list[int], opened: Collection[str]) -> Box:
+    scope = key.rpartition("/")[0] if not graph.nodes[members[0]].is_input else ""
+    inside = {paths[member] for member in members}
+    is_leaf = all("/".join(words) == key for words in inside)
+    label = key.rpartition("/")[2] if scope in opened else key
+    if not is_leaf and len(inside) == 1:
+        label = "/".join([label, *next(iter(inside))[key.count("/") + 1 :]])
+    return Box(key, label, scope, tuple(members), can_open=not is_leaf and len(inside) > 1)
+
+
+def _around(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Open scopes that hold a box, and those around them; outer ones first."""
+    found: dict[str, None] = {}
+    for scope in scopes:
+        words = scope.split("/") if scope else []
+        found.update(dict.fromkeys("/".join(words[:depth]) for depth in range(1, len(words) + 1)))
+    return tuple(sorted(found, key=lambda each: each.count("/")))
+
+
+def _merged(shown: Collapsed, most: int) -> tuple[Box, ...]:
+    """The dearest boxes, and one for the rest of each scope."""
+    ranked = sorted(range(len(shown.boxes)), key=lambda place: -shown.costs[place])
+    kept = set(ranked[: max(most - len({box.scope for box in shown.boxes}), 1)])
+    rest: dict[str, list[Box]] = {}
+    for place, box in enumerate(shown.boxes):
+        if place not in kept:
+            rest.setdefault(box.scope, []).append(box)
+    merged = []
+    for place, box in enumerate(shown.boxes):
+        if place in kept:
+            merged.append(box)
+        elif boxes := rest.pop(box.scope, None):
+            members = tuple(member for each in boxes for member in each.members)
+            key = f"{box.scope}/…" if box.scope else "…"
+            merged.append(Box(key, f"{len(boxes)} smaller", box.scope, members, rest=len(boxes)))
+    return tuple(merged)
+
+
+def _arrows(graph: Graph, of: dict[int, int]) -> dict[tuple[int, int], int]:
+    """Between boxes; of what goes along one, the node that makes the largest value."""
+    found: dict[tuple[int, int], int] = {}
+    for maker, reader in graph.edges:
+        if maker not in of or reader not in of:
+            continue
+        ends = of[maker], of[reader]
+        if ends[0] != ends[1] and (ends not in found or _size(graph.nodes[found[ends]]) < _size(graph.nodes[maker])):
+            found[ends] = maker
+    return found
+
+
+def _implied(maker: int, reader: int, ahead: dict[int, set[int]]) -> bool:
+    """Whether a way of at least two arrows, all of them forward, leads from one box to the other."""
+    pending = [each for each in ahead.get(maker, ()) if each < reader]
+    seen = set(pending)
+    while pending:
+        for each in ahead.get(pending.pop(), ()):
+            if each == reader:
+                return True
+            if each < reader and each not in seen:
+                seen.add(each)
+                pending.append(each)
+    return False
+
+
+def _size(node: GraphNode) -> int:
+    size = 1
+    for each in node.shape:
+        size *= each
+    return size
+
+
+def _sends(graph: Graph, of: dict[int, int]) -> dict[tuple[int, int], tuple[GraphSend, ...]]:
+    """By the boxes of maker and reader; what comes from an argument, or goes to a result, is within the one box there is."""
+    found: dict[tuple[int, int], list[GraphSend]] = {}
+    for send in graph.sends:
+        ends = [of[each] for each in (send.maker, send.reader) if each in of]
+        if ends:
+            found.setdefault((ends[0], ends[-1]), []).append(send)
+    return {ends: tuple(sends) for ends, sends in found.items()}

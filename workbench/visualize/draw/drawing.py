@@ -1,0 +1,141 @@
+"""A drawing before it is SVG or Bokeh: rectangles, areas, lines, dots and text, in pixels from the left top corner.
+
+What a mark is about may be named for those who can react: `title` is shown under the pointer, `subject` is the path of the argument, value
+or collective it stands for (the same path is the same thing in every view), `opens` what a click on it asks to see.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from workbench.visualize.draw.palette import TEXT
+
+FONT = 11  # pixels
+_WIDTH = 0.61  # of a character, in font sizes; DejaVu Sans Mono's 0.602 is the widest of our monospace fonts
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """`hatched` lines are drawn over the fill; `round` is the radius of its corners."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str | None = None
+    alpha: float = 1.0
+    line: str | None = None
+    hatched: bool = False
+    title: str = ""
+    subject: str = ""
+    opens: str = ""
+    round: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Text whose base line is at `y` and whose `anchor` is at `x`."""
+
+    x: float
+    y: float
+    text: str
+    anchor: Literal["start", "middle", "end"] = "start"
+    colour: str = TEXT
+    bold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """What a closed line through `points` (x, y) goes around."""
+
+    points: tuple[tuple[float, float], ...]
+    fill: str
+    alpha: float = 1.0
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line through `points` (x, y)."""
+
+    points: tuple[tuple[float, float], ...]
+    colour: str
+    width: float = 1.0
+    dashed: bool = False
+    alpha: float = 1.0
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A disc around x, y."""
+
+    x: float
+    y: float
+    radius: float
+    fill: str
+    alpha: float = 1.0
+    title: str = ""
+    subject: str = ""
+
+
+Mark = Rectangle | Area | Line | Dot | Label
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Marks, drawn in order, on a ground that shows through."""
+
+    width: float
+    height: float
+    marks: tuple[Mark, ...]
+
+    @property
+    def rectangles(self) -> tuple[Rectangle, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Rectangle))
+
+    @property
+    def areas(self) -> tuple[Area, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Area))
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Line))
+
+    @property
+    def dots(self) -> tuple[Dot, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Dot))
+
+    @property
+    def reacts(self) -> bool:
+        """Whether a mark can be chosen or opened."""
+        return any(mark.subject or getattr(mark, "opens", "") for mark in self.marks if isinstance(mark, Rectangle | Dot))
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Label))
+
+
+def text_width(text: str) -> float:
+    """Pixels; no text of ours is wider."""
+    return _WIDTH * FONT * len(text)
+
+
+def fitted(marks: tuple[Mark, ...], margin: float = 8) -> Drawing:
+    """A drawing just large enough for marks that begin at 0, 0."""
+    corners = [_corner(mark) for mark in marks]
+    return Drawing(round(max(x for x, _ in corners) + margin), round(max(y for _, y in corners) + margin), marks)
+
+
+def _corner(mark: Mark) -> tuple[float, float]:
+    """The farthest point to the right and down."""
+    if isinstance(mark, Rectangle):
+        return mark.x + mark.width, mark.y + mark.height
+    if isinstance(mark, Dot):
+        return mark.x + mark.radius, mark.y + mark.radius
+    if isinstance(mark, Area | Line):
+        return max(x for x, _ in mark.points), max(y for _, y in mark.points)
+    return mark.x + _reach(mark), mark.y + 4
+
+
+def _reach(label: Label) -> float:
+    return text_width(label.text) * {"start": 1.0, "middle": 0.5, "end": 0.0}[label.anchor]

@@ -1,0 +1,77 @@
+"""A picture and its text twin, in each form that one may want it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.documents.durable_files import explain_write_errors, replace_file
+from workbench.errors import WorkbenchError
+from workbench.visualize.draw.drawing import Drawing
+from workbench.visualize.draw.svg import svg_text
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Picture:
+    """In a notebook it shows as SVG, which stays in the file and needs no kernel, no script and no network; `print` shows `text`."""
+
+    drawing: Drawing
+    text: str
+
+    @property
+    def about(self) -> str:
+        """What it shows, in one line."""
+        return self.text.partition("\n")[0]
+
+    @property
+    def svg(self) -> str:
+        return svg_text(self.drawing, self.about)
+
+    @property
+    def figure(self) -> Any:
+        """A new `bokeh.plotting.figure`: a Bokeh model may stand in one document only."""
+        from workbench.visualize.draw.figure import bokeh_figure
+
+        return bokeh_figure(self.drawing)
+
+    def save(self, path: str | Path, ground: str | None = None) -> Path:
+        """Write the picture as what the name ends in: `.svg`, `.png` (twice its size, for sharp screens) or `.txt`; returns where it is.
+
+        `ground` is a colour behind it, `white` say; without one it shows through. Raises `WorkbenchError` for any other ending, and where
+        nothing can be written.
+        """
+        target = Path(path)
+        match target.suffix.lower():
+            case ".svg":
+                content = self.svg.encode()
+            case ".txt":
+                content = f"{self.text}\n".encode()
+            case ".png":
+                content = _png(self.svg, ground)
+            case _:
+                raise WorkbenchError(f"A picture cannot be saved as `{target.name}`.", ["end its name in .svg, .png or .txt"])
+        with explain_write_errors(target, WorkbenchError):
+            replace_file(target, content)
+        return target
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Picture({self.about!r})"
+
+    def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
+        del include, exclude  # IPython filters by them itself
+        return {"image/svg+xml": self.svg, "text/plain": self.text}
+
+
+def _png(svg: str, ground: str | None) -> bytes:
+    try:
+        from resvg_py import svg_to_bytes
+    except ImportError:
+        ways_out = ['pip install "sharding-workbench[app]"', "save it as .svg"]
+        raise WorkbenchError("A picture becomes a PNG through `resvg-py`, which is not installed.", ways_out) from None
+    try:
+        return bytes(svg_to_bytes(svg_string=svg, zoom=2, background=ground, monospace_family="DejaVu Sans Mono"))
+    except ValueError as error:
+        raise WorkbenchError(f"The picture could not be made into a PNG: {error}.", ["save it as .svg"]) from None

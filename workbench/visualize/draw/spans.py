@@ -1,0 +1,115 @@
+"""Things that take time, in rows: what of them can be seen at so many pixels, and the ticks of the scale. Numbers only."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from workbench.reports.timeline import COMPUTE, Event
+
+MOST_EVENTS = 20_000  # of a step whose loops are drawn turn by turn
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One execution, in seconds from the beginning of the step. `weight` is from 0 to 1, how strongly it is shown."""
+
+    row: str
+    start: float
+    seconds: float
+    name: str
+    weight: float = 1.0
+
+    @property
+    def stop(self) -> float:
+        return self.start + self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Neighbouring spans that are drawn as one, from `left` to `right` in pixels; `longest` of them gives the look and the name."""
+
+    left: float
+    right: float
+    longest: Span
+    count: int
+    seconds: float
+
+
+def blocks(spans: Iterable[Span], seconds: float, length: float, narrowest: float = 2.0) -> tuple[Block, ...]:
+    """The spans of one row on a line where `seconds` are `length` pixels; what is narrower than that goes together with what follows it.
+
+    A block covers time in which nothing ran only where that is narrower than `narrowest`.
+    """
+    scale = length / (seconds or 1.0)
+    found: list[Block] = []
+    for span in sorted(spans, key=lambda each: each.start):
+        left, right = span.start * scale, span.stop * scale
+        last = found[-1] if found else None
+        if last is not None and left - last.right < narrowest and min(right - left, last.right - last.left) < narrowest:
+            longest = max(last.longest, span, key=lambda each: each.seconds)
+            found[-1] = Block(last.left, max(right, last.right), longest, last.count + 1, last.seconds + span.seconds)
+        else:
+            found.append(Block(left, right, span, 1, span.seconds))
+    return tuple(found)
+
+
+def shares(spans: Iterable[Span], seconds: float, cells: int) -> tuple[float, ...]:
+    """The share of each of `cells` equal parts of the time that a span covers, at most 1.
+
+    >>> shares([Span("compute", 0.0, 1.5, "f")], 4.0, 4)
+    (1.0, 0.5, 0.0, 0.0)
+    """
+    cell = (seconds or 1.0) / cells
+    found = [0.0] * cells
+    for span in spans:
+        for place in range(max(int(span.start / cell), 0), min(math.ceil(span.stop / cell), cells)):
+            found[place] += (min(span.stop, (place + 1) * cell) - max(span.start, place * cell)) / cell
+    return tuple(min(share, 1.0) for share in found)
+
+
+def ticks(seconds: float, most: int = 8) -> tuple[float, ...]:
+    """Round times from 0 to `seconds`, 1, 2 or 5 times a power of ten apart.
+
+    >>> ticks(0.037)
+    (0.0, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035)
+    """
+    if seconds <= 0:
+        return (0.0,)
+    power = 10.0 ** math.floor(math.log10(seconds / most))
+    step = next(power * factor for factor in (1, 2, 5, 10) if seconds / (power * factor) <= most)
+    return tuple(round(place * step, 12) for place in range(int(seconds / step) + 1))
+
+
+def rows_of(spans: Sequence[Span], axes: Sequence[str]) -> tuple[str, ...]:
+    """Compute first, then communication by the first mesh axis it goes over."""
+
+    def place(row: str) -> tuple[bool, int, str]:
+        first = row.split("+", maxsplit=1)[0].split(":", maxsplit=1)[0]
+        return row != COMPUTE, axes.index(first) if first in axes else len(axes), row
+
+    return tuple(sorted({COMPUTE, *(span.row for span in spans)}, key=place))
+
+
+def unrolled(events: Sequence[Event], most: int = MOST_EVENTS) -> tuple[Event, ...]:
+    """A predicted step with every turn of its loops, where it tells the first and that there are others; as told if that is too much.
+
+    What a loop's other turns are known by: an event of kind `loop` begins where the first turn ends, and what ends there with it ran
+    `turns` times as often. Inner loops are shorter than those around them, and come first.
+    """
+    if sum(each.count for each in events) > most:
+        return tuple(events)
+    found = [each for each in events if each.kind != "loop"]
+    for loop in sorted((each for each in events if each.kind == "loop"), key=lambda each: each.seconds):
+        close = loop.seconds * 1e-9
+        turns = min((each.count for each in events if abs(each.end - loop.start) <= close), default=0) // loop.count
+        if turns < 2:
+            found.append(loop)
+            continue
+        first = loop.seconds / (turns - 1)
+        turn = [each for each in found if loop.start - first - close <= each.start < loop.start - close]
+        found += [
+            Event(each.stream, each.start + first * number, each.seconds, each.path, each.kind, each.count, each.exposed)
+            for number in range(1, turns)
+            for each in turn
+        ]
+    return tuple(found)

@@ -1,0 +1,56 @@
+"""What a compilation and a run have shown, set against the prediction of the plan that they were made for."""
+
+from typing import NamedTuple
+
+from workbench.analysis.comparison import Comparison
+from workbench.hardware.catalogue import default_catalogue
+from workbench.plan.plan import Plan
+from workbench.reports.measurement import Measurement
+from workbench.reports.report import Report
+from workbench.widgets.run.compiling import Compiling
+from workbench.widgets.run.live import Live
+
+
+class Evidence(NamedTuple):
+    """A comparison, and whether the plan has changed since."""
+
+    comparison: Comparison
+    stale: bool = False
+
+
+def evidence(report: Report, compiling: Compiling, live: Live, before: Evidence | None = None) -> Evidence | None:
+    """Of the present plan if it was compiled or run, else of the plan before; `None` if there is nothing to compare.
+
+    The comparison of `before` is taken again where it is the same one: what it has worked out is kept.
+    """
+    found, run = compiling.of(report.plan), _measured(live, report.plan)
+    if found or run:
+        return _kept(before, Evidence(Comparison(report.prediction, found and found.compiled, run)))
+    if compiling.found:
+        old = compiling.found[0]
+        return _kept(before, Evidence(Comparison(old.report, old.compiled, _measured(live, old.report.plan)), stale=True))
+    last = live.shown(report.plan)
+    if last and last.report and (run := _measured(live, last.report.plan)):
+        return _kept(before, Evidence(Comparison(last.report, None, run), stale=True))
+    return None
+
+
+def _kept(before: Evidence | None, new: Evidence) -> Evidence:
+    old, now = before and before.comparison, new.comparison
+    same = old and old.report is now.report and old.compiled is now.compiled and old.measurement is now.measurement
+    return new._replace(comparison=old) if old and same else new
+
+
+def _measured(live: Live, plan: Plan) -> Measurement | None:
+    """What the run of a plan measured, if it was on devices like the plan's."""
+    ran = live.of(plan)
+    return ran.measurement if ran and ran.measurement and on_these_devices(plan, ran.measurement) else None
+
+
+def on_these_devices(plan: Plan, measured: Measurement) -> bool:
+    """Whether a run was on the kind of device that the plan is for: what eight CPUs took says nothing of eight TPUs."""
+    if plan.hardware is None:
+        return True
+    entry = default_catalogue().entries.get(plan.hardware.chip.name)
+    names = (plan.hardware.chip.name, *(entry.aliases if entry else ()))
+    return any(name.casefold() in measured.device_kind.casefold() for name in names)

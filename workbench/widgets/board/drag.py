@@ -1,0 +1,97 @@
+"""What a hand that takes a chip of the tables is told: where it may drop it, and what its menu offers. Made when it is taken."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.widgets.board.annotating import annotation_items, rule_items
+from workbench.widgets.board.drops import WHOLE, brief_reason, dropped_axes, thinned
+from workbench.widgets.board.gesture_target import Held, held
+from workbench.widgets.board.menus import dim_menu, heading, item
+from workbench.widgets.board.tensor_edits import place_of, why_not_own
+from workbench.widgets.board.value_menu import value_menu
+from workbench.widgets.tabs.results import RESULT
+from workbench.widgets.tabs.tensors import TENSOR
+
+Judge = Callable[[tuple[str, ...]], str | None]
+NO_RULE = "it has no name of the program, and so no rule"
+
+
+def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, Any]:
+    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is dragged.
+
+    Without a `place` the gesture is about all of a value, of a line or of a box, and there is the menu alone.
+    """
+    thing = held(gesture, plan, report)
+    if gesture.get("place") is None:
+        return {"key": str(gesture.get("key", ""))[:1200], "illegal": {}, "menu": list(value_menu(plan, report, thing))}
+    place, source = place_of(gesture, thing), str(gesture.get("source", WHOLE))
+    name, program = thing.dims[place], thinned(plan)
+    named = name in plan.program.dims
+
+    def by_rule(axes: tuple[str, ...]) -> str | None:
+        return brief_reason(plan, program, name, axes) if named else NO_RULE
+
+    def alone(axes: tuple[str, ...]) -> str | None:
+        return why_not_own(thing, dict(plan.mesh.axes), place, axes)
+
+    def beside() -> Iterator[dict[str, Any]]:
+        yield from annotation_items(plan, report, thing, place, thing.called(place))
+        yield from _questions(thing, place)
+
+    ruled = plan.layout.rule(name) if named else ()
+    ruling = _rule_items(plan, name, ruled, by_rule) if named else ()
+    return {
+        "key": str(gesture.get("key", ""))[:1200],
+        "illegal": {
+            "rule": dict(_illegal(plan.mesh.names, ruled, source if source in ruled else WHOLE, by_rule)),
+            "only": dict(_illegal(plan.mesh.names, thing.axes[place], source, alone)),
+        },
+        "menu": [] if gesture.get("menu") is False else [*ruling, *_own_items(plan.mesh.names, thing, place, alone), *beside()],
+    }
+
+
+def _illegal(mesh: tuple[str, ...], axes: tuple[str, ...], source: str, judge: Judge) -> Iterator[tuple[str, dict[str, str]]]:
+    for target in mesh:
+        reasons = {
+            verb: reason for verb, add in (("move", False), ("add", True)) if (reason := judge(dropped_axes(axes, source, target, add=add)))
+        }
+        if reasons:
+            yield target, reasons
+
+
+def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> list[dict[str, Any]]:
+    carried = sum(name in tensor.dims for tensor in plan.program.arguments)
+    offers = [*dim_menu(plan.mesh.names, name, WHOLE, axes, judge), *rule_items(plan, name)]
+    return [heading(f"Every {name}, in {carried:,} tensor{'s' * (carried != 1)}"), *offers]
+
+
+def _questions(thing: Held, place: int) -> Iterator[dict[str, Any]]:
+    """Where each axis of the dimension comes from."""
+    for axis in thing.axes[place]:
+        yield item(f"Why is {thing.called(place)} on {axis}?", {"verb": "why", "of": f"axis {thing.kind} {place} {axis} {thing.subject}"})
+
+
+def _own_items(mesh: tuple[str, ...], thing: Held, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
+    """The same, for this tensor alone; and all of it whole, or by the rules again."""
+    by_itself = thing.kind != TENSOR  # propagation lays it, where nothing is said
+    name = thing.called(place)
+    here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place, "source": WHOLE}
+    axes = thing.axes[place]
+    yield heading("Constrain this value" if thing.is_value else "Annotate this result" if thing.kind == RESULT else f"Only {thing.subject}")
+    for add in (False, True) if axes else (False,):
+        for target in (each for each in mesh if each not in axes):
+            label = f"Also split {name} over {target}" if add else f"Put {name} on {target}"
+            reason = judge(dropped_axes(axes, WHOLE, target, add=add))
+            yield item(label, {"verb": "own", **here, "target": target, "add": add}, reason)
+    for axis in axes[1:]:
+        first = {"verb": "own", **here, "source": axis, "target": axes[0], "add": False}
+        yield item(f"Make {axis} the major axis of {name}", first)
+    if axes or by_itself:
+        yield item(f"Keep {name} whole", {"verb": "own", **here, "target": "", "add": False})
+    if by_itself and thing.own:
+        yield item(f"Leave {name} to propagation", {"verb": "open_dim", **here})
+    yield item("Replicate it: whole on every device", {"verb": "own_whole", **here})
+    if thing.own:
+        yield item("Free it again" if by_itself else "By the rules again", {"verb": "by_rules", **here})

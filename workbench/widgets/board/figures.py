@@ -1,0 +1,302 @@
+"""The key figures over the board: what they are made of, by how much the last edit moved them, and what the compiler and a run say."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from workbench.analysis.comparison import Figure as Compared
+from workbench.analysis.ranges import MEMORY, SENT, STEP, Range, ranges_of
+from workbench.core.tensor import Role
+from workbench.reports.measurement import Measurement
+from workbench.reports.report import Report
+from workbench.reports.step_time import StepTime
+from workbench.units import format_bytes, format_count, format_range, format_seconds
+from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.tiers import mark_of, settles, tier_of
+
+ROLES = tuple(Role)
+HIDDEN = "hidden"
+"""The shade of communication behind computation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of the head.
+
+    - `parts` of its bar, `apart` what is shown beside it and is no part of the figure, `limit` where the bar should end;
+    - `tier` that it is of; `tiers`: the same number as compiled or measured;
+    - `range`: within which nine of ten true ones lie; empty where it is settled, or nobody knows;
+    - of every figure less is better, unless `more_is_better`.
+    """
+
+    key: str
+    label: str
+    value: float
+    show: Callable[[float], str]
+    title: str
+    note: str = ""
+    tone: str = ""
+    parts: tuple[dict[str, Any], ...] = ()
+    apart: dict[str, Any] | None = None
+    limit: dict[str, Any] | None = None
+    tier: str = ""
+    range: str = ""
+    tiers: tuple[dict[str, Any], ...] = ()
+    more_is_better: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict)  # what else an edit may add to or take away, by its name in the singular
+
+
+def figures(
+    report: Report, evidence: Evidence | None = None, measurement: Measurement | None = None, *, stale: bool = False
+) -> tuple[Figure, ...]:
+    """The figures of a report, each with what `evidence` says of it; with a measurement, its step time too (`stale`: of a plan before)."""
+    found = [
+        *_time(report.step_time),
+        _memory(report),
+        *_utilisation(report.step_time),
+        _sent(report),
+        _flops(report),
+        _duplication(report),
+    ]
+    if report.plan.pipeline is not None:
+        from workbench.widgets.pipeline.figures import staged  # it is made of what is here
+
+        found = staged(report, found)
+        evidence = None  # it is of the whole program, not of its stages
+    if measurement is not None:
+        found.append(_measured(measurement, stale=stale))
+    ranges = ranges_of(report)
+    tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
+    return tuple(replace(figure, tiers=tuple(_tiers(figure, evidence))) for figure in tiered)
+
+
+_RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # a figure here, and its name among the ranges
+
+
+def _range_text(figure: Figure, ranges: Mapping[str, Range]) -> str:
+    found = ranges.get(_RANGED.get(figure.key, ""))
+    text = format_range(found.low, found.high, figure.show) if found else ""
+    return text if found and text != format_range(figure.value, figure.value, figure.show) else ""
+
+
+def _time(step: StepTime | None) -> Iterator[Figure]:
+    """The step as a bar of what the device does one after the other; what hides behind computation apart."""
+    if step is None:
+        return
+    parts = {
+        "compute-bound": (step.arithmetic, "in kernels whose arithmetic takes longer than their memory traffic"),
+        "memory-bound": (step.memory, "in kernels whose memory traffic takes longer than their arithmetic"),
+        "launches": (step.launch, "between one kernel and the next"),
+        "exposed communication": (step.exposed, "the device waits for it and computes nothing"),
+    }
+    total = step.total or 1.0
+    yield Figure(
+        "predicted",
+        "Step, predicted",
+        step.total,
+        format_seconds,
+        f"seconds of one step on {step.hardware}: "
+        + ", ".join(f"{name} {format_seconds(each)} ({why})" for name, (each, why) in parts.items()),
+        f"on {step.hardware}",
+        parts=tuple(
+            _part(name, each, total, shade, format_seconds(each), why) for shade, (name, (each, why)) in enumerate(parts.items()) if each
+        ),
+        apart=_part("hidden communication", step.hidden, total, HIDDEN, format_seconds(step.hidden), "behind computation: it costs no time")
+        if step.hidden > 0.001 * total
+        else None,
+    )
+
+
+def _utilisation(step: StepTime | None) -> Iterator[Figure]:
+    if step is None or not step.mfu:
+        return
+    yield Figure(
+        "mfu",
+        "MFU",
+        step.mfu,
+        _percent,
+        "model FLOPs utilisation: what the model needs, over what all devices could compute in the step at their peak. "
+        f"HFU, with what is computed again and what is duplicated: {_percent(step.hfu)}",
+        f"HFU {_percent(step.hfu)}",
+        more_is_better=True,
+    )
+
+
+def _part(name: str, value: float, whole: float, shade: int | str, text: str, why: str = "") -> dict[str, Any]:
+    title = f"{name} {text}, {value / whole:.0%}" + (f": {why}" if why else "")
+    return {"role": name, "shade": shade, "share": round(min(value / whole, 1.0), 6), "text": text, "title": title}
+
+
+def _memory(report: Report) -> Figure:
+    """With hardware, the bar is its memory; one that is full to bursting shows where it ends."""
+    memory, peak, room = report.memory, report.memory.peak, report.memory.capacity
+    whole = max(peak, room)
+    figure = Figure(
+        "memory",
+        "Memory per device",
+        peak,
+        format_bytes,
+        f"peak of the step: {peak:,} bytes on one device",
+        parts=memory_parts(report, whole),
+    )
+    if not room:
+        return figure
+    spare = format_bytes(abs(room - peak))
+    return replace(
+        figure,
+        title=f"{figure.title}, of {room:,} that a program can have",
+        note=f"fits in {format_bytes(room)}, {spare} free" if memory.fits else f"does not fit: {spare} too much",
+        tone="" if memory.fits else "bad",
+        limit=None if memory.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"},
+    )
+
+
+def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
+    """The stacked bar: for each role that takes any, its share of `whole` bytes (the peak, if none are given)."""
+    whole = whole or report.memory.peak or 1
+    return tuple(
+        _part(role.value, count, whole, place, format_bytes(count))
+        for place, role in enumerate(ROLES)
+        if (count := report.memory.by_role.get(role, 0))
+    )
+
+
+def _sent(report: Report) -> Figure:
+    counts = Counter[str]()
+    for each in report.collectives:
+        counts[each.kind] += each.count
+    title = f"{report.sent:,} bytes leave each device in a step, by " + (
+        ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts.items()) or "no collective"
+    )
+    payload = sum(report.by_axis_and_kind.values())
+    note = f"each step, for {format_bytes(payload)} of payload" if payload else "each step"
+    return Figure("sent", "Sent per device", report.sent, format_bytes, title, note, counts=counts)
+
+
+def _flops(report: Report) -> Figure:
+    flops = report.flops
+    convention = f"; by the convention of 6 x parameters x tokens it would be {flops.six_nd:,}" if flops.six_nd else ""
+    return Figure(
+        "flops",
+        "FLOP per device",
+        flops.per_device,
+        format_count,
+        f"the program needs {flops.unique:,} in all; {flops.devices} devices do {flops.per_device:,} each{convention}",
+        "each step",
+    )
+
+
+def _duplication(report: Report) -> Figure:
+    title = "how often the same work is done because a mesh axis is unused; 1 is none"
+    return Figure("duplication", "Duplication", report.flops.duplication, _multiple, title, "1.00× is none")
+
+
+def _measured(measurement: Measurement, *, stale: bool) -> Figure:
+    where = f"{measurement.devices} × {measurement.device_kind}"
+    return Figure(
+        "measured",
+        "Step, measured",
+        measurement.median_seconds,
+        format_seconds,
+        f"median of {len(measurement.step_seconds)} steps on {where}",
+        "before the last edit" if stale else where,
+    )
+
+
+_COMPARED = {"memory": "peak memory", "flops": "products"}  # a figure here, and its name in a comparison
+
+
+def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, Any]]:
+    """What the compiler and a run say of the same figure."""
+    if evidence is None:
+        return
+    for each in evidence.comparison.figures:
+        if each.name == _COMPARED.get(figure.key):
+            yield from _tiers_of(each, figure, stale=evidence.stale)
+        if each.name == "kernels" and figure.key == "predicted" and each.compiled is not None and each.predicted is not None:
+            note = f"predicted {format_seconds(each.predicted)}, {difference_text(each)}"
+            yield _tier("kernels, compiled", format_seconds(each.compiled), note, stale=evidence.stale)
+    if figure.key == "sent" and (rows := evidence.comparison.collectives):
+        predicted, compiled = sum(row.predicted for row in rows), sum(row.compiled for row in rows)
+        note = "as predicted" if predicted == compiled else f"predicted {format_bytes(predicted)}"
+        yield _tier("payload, compiled", format_bytes(compiled), note, stale=evidence.stale)
+    if figure.key == "duplication" and (unique := evidence.comparison.report.flops.unique):
+        products = next((each.compiled for each in evidence.comparison.figures if each.name == "products"), None)
+        if products is not None:
+            yield _tier("compiled", _multiple(products * evidence.comparison.report.flops.devices / unique), "", stale=evidence.stale)
+
+
+def _tiers_of(each: Compared, figure: Figure, *, stale: bool) -> Iterator[dict[str, Any]]:
+    is_settled = figure.tier == "compiled" and not stale  # then the figure itself is the compiler's
+    if is_settled and each.predicted is not None:
+        text = difference_text(each._replace(measured=None))
+        yield _tier("predicted", figure.show(each.predicted), text.replace("as predicted", "the same"), stale=False)
+    for name, value in (("compiled", None if is_settled else each.compiled), ("measured", each.measured)):
+        if value is not None:
+            text = difference_text(each._replace(compiled=value, measured=None))
+            yield _tier(name, figure.show(value), f"predicted {figure.show(each.predicted or 0)}, {text}" if stale else text, stale=stale)
+
+
+def _tier(label: str, text: str, note: str, *, stale: bool) -> dict[str, Any]:
+    mark = mark_of(next((each for each in ("measured", "compiled") if label.endswith(each)), ""))
+    return {"label": label, "text": text, "note": note, "stale": "before the last edit" if stale else "", "mark": mark}
+
+
+def difference_text(each: Compared) -> str:
+    """`3 % too much`: the prediction, against the truest figure there is."""
+    if each.error is None:
+        return ""
+    if abs(each.error) < 0.005:
+        return "as predicted"
+    return f"prediction {each.error:+.0%}".replace("-", "−") if abs(each.error) < 10 else f"prediction {each.error + 1:.0f}×"
+
+
+def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> list[dict[str, Any]]:
+    """The figures as JSON, each with its change since `before`."""
+    old = {figure.key: figure for figure in before}
+    return [
+        {
+            "key": figure.key,
+            "label": figure.label,
+            "text": figure.show(figure.value),
+            "title": figure.title,
+            "note": figure.note,
+            "tone": figure.tone,
+            "parts": list(figure.parts),
+            "apart": figure.apart,
+            "limit": figure.limit,
+            "tier": {**mark_of(figure.tier), "settles": settles(figure.key)},
+            "range": figure.range,
+            "tiers": list(figure.tiers),
+            "delta": _delta(figure, old.get(figure.key, figure).value),
+            "counted": figure.key == "sent",  # what may change has its line also while nothing did
+            "changes": list(_changes(figure, old.get(figure.key, figure))),
+        }
+        for figure in now
+    ]
+
+
+def _delta(figure: Figure, before: float) -> dict[str, str] | None:
+    change = figure.value - before
+    text = figure.show(abs(change))
+    if not change or text == figure.show(0):
+        return None
+    return {"text": f"{'−' if change < 0 else '+'}{text}", "tone": "good" if (change < 0) != figure.more_is_better else "bad"}
+
+
+def _changes(figure: Figure, before: Figure) -> Iterator[dict[str, str]]:
+    """`+2 all-gathers`: what the last edit added and took away."""
+    for name in dict.fromkeys((*figure.counts, *before.counts)):
+        change = figure.counts.get(name, 0) - before.counts.get(name, 0)
+        if change:
+            text = f"{'−' if change < 0 else '+'}{abs(change):,} {name}{'s' * (abs(change) != 1)}"
+            yield {"text": text, "tone": "good" if change < 0 else "bad"}
+
+
+def _multiple(value: float) -> str:
+    return f"{value:.2f}×" if value < 100 else f"{value:,.0f}×"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.01 else f"{share:.2%}"

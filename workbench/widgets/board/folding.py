@@ -1,0 +1,94 @@
+"""Repeated layers as one: paths that differ in layer numbers alone are folded into `layers[0..95]/w1`, and stand for all of them."""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from workbench.core.paths import matches
+from workbench.core.paths import template as _template
+from workbench.core.program import Program
+from workbench.core.program_cache import kept_with_program
+
+template = lru_cache(maxsize=1 << 16)(_template)
+
+
+class Folded(NamedTuple):
+    """`subject` names all of them, as `paths.matches` reads it; `label` is how a person reads it."""
+
+    subject: str
+    label: str
+
+
+def folded(paths: Sequence[str]) -> Folded:
+    """One name for paths of one template.
+
+    >>> folded(["mu/0/layers/0/w1", "mu/0/layers/1/w1", "mu/0/layers/3/w1"])
+    Folded(subject='mu/0/layers/*/w1', label='mu/0/layers[0..1,3]/w1')
+    >>> folded(["params/w1"])
+    Folded(subject='params/w1', label='params/w1')
+    """
+    if len(paths) == 1:
+        return Folded(paths[0], paths[0])
+    subject, label = [], []
+    for words in zip(*(path.split("/") for path in paths), strict=True):
+        if len(set(words)) == 1:
+            subject.append(words[0])
+            label.append(words[0])
+            continue
+        stem = words[0].rstrip("0123456789")
+        subject.append(f"{stem}*")
+        ranges = f"[{number_ranges(int(word[len(stem) :]) for word in words)}]"
+        if stem or not label:
+            label.append(stem + ranges)
+        else:
+            label[-1] += ranges
+    return Folded("/".join(subject), "/".join(label))
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """
+    >>> number_ranges([0, 1, 2, 5, 7, 8])
+    '0..2,5,7..8'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}..{last}" for first, last in runs)
+
+
+def is_named(subject: str, path: str) -> bool:
+    """Whether `path` is the subject, or one of the layers folded in it."""
+    return subject == path or matches(f"/{subject}", path)
+
+
+def pattern_of(subject: str, paths: Iterable[str]) -> str:
+    """The shortest pattern for the subject that names none of the other `paths`: with a slash in front, if their tails are like it.
+
+    >>> pattern_of("w1", ["w1", "w2"]), pattern_of("w1", ["w1", "mu/w1"])
+    ('w1', '/w1')
+    """
+    return f"/{subject}" if any(matches(subject, path) and not is_named(subject, path) for path in paths) else subject
+
+
+@kept_with_program(5)
+def alike_arguments(program: Program) -> tuple[tuple[int, ...], ...]:
+    """The arguments of a program by kind, repeated layers together, in order of appearance. No layout changes it."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for index, tensor in enumerate(program.arguments):
+        alike.setdefault((template(tensor.path), tensor.shape, tensor.dtype, tensor.dims, tensor.role), []).append(index)
+    return tuple(map(tuple, alike.values()))
+
+
+def stacked_layers(path: str, dims: tuple[str, ...], shape: tuple[int, ...]) -> str:
+    """How a scanned stack of layers is read, whose first dimension has the name of a part of the path; empty for any other.
+
+    >>> stacked_layers("params/layers/mlp/w1", ("layers", "d_model"), (96, 8))
+    'params/layers[0..95]/mlp/w1'
+    """
+    if not dims or dims[0] not in path.split("/"):
+        return ""
+    return re.sub(rf"(^|/){re.escape(dims[0])}(?=/|$)", rf"\g<0>[0..{shape[0] - 1}]", path, count=1)

@@ -1,0 +1,181 @@
+"""What a gesture is about: an argument, a result or a value of the tables, all that a source line makes, or a box of a graph."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workbench.core.paths import matches
+from workbench.core.selectors import operations_at, picks
+from workbench.core.sharding import Sharding, base_axis
+from workbench.errors import LayoutError, unknown_name
+from workbench.plan.edits import Constrain, Edit, Override
+from workbench.plan.plan import Plan
+from workbench.reports.report import Placement, Report, Value
+from workbench.widgets.board.folding import is_named, pattern_of, template
+from workbench.widgets.tabs.results import RESULT, own_results
+from workbench.widgets.tabs.tensors import TENSOR, VALUE
+from workbench.widgets.tabs.values import constraint_on
+
+LINE, BOX = "line", "box"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The tensor or value a gesture is about: of alike ones the first, and the pattern that names them all, `count` of them.
+
+    `axes` are those each dimension lies on now; `given` is what it is asked to be: by its override or constraint, else, of an argument,
+    by the rules, of others nothing.
+    """
+
+    kind: str
+    subject: str
+    pattern: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    axes: tuple[tuple[str, ...], ...]
+    given: Sharding
+    own: str  # the override or constraint that holds for it
+    path: str = ""  # of the first
+    line: str | None = None  # the source line of a value
+    count: int = 1
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is an intermediate value, or all those of a line; not an argument and not a result."""
+        return self.kind in (VALUE, LINE)
+
+    @property
+    def place(self) -> str:
+        """How a group or a barrier names it: `@` marks a value."""
+        return f"@{self.pattern}" if self.is_value else self.pattern
+
+    def edit(self, sharding: Sharding | None) -> Edit:
+        """Place it in this way, or with `None` as the rules or propagation do."""
+        if sharding is None:
+            return Constrain(self.own, None) if self.is_value else Override(self.own, None)
+        return Constrain(self.pattern, sharding) if self.is_value else Override(self.pattern, sharding)
+
+    def called(self, place: int) -> str:
+        """A dimension as a person reads it."""
+        return self.dims[place] if self.dims[place] not in ("", "_") else f"dimension {place + 1}"
+
+    def dims_with(self, place: int, axes: tuple[str, ...] | None) -> tuple[tuple[str, ...] | None, ...]:
+        return (*self.given.dims[:place], axes, *self.given.dims[place + 1 :])
+
+    def with_dim(self, place: int, axes: tuple[str, ...] | None) -> Sharding:
+        """With one dimension placed otherwise; an axis that is wanted now is kept out no more, and no sum over it is left to do."""
+        _verify_axes(self, self.dims_with(place, axes))
+        taken = axes or ()
+        kept, left = (tuple(axis for axis in each if axis not in taken) for each in (self.given.replicated, self.given.unreduced))
+        return replace(self.given, replicated=kept, unreduced=left).with_dim(place, axes)
+
+
+def held(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Held:
+    """What the gesture names; raises `LayoutError` if this plan has nothing of that name."""
+    kind, subject = str(gesture.get("of", "")), str(gesture.get("path", ""))
+    what, find, names = _KINDS.get(kind, _KINDS[TENSOR])
+    found = find(subject, gesture.get("rank"), plan, report)
+    if found is None:
+        raise LayoutError(*unknown_name(what, subject[:200], dict.fromkeys(names(plan, report))))
+    return found
+
+
+def _held_tensor(subject: str, _rank: object, plan: Plan, report: Report) -> Held | None:
+    found = [each for each in report.arguments if is_named(subject, each.tensor.path)]
+    if not found:
+        return None
+    given = plan.layout.sharding(found[0].tensor)
+    return _placed(TENSOR, subject, found, given, plan)
+
+
+def _held_result(subject: str, _rank: object, plan: Plan, report: Report) -> Held | None:
+    found = [each for each in own_results(report) if is_named(subject, each.tensor.path)]
+    if not found:
+        return None
+    given = plan.layout.override(found[0].tensor.path) or Sharding((None,) * len(found[0].tensor.shape))
+    return _placed(RESULT, subject, found, given, plan)
+
+
+def _placed(kind: str, subject: str, found: Sequence[Placement], given: Sharding, plan: Plan) -> Held:
+    """An override names arguments and results alike, so its pattern must name nothing else of either; what is carried on has none."""
+    tensor, carried = found[0].tensor, dict(plan.program.carried)
+    results = (each for number, each in enumerate(plan.program.results) if number not in carried)
+    paths = [each.path for each in (*plan.program.arguments, *results)]
+    own = next((pattern for pattern, _ in reversed(plan.layout.overrides) if matches(pattern, tensor.path)), "")
+    axes = tuple(dim or () for dim in found[0].sharding.dims)
+    pattern = pattern_of(subject, paths)
+    return Held(kind, subject, pattern, tensor.dims, tensor.shape, axes, given, own, tensor.path, count=len(found))
+
+
+def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Held | None:
+    found = [each for each in report.values if is_named(subject, each.path) and (rank is None or len(each.shape) == rank)]
+    if not found:
+        return None
+    own = constraint_on(plan.layout, found[0].path, len(found[0].shape), found[0].source)
+    pattern = pattern_of(subject, {each.path for each in report.values})
+    return _valued(VALUE, subject, pattern, own, found, plan)
+
+
+def _held_line(subject: str, rank: object, plan: Plan, report: Report) -> Held | None:
+    """All that a source line makes in the forward pass, of one rank: one constraint for all of them."""
+    found = values_of_line(report, subject, rank)
+    if not found:
+        return None
+    own = subject if any(at == subject and len(each.dims) == len(found[0].shape) for at, each in plan.layout.constraints) else ""
+    line = _valued(LINE, subject, subject, own, found, plan)
+    alike = {each.dims for each in found}
+    return replace(
+        line,
+        dims=line.dims if len(alike) == 1 else ("_",) * len(line.dims),
+        count=len(operations_at(plan.program, subject, len(line.shape))),
+    )
+
+
+def values_of_line(report: Report, line: str, rank: object) -> list[Value]:
+    """The values of a line that a constraint on it would be for; a folded row may stand for several of them."""
+    return [each for each in report.values if each.source == line and picks(line, each.path, each.source) and len(each.shape) == rank]
+
+
+def _valued(kind: str, subject: str, pattern: str, own: str, found: Sequence[Value], plan: Plan) -> Held:
+    first = found[0]
+    axes = tuple(tuple(dict.fromkeys(map(base_axis, dim or ()))) for dim in first.sharding.dims)
+    given = dict(plan.layout.constraints)[own] if own else Sharding((None,) * len(axes))
+    return Held(kind, subject, pattern, first.dims, first.shape, axes, given, own, first.path, first.source, len(found))
+
+
+def _held_box(subject: str, _rank: object, plan: Plan, report: Report) -> Held | None:
+    """What a box of a graph stands for: the value or argument of its path, in all layers that are alike."""
+    node = next((each for each in report.graph.nodes if each.path == subject and not each.is_input), None)
+    if node is None:
+        shapes = {each.tensor.path: each.tensor.shape for each in report.arguments}
+    else:
+        shapes = {each.path: each.shape for each in report.values if each.kind == node.kind and len(each.shape) == len(node.shape)}
+    if subject not in shapes:
+        return None
+    alike = [path for path, shape in shapes.items() if template(path) == template(subject) and shape == shapes[subject]]
+    named = template(subject) if len(alike) > 1 else subject
+    return _held_tensor(named, None, plan, report) if node is None else _held_value(named, len(node.shape), plan, report)
+
+
+_Find = Callable[[str, object, Plan, Report], Held | None]
+_Names = Callable[[Plan, Report], list[str]]
+_KINDS: dict[str, tuple[str, _Find, _Names]] = {
+    TENSOR: ("argument", _held_tensor, lambda plan, _: [each.path for each in plan.program.arguments]),
+    RESULT: ("result of its own", _held_result, lambda _, report: [each.tensor.path for each in own_results(report)]),
+    VALUE: ("intermediate value", _held_value, lambda _, report: [each.path for each in report.values]),
+    LINE: ("line with an intermediate value", _held_line, lambda _, report: [each.source for each in report.values if each.source]),
+    BOX: ("box", _held_box, lambda _, report: [each.path for each in report.graph.nodes]),
+}
+
+
+def _verify_axes(thing: Held, dims: tuple[tuple[str, ...] | None, ...]) -> None:
+    """An axis splits one dimension: said in the names of the dimensions, before the sharding says it."""
+    owner: dict[str, str] = {}
+    for name, axes in zip(thing.dims, dims, strict=True):
+        for axis in axes or ():
+            if axis in owner:
+                raise LayoutError(
+                    f"`{thing.subject}` has `{owner[axis]}` on mesh axis `{axis}` already; an axis splits one dimension of a tensor.",
+                    [f"leave `{owner[axis]}` whole first", f"put `{name}` on another axis"],
+                )
+            owner[axis] = name

@@ -1,0 +1,56 @@
+"""What is set by hand and does not show as a place on the mesh: small marks on chips, and tags on rows that one click takes back."""
+
+from typing import Any
+
+from workbench.core.layout import Layout
+from workbench.core.layout_text import barrier_text, group_text
+from workbench.core.paths import matches
+from workbench.core.selectors import picks
+from workbench.core.sharding import Sharding
+
+Mark = dict[str, str]
+Tag = dict[str, Any]
+
+_PASSES = {"none": "stops here", "forward": "forward only", "backward": "backward only"}
+
+
+def marks_of(sharding: Sharding | None) -> tuple[tuple[Mark, ...], ...]:
+    """Of each dimension: `?` if propagation may split it further, `p1` for its round."""
+    if sharding is None or sharding.is_plain:
+        return ()
+    return tuple(_marks(sharding, place) for place in range(len(sharding.dims)))
+
+
+def _marks(sharding: Sharding, place: int) -> tuple[Mark, ...]:
+    found = []
+    if sharding.is_open(place):
+        title = "open: propagation may split it further" if sharding.dims[place] else "open: left to propagation"
+        found.append({"text": "?", "title": title})
+    if priority := sharding.priority(place):
+        found.append(priority_mark(priority))
+    return tuple(found)
+
+
+def priority_mark(priority: int) -> Mark:
+    return {"text": f"p{priority}", "title": f"spreads in round {priority}; 0 goes first"}
+
+
+def tags_of(layout: Layout, path: str, source: str | None = None) -> list[Tag]:
+    """The groups and barriers of an argument, or with a `source` line of a value."""
+    ties = [group_text(places) for places in layout.groups if is_at(places, path, source)]
+    stops = [(place, allows) for place, allows in layout.barriers if is_at((place,), path, source)]
+    return [
+        *(_tag(f"tied {text[5:]}", text, "untie", group=text) for text in ties),
+        *(_tag(_PASSES[allows], barrier_text(place, allows), "unbar", at=place) for place, allows in stops),
+    ]
+
+
+def _tag(label: str, title: str, verb: str, **fields: str) -> Tag:
+    return {"label": label, "title": f"{title}. Take it back", "gesture": {"verb": verb, **fields, "zone": "tables"}}
+
+
+def is_at(places: tuple[str, ...], path: str, source: str | None) -> bool:
+    """Whether one of the places of a group or barrier is an argument, or with a `source` line a value."""
+    if source is None:
+        return any(matches(place, path) for place in places if not place.startswith("@"))
+    return any(picks(place[1:], path, source) for place in places if place.startswith("@"))

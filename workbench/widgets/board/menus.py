@@ -1,0 +1,59 @@
+"""What the menus of a chip and of an axis offer. Each item is its own gesture, so that the front end needs no verbs of its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+from workbench.widgets.board.drops import dropped_axes
+
+_NAMES = ("data", "model", "pipe", "expert", "x", "y", "z")
+
+
+def dim_menu(
+    mesh: tuple[str, ...], dim: str, source: str, axes: tuple[str, ...], why_not: Callable[[tuple[str, ...]], str | None]
+) -> list[dict[str, Any]]:
+    """Move, split further, reorder, free, rename; `why_not` judges the axes an item would give the dimension."""
+    items = []
+    for add in (False, True) if axes else (False,):
+        for target in (name for name in mesh if name not in axes):
+            label = f"Also split over {target}" if add else f"Move to {target}" if source and axes else f"Put on {target}"
+            gesture = {"verb": "drop", "dim": dim, "source": source, "target": target, "add": add}
+            items.append(item(label, gesture, why_not(dropped_axes(axes, source, target, add=add))))
+    items += [item(f"Make {axis} the major axis", {"verb": "major", "dim": dim, "axis": axis}) for axis in axes[1:]]
+    if axes:
+        items.append(item("Leave whole", {"verb": "whole", "dim": dim}))
+    return [*items, item("Rename…", {"verb": "rename_dim", "dim": dim}, ask={"label": "New name", "value": dim, "verb": "Rename"})]
+
+
+def axis_menu(mesh: tuple[str, ...], axis: str) -> list[dict[str, Any]]:
+    """Rename, move among the axes (which devices are neighbours), remove."""
+    place = mesh.index(axis)
+    items = [item("Rename…", {"verb": "rename_axis", "axis": axis}, ask={"label": "New name", "value": axis, "verb": "Rename"})]
+    if place > 0:
+        items.append(item("Move left (more major)", {"verb": "shift_axis", "axis": axis, "by": -1}))
+    if place < len(mesh) - 1:
+        items.append(item("Move right (more minor)", {"verb": "shift_axis", "axis": axis, "by": 1}))
+    return [*items, item("Remove axis", {"verb": "remove_axis", "axis": axis})]
+
+
+def spare_axis_name(mesh: tuple[str, ...]) -> str:
+    """A name to offer for one axis more."""
+    return next((name for name in _NAMES if name not in mesh), f"axis{len(mesh)}")
+
+
+def heading(label: str) -> dict[str, Any]:
+    """What the items below it are about."""
+    return {"heading": label}
+
+
+def item(label: str, gesture: dict[str, Any], reason: str | None = None, ask: dict[str, Any] | None = None) -> dict[str, Any]:
+    """`reason`: why it would be refused; `ask`: a text that the gesture wants as its `name`, with the `options` offered, if any."""
+    return {"label": label, "gesture": gesture, "reason": reason, "ask": ask}
+
+
+def choices(label: str, options: list[dict[str, Any]], *, many: bool = False) -> dict[str, Any]:
+    """A row of small options, one of which holds, or any number of them."""
+    return {"choices": label, "options": options, "many": many}
+
+
+def option(label: str, gesture: dict[str, Any], reason: str | None = None, *, checked: bool) -> dict[str, Any]:
+    return {"label": label, "gesture": gesture, "reason": reason, "checked": checked}

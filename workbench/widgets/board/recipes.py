@@ -1,0 +1,92 @@
+"""The recipes beside the board: each with what it would do to the plan, or why it does not apply; one gesture applies it as one edit."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from workbench.core.error_text import failure_words
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.recipes import Row, find_recipe, list_recipes
+
+VERBS = ("recipes", "recipe_axis")
+MOST_NAME = 80  # characters of a name that a gesture may give
+_log = logging.getLogger(__name__)
+
+
+class HasPlan(Protocol):
+    @property
+    def plan(self) -> Plan: ...
+
+
+class RecipesPanel:
+    """Whether the list is open, and which mesh axes a hand chose for which recipe; a recipe finds the others by their names."""
+
+    def __init__(self, session: HasPlan) -> None:
+        self._session = session
+        self._open = False
+        self._chosen: dict[str, tuple[str, ...]] = {}
+
+    def obey(self, gesture: Mapping[str, Any]) -> None:
+        """Open or close the list, or choose an axis; raises `WorkbenchError` for what is not there."""
+        if gesture.get("verb") == "recipes":
+            self._open = gesture.get("open") is not False
+        else:
+            self._choose(str(gesture.get("name", ""))[:MOST_NAME], gesture.get("place"), str(gesture.get("axis", ""))[:MOST_NAME])
+
+    def state(self, colours: Mapping[str, int]) -> dict[str, Any] | None:
+        """Every recipe as JSON; `None`, and nothing is worked out, while the list is closed."""
+        if not self._open:
+            return None
+        plan = self._session.plan
+        try:
+            rows = list_recipes(plan, self._given(plan))
+        except Exception as error:  # noqa: BLE001 - a list that fails is no reason to lose the tables
+            _log.exception("The recipes failed")
+            return {"rows": [], "problem": f"The recipes could not be listed: {failure_words(error)}"}
+        return {"rows": [self._row(row, plan, colours) for row in rows], "problem": ""}
+
+    def _given(self, plan: Plan) -> dict[str, tuple[str, ...]]:
+        """The choices that the mesh still has."""
+        return {name: axes for name, axes in self._chosen.items() if all(axis in plan.mesh for axis in axes)}
+
+    def _choose(self, name: str, place: Any, axis: str) -> None:
+        """The axis for the first, second, ... purpose; one that it has for another purpose changes places with it."""
+        plan = self._session.plan
+        find_recipe(name)
+        row = next(row for row in list_recipes(plan, self._given(plan)) if row.name == name)
+        if place not in range(min(len(row.axes) + 1, row.most_axes)) or axis not in plan.mesh:
+            raise WorkbenchError(f"`{axis}` cannot be an axis of that recipe.", ["choose an axis of the mesh"])
+        axes = [*row.axes, ""][: max(len(row.axes), place + 1)]
+        before = axes[place]
+        axes = [before if each == axis else each for each in axes]
+        axes[place] = axis
+        self._chosen[name] = tuple(each for each in axes if each)
+
+    def _row(self, row: Row, plan: Plan, colours: Mapping[str, int]) -> dict[str, Any]:
+        options = [{"name": name, "label": f"{name} ×{size}"} for name, size in plan.mesh.axes if size > 1 or name in row.axes]
+        places = max(len(row.axes), min(1, len(options))) if row.axes or not row.holds else 0
+        return {
+            "key": row.name,
+            "name": row.name,
+            "title": row.title,
+            "about": row.about,
+            "state": "applies" if row.applies else "holds" if row.holds else "barred",
+            "edits": list(row.edits),
+            "reason": row.reason,
+            "ways_out": list(row.ways_out),
+            "given": list(self._given(plan).get(row.name, ())),
+            "axes": [_axis(row.axes[place] if place < len(row.axes) else "", options, colours) for place in range(places)],
+        }
+
+
+def _axis(name: str, options: list[dict[str, str]], colours: Mapping[str, int]) -> dict[str, Any]:
+    return {"name": name, "colour": colours.get(name), "options": options}
+
+
+def recipe_edit(gesture: Mapping[str, Any], plan: Plan) -> Edit:
+    """All the edits of a recipe as one; raises `WorkbenchError` where it does not apply."""
+    axes = gesture.get("axes")
+    named = tuple(str(axis)[:MOST_NAME] for axis in axes[:4]) if isinstance(axes, list) else ()
+    return find_recipe(str(gesture.get("name", ""))[:MOST_NAME], named).edit(plan)

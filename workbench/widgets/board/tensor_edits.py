@@ -1,0 +1,68 @@
+"""One tensor in its own way: from what a hand did with a chip of the tables to an `Override` or a `Constrain`, and back to the rules."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.core.sharding import Sharding
+from workbench.errors import LayoutError
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.widgets.board.drops import dropped_axes
+from workbench.widgets.board.gesture_target import Held, held
+from workbench.widgets.tabs.tensors import TENSOR
+
+
+def own_way(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+    """A dimension of one tensor dropped on an axis: of that tensor alone."""
+    thing = held(gesture, plan, report)
+    place = place_of(gesture, thing)
+    source, target = str(gesture.get("source", "")), str(gesture.get("target", ""))
+    return thing.edit(thing.with_dim(place, dropped_axes(thing.axes[place], source, target, add=gesture.get("add") is True)))
+
+
+def own_whole(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+    """Explicitly whole on every device."""
+    thing = held(gesture, plan, report)
+    return thing.edit(Sharding.whole(len(thing.dims)))
+
+
+def opened(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+    """A dimension left to propagation; the constraint of a value goes with the last dimension of which it says anything."""
+    thing = held(gesture, plan, report)
+    return thing.edit(unless_empty(thing, thing.with_dim(place_of(gesture, thing), None)))
+
+
+def unless_empty(thing: Held, sharding: Sharding) -> Sharding | None:
+    """`None` for a constraint, or the override of a result, that asks for nothing."""
+    says_nothing = sharding == Sharding((None,) * len(sharding.dims))
+    return None if thing.kind != TENSOR and thing.own and says_nothing else sharding
+
+
+def by_the_rules(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+    """As the rules or propagation place it."""
+    thing = held(gesture, plan, report)
+    if not thing.own:
+        by = "the rules" if thing.kind == TENSOR else "propagation"
+        raise LayoutError(f"`{thing.subject}` lies by {by} already.", ["drop one of its dimensions with “only this tensor” chosen"])
+    return thing.edit(None)
+
+
+def why_not_own(thing: Held, mesh: Mapping[str, int], place: int, axes: tuple[str, ...]) -> str | None:
+    """Why one tensor may not lie so, short enough for a drop zone; `None` if it may. A value may lie unevenly: XLA pads it."""
+    for other, on in enumerate(thing.dims_with(place, axes)):
+        if other != place and (shared := next((axis for axis in axes if axis in (on or ())), None)):
+            return f"{thing.dims[other] or thing.shape[other]} is on {shared}"
+    parts = 1
+    for axis in axes:
+        parts *= mesh[axis]
+    size = thing.shape[place]
+    return f"{size} % {parts} = {size % parts}" if size % parts and not thing.is_value else None
+
+
+def place_of(gesture: Mapping[str, Any], thing: Held) -> int:
+    """Which dimension the gesture names."""
+    place = gesture.get("place")
+    if not isinstance(place, int) or not 0 <= place < len(thing.dims):
+        raise LayoutError(f"`{thing.subject}` has no dimension number {str(place)[:20]}.", ["reload the page"])
+    return place

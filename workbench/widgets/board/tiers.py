@@ -1,0 +1,73 @@
+"""Where a figure is from: the mark that each one carries, and the line that says how the present ones stand."""
+
+from typing import Any
+
+from workbench.reports.report import Report
+from workbench.session.settling import Standing
+
+SHARDY = "https://openxla.org/shardy/"
+GSPMD = "https://arxiv.org/abs/2105.04663"
+AOT = "https://docs.jax.dev/en/latest/aot.html"
+PROFILING = "https://docs.jax.dev/en/latest/profiling.html"
+
+_PLANNED = (
+    "Worked out in this process the moment a plan is edited: Shardy places every value, and from that follows what is sent, held and "
+    "waited for."
+)
+_PARTITIONED = (
+    "XLA's own SPMD partitioner was asked, within half a second as a rule: what is sent is what it makes of the plan, and memory and time "
+    "follow from that."
+)
+_COMPILED = (
+    "Read off the program that XLA made of the plan for its hardware: its collectives, memory and kernels. Of a TPU these are there within "
+    "a second or two, before code is generated; the compiler's own times of kernels come with the code."
+)
+TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    ("Planned", _PLANNED, SHARDY, ("planned",)),
+    ("Partitioned", _PARTITIONED, GSPMD, ("partitioned",)),
+    ("Compiled", _COMPILED, AOT, ("compiled",)),
+    ("Measured", "Taken from a run of the plan on the attached devices.", PROFILING, ("measured", "step, measured")),
+)
+"""Name, what it says, what to read, and the labels it explains; each is nearer to the truth than the one before, and dearer to get."""
+
+_SAYS = {name.lower(): f"{name}. {says}" for name, says, _, _ in TIERS}
+_OF_COLLECTIVES = ("predicted", "mfu", "memory", "sent")  # figures that follow from what is sent
+_TIMES = ("predicted", "mfu")
+
+
+def tier_of(key: str, report: Report) -> str:
+    """The tier of a figure of the head: what is computed where Shardy places it stays planned, what is sent is the partitioner's."""
+    if key == "measured":
+        return "measured"
+    if key == "memory" or (key in _TIMES and report.has_compiled_times) or (key == "sent" and report.is_scheduled):
+        return report.tier
+    return report.prediction.tier if settles(key) else "planned"
+
+
+def settles(key: str) -> bool:
+    """Whether a figure is another one once the partitioner has answered."""
+    return key in _OF_COLLECTIVES
+
+
+def mark_of(tier: str) -> dict[str, str]:
+    """A tier as the front end marks it."""
+    return {"key": tier, "label": tier.capitalize(), "title": _SAYS[tier]} if tier else {}
+
+
+def standing_state(standing: Standing | None, report: Report) -> dict[str, Any]:
+    """The line under the figures; without a `standing` where nobody asks the partitioner."""
+    return {"mark": mark_of(report.tier), "text": _text(standing, report), "settling": bool(standing and standing.is_settling)}
+
+
+def _text(standing: Standing | None, report: Report) -> str:
+    if report.compiled is not None:
+        times = " and the times of kernels" if report.has_compiled_times else ""
+        if report.is_scheduled:
+            return f"by {report.compiled.compiler}: what is sent, memory{times or '; the times of its kernels are worked out'}"
+        sent = f"; what is sent by {report.partitioned.compiler}" if report.partitioned else ""
+        return f"by {report.compiled.compiler}: memory{times}{sent}"
+    if report.partitioned is not None:
+        return f"by {report.partitioned.compiler}: what is sent, and the memory and time that follow from it"
+    if standing is None:
+        return "by Shardy, in this process"
+    return "asking XLA…" if standing.is_settling else standing.reason

@@ -1,0 +1,69 @@
+"""The menu of a whole value, short enough to stand beside a box of a graph or a source line: a row of choices for each dimension, and what
+is said of all of them at once. The chips of the tables have one for each dimension, with more to choose from."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.widgets.board.annotating import whole_items
+from workbench.widgets.board.drops import WHOLE
+from workbench.widgets.board.gesture_target import LINE, Held
+from workbench.widgets.board.menus import choices, heading, item, option
+from workbench.widgets.board.tensor_edits import why_not_own
+from workbench.widgets.tabs.tensors import TENSOR
+
+
+def value_menu(plan: Plan, report: Report, thing: Held) -> Iterator[dict[str, Any]]:
+    """Where each dimension lies, to be changed with a click; then partial sums, axes kept out, ties, barriers."""
+    yield heading(_title(thing))
+    for place in range(len(thing.dims)):
+        named = thing.dims[place] not in ("", "_")
+        yield choices(f"{thing.called(place)} {'' if named else '= '}{thing.shape[place]:,}", list(_options(plan, thing, place)))
+    yield heading("All of it")
+    yield from whole_items(plan, report, thing)
+    here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims)}
+    yield item("Replicate it: whole on every device", {"verb": "own_whole", **here})
+    if thing.own:
+        yield item("By the rules again" if thing.kind == TENSOR else "Free it again", {"verb": "by_rules", **here})
+    if thing.kind != LINE:
+        yield from _questions(thing)
+
+
+def _title(thing: Held) -> str:
+    if thing.kind == LINE:
+        made = f"{thing.count} values are made" if thing.count > 1 else f"one value is made: {thing.path}"
+        return f"Constrain line {thing.subject}: {made}"
+    many = f" ×{thing.count}" if "*" in thing.subject else ""
+    line = f", {thing.line}" if thing.line else ""
+    return f"Constrain {thing.subject}{many}{line}" if thing.is_value else f"Only {thing.subject}{many}"
+
+
+def _options(plan: Plan, thing: Held, place: int) -> Iterator[dict[str, Any]]:
+    """By itself, whole, on one axis, on one more; what is asked now is checked."""
+    here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place, "source": WHOLE}
+    asked, lies = thing.given.dims[place], thing.axes[place]
+    mesh = dict(plan.mesh.axes)
+    found = f": {'+'.join(lies) or 'whole'}" if asked is None and thing.kind != LINE else ""
+    if thing.kind == TENSOR:
+        open_it = {"verb": "annotate", **here, "what": "open", "open": True}
+        yield option(f"?{found}", open_it, None if not asked else "leave it whole first", checked=asked is None)
+    else:
+        yield option(f"by itself{found}", {"verb": "open_dim", **here}, checked=asked is None)
+    yield option("whole", {"verb": "own", **here, "target": "", "add": False}, checked=asked == ())
+    for axis in plan.mesh.names:
+        gesture = {"verb": "own", **here, "target": axis, "add": False}
+        yield option(axis, gesture, why_not_own(thing, mesh, place, (axis,)), checked=asked == (axis,))
+    if asked and len(asked) > 1:
+        yield option("+".join(asked), {"verb": "own", **here, "target": asked[-1], "add": True}, checked=True)
+    for axis in plan.mesh.names if asked else ():
+        if asked and axis not in asked:
+            gesture = {"verb": "own", **here, "target": axis, "add": True}
+            yield option(f"{'+'.join(asked)}+{axis}", gesture, why_not_own(thing, mesh, place, (*asked, axis)), checked=False)
+
+
+def _questions(thing: Held) -> Iterator[dict[str, Any]]:
+    for place, axes in enumerate(thing.axes):
+        for axis in axes:
+            of = f"axis {thing.kind} {place} {axis} {thing.subject}"
+            yield item(f"Why is {thing.called(place)} on {axis}?", {"verb": "why", "of": of})

@@ -1,0 +1,1 @@
+"""The board of a fleet: many models on shared devices."""

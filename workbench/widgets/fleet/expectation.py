@@ -1,0 +1,52 @@
+"""What a run is now expected to take, worked out anew now and then in a thread: simulating takes a moment, and units come fast."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from workbench.multimodel import Placed, Schedule
+from workbench.multimodel.expected import expected
+from workbench.multimodel.forecast import Outlook
+from workbench.widgets.fleet.live import FleetLive
+
+MOST_LEFT = 10_000  # units that are simulated meanwhile; of more, the prediction stands
+_EVERY, _SHARE = 1.0, 5  # seconds between two simulations, and of what one of them took
+
+
+class Expectation:
+    """`rest` is the schedule of what is left, `None` where nothing is known of it; `changed()` is called when there is a new one."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.rest: Schedule | None = None
+        self._changed = changed
+        self._next = 0.0
+        self._running = False
+
+    def forget(self) -> None:
+        """A run has begun, or ended."""
+        self.rest, self._next = None, 0.0
+
+    def follow(self, seen: Outlook, live: FleetLive) -> None:
+        """Look again at a run of what was `seen`, if it is time to. Whoever calls holds the lock of `live`."""
+        fleet = live.fleet
+        known = [each.name for each in seen.jobs] == list(live.models) and seen.devices == live.devices
+        left = sum(max(0, each.of - each.done) for each in live.models.values())
+        if not (live.running and live.measured and known and fleet) or self._running or time.monotonic() < self._next or left > MOST_LEFT:
+            return
+        self._running = True
+        ran = [Placed(row[0], row[1], row[2], row[3], row[4], row[3]) for row in live.measured]
+        last = [each.of if each.done < each.of else 0 for each in live.models.values()]  # an earlier run may have done all of it
+        away = frozenset(live.away)
+        threading.Thread(target=self._work, args=(seen, live, ran, last, away), daemon=True).start()
+
+    def _work(self, seen: Outlook, live: FleetLive, ran: list[Placed], last: list[int], away: frozenset[int]) -> None:
+        begun = time.monotonic()
+        try:
+            options = {"double_buffer": seen.fleet.double_buffer}
+            found = expected(seen.schedule, seen.jobs, ran, last, seen.policy, away=away, **options)
+        finally:
+            self._running = False
+            self._next = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - begun))
+        if live.running:
+            self.rest = found
+            self._changed()

@@ -1,0 +1,100 @@
+"""What a fleet is predicted to take: at once where that is quick, else in a thread while the board says so."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from workbench.errors import WorkbenchError
+from workbench.multimodel import ALL_POLICIES, simulate
+from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.forecast import Outlook, outlook
+from workbench.multimodel.measured import FleetTimes
+
+AT_ONCE = 6_000  # units whose schedule is simulated while the hand waits; more are simulated in a thread
+MOST_COMPARED = 15_000  # units, for which the other policies are simulated too
+
+
+class FleetForecast:
+    """The prediction that is `seen`, or the `problem` of a fleet that does not fit.
+
+    `before` is the makespan of the one that a hand changed last, `makespans` are those of the policies so far. `arrived(whole)` is called,
+    holding the `lock`, when a thread has a prediction, or just the other policies'.
+    """
+
+    def __init__(self, lock: AbstractContextManager[object], arrived: Callable[[bool], None]) -> None:
+        self._lock, self._arrived = lock, arrived
+        self.seen: Outlook | None = None
+        self.problem: WorkbenchError | None = None
+        self.before: float | None = None
+        self.makespans: dict[str, float] = {}
+        self._wanted: Outlook | None = None  # simulated in a thread, and not there yet
+        self._simulating = False
+
+    @property
+    def waits(self) -> bool:
+        return self._wanted is not None
+
+    def predict(self, fleet: Fleet, timed: Sequence[FleetTimes], attached: int | None = None, *, patient: bool = False) -> None:
+        """Raises `FleetError` for one that does not fit, unless it is `patient`: then that is its `problem`."""
+        try:
+            found = _feasible(outlook(fleet, timed, attached))
+        except WorkbenchError as error:
+            if not patient:
+                raise
+            self.seen, self.problem, self.makespans, self._wanted = None, error, {}, None
+            return
+        self.problem = None
+        if found.units > AT_ONCE or fleet.policy == "exact":  # a solver takes its time
+            self._wanted = found
+            if not self._simulating:
+                self._simulating = True
+                threading.Thread(target=self._simulate, daemon=True).start()
+        else:
+            self._see(found)
+
+    def _simulate(self) -> None:
+        """What is wanted last, in a thread; what was wanted before that is left out."""
+        while True:
+            with self._lock:
+                found = self._wanted
+                if found is None:
+                    self._simulating = False
+                    return
+            _ = found.schedule
+            with self._lock:
+                if self._wanted is found:
+                    self._see(found)
+                    self._arrived(True)
+
+    def _see(self, found: Outlook) -> None:
+        asked = self.seen is not None and self.seen.fleet != found.fleet  # by a hand; new times of the same units are no change of hers
+        self.before = self.seen.schedule.makespan if self.seen and asked else None
+        self.seen, self._wanted = found, None
+        self.makespans = {found.fleet.policy: found.schedule.makespan}
+        if found.units * len(ALL_POLICIES) <= AT_ONCE:
+            self.makespans |= _others(found)
+        elif found.units <= MOST_COMPARED:
+            threading.Thread(target=self._compare, args=(found,), daemon=True).start()
+
+    def _compare(self, found: Outlook) -> None:
+        """What the other policies would take, where that takes a moment."""
+        others = _others(found)
+        with self._lock:
+            if self.seen is found:
+                self.makespans |= others
+                self._arrived(False)
+
+
+def _feasible(found: Outlook) -> Outlook:
+    """Raises `FleetError` where a solver is asked for more than it can do."""
+    if found.fleet.policy == "exact":
+        from workbench.multimodel.exact import verify_within_reach  # the solver is large, and needed for this alone
+
+        verify_within_reach(found.jobs, found.devices)
+    return found
+
+
+def _others(found: Outlook) -> dict[str, float]:
+    """The makespans of all policies but the chosen one; a solver is not asked unless a hand does."""
+    others = (each for each in ALL_POLICIES if each.name != found.fleet.policy)
+    return {each.name: simulate(found.jobs, found.devices, each, double_buffer=found.fleet.double_buffer).makespan for each in others}

@@ -1,0 +1,237 @@
+"""A fleet's training as its board hears it: each event moves it on."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.measured import FleetMeasurement
+from workbench.units import format_seconds
+from workbench.widgets.run.messages import Log, noted
+from workbench.widgets.run.runner import Event
+
+DONE_BEFORE = "All models are done already, in an earlier run."
+PREPARED = {"cutting": "cut", "compiling": "compiled"}  # what a model is called once it is another one's turn
+MOST_LOSSES = 20_000  # of one model; beyond that every second one is forgotten
+Row = list[Any]
+"""`[model, unit, device, start, end]`, as the engine tells a unit."""
+
+
+@dataclass
+class ModelLive:
+    """One model of a run: units `done`, `of` so many to its end, `whole` if it is not stopped; losses by mini-batch, from 0.
+
+    - `spared`: units that a checkpoint held before; `failed`: its data did; `stopping`: a hand ends it before its last mini-batch;
+    - `preparing`: `cutting`, `cut`, `compiling` or `compiled`, before the run.
+    """
+
+    name: str
+    mini_batches: int
+    whole: int = 0
+    of: int = 0
+    done: int = 0
+    spared: int = 0
+    stopping: bool = False
+    failed: bool = False
+    preparing: str = ""
+    losses: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Units of one mini-batch."""
+        return max(1, self.whole // self.mini_batches)
+
+    @property
+    def batches(self) -> int:
+        """Mini-batches that are done."""
+        return self.done // self.length
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has all its units; one that is stopped before it began has none."""
+        return bool(self.whole) and self.done >= self.of
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run from the same checkpoint would go on with it, though a hand has stopped it."""
+        return self.stopping and self.ended and self.of < self.whole and not self.failed
+
+    def state(self, *, running: bool) -> str:
+        """What a person calls where it stands."""
+        if self.failed:
+            return "failed"
+        if self.ended:
+            return "stopped" if self.of < self.whole else "finished"
+        if not running:
+            return "interrupted" if self.done else "waiting"
+        return "stopping" if self.stopping else "running" if self.done > self.spared else self.preparing or "waiting"
+
+    @property
+    def sound(self) -> bool:
+        """Whether its last loss is a number."""
+        return not self.losses or isfinite(self.losses[-1][1])
+
+    def hear(self, loss: float, at: int) -> None:
+        self.losses.append((at, loss))
+        if len(self.losses) > MOST_LOSSES:
+            del self.losses[1::2]
+
+
+@dataclass
+class FleetLive:
+    """One training. `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `started` and `now` are seconds of one clock."""
+
+    fleet: Fleet | None = None
+    phase: str = "idle"
+    stage: str = ""
+    message: str = ""
+    started: float = 0.0
+    now: float = 0.0
+    devices: int = 0
+    scheduled: bool = False
+    measured: list[Row] = field(default_factory=list)
+    models: dict[str, ModelLive] = field(default_factory=dict)
+    away: set[int] = field(default_factory=set)
+    measurement: FleetMeasurement | None = None
+    log: Log = ()
+
+    @classmethod
+    def begun(cls, fleet: Fleet, now: float) -> "FleetLive":
+        models = {each.name: ModelLive(each.name, each.mini_batches * each.epochs) for each in fleet.models}
+        return cls(fleet, "running", "starting", started=now, now=now, models=models)
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "running"
+
+    @property
+    def fraction(self) -> float:
+        """Of all units that will run."""
+        return sum(each.done for each in self.models.values()) / max(1, sum(each.of for each in self.models.values()))
+
+    def hear(self, event: Event, now: float) -> None:
+        """One event of the worker."""
+        self.now = now
+        match event.get("event"):
+            case "progress":
+                self.stage = str(event["stage"])
+                self._prepare(str(event.get("model", "")), self.stage)
+                self._note(self.stage)
+            case "schedule":
+                self._scheduled(event)
+            case "unit":
+                self._unit(event)
+            case "failed":
+                self._failed(event)
+            case "notice":
+                self._note(str(event["message"]), "warn")
+            case "obeyed":
+                self._obeyed(event)
+            case "refused":
+                self._refused(event)
+            case "done":
+                self._done(event["measurement"])
+            case "error":
+                self._end("error", str(event["message"]), "bad")
+            case "cancelled":
+                self._end("cancelled", self._kept(), "warn")
+
+    def _prepare(self, name: str, stage: str) -> None:
+        """One model after the other is cut, and then compiled."""
+        for model in self.models.values():
+            if model.name != name:
+                model.preparing = PREPARED.get(model.preparing, model.preparing)
+        if name in self.models:
+            self.models[name].preparing = "cutting" if stage.startswith("cutting") else "compiling"
+
+    def _scheduled(self, event: Event) -> None:
+        self.devices, self.scheduled = int(event["devices"]), True
+        spared = dict(zip(event["names"], event.get("spared", ()), strict=False))
+        lasts = dict(zip(event["names"], event.get("last", ()), strict=False))
+        for name, job in zip(event["names"], event["times"]["jobs"], strict=True):
+            model = self.models.setdefault(name, ModelLive(name, job["mini_batches"] * job["epochs"]))
+            if not model.whole:  # it is told again when a model has come
+                model.whole = model.of = len(job["units"]) * job["mini_batches"] * job["epochs"]
+                model.of = lasts.get(name, model.whole)  # an earlier run may have stopped it
+                model.done = model.spared = spared.get(name, 0)
+                model.preparing = ""
+                if model.done >= model.of:
+                    self._note(f"`{name}` is {model.state(running=True)} already, in an earlier run")
+
+    def _unit(self, event: Event) -> None:
+        model = self.models[event["model"]]
+        if model.done == model.spared:
+            self._note(f"`{model.name}` has begun" if event["done"] == 1 else f"`{model.name}` goes on after {event['done'] - 1:,} units")
+        model.done, model.of = int(event["done"]), int(event["of"])
+        self.measured.append(event["placed"])
+        if event["loss"] is not None:
+            self._loss(model, float(event["loss"]), int(event["placed"][1]) // model.length)
+        if model.done >= model.of and not model.failed:
+            model.stopping = model.stopping and not event.get("ended")  # what its loss has ended stays so in the next run
+            self._note(f"`{model.name}` {self._ending(model, event)}", "good")
+
+    def _loss(self, model: ModelLive, loss: float, at: int) -> None:
+        if model.sound and not isfinite(loss):
+            self._note(f"`{model.name}`: the loss of mini-batch {at + 1:,} is {loss:g}", "bad")
+        model.hear(loss, at)
+
+    def _ending(self, model: ModelLive, event: Event) -> str:
+        return f"has {event['ended']}" if event.get("ended") else f"is {model.state(running=True)}{self.warning(model)}"
+
+    def warning(self, model: ModelLive) -> str:
+        """What a hand that has stopped a model may not expect: its checkpoint knows nothing of it."""
+        return "; Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
+
+    def _failed(self, event: Event) -> None:
+        model = self.models[event["model"]]
+        model.failed, model.of = True, int(event["of"])
+        self._note(str(event["message"]), "bad")
+
+    def _obeyed(self, event: Event) -> None:
+        if event["order"] == "add":
+            self._note(f"`{event['model']}` joins")
+        elif event["order"] == "stop":
+            model = self.models[event["model"]]
+            model.stopping, model.of = True, int(event.get("of", model.of))
+            ends = self._ending(model, event) if model.ended else "ends with the mini-batch it is in"
+            self._note(f"`{model.name}` {ends}")
+        else:
+            gone = event["order"] == "leave"
+            self.away = self.away | {event["device"]} if gone else self.away - {event["device"]}
+            self._note(f"device {event['device']} {'takes no further unit' if gone else 'is back'}")
+
+    def _refused(self, event: Event) -> None:
+        self._note(str(event["message"]), "warn")
+        if event.get("order") == "add":
+            self._without({str(event["model"])} - {each.name for each in self.models.values() if each.whole})
+
+    def _without(self, names: AbstractSet[str]) -> None:
+        """Those did not join: the engine's next model has their place."""
+        if self.fleet and names & self.models.keys():
+            self.models = {name: each for name, each in self.models.items() if name not in names}
+            self.fleet = self.fleet.updated(models=tuple(each for each in self.fleet.models if each.name not in names))
+
+    def _done(self, measured: FleetMeasurement) -> None:
+        self.phase, self.measurement, self.devices = "done", measured, measured.schedule.devices
+        late = [name for name in self.models if name not in measured.names]
+        self._without(set(late))
+        for name in late:
+            self._note(f"`{name}` comes too late: the run has ended", "warn")
+        self._note(f"done in {format_seconds(measured.schedule.makespan)}" if measured.schedule.placed else DONE_BEFORE, "good")
+        self.measured = [[each.model, each.unit, each.device, each.start, each.end, each.lost] for each in measured.schedule.placed]
+        for name, losses in measured.losses.items():
+            self.models[name].losses = list(enumerate(losses))
+            self.models[name].done = max(self.models[name].done, self.models[name].of)
+
+    def _end(self, phase: str, message: str, tone: str) -> None:
+        self.phase, self.message = phase, message
+        self._note(message, tone)
+
+    def _kept(self) -> str:
+        folder = self.fleet.folder if self.fleet else None
+        kept = f"Run goes on from the checkpoint in {folder}." if folder else "The fleet names no folder for checkpoints: Run begins anew."
+        return f"Cancelled. {kept}"
+
+    def _note(self, text: str, tone: str = "") -> None:
+        self.log = noted(self.log, self.now - self.started, text, tone)

@@ -1,0 +1,313 @@
+"""A board over a fleet: answers gestures, predicts at once, and follows what runs. It knows no notebook and no web page."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.core.error_text import failure_words
+from workbench.documents import fleet_of
+from workbench.errors import FleetError, WorkbenchError
+from workbench.multimodel import policy_named
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.forecast import MOST_PLANNED, Outlook, devices_of
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.units import format_seconds, parse_bytes
+from workbench.widgets.board.board import Part
+from workbench.widgets.board.gestures import verify_gesture, whole_number
+from workbench.widgets.fleet.expectation import Expectation
+from workbench.widgets.fleet.forecast import FleetForecast
+from workbench.widgets.fleet.run_state import plain, run_state
+from workbench.widgets.fleet.runner import FleetRunner
+from workbench.widgets.fleet.state import (
+    columns_of,
+    command_text,
+    controls_state,
+    doubt_text,
+    figures_state,
+    models_state,
+    refusal_state,
+    stale_text,
+    ways_state,
+)
+from workbench.widgets.fleet.timeline import expected_state, measured_state, timeline_state
+from workbench.widgets.fleet.work import FleetWork, News
+
+PARTS: tuple[Part, ...] = ("board", "table", "live")
+SHOWN: dict[News, tuple[Part, ...]] = {
+    "unit": ("live",),
+    "timing": ("board",),
+    "run": PARTS,
+    "times": PARTS,
+    "fleet": PARTS,
+    "expected": ("board", "live"),
+}
+Gesture = Mapping[str, Any]
+Watcher = Callable[[Part, dict[str, Any]], None]
+
+_log = logging.getLogger(__name__)
+
+
+class FleetView:
+    """What any number of viewers see of one fleet; a run goes on when they leave.
+
+    A gesture is answered with a new `board` state that names it. What is refused is part of that state and changes nothing else. `title`
+    is what the board is called, `path` the fleet's file, for people; `allow` are modules whose programs it may name when it is read again.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        runner: FleetRunner | None = None,
+        times: FleetTimes | None = None,
+        title: str = "",
+        path: str = "",
+        allow: tuple[str, ...] = (),
+    ) -> None:
+        self.fleet, self._title, self._path, self._allow = fleet, title or fleet.name, path, allow
+        self._watchers: list[Watcher] = []
+        self._lock = threading.RLock()
+        self._work = FleetWork(runner, self._happened)
+        self._work.timed = (times.told_of(fleet.models),) if times else ()
+        self._answer: dict[str, Any] = {"view": "", "seq": 0}
+        self._done: dict[str, int] = {}
+        self._told = 0
+        self._refusal: dict[str, Any] | None = None
+        self._asked: dict[str, str] = {}
+        self._forecast = FleetForecast(self._lock, self._arrived)
+        self._expectation = Expectation(lambda: self._happened("expected"))
+        self.parts: dict[Part, dict[str, Any]] = {}
+        self._predict(fleet, patient=True)
+        self._show(*PARTS)
+
+    @property
+    def measurement(self) -> FleetMeasurement | None:
+        """What the last finished run measured."""
+        return self._work.live.measurement
+
+    @property
+    def times(self) -> FleetTimes | None:
+        """The units timed last."""
+        return self._work.timed[0] if self._work.timed else None
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell `watcher(part, state)` all that is to be seen from now on; the result ends it."""
+        with self._lock:
+            self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
+
+    def look(self) -> None:
+        """Somebody looks: without seconds of this machine a prediction says little, so units are timed."""
+        if not self._work.timed and self._work.timing.phase == "idle":
+            self._work.time(self.fleet)
+
+    def close(self) -> None:
+        """End what runs."""
+        self._work.cancel()
+        self._work.cancel_timing()
+
+    def answer(self, gesture: Gesture) -> None:
+        """Do what a hand asked for, or say why not."""
+        with self._lock:
+            asked = {"view": str(gesture.get("view", ""))[:40], "seq": gesture.get("seq", 0)}
+            again = gesture.get("again") and self._done.get(asked["view"]) == asked["seq"]
+            self._answer = asked
+            if gesture.get("verb") == "refresh" or again:
+                self._told += 1
+                self._show(*PARTS)
+                return
+            self._done[asked["view"]] = asked["seq"]
+            self._refusal, self._asked = None, {}
+            zone = str(gesture.get("verb", ""))
+            try:
+                verify_gesture(gesture)
+                self._obey(gesture)
+            except WorkbenchError as error:
+                self._refuse(error, zone, gesture)
+            except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
+                _log.exception("The gesture %r failed", dict(gesture))
+                self._refuse(WorkbenchError(f"The workbench itself failed: {failure_words(error)}"), zone, gesture)
+            self._show("board")
+
+    def _refuse(self, error: WorkbenchError, zone: str, gesture: Gesture) -> None:
+        self._refusal = refusal_state(error, zone)
+        if zone in ("memory", "devices"):
+            self._asked = {zone: str(gesture.get("value", ""))[:40]}
+
+    def _obey(self, gesture: Gesture) -> None:
+        verb, value = gesture.get("verb"), str(gesture.get("value", ""))[:200]
+        if verb == "policy":
+            self._change(policy=policy_named(value).name)
+        elif verb == "memory":
+            self._change(memory=_memory(value))
+        elif verb == "budget":  # twice as much, or half
+            self._change(memory=self._budget(value))
+        elif verb == "devices":
+            self._change(devices=whole_number(value, "number of devices", most=MOST_PLANNED))
+        elif verb == "run":
+            self._run()
+        elif verb == "cancel":
+            self._work.cancel()
+        elif verb == "time":
+            self._work.time(self.fleet)
+        elif verb == "cancel_timing":
+            self._work.cancel_timing()
+        elif verb == "stop":
+            self._work.order("stop", model=value)
+        elif verb == "reread":
+            self._take(fleet_of(self._path, self._allow).models)
+        elif verb in ("leave", "return"):
+            self._work.order(str(verb), device=whole_number(value, "device", least=0, most=MOST_PLANNED))
+
+    def _run(self) -> None:
+        """Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
+        if self._mine() and self._work.done_already:
+            ways_out = ["give more mini-batches or epochs", "give another folder to train them anew"]
+            raise FleetError("All models are done already.", ways_out)
+        self._work.train(self.fleet)
+
+    def _change(self, **changes: Any) -> None:
+        """The fleet asked for otherwise, if it can be."""
+        if self._work.live.running:
+            raise FleetError("The models are training.", ["cancel the run first"])
+        fleet = self.fleet.updated(**changes)
+        if fleet != self.fleet or self._forecast.problem:
+            self._predict(fleet)
+            self._show("table", "live")
+
+    def add(self, *models: FleetModel) -> None:
+        """More models, which join the run if there is one. Raises what `Fleet` does, and `FleetError` for one that does not fit."""
+        with self._lock:
+            self._take(self.fleet.updated(models=(*self.fleet.models, *models)).models)
+            self._show("board")
+
+    def _take(self, models: tuple[FleetModel, ...]) -> None:
+        """Other models. Of a run, those that are new join and those that are gone stop."""
+        before, wanted = {each.name for each in self.fleet.models}, {each.name for each in models}
+        new = tuple(each for each in models if each.name not in before)
+        running = self._work.live.running
+        orders = self._work.orders(new) if running else []  # before anything is changed: one may be refused
+        self._predict(self.fleet.updated(models=(*self.fleet.models, *new) if running else models))
+        if running:
+            self._work.join(new, orders)
+            for name in sorted(before - wanted):
+                self._work.order("stop", model=name)
+        self._show("table", "live")
+
+    def _budget(self, value: str) -> int:
+        """Half or twice the budget; without one, all of the largest model."""
+        whole = max((each.bytes for each in self.seen.models), default=1) if self.seen else 1 << 20
+        if self.fleet.memory is None:
+            return whole
+        return max(1, self.fleet.memory * 2 if value == "more" else self.fleet.memory // 2)
+
+    def _predict(self, fleet: Fleet, *, patient: bool = False) -> None:
+        """Predict a fleet, and take it. One that does not fit raises `FleetError`, or if it is `patient` is taken with its problem."""
+        self._forecast.predict(fleet, self._work.timed, self._work.attached, patient=patient)
+        self.fleet = fleet
+
+    def _arrived(self, whole: bool) -> None:
+        self._show(*(("board", "table") if whole else ("board",)))
+
+    @property
+    def seen(self) -> Outlook | None:
+        """What is predicted of the fleet; `None` where it does not fit."""
+        return self._forecast.seen
+
+    def _happened(self, news: News) -> None:
+        """From whichever thread: units ran, a run began or ended, a timing moved."""
+        with self._lock:
+            if news == "times":
+                self._predict(self.fleet, patient=True)
+            elif news == "fleet":
+                self._follow(self._work.live.fleet)
+            elif news == "run":
+                self._expectation.forget()
+            elif news == "unit" and self.seen and self._mine():
+                with self._work.lock:
+                    self._expectation.follow(self.seen, self._work.live)
+            self._show(*SHOWN[news])
+
+    def _follow(self, ran: Fleet | None) -> None:
+        """The fleet as it runs, without a model that did not join; after another change it is no more that run's."""
+        if ran and self.fleet.updated(models=ran.models) == ran:
+            self._predict(ran, patient=True)
+
+    def _show(self, *parts: Part) -> None:
+        make = {"board": self._board, "table": self._table, "live": self._live}
+        for part in parts:
+            self.parts[part] = make[part]()
+            for watcher in list(self._watchers):
+                watcher(part, self.parts[part])
+
+    def _mine(self) -> bool:
+        """Whether the last run is of the fleet as it stands."""
+        return self._work.live.fleet == self.fleet
+
+    @property
+    def measured(self) -> FleetMeasurement | None:
+        """What stands beside the prediction: the last run, if it was of this fleet, and an earlier one had not done all of it."""
+        found = self.measurement if self._mine() else None
+        return found if found and found.schedule.placed else None
+
+    def _board(self) -> dict[str, Any]:
+        measured, devices = self.measured, devices_of(self.fleet, self._work.attached)
+        seen, forecast, rest = self.seen, self._forecast, self._expectation.rest
+        return {
+            "kind": "fleet",
+            "name": self._title,
+            "path": self._path,
+            "devices": f"on {devices} device{'s' * (devices != 1)}",
+            "controls": controls_state(self.fleet, devices, self._asked, forecast.makespans),
+            "locked": self._work.live.running,
+            "waits": forecast.waits,
+            "refusal": self._refusal,
+            "problem": refusal_state(forecast.problem, "problem") if forecast.problem else None,
+            "doubt": doubt_text(seen) if seen else "",
+            "timing": self._timing(),
+            "figures": figures_state(seen, forecast.before, measured, rest.makespan if rest else None) if seen else [],
+            "columns": [each.replace("_", " ").capitalize() for each in columns_of(self.fleet)],
+            "models": models_state(self.fleet, seen),
+            "ways": ways_state(seen, measured) if seen else [],
+            "command": command_text(self.fleet, self._path) if self._path else "",
+            "said": self._said(),
+            "answer": self._answer,
+            "told": self._told,
+        }
+
+    def _timing(self) -> dict[str, Any]:
+        timing, running = self._work.timing, self._work.live.running
+        stale = self.seen is None or self.seen.source != "timed"
+        return {
+            "phase": timing.phase,
+            "stage": plain(timing.stage),
+            "message": timing.message,
+            "can_time": self._work.can_run and not timing.running and not running and stale,
+        }
+
+    def _said(self) -> str:
+        if self._refusal:
+            return str(self._refusal["message"])
+        return f"Makespan {format_seconds(self.seen.schedule.makespan)}." if self.seen else ""
+
+    def _table(self) -> dict[str, Any]:
+        ran = self._work.live if self._mine() else None
+        timeline = timeline_state(self.seen, ran) if self.seen else None
+        return {"timeline": timeline, "seq": self._answer["seq"], "told": self._told}
+
+    def _live(self) -> dict[str, Any]:
+        with self._work.lock:
+            live = self._work.live
+            measured = measured_state(live) if self._mine() else {"measured": "[]", "lasted": 0.0}
+            rest = expected_state(self._expectation.rest if self._mine() else None, len(live.models))
+            stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or devices_of(live.fleet))
+            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._told}
+
+
+def _memory(text: str) -> int | None:
+    """A budget that a person typed; none is all that a device has."""
+    if not text.strip():
+        return None
+    if (found := parse_bytes(text)) is None:
+        raise FleetError(f'"{text}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes', "leave it empty for all"])
+    return found

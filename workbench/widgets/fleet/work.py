@@ -1,0 +1,178 @@
+"""What runs for a fleet's board: one training and one timing at a time, in the runner's processes."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from workbench.errors import WorkbenchError
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.forecast import devices_of
+from workbench.multimodel.measured import FleetTimes
+from workbench.widgets.fleet.live import FleetLive, ModelLive
+from workbench.widgets.fleet.runner import FleetHandle, FleetRunner
+from workbench.widgets.run.runner import Event, Handle
+
+News = Literal["unit", "run", "timing", "times", "fleet", "expected"]
+"""Units ran; a run began or ended; a timing began, moved or failed; there are new times of units; a model that was to join a run did not;
+a run is expected to take as long."""
+
+Changed = Callable[[News], None]
+
+_EVERY = 0.2  # seconds between two pictures of a run in progress
+_PER_UNIT = 1e-4  # and so much more for each unit that has run: a long list takes longer to send and to draw
+
+
+@dataclass(slots=True)
+class Timing:
+    """Where the timing of units stands; `phase` as that of a run."""
+
+    phase: str = "idle"
+    stage: str = ""
+    message: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "running"
+
+
+class FleetWork:
+    """Starts, cancels and follows a training and a timing.
+
+    `changed(news)` is called, from whichever thread heard of it, when there is something to be seen: units come faster than eyes and are
+    shown a few times a second, beginnings and endings at once.
+    """
+
+    def __init__(self, runner: FleetRunner | None, changed: Changed) -> None:
+        self._runner, self._changed = runner, changed
+        self.lock = threading.RLock()
+        self.live, self.timing = FleetLive(), Timing()
+        self.timed: tuple[FleetTimes, ...] = ()
+        self.attached: int | None = None  # devices that there are, once a run had another number than it was planned for
+        self._run: FleetHandle | None = None
+        self._timer: Handle | None = None
+        self._shown, self._late = 0.0, False
+
+    @property
+    def can_run(self) -> bool:
+        return self._runner is not None
+
+    @property
+    def done_already(self) -> bool:
+        """Whether the last run has left nothing to do, and its checkpoints are still where it kept them."""
+        fleet, models = self.live.fleet, self.live.models.values()
+        if self.live.phase != "done" or fleet is None or fleet.folder is None:
+            return False
+        kept = all((fleet.folder / each.name).exists() for each in fleet.models)
+        return kept and all(each.ended and not each.goes_on and not each.failed for each in models)
+
+    def train(self, fleet: Fleet) -> None:
+        """Does nothing while a training is under way; a timing would disturb it, and it times its units itself."""
+        with self.lock:
+            if self.live.running or self._runner is None:
+                return
+            self.cancel_timing()
+            live = self.live = FleetLive.begun(fleet, time.monotonic())
+        self._changed("run")
+        try:
+            self._run = self._runner.train(fleet, lambda event: self._heard(live, event))
+        except WorkbenchError as error:
+            self._heard(live, {"event": "error", "message": str(error)})
+
+    def time(self, fleet: Fleet) -> None:
+        """Does nothing while a timing or a training is under way: each would disturb the other."""
+        with self.lock:
+            if self.timing.running or self.live.running or self._runner is None:
+                return
+            timing = self.timing = Timing("running", "starting")
+        self._changed("timing")
+        try:
+            self._timer = self._runner.time(fleet, lambda event: self._timer_said(timing, fleet, event))
+        except WorkbenchError as error:
+            self._timer_said(timing, fleet, {"event": "error", "message": str(error)})
+
+    def order(self, what: str, **about: object) -> None:
+        """Tell the training something; nothing happens where there is none."""
+        if self._run is not None and self.live.running:
+            self._run.order(order=what, **about)
+
+    def orders(self, models: Sequence[FleetModel]) -> list[dict[str, Any]]:
+        """The orders to take these models in; raises `EngineError` for one that cannot be sent."""
+        return [self._runner.adding(each) for each in models] if self._runner is not None else []
+
+    def join(self, models: Sequence[FleetModel], orders: Sequence[Mapping[str, Any]]) -> None:
+        """The training's fleet grows by these models, if it is still under way."""
+        with self.lock:
+            if not self.live.running or self.live.fleet is None or self._run is None:
+                return
+            self.live.fleet = self.live.fleet.updated(models=(*self.live.fleet.models, *models))
+            for each in models:
+                self.live.models[each.name] = ModelLive(each.name, each.mini_batches * each.epochs)
+        for order in orders:
+            self._run.order(**order)
+
+    def cancel(self) -> None:
+        if self._run is not None and self.live.running:
+            self._run.cancel()
+
+    def cancel_timing(self) -> None:
+        if self._timer is not None and self.timing.running:
+            self._timer.cancel()
+
+    def _heard(self, live: FleetLive, event: Event) -> None:
+        with self.lock:
+            if not live.running:
+                return
+            before = live.fleet
+            live.hear(event, time.monotonic())
+            other: News = "fleet" if live.running and live.fleet is not before else "run"
+            times = self._scheduled(live, event) if event.get("event") == "schedule" else None
+            self.timed = self.timed if times is None else (times, *self.timed)
+            soon = live.running and event.get("event") in ("unit", "progress")
+            wait = self._shown + _EVERY + _PER_UNIT * len(live.measured) - time.monotonic()
+            if soon and wait > 0:
+                self._look_again(wait)
+                return
+            self._shown = time.monotonic()
+        self._changed("times" if times else "unit" if soon else other)
+
+    def _scheduled(self, live: FleetLive, event: Event) -> FleetTimes:
+        """The times that a run brings, and how many devices it has, where it was planned for another number."""
+        times = FleetTimes.of_record(event["times"])
+        if live.fleet is None:
+            return times
+        self.attached = live.devices if live.devices != devices_of(live.fleet) else None
+        return times.told_of(live.fleet.models)
+
+    def _look_again(self, wait: float) -> None:
+        """The last of many events is shown too, also when none follows it for a while."""
+        if not self._late:
+            self._late = True
+            timer = threading.Timer(wait, self._look)
+            timer.daemon = True
+            timer.start()
+
+    def _look(self) -> None:
+        with self.lock:
+            self._late = False
+            if not self.live.running:
+                return
+            self._shown = time.monotonic()
+        self._changed("unit")
+
+    def _timer_said(self, timing: Timing, fleet: Fleet, event: Event) -> None:
+        with self.lock:
+            if not timing.running:
+                return
+            match event.get("event"):
+                case "progress":
+                    timing.stage = str(event["stage"])
+                case "done":
+                    timing.phase = "done"
+                    self.timed = (event["times"].told_of(fleet.models), *self.timed)
+                case "error":
+                    timing.phase, timing.message = "error", str(event["message"])
+                case "cancelled":
+                    timing.phase = "cancelled"
+        self._changed("times" if timing.phase == "done" else "timing")

@@ -1,0 +1,1 @@
+"""What the words on the board mean."""

@@ -1,0 +1,1 @@
+"""The stage board: stages, their figures, their step over time."""

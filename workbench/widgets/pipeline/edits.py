@@ -1,0 +1,192 @@
+"""From what a hand did on the stage board to an edit. Every change is tried first: what cannot be cut is refused, and nothing is lost."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from workbench.core.pipeline_spec import MOST, PipelineSpec
+from workbench.core.schedules import schedule_named
+from workbench.errors import PipelineError, unknown_name
+from workbench.pipeline.balance import balance, bucket_rule
+from workbench.pipeline.report import PipelineReport
+from workbench.pipeline.stage_partition import network_blocks, verify_cut, verify_enough
+from workbench.plan.edits import Edit, SetPipeline
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.widgets.pipeline.start import micro_batches_for, start_of
+
+ZONE = "#pipeline"
+"""Where a refusal of these gestures is shown; no mesh axis can have this name."""
+Gesture = Mapping[str, Any]
+
+
+def stage_edit(gesture: Gesture, plan: Plan, report: Report) -> Edit:
+    """The edit of a gesture `{"verb": "pipeline", "change": ..., "value": ...}`. Raises `WorkbenchError`, in the user's names."""
+    change, value = str(gesture.get("change", ""))[:40], str(gesture.get("value", ""))[:1000].strip()
+    if change == "make":
+        return start_of(plan).edit
+    if plan.pipeline is None:
+        raise PipelineError("The plan has no pipeline.", ["make one first"])
+    if change == "remove":
+        return SetPipeline(None, "no pipeline")
+    if change not in _CHANGES:
+        raise PipelineError(*unknown_name("change of a pipeline", change, _CHANGES))
+    spec, about = _CHANGES[change](value, plan, report)
+    edit = SetPipeline(spec, about)
+    verify_cut(edit.apply(plan).program, spec)
+    return edit
+
+
+def tried(gesture: Gesture, plan: Plan, report: Report) -> PipelineReport | None:
+    """The pipeline with a boundary where the hand holds it, and no edit yet; `None` once it holds none."""
+    value = str(gesture.get("value", ""))[:1000].strip()
+    if not value or plan.pipeline is None:
+        return None
+    planned = _asked(report)
+    spec, _ = _boundary(value, plan, report)
+    paths = [block.path for block in planned.blocks]
+    return planned.cut_at([paths.index(path) for path in spec.boundaries]) if planned.cut_at else None
+
+
+Change = tuple[PipelineSpec, str]
+
+
+def _spec(plan: Plan) -> PipelineSpec:
+    assert plan.pipeline is not None, "asked of plans with a pipeline"
+    return plan.pipeline
+
+
+def _count(text: str, what: str) -> int:
+    if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MOST:
+        raise PipelineError(f"`{text[:40]}` is no number of {what}.", [f"take a whole number from 1 to {MOST:,}"])
+    return int(text)
+
+
+def _stages(text: str, plan: Plan, _: Report) -> Change:
+    """Other stages have other boundaries, and the schedules that go round in groups need other micro-batches."""
+    count, spec = _count(text, "stages"), _spec(plan)
+    paths = [block.path for block in network_blocks(plan.program, spec.micro_batches)]
+    verify_enough(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
+    rounds = schedule_named(spec.schedule).whole_rounds and spec.chunks > 1
+    micro_batches = micro_batches_for(plan, count) if rounds and spec.micro_batches % count else spec.micro_batches
+    return replace(spec, stages=count, boundaries=(), micro_batches=micro_batches), f"{count} stages"
+
+
+def _micro_batches(text: str, plan: Plan, _: Report) -> Change:
+    count = _count(text, "micro-batches")
+    return replace(_spec(plan), micro_batches=count), f"{count} micro-batches"
+
+
+def _chunks(text: str, plan: Plan, _: Report) -> Change:
+    count = _count(text, "chunks")
+    return replace(_spec(plan), chunks=count, boundaries=()), f"{count} chunks a stage"
+
+
+def _schedule(name: str, plan: Plan, report: Report) -> Change:
+    """A schedule that goes round is given two chunks if there are blocks enough; one that does not, a single one."""
+    spec, schedule = _spec(plan), schedule_named(name)
+    found = _planned(report)
+    fits = found is not None and 2 * spec.stages <= len(found.blocks)
+    chunks = 1 if not schedule.loops else spec.chunks if spec.chunks > 1 else 2 if fits else 1
+    kept = spec.boundaries if chunks == spec.chunks else ()
+    return replace(spec, schedule=name, chunks=chunks, boundaries=kept), f"schedule {name}"
+
+
+def _remat(name: str, plan: Plan, _: Report) -> Change:
+    return replace(_spec(plan), remat=name), f"recompute {name.replace('_', ' ')}"
+
+
+def _engine(name: str, plan: Plan, _: Report) -> Change:
+    return replace(_spec(plan), engine=name), f"engine {name}"
+
+
+def _axis(name: str, plan: Plan, _: Report) -> Change:
+    spec = _spec(plan)
+    stages = dict(plan.mesh.axes).get(name, spec.stages)
+    kept = spec.boundaries if stages == spec.stages else ()
+    return replace(spec, axis=name, stages=stages, boundaries=kept), f"stages on {name}"
+
+
+def _boundary(text: str, plan: Plan, report: Report) -> Change:
+    """`PIECE PATH`: that piece begins at that block; what the others show stays as it is."""
+    number, _, path = text.partition(" ")
+    planned, spec = _asked(report), _spec(plan)
+    starts = [piece.blocks[0] for piece in planned.pieces[1:]]
+    if not number.isdecimal() or len(number) > 6 or not 1 <= int(number) <= len(starts):
+        raise PipelineError(f"There is no boundary `{number[:20]}`; the pipeline has {len(starts)}.", ["look at the stages again"])
+    paths = [block.path for block in planned.blocks]
+    if path not in paths:
+        raise PipelineError(*unknown_name("block", path, paths))
+    piece = int(number)
+    starts[piece - 1] = path
+    places = [paths.index(start) for start in starts]
+    if places != sorted(set(places)) or places[0] == 0:
+        raise PipelineError(
+            f"If piece {piece} began at `{path}`, a piece beside it would have no block.", ["leave each piece at least one block"]
+        )
+    return replace(spec, boundaries=tuple(starts)), f"{place_text(piece, spec)} begins at {path}"
+
+
+def _by_time(_: str, plan: Plan, __: Report) -> Change:
+    return replace(_spec(plan), boundaries=()), "balance by time"
+
+
+def _by_memory(_: str, plan: Plan, report: Report) -> Change:
+    """What a block holds throughout counts once, what it keeps as often as micro-batches are in flight at most."""
+    planned, spec = _asked(report), _spec(plan)
+    assert planned.costs_at is not None, "a planner made it"
+    alone = planned.costs_at(range(1, len(planned.blocks)))
+    flying = max(planned.simulated.in_flight(device) for device in range(spec.stages))
+    times = 1 if spec.remat == "always" else flying
+    found = balance([each.held + times * each.kept for each in alone], spec.pieces)
+    return replace(spec, boundaries=tuple(planned.blocks[start].path for start in found.starts)), "balance by memory"
+
+
+def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
+    planned, spec = _asked(report), _spec(plan)
+    starts = bucket_starts(planned)
+    if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
+        raise PipelineError(
+            f"The bucket rule leaves one of the {spec.pieces} pieces without a block.", ["balance by time", "take fewer stages"]
+        )
+    return replace(spec, boundaries=tuple(planned.blocks[start].path for start in starts)), "bucket rule"
+
+
+def bucket_starts(planned: PipelineReport) -> tuple[int, ...]:
+    """Where pieces begin by lingvo's rule; twice at the same block where it leaves one empty."""
+    sizes = bucket_rule([block.work for block in planned.blocks], planned.spec.pieces)
+    return tuple(sum(sizes[:piece]) for piece in range(1, len(sizes)))
+
+
+def place_text(piece: int, spec: PipelineSpec) -> str:
+    """`stage 1`, or with chunks `stage 1 chunk 2`."""
+    return f"stage {piece % spec.stages}" + (f" chunk {piece // spec.stages}" if spec.chunks > 1 else "")
+
+
+def _planned(report: Report) -> PipelineReport | None:
+    try:
+        return report.pipeline
+    except PipelineError:
+        return None
+
+
+def _asked(report: Report) -> PipelineReport:
+    planned = report.pipeline
+    assert planned is not None, "asked of plans with a pipeline"
+    return planned
+
+
+_CHANGES: dict[str, Callable[[str, Plan, Report], Change]] = {
+    "stages": _stages,
+    "micro_batches": _micro_batches,
+    "chunks": _chunks,
+    "schedule": _schedule,
+    "remat": _remat,
+    "engine": _engine,
+    "axis": _axis,
+    "boundary": _boundary,
+    "time": _by_time,
+    "memory": _by_memory,
+    "buckets": _by_buckets,
+}

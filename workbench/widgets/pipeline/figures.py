@@ -1,0 +1,124 @@
+"""The key figures of a plan with a pipeline: what is told of the whole program does not hold of a stage, which has a part of it alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.pipeline.report import PipelineReport
+from workbench.reports.report import Report
+from workbench.units import format_bytes, format_seconds
+from workbench.widgets.board.figures import Figure
+
+_WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
+_HELD, _KEPT = 0, 3  # and of the memory's
+
+
+def staged(report: Report, found: Sequence[Figure]) -> list[Figure]:
+    """`found` are the figures of the program as a whole; they stand where it cannot be cut."""
+    try:
+        planned = report.pipeline
+    except WorkbenchError:
+        planned = None
+    return list(found) if planned is None else list(_staged(report, planned, {figure.key: figure for figure in found}))
+
+
+def predicted_peak(report: Report) -> int:
+    """Bytes of the fullest device, with a pipeline or without."""
+    try:
+        planned = report.pipeline
+    except WorkbenchError:
+        planned = None
+    return report.memory.peak if planned is None else max(planned.simulated.peaks)
+
+
+def _staged(report: Report, planned: PipelineReport, found: dict[str, Figure]) -> Iterator[Figure]:
+    spec, step = planned.spec, planned.simulated
+    if report.step_time is not None:
+        yield _time(found["predicted"], planned)
+    yield _memory(found["memory"], planned)
+    title = "the share of the stages' time until the last task is done in which they do nothing"
+    least = planned.least_bubble
+    yield Figure("bubble", "Bubble", step.bubble, _percent, title, "" if least is None else f"{_percent(least)} with equal stages")
+    if "mfu" in found and report.step_time is not None:
+        was = found["mfu"]
+        value = was.value * report.step_time.total / planned.seconds if planned.seconds else was.value
+        yield replace(was, value=value, note="with the bubble")
+    sent = sum(planned.traffic.values())
+    yield Figure(
+        "passed",
+        "Sent between stages",
+        sent,
+        format_bytes,
+        f"{sent:,} bytes a step, activations one way and gradients the other",
+        "each step",
+    )
+    for key in ("flops", "duplication"):
+        if key in found:
+            yield replace(
+                found[key],
+                value=found[key].value / spec.stages,
+                note=found[key].note if key == "duplication" else "each step, of the mean stage",
+            )
+
+
+def _time(figure: Figure, planned: PipelineReport) -> Figure:
+    """The mean stage: at work, computing again, waiting, updating."""
+    step, stages = planned.simulated, planned.spec.stages
+    again = sum(span.recompute for span in step.spans) / stages
+    parts = {
+        "work": (_WORK, sum(step.busy) / stages - again, "forward and backward tasks, of the mean stage"),
+        "computed again": (_AGAIN, again, "the forward pass, within backward tasks"),
+        "bubble": (_BUBBLE, step.makespan - sum(step.busy) / stages, "waiting for other stages"),
+        "update": (_UPDATE, max(step.seconds - step.makespan, 0.0), "of the parameters, behind the last task"),
+    }
+    return replace(
+        figure,
+        value=planned.seconds,
+        title=f"seconds of one step of the pipeline {planned.spec}",
+        parts=tuple(
+            _part(name, value, planned.seconds, shade, format_seconds(value), why)
+            for name, (shade, value, why) in parts.items()
+            if value > 0
+        ),
+        apart=None,
+    )
+
+
+def _memory(figure: Figure, planned: PipelineReport) -> Figure:
+    """Of a device of the fullest stage."""
+    step, room = planned.simulated, planned.capacity
+    fullest = max(range(planned.spec.stages), key=lambda device: step.peaks[device])
+    peak = step.peaks[fullest]
+    held = sum(step.costs[stage].held for stage in step.stages_of(fullest))
+    whole = max(peak, room) or 1
+    kept = f"of {step.in_flight(fullest)} micro-batches in flight at most, and what passes"
+    told = replace(
+        figure,
+        value=peak,
+        title=f"peak of the step: {peak:,} bytes on one device of stage {fullest}, the fullest",
+        note=f"stage {fullest}, the fullest",
+        tone="",
+        limit=None,
+        parts=(
+            _part("held", held, whole, _HELD, format_bytes(held), "parameters, gradients and optimiser state of the stage"),
+            _part("micro-batches", peak - held, whole, _KEPT, format_bytes(peak - held), kept),
+        ),
+    )
+    if not room:
+        return told
+    spare = format_bytes(abs(room - peak))
+    note = (
+        f"stage {fullest} fits in {format_bytes(room)}, {spare} free" if planned.fits else f"stage {fullest} does not fit: {spare} too much"
+    )
+    limit = None if planned.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"}
+    return replace(told, note=note, tone="" if planned.fits else "bad", limit=limit)
+
+
+def _part(name: str, value: float, whole: float, shade: int, text: str, why: str) -> dict[str, Any]:
+    share = value / (whole or 1.0)
+    return {"role": name, "shade": shade, "share": round(min(share, 1.0), 6), "text": text, "title": f"{name} {text}, {share:.0%}: {why}"}
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"

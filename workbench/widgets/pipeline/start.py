@@ -1,0 +1,107 @@
+"""A pipeline to begin with: as many stages as divide the layers and go on the devices there are, 1F1B, four micro-batches a stage."""
+
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+
+from workbench.core.paths import template
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.errors import PipelineError, WorkbenchError
+from workbench.pipeline.stage_partition import micro_batch_counts, network_blocks
+from workbench.plan.edits import Edit, SetPipeline, Together
+from workbench.plan.mesh_edits import ResizeAxis
+from workbench.plan.plan import Plan
+
+MOST_STAGES = 8  # to begin with; a person may ask for more
+MOST_OF_AN_AXIS = 4  # where other work gives up its devices
+NEW_AXIS_STAGES = 4  # where nothing says how many devices there are
+PER_STAGE = 4  # micro-batches: with four a stage the bubble is a fifth at most
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The edit, and where its devices come from in words."""
+
+    edit: Edit
+    spec: PipelineSpec
+    about: str
+
+
+def start_of(plan: Plan) -> Start:
+    """Raises `PipelineError` for a program that cannot be cut."""
+    paths = [block.path for block in network_blocks(plan.program, 1)]
+    if len(paths) < 2:
+        raise PipelineError(
+            f"{plan.program.name} has {len(paths)} block; a pipeline needs two.",
+            ["give its layers named scopes, so that there are more blocks"],
+        )
+    layers = max(Counter(map(template, paths)).values())
+    return _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _out_of_an_axis(plan, layers) or _new_axis(plan, layers)
+
+
+def micro_batches_for(plan: Plan, stages: int) -> int:
+    """The most up to four a stage that divide the batch, and leave enough of it for every device if they can."""
+    counts = [count for count in micro_batch_counts(plan.program) if count <= PER_STAGE * stages]
+    batch = max(micro_batch_counts(plan.program))
+    spread = prod(plan.mesh[axis] for axis in plan.layout.rule("batch"))
+    return max((count for count in counts if batch // count % spread == 0), default=counts[-1])
+
+
+def _start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> Start | None:
+    """`None` where the plan will not have it."""
+    spec = PipelineSpec(stages, 1, axis=axis)
+    try:
+        for edit in first:
+            plan = edit.apply(plan)
+        spec = PipelineSpec(stages, micro_batches_for(plan, stages), axis=axis)
+        edits = (*first, SetPipeline(spec, f"pipeline of {stages} stages"))
+        edits[-1].apply(plan)
+    except WorkbenchError:
+        return None
+    return Start(Together(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about)
+
+
+def _on_idle_axis(plan: Plan, blocks: int) -> Start | None:
+    """An axis of the mesh that nothing is split over."""
+    for axis, size in plan.mesh.axes:
+        if 1 < size <= blocks and (found := _start(plan, axis, size, f"on mesh axis `{axis}`, which splits nothing now")):
+            return found
+    return None
+
+
+def _on_spare_devices(plan: Plan, layers: int) -> Start | None:
+    """Devices of the hardware that the mesh leaves idle."""
+    spare = plan.hardware.size // plan.mesh.size if plan.hardware else 1
+    stages = _largest(layers, spare)
+    return (
+        _start(plan, _new_name(plan), stages, f"on a new mesh axis, over devices of {plan.hardware} that idle now") if stages > 1 else None
+    )
+
+
+def _out_of_an_axis(plan: Plan, layers: int) -> Start | None:
+    """Part of the longest axis becomes stages: as many devices as before."""
+    if not plan.mesh.axes:
+        return None
+    axis, size = max(plan.mesh.axes, key=lambda each: each[1])
+    stages = _largest(layers, size, MOST_OF_AN_AXIS)
+    if stages < 2:
+        return None
+    about = f"on the same {plan.mesh.size} devices: `{axis}` goes from {size} to {size // stages}"
+    return _start(plan, _new_name(plan), stages, about, ResizeAxis(axis, size // stages))
+
+
+def _new_axis(plan: Plan, layers: int) -> Start:
+    stages = max(_largest(layers, NEW_AXIS_STAGES), 2)
+    found = _start(plan, _new_name(plan), stages, f"on a new mesh axis: {stages} × {plan.mesh.size} = {stages * plan.mesh.size} devices")
+    if found is None:
+        raise PipelineError(f"No pipeline goes with {plan.mesh} as it is.", ["add a mesh axis for its stages, and put nothing on it"])
+    return found
+
+
+def _largest(layers: int, devices: int, most: int = MOST_STAGES) -> int:
+    """The most stages that divide the layers and the devices."""
+    return next((count for count in range(most, 1, -1) if layers % count == 0 and devices % count == 0), 1)
+
+
+def _new_name(plan: Plan) -> str:
+    return next(name for name in ("stage", "pipe", *(f"stage{i}" for i in range(99))) if name not in plan.mesh)

@@ -1,0 +1,1 @@
+"""Runs and compilations as the board shows them."""

@@ -1,0 +1,79 @@
+"""Compilations as the board sees them: a value that each event moves on, and what became of the ones before."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
+from workbench.reports.report import Report
+from workbench.widgets.run.messages import Log, noted, waiting_text
+from workbench.widgets.run.runner import Event
+
+MOST_KEPT = 8
+
+
+class Found(NamedTuple):
+    """A finished compilation, and the prediction of its plan."""
+
+    report: Report
+    compiled: Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """Where a compilation stands.
+
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `unasked` where no person asked for it; `waits` while others come first;
+    `report` the prediction of the plan that is compiled; `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are
+    seconds of one clock; `log` is what the worker told; `found` are the last finished ones, the newest first.
+    """
+
+    phase: str = "idle"
+    report: Report | None = None
+    stage: str = ""
+    fraction: float = 0.0
+    started: float = 0.0
+    turn: float = 0.0
+    now: float = 0.0
+    waits: bool = False
+    unasked: bool = False
+    message: str = ""
+    log: Log = ()
+    found: tuple[Found, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "running"
+
+    def begun(self, report: Report, now: float, *, unasked: bool = False) -> "Compiling":
+        """A new compilation; what was found before stays."""
+        log = noted((), 0.0, f"{report.plan} for {report.plan.hardware or 'the attached devices'}")
+        return Compiling("running", report, "starting", started=now, turn=now, now=now, unasked=unasked, log=log, found=self.found)
+
+    def after(self, event: Event, now: float) -> "Compiling":
+        """The compilation after one event."""
+        kind, told = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+        if kind == "waiting":
+            stage = waiting_text(int(event["ahead"]))
+            return replace(told.noting(stage), stage=stage, waits=True)
+        if kind == "progress":
+            return replace(told.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
+        if kind == "done" and self.report:
+            new = Found(self.report, event["compiled"])
+            others = tuple(each for each in self.found if each.report.plan != self.report.plan)
+            told = told.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
+            return replace(told, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
+        if kind == "error":
+            return replace(told.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
+        if kind == "cancelled" and self.unasked:
+            return Compiling(found=self.found)  # nobody misses it
+        if kind == "cancelled":
+            return replace(told.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
+        return told
+
+    def noting(self, text: str, tone: str = "") -> "Compiling":
+        return replace(self, log=noted(self.log, self.now - self.started, text, tone))
+
+    def of(self, plan: Plan) -> Found | None:
+        """What was found for a plan."""
+        return next((each for each in self.found if each.report.plan == plan), None)

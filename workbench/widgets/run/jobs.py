@@ -1,0 +1,126 @@
+"""What runs and what is compiled for one board: one of each at a time, in the runner's processes."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Literal
+
+from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.gestures import whole_number
+from workbench.widgets.run.compile_panel import compile_state
+from workbench.widgets.run.compiling import Compiling
+from workbench.widgets.run.live import MOST_STEPS, Live
+from workbench.widgets.run.run_panel import run_state
+from workbench.widgets.run.runner import Event, Handle, Runner
+
+Defer = Callable[[Callable[[], None]], None]
+Ended = Literal["", "run", "compilation"]
+Changed = Callable[[Ended], None]
+
+_EVERY_SECONDS = 0.1  # how often a run in progress is shown
+
+
+class Jobs:
+    """Starts, cancels and follows a run and a compilation.
+
+    `defer(work)` carries work from the runner's threads onto the host's loop; `changed(ended)` is called there when there is something new
+    to be seen; `ended` names what has ended.
+    """
+
+    def __init__(self, runner: Runner | None, defer: Defer, changed: Changed) -> None:
+        self._runner, self._defer, self._changed = runner, defer, changed
+        self.live, self.compiling = Live(), Compiling()
+        self._heard: deque[Callable[[], None]] = deque()
+        self._shown = 0.0
+        self._run: Handle | None = None
+        self._compilation: Handle | None = None
+
+    def run(self, report: Report, steps: str, colours: dict[str, int]) -> None:
+        """Run a plan for so many steps, as a person typed them."""
+        if self.live.running or self._runner is None:
+            return
+        try:
+            count = whole_number(steps, "number of steps", most=MOST_STEPS)
+        except WorkbenchError as error:
+            self._show_run(self.live.refused(report, str(error)))
+            return
+        self._show_run(self.live.begun(report, count, colours, time.monotonic()))
+        try:
+            self._run = self._runner.start(report.plan, count, lambda event: self._hear(lambda: self._run_said(event)))
+        except WorkbenchError as error:
+            self._run_said({"event": "error", "message": str(error)})
+
+    def refuses(self, plan: Plan) -> str:
+        """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
+        return "Nobody compiles here." if self._runner is None else self._runner.refuses(plan)
+
+    def expect_compilation(self, plan: Plan) -> None:
+        """A person is about to ask for one: the process that compiles starts meanwhile. If it cannot, they will hear it when they ask."""
+        if self._runner is not None and not self.compiling.running:
+            with suppress(WorkbenchError):
+                self._runner.expect(plan)
+
+    def show(self) -> None:
+        """Something beside them is new."""
+        self._changed("")
+
+    def compile(self, report: Report, *, unasked: bool = False) -> None:
+        """Compile a plan for the hardware it names; `unasked` where no person asked for it: behind all else, and without a word.
+
+        Whoever asks for what is being compiled unasked has it as their own.
+        """
+        if self._runner is None or self.compiling.running:
+            self.compiling = replace(self.compiling, unasked=self.compiling.unasked and unasked)
+            return
+        self.compiling = self.compiling.begun(report, time.monotonic(), unasked=unasked)
+        self._changed("")
+        try:
+            self._compilation = self._runner.compile(
+                report.plan, lambda event: self._hear(lambda: self._compiler_said(event)), behind=unasked
+            )
+        except WorkbenchError as error:
+            self._compiler_said({"event": "error", "message": str(error)})
+
+    def cancel_run(self) -> None:
+        if self._run is not None and self.live.running:
+            self._run.cancel()
+
+    def cancel_compilation(self) -> None:
+        if self._compilation is not None and self.compiling.running:
+            self._compilation.cancel()
+
+    def state(self, plan: Plan, evidence: Evidence | None) -> dict[str, Any]:
+        """Both panels; JSON only."""
+        compiling = compile_state(self.compiling, evidence, plan)
+        return {**run_state(self.live, plan, can_run=self._runner is not None), "compile": compiling}
+
+    def _hear(self, work: Callable[[], None]) -> None:
+        """A host may call back in another order than it was asked to, as a busy Bokeh document does: the first event goes first still."""
+        self._heard.append(work)
+        self._defer(self._take)
+
+    def _take(self) -> None:
+        self._heard.popleft()()
+
+    def _run_said(self, event: Event) -> None:
+        """Steps come faster than eyes: they are shown ten times a second, all else at once."""
+        if not self.live.running:
+            return
+        self.live = self.live.after(event, time.monotonic())
+        if event.get("event") == "step" and time.monotonic() - self._shown < _EVERY_SECONDS:
+            return
+        self._show_run(self.live)
+
+    def _show_run(self, live: Live) -> None:
+        self.live, self._shown = live, time.monotonic()
+        self._changed("" if live.running else "run")
+
+    def _compiler_said(self, event: Event) -> None:
+        if self.compiling.running:
+            self.compiling = self.compiling.after(event, time.monotonic())
+            self._changed("" if self.compiling.running else "compilation")

@@ -1,0 +1,114 @@
+"""Runs as the board sees them: a value that each event moves on, and what became of the ones before, by plan."""
+
+from dataclasses import dataclass, replace
+
+from workbench.plan.plan import Plan
+from workbench.reports.measurement import Measurement
+from workbench.reports.report import Report
+from workbench.units import format_seconds
+from workbench.widgets.run.messages import Log, noted, waiting_text
+from workbench.widgets.run.runner import Event
+
+MOST_STEPS = 10_000
+MOST_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Where a run stands.
+
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `waits` while others come first; `report` the prediction of the plan that
+    runs; `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` is what the worker
+    told; `ran` are the last finished runs, one a plan, the newest first.
+    """
+
+    phase: str = "idle"
+    steps: int = 20
+    stage: str = ""
+    fraction: float = 0.0
+    seconds: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+    message: str = ""
+    measurement: Measurement | None = None
+    report: Report | None = None
+    colours: tuple[tuple[str, int], ...] = ()
+    started: float = 0.0
+    turn: float = 0.0
+    now: float = 0.0
+    waits: bool = False
+    log: Log = ()
+    ran: tuple["Live", ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "running"
+
+    @property
+    def plan(self) -> Plan | None:
+        return self.report.plan if self.report else None
+
+    def begun(self, report: Report, steps: int, colours: dict[str, int], now: float = 0.0) -> "Live":
+        """A new run; those before are kept."""
+        log = noted((), 0.0, f"{steps} steps of {report.plan}")
+        return Live(
+            "running",
+            steps,
+            "starting",
+            report=report,
+            colours=tuple(colours.items()),
+            started=now,
+            turn=now,
+            now=now,
+            log=log,
+            ran=self.ran,
+        )
+
+    def refused(self, report: Report, message: str) -> "Live":
+        """What was asked for cannot be run."""
+        return Live("error", self.steps, message=message, report=report, ran=self.ran)
+
+    def after(self, event: Event, now: float = 0.0) -> "Live":
+        """The run after one event."""
+        kind, told = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+        if kind == "waiting":
+            stage = waiting_text(int(event["ahead"]))
+            return replace(told.noting(stage), stage=stage, waits=True)
+        if kind == "progress":
+            return replace(told.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
+        if kind == "step":
+            return told.stepped(int(event["step"]), int(event["of"]), float(event["seconds"]), event.get("loss"))
+        if kind == "done":
+            return told.finished(event["measurement"])
+        if kind == "error":
+            return replace(told.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
+        if kind == "cancelled":
+            return replace(told.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
+        return told
+
+    def of(self, plan: Plan) -> "Live | None":
+        """The finished run of a plan."""
+        return next((each for each in self.ran if each.plan and same_step(each.plan, plan)), None)
+
+    def shown(self, plan: Plan) -> "Live | None":
+        """The finished run of a plan, or else the last one of all."""
+        return self.of(plan) or (self.ran[0] if self.ran else None)
+
+    def noting(self, text: str, tone: str = "") -> "Live":
+        return replace(self, log=noted(self.log, self.now - self.started, text, tone))
+
+    def stepped(self, step: int, of: int, seconds: float, loss: float | None) -> "Live":
+        losses = self.losses if loss is None else (*self.losses, float(loss))
+        told = self.noting(f"first step: {format_seconds(seconds)}") if step == 1 else self
+        return replace(told, stage=f"step {step} of {of}", fraction=step / max(of, 1), seconds=(*self.seconds, seconds), losses=losses)
+
+    def finished(self, measured: Measurement) -> "Live":
+        told = self.noting(measured.why_untraced, "warn") if measured.why_untraced else self
+        told = told.noting(f"done: {format_seconds(measured.median_seconds)} a step (median of {len(measured.step_seconds)})", "good")
+        done = replace(told, phase="done", fraction=1.0, measurement=measured, ran=())
+        others = (each for each in self.ran if not (each.plan and self.plan and same_step(each.plan, self.plan)))
+        return replace(done, ran=(done, *others)[:MOST_KEPT])
+
+
+def same_step(one: Plan, other: Plan) -> bool:
+    """A run does not depend on the hardware that a plan names."""
+    return (one.program, one.mesh, one.layout, one.pipeline) == (other.program, other.mesh, other.layout, other.pipeline)

@@ -1,0 +1,121 @@
+"""The Run panel's state: progress and curves of the run under way, or what the run of the present plan has measured."""
+
+from math import isfinite
+from typing import Any
+
+from workbench.analysis.comparison import Comparison
+from workbench.plan.plan import Plan
+from workbench.reports.measurement import Measurement
+from workbench.reports.report import Report
+from workbench.units import format_bytes, format_seconds
+from workbench.widgets.board.tiers import mark_of
+from workbench.widgets.pipeline.figures import predicted_peak
+from workbench.widgets.run.curves import curve
+from workbench.widgets.run.live import Live, same_step
+from workbench.widgets.run.messages import log_state, stage_text
+from workbench.widgets.tabs.blocks import Column, Paint, block, row
+from workbench.widgets.tabs.communication import collectives_block
+
+MOST_DISAGREEMENTS = 100
+INVITATION = (
+    "Compiles and runs this plan in a worker process, then sets real shard shapes, collectives and step time against the prediction."
+)
+STALE = "Run before the last edit, of another plan:"
+
+
+def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
+    """What is told of `plan`: what happens now, else the result of its own last run, else that of the last run of all; JSON only."""
+    own, ran = live.of(plan), live.shown(plan)
+    told = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
+    mine = told.plan is None or same_step(told.plan, plan)
+    strayed = bool(told.message) and not mine  # it failed after the plan was edited: that must be seen, and of which plan
+    stale = ran is not None and own is None and not live.running and not strayed
+    drawn = told if live.running or told.seconds else ran
+    result = None if live.running or strayed else ran
+    return {
+        "phase": told.phase,
+        "can_run": can_run,
+        "steps": str(live.steps),
+        "stage": stage_text(live.stage, live.now - live.turn, waits=live.waits) if live.running else "",
+        "waits": live.waits and live.running,
+        "fraction": round(min(max(live.fraction, 0.0), 1.0), 4),
+        "message": told.message or (STALE if stale else INVITATION if told.phase == "idle" else ""),
+        "stale": stale,
+        "of": str(told.plan) if strayed else str(ran.plan) if ran and stale else "",
+        "curves": _curves(drawn) if drawn else [],
+        "facts": _facts(result.measurement, result.report) if result and result.measurement else [],
+        "blocks": _blocks(result.measurement, result.report, dict(result.colours))
+        if result and result.measurement and result.report
+        else [],
+        "log": log_state(told.log),
+        "traced": bool(own and own.measurement and own.measurement.trace),
+        "said": _said(live),
+    }
+
+
+def _said(live: Live) -> str:
+    """What a screen reader says of it; each ending once."""
+    if live.running:
+        return f"The run is {live.stage}." if not live.seconds else ""
+    if live.phase == "done" and live.measurement:
+        return f"The run is done: {format_seconds(live.measurement.median_seconds)} a step."
+    return {"error": f"The run failed. {live.message}", "cancelled": "The run was cancelled."}.get(live.phase, "")
+
+
+def _curves(live: Live) -> list[dict[str, Any]]:
+    drawn = curve("loss", live.losses, lambda loss: f"{loss:.4g}"), curve("step time", live.seconds, format_seconds, middle=True)
+    return [each for each in drawn if each]
+
+
+def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]:
+    low, high = (format_seconds(each) for each in measured.spread_seconds)
+    facts = [
+        _fact(
+            "measured step",
+            format_seconds(measured.median_seconds),
+            f"median of {len(measured.step_seconds)}; {low} to {high}",
+            tier="measured",
+        )
+    ]
+    if measured.predicted_seconds:
+        ratio = measured.median_seconds / measured.predicted_seconds
+        facts.append(_fact("predicted step", format_seconds(measured.predicted_seconds), f"measured is {ratio:.2f}× of it"))
+    agreeing = sum(check.agrees for check in measured.shards)
+    tone = "good" if measured.shards_agree else "bad"
+    facts.append(
+        _fact("shard shapes", f"{agreeing} of {len(measured.shards)}", "agree with the arrays that existed", tone, tier="measured")
+    )
+    if losses := [each for each in measured.losses if isfinite(each)]:
+        facts.append(_fact("loss", f"{losses[0]:.4g} → {losses[-1]:.4g}", f"over {len(measured.losses)} steps", tier="measured"))
+    if len(losses) < len(measured.losses):
+        facts.append(_fact("not a number", f"{len(measured.losses) - len(losses)} losses", "of the run are infinite or undefined", "bad"))
+    if measured.max_error is not None:
+        facts.append(
+            _fact(
+                "against unsharded",
+                f"{measured.max_error:.1e}" if isfinite(measured.max_error) else "no number",
+                "largest relative difference",
+            )
+        )
+    if report:
+        facts.append(
+            _fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(predicted_peak(report))}")
+        )
+    processes = f", {measured.processes} processes" if measured.processes > 1 else ""
+    took = f"compiled in {format_seconds(measured.compile_seconds)}{processes}"
+    return [*facts, _fact("ran on", f"{measured.devices} × {measured.device_kind}", took)]
+
+
+def _fact(label: str, text: str, note: str, tone: str = "", tier: str = "") -> dict[str, Any]:
+    return {"label": label, "text": text, "note": note, "tone": tone, "mark": mark_of(tier)}
+
+
+def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> list[dict[str, Any]]:
+    comparison = Comparison(report, None, measured)
+    blocks = [collectives_block(comparison, Paint(colours))] if comparison.collectives else []
+    wrong = [check for check in measured.shards if not check.agrees]
+    if wrong:
+        columns = (Column("array"), Column("predicted"), Column("on the device"))
+        rows = [row(check.path, check.path, str(check.predicted), {"text": str(check.actual), "tone": "bad"}) for check in wrong]
+        blocks.insert(0, block("Shard shapes that disagree", columns, rows[:MOST_DISAGREEMENTS]))
+    return blocks

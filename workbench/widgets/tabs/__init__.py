@@ -1,0 +1,1 @@
+"""The tabs under the board, as JSON blocks."""

@@ -1,0 +1,121 @@
+"""What the tabs are made of, as JSON: blocks with columns and rows of cells, or with a picture.
+
+A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long),
+`{"dims": [...]}` (named dimensions coloured by the axes they lie on), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}`
+(a bar), `{"edits": [...]}` (buttons that make an edit), `{"terms": [...]}` (words of the glossary) and `{"stack": [cells]}` (cells one
+under the other; there `lead` is said before one, and `beside` after it).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.core.sharding import Sharding, base_axis
+from workbench.units import format_bytes, format_seconds
+from workbench.visualize.draw.picture import Picture
+
+Cell = Any
+Row = dict[str, Any]
+Block = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`title` is what the pointer shows over it."""
+
+    label: str
+    number: bool = False
+    title: str = ""
+
+
+def block(title: str, columns: tuple[Column, ...], rows: list[Row], note: str = "") -> Block:
+    """One table."""
+    heads = [{"label": each.label, "number": each.number, "title": each.title} for each in columns]
+    return {"title": title, "columns": heads, "rows": rows, "note": note, "picture": None}
+
+
+def note_block(note: str) -> Block:
+    """A text where there is nothing to show."""
+    return block("", (), [], note)
+
+
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """The gesture that a click on a mark that opens something makes, and the field of it that names what."""
+
+    verb: str
+    field: str
+
+
+def picture_block(picture: Picture, note: str = "", name: str = "picture", opens: Opens | None = None) -> Block:
+    """A picture, and its text twin for those who do not see it; `name` is that of the file it is saved as."""
+    shown = {"svg": picture.svg, "text": picture.text, "name": name, "about": picture.about}
+    gesture = {"verb": opens.verb, "field": opens.field} if opens else None
+    return {**note_block(note), "picture": {**shown, "opens": gesture}}
+
+
+def row(key: str, *cells: Cell, subject: str = "", tone: str = "") -> Row:
+    """`subject`: the path of the argument, value or collective the row is about; it can be selected, and is then marked in every view.
+
+    A `tone` of "bad" makes it stand out.
+    """
+    return {"key": key, "cells": list(cells), "subject": subject, "tone": tone}
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """Cells in the colours of the mesh axes."""
+
+    colours: dict[str, int]
+
+    def lies(self, sharding: Sharding, names: tuple[str, ...] = ()) -> Cell:
+        """How a value lies, one tag a dimension: `batch:data`, `seq`, `64:x+y`; without names as a layout writes it: `data`, `-`, `?`."""
+        tags = [_lies(names[place] if place < len(names) else "", axes) for place, axes in enumerate(sharding.dims)]
+        colours = [[self.colours.get(base_axis(axis)) for axis in axes or ()] for axes in sharding.dims]
+        shown = [{"name": text, "title": title, "colours": each} for (text, title), each in zip(tags, colours, strict=True)]
+        return {"dims": shown} if shown else "scalar"
+
+    def axes(self, axes: tuple[str, ...]) -> Cell:
+        return {"axes": [{"name": axis, "colour": self.colours.get(base_axis(axis))} for axis in axes]}
+
+    def dims(self, names: tuple[str, ...], shape: tuple[int, ...], sharding: Sharding) -> Cell:
+        entries = zip(names, shape, sharding.dims, strict=True)
+        return {
+            "dims": [
+                {
+                    "name": name if name not in ("", "_") else str(size),
+                    "title": f"{name or 'unnamed'} = {size}, " + (f"split over {' then '.join(axes)}" if axes else "whole on every device"),
+                    "colours": [self.colours.get(base_axis(axis)) for axis in axes or ()],
+                }
+                for name, size, axes in entries
+            ]
+        }
+
+
+def _lies(name: str, axes: tuple[str, ...] | None) -> tuple[str, str]:
+    """What a tag says of one dimension, and what the pointer shows over it."""
+    if axes is None:
+        return f"{name} ?".strip(), "left to propagation"
+    over = "+".join(axes)
+    if not over:
+        return name or "-", "whole on every device"
+    return f"{name}:{over}" if name else over, f"split over {' then '.join(axes)}"
+
+
+def byte_cell(count: int) -> Cell:
+    return {"text": format_bytes(count), "title": f"{count:,} bytes"} if count else {"text": "–", "tone": "muted"}
+
+
+def seconds_cell(seconds: float, tone: str = "", title: str = "") -> Cell:
+    if not seconds:
+        return {"text": "–", "tone": "muted", "title": title}
+    return {"text": format_seconds(seconds), "title": title or f"{seconds:.3e} s", "tone": tone}
+
+
+def dtype_cell(name: str) -> Cell:
+    """`float32` as `f32`, the way JAX prints it."""
+    return {"text": re.sub(r"^(b?)(float|int|uint|complex)", lambda found: found[1] + found[2][0], name), "title": name, "tone": "muted"}
+
+
+def rest_text(count: int, most: int, advice: str = "") -> str:
+    return f"The first {most} of {count:,}.{advice}" if count > most else ""

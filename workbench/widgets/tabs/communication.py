@@ -1,0 +1,150 @@
+"""What is sent: over each set of mesh axes, by each collective with its time, waited for or hidden; and as compiled."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from workbench.analysis.comparison import CollectiveRow, Comparison
+from workbench.core.sharding import base_axis
+from workbench.reports.collective import KINDS, Collective
+from workbench.reports.report import Report
+from workbench.units import format_bytes, format_seconds
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
+
+MOST_ROWS = 300
+PAYLOAD = (
+    "Payload is what a collective works on, on one device. What is sent for it is another number: on a ring of n devices 2 (n − 1)/n of it "
+    "for an all-reduce, (n − 1)/n for the others, all of it for a permutation."
+)
+_Exposed = Mapping[tuple[str, str, str, float], float]  # stream, kind, path, seconds of one execution; seconds waited a step
+
+
+def communication_blocks(report: Report, paint: Paint) -> list[Block]:
+    if not report.collectives:
+        who = "XLA's partitioner makes" if report.partitioned else "Shardy inserts"
+        return [note_block(f"{who} no collective: no operation of the step needs another device.")]
+    return [_totals(report, paint), _operations(report, paint)]
+
+
+def whose(report: Report) -> str:
+    """Who says what is sent."""
+    if report.partitioned is None:
+        return "Planned: the collectives are those that Shardy inserts."
+    return f"Partitioned: the collectives are those that XLA's own partitioner makes of this plan ({report.partitioned.compiler})."
+
+
+def _totals(report: Report, paint: Paint) -> Block:
+    """One row for each set of mesh axes, one column for each kind that occurs."""
+    totals = report.by_axis_and_kind
+    kinds = [kind for kind in KINDS if any(key[1] == kind for key in totals)]
+    timed = report.step_time is not None
+    rows = []
+    for axes in dict.fromkeys(axes for axes, _ in totals):
+        counts = [totals.get((axes, kind), 0) for kind in kinds]
+        seconds = sum(each.seconds * each.count for each in report.collectives if each.axes == axes)
+        mine = "+".join(axes)
+        asked = [{**byte_cell(count), "why": f"sent {mine} {kind}" if count else ""} for kind, count in zip(kinds, counts, strict=True)]
+        cells = (*asked, {"text": format_bytes(sum(counts)), "why": f"sent {mine}"}, *([seconds_cell(seconds)] * timed))
+        rows.append((sum(counts), row("+".join(axes), paint.axes(axes), *cells)))
+    rows.sort(key=lambda pair: -pair[0])
+    columns = (Column("mesh axes"), *(Column(kind, number=True) for kind in kinds), Column("all kinds", number=True))
+    if timed:
+        columns = (*columns, Column("time a step", number=True, title="seconds of all of them, hidden or not"))
+    return block("Payload per device and step, by axis and kind", columns, [each for _, each in rows], PAYLOAD)
+
+
+def _operations(report: Report, paint: Paint) -> Block:
+    columns: tuple[Column, ...] = (
+        Column("collective"),
+        Column("mesh axes"),
+        Column("payload, once", number=True, title="what one execution works on, on one device: the larger of what goes in and comes out"),
+        Column("times", number=True, title="executions a step, loops multiplied out"),
+        Column(
+            "sent a step", number=True, title="bytes that leave each device for it: by kind and ring from the payload, times its executions"
+        ),
+    )
+    if timed := report.step_time is not None:
+        columns += (
+            Column("time a step", number=True, title="seconds of all its executions, hidden or not"),
+            Column("waited for", number=True, title="exposed: the device computes nothing meanwhile; the rest hides behind computation"),
+        )
+    columns += (Column("scope"), Column("line"))
+    alike: Counter[Collective] = Counter(report.collectives)
+    ordered = sorted(alike, key=lambda each: -each.total_sent * alike[each])
+    exposed = exposed_seconds(report) if timed else {}
+    rows = [_operation_row(each, alike[each], paint, _times(each, alike[each], exposed) if timed else ()) for each in ordered[:MOST_ROWS]]
+    return block("Operations, most sent first", columns, rows, rest_text(len(ordered), MOST_ROWS))
+
+
+def _operation_row(each: Collective, times: int, paint: Paint, seconds: tuple[Cell, ...]) -> Row:
+    return row(
+        f"{each}",
+        each.kind,
+        paint.axes(each.axes),
+        {"text": format_bytes(each.payload), "title": f"{each.payload:,} bytes on one device, one execution"},
+        f"{each.count * times:,}",
+        {
+            "text": format_bytes(each.total_sent * times),
+            "title": f"{each.total_sent * times:,} bytes leave each device in a step",
+            "why": f"collective {each.kind} {'+'.join(each.axes)} {each.path}",
+        },
+        *seconds,
+        {"path": each.path},
+        {"text": each.source, "tone": "muted"},
+        subject=each.path,
+    )
+
+
+def _times(each: Collective, times: int, exposed: _Exposed) -> tuple[Cell, ...]:
+    """Its seconds a step, and how much of them the device waits."""
+    total = each.seconds * each.count * times
+    waited = min(exposed.get(_key(each), 0.0), total)
+    share = waited / total if total else 0.0
+    if share < 0.005:
+        verdict: Cell = {"text": "hidden", "tone": "good", "title": "all of it runs behind computation"}
+    else:
+        title = f"{share:.0%} of {format_seconds(total)} is exposed; {format_seconds(total - waited)} hides behind computation"
+        verdict = {"text": "all" if share > 0.995 else f"{share:.0%}", "tone": "warn", "title": title}
+    return seconds_cell(total, title=f"{each.count * times:,} × {format_seconds(each.seconds)}"), verdict
+
+
+def _key(each: Collective) -> tuple[str, str, str, float]:
+    return "+".join(dict.fromkeys(map(base_axis, each.axes))), each.kind, each.path, each.seconds
+
+
+def exposed_seconds(report: Report) -> _Exposed:
+    """Seconds a step that the simulated device waits for collectives of one kind, place and size."""
+    found: dict[tuple[str, str, str, float], float] = defaultdict(float)
+    for event in report.timeline.events if report.timeline else ():
+        found[event.stream, event.kind, event.path, event.seconds] += event.exposed * event.count
+    return found
+
+
+def collectives_block(comparison: Comparison, paint: Paint) -> Block:
+    """Predicted against compiled payload bytes, by mesh axes and class."""
+    columns = (
+        Column("mesh axes"),
+        Column("class", title="all-reduce and reduce-scatter are one class"),
+        Column("predicted", number=True),
+        Column("compiled", number=True),
+        Column("", number=True),
+    )
+    rows = [
+        row(
+            f"{each.axes} {each.kind}",
+            paint.axes(each.axes),
+            each.kind,
+            byte_cell(each.predicted),
+            byte_cell(each.compiled),
+            _verdict(each),
+        )
+        for each in comparison.collectives
+    ]
+    return block("Collectives, payload per device and step", columns, rows, "" if rows else "Nothing is sent, by either.")
+
+
+def _verdict(each: CollectiveRow) -> Cell:
+    if each.agrees:
+        return {"text": "equal", "tone": "good"}
+    if each.is_close:
+        return {"text": "close", "tone": "good", "title": "within 2 %"}
+    return {"text": f"{each.compiled / each.predicted:.2f}×" if each.predicted else "not predicted", "tone": "warn"}

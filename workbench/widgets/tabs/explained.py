@@ -1,0 +1,209 @@
+"""Where an axis comes from, in words: whose it is, the way it came, which other wish lost there and why, and what would turn it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from workbench.analysis.conflict_resolution import deciding_edits
+from workbench.core.sharding import base_axis
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.reports.propagation import Conflict, Explanation, Move, Origin, Propagation, PropagationError, Site, Wish
+from workbench.reports.report import Report
+from workbench.text.propagation import counted, move_text, wish_text
+from workbench.widgets.board.background_queries import Aside, asked
+from workbench.widgets.board.folding import is_named
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
+
+MOST_MOVES = 24
+MOST_WISHES = 8
+_NAMED = 3  # statements that could bring an axis as well
+WAITS = "It is being worked out; the answer comes here by itself."
+_WAY = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
+_LOST = (Column("axis"), Column("what lost, and why"), Column("to decide it the other way"))
+_ARROWS = {"forward": "↓ forward", "backward": "↑ backward", "across": "↔ across"}
+
+Answer = tuple[str, list[str], list[Block]]
+
+
+def replay_of(report: Report, aside: Aside | None) -> Propagation | None:
+    """How the shardings spread; `None` while that is worked out."""
+    return asked(aside, report, "propagation", lambda: report.propagation)
+
+
+def replay_or_failure(report: Report, aside: Aside | None) -> tuple[Propagation | None, list[Block]]:
+    """How the shardings spread; `None` while that is worked out, and with a note of why where it cannot be told."""
+    try:
+        return replay_of(report, aside), []
+    except WorkbenchError as error:
+        return None, [note_block(str(error))]
+
+
+def axis_answer(name: str, report: Report, paint: Paint, aside: Aside | None) -> Answer | None:
+    """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`), a `result` or a `value`."""
+    kind, place, axis, subject = ([*name.split(" ", 3), "", "", ""])[:4]
+    if not (place.isdecimal() and subject):
+        return None
+    replay, failure = replay_or_failure(report, aside)
+    if replay is None:
+        return f"Why on {axis}?", [] if failure else [WAITS], failure
+    number = number_of(replay, report, kind, subject)
+    if number is None or int(place) >= len(replay.sites[number].shape):
+        return None
+    site = replay.sites[number]
+    title = f"Why is {_dim(site, int(place))} of {site.path} on {axis}?"
+    try:
+        told = replay.axis(number, int(place), axis)
+    except PropagationError:
+        return title, [_elsewhere(site, axis)], []
+    return title, list(_lead(told)), [*_way_blocks(replay, told), *lost_blocks(report, told.lost, paint, aside)]
+
+
+def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
+    """The number that a subject of the tables has in the replay, the first of alike ones; `None` if it is not there."""
+    if kind == "tensor":
+        paths = (placed.tensor.path for placed in report.arguments)
+        path = next((path for path in paths if is_named(subject, path)), "")
+        return next((number for number, site in enumerate(replay.sites) if site.role == "argument" and site.path == path), None)
+    if kind == "result":
+        return next((number for number, site in enumerate(replay.sites) if site.role == "result" and is_named(subject, site.path)), None)
+    value = next((value for value in report.values if is_named(subject, value.path)), None)
+    return replay.number(value.path, value.kind, value.shape, value.sharding) if value else None
+
+
+def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], asked_as: str, subject: str) -> Cell:
+    """Where the axes of a dimension come from, in one line; the question for the whole way is `axis ASKED_AS AXIS SUBJECT`."""
+    site = replay.sites[number]
+    held = site.sharding.dims[dim] or ()
+    told = [_brief(replay.axis(number, dim, axis)) for axis in axes if axis in held]
+    if not told and axes:
+        return {"text": _elsewhere(site, axes[0]), "wrap": True}
+    if not told:
+        return {"text": "nobody brought an axis here", "tone": "muted", "wrap": True}
+    ways = [
+        {"label": f"The way of {axis}", "gesture": {"verb": "why", "of": f"axis {asked_as} {axis} {subject}"}}
+        for axis in axes
+        if axis in held
+    ]
+    return {"text": "; ".join(told), "wrap": True, "acts": ways}
+
+
+def _brief(told: Explanation) -> str:
+    way = f", in {counted(len(told.path), 'step')}" if told.path else ", put there by hand"
+    return f"`{told.point.axis}` from {told.origin}{way}"
+
+
+def _lead(told: Explanation) -> Iterator[str]:
+    axis, path = told.point.axis, told.path
+    if path:
+        last = f"{path[-1].direction} over {path[-1].kind}"
+        yield f"`{axis}` is from {told.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
+    else:
+        yield f"`{axis}` was put there by hand: {told.origin}."
+    base = base_axis(axis)
+    same = sum(each.statement == told.origin.statement for each in told.others)
+    if same:
+        yield f"The same statement could bring it from {counted(same, 'other place')}."
+    if named := list(dict.fromkeys(_statement(each) for each in told.others if each.statement != told.origin.statement)):
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        yield f"Without that statement, {base} could still come from {', '.join(named[:_NAMED])}{more}."
+    elif path:
+        yield f"Nothing else would bring it: without that statement the dimension is not split over {base}."
+
+
+def _statement(origin: Origin) -> str:
+    return f"`{origin.statement}`" if origin.statement else origin.kind
+
+
+def _elsewhere(site: Site, axis: str) -> str:
+    return (
+        f"Propagation lays it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}` there, "
+        "and it is resharded behind it."
+    )
+
+
+def _way_blocks(replay: Propagation, told: Explanation) -> list[Block]:
+    if not told.path:
+        return []
+    path = told.path
+    hidden = max(len(path) - MOST_MOVES, 0)
+    shown = path if not hidden else (*path[: MOST_MOVES // 2], *path[-MOST_MOVES // 2 :])
+    note = f"{hidden:,} steps in the middle are left out." if hidden else ""
+    return [block("The way it came", _WAY, [_move_row(replay, move) for move in shown], note)]
+
+
+def _move_row(replay: Propagation, move: Move) -> Row:
+    source, target = replay.sites[move.source], replay.sites[move.target]
+    return row(
+        f"{move.step} {move.target} {move.target_dim}",
+        str(move.step),
+        _ARROWS[move.direction],
+        place_cell(source, move.source_dim),
+        place_cell(target, move.target_dim),
+        move.kind,
+        {"text": move.line, "tone": "muted"},
+    )
+
+
+def place_cell(site: Site, dim: int) -> Cell:
+    """`d_ff of params/w1`."""
+    behind = " behind its constraint" if site.kind == "sharding_constraint" else ""
+    return {"path": f"{_dim(site, dim)} of {site.path or site.kind}{behind}"}
+
+
+def _dim(site: Site, dim: int) -> str:
+    return site.dims[dim] if dim < len(site.dims) and site.dims[dim] not in ("", "_") else f"dimension {dim + 1}"
+
+
+def lost_blocks(report: Report, lost: Sequence[Wish], paint: Paint, aside: Aside | None) -> list[Block]:
+    """The wishes that lost, each with the edits that would decide it the other way."""
+    if not lost:
+        return []
+    replay = report.propagation
+    rows = []
+    for place, wish in enumerate(lost[:MOST_WISHES]):
+        text = wish_text(replay, wish)
+        rows.append(
+            row(f"{place} {text}", paint.axes((wish.wanted.axis,)), {"text": text, "wrap": True}, turning_cell(report, wish, aside))
+        )
+    note = f"and {counted(len(lost) - MOST_WISHES, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_WISHES else ""
+    return [block("What lost there", _LOST, rows, note)]
+
+
+def turning_cell(report: Report, wish: Wish, aside: Aside | None) -> Cell:
+    """Buttons that make the edits after which a wish is fulfilled; they are tried first, which takes a moment."""
+    conflict = Conflict(wish.rival_origin or wish.origin, wish.origin, wish.reason, (wish,))
+    return edits_cell(report, conflict, aside)
+
+
+def edits_cell(report: Report, conflict: Conflict, aside: Aside | None) -> Cell:
+    """As `turning_cell`, of a conflict."""
+    name = f"decide {conflict.first.wanted} {conflict.first.giver}"
+    edits = asked(aside, report, name, lambda: deciding_edits(report, conflict), patience=0.0)
+    if edits is None:
+        return {"text": "trying…", "tone": "muted"}
+    return acts(*(decide_act(edit) for edit in edits)) if edits else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
+
+
+def decide_act(edit: Edit, label: str = "") -> dict[str, Any]:
+    """A button that makes an edit which was found for the present plan."""
+    return {"label": label or str(edit), "gesture": {"verb": "decide", "edit": str(edit), "zone": "tables"}}
+
+
+def acts(*each: dict[str, Any]) -> Cell:
+    """Buttons, each with its own gesture."""
+    return {"acts": list(each)}
+
+
+def decided(wanted: str, report: Report, known: Callable[[Report], dict[str, Any]]) -> Edit | None:
+    """The edit of that text among those found for a report."""
+    for found in known(report).values():
+        edits = found if isinstance(found, tuple) else [getattr(found, "edit", None)]
+        for edit in edits:
+            if edit is not None and str(edit) == wanted:
+                return edit
+    return None
+
+
+def move_line(replay: Propagation, move: Move) -> str:
+    """What one move did, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
+    return move_text(replay, move).partition(", ")[2]

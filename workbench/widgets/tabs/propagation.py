@@ -1,0 +1,294 @@
+"""The Propagation tab: how the shardings spread, a step at a time; the conflicts, and the fewest statements that say the same."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+from workbench.analysis.minimal import Minimal, minimal_annotations
+from workbench.core.sharding import Sharding
+from workbench.errors import LayoutError, WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.reports.propagation import Conflict, Move, Propagation, Site
+from workbench.reports.report import Report
+from workbench.text.propagation import counted, wish_text
+from workbench.visualize.spread import laid_out, spread
+from workbench.widgets.board.background_queries import Aside, asked
+from workbench.widgets.board.folding import folded, template
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
+from workbench.widgets.tabs.explained import acts, decide_act, decided, edits_cell, move_line, place_cell, replay_of
+
+REPLAY_VERBS = ("step", "weigh", "fewest")
+MOST_ROWS = 120
+MOST_CONFLICTS = 40
+MOST_LINES = 4  # of one step
+FEW = 6  # conflicts whose edits are tried unasked
+_SHORT = 4000  # moves: trying an edit propagates again
+_GLIDE = 80  # places at which a played replay stops
+NOTHING = (
+    "No statement places anything yet, so nothing spreads. Drop a dimension on a mesh axis above, or click a row of the graph to annotate "
+    "its value: then its way through the program can be watched here, step by step."
+)
+NO_RECORD = "This program was not lowered for the partitioner, so there is no record of how its shardings spread."
+PREPARING = "Working out how it spreads: the partitioner runs once more, and writes down every step."
+_SO_FAR = (
+    Column("what has an axis"),
+    Column("since", number=True, title="the step that gave it its last axis"),
+    Column("dimensions"),
+    Column("line"),
+)
+_CONFLICTS = (Column("has its way"), Column("lost"), Column("where, and why"), Column("to decide it the other way"))
+_OVER = {"data_flow_edge": "the loop that hands it round", "return": "the return of the step", "sharding_constraint": "its constraint"}
+_FEWEST = (Column("statement"), Column("now"), Column("fewest"), Column("what it is needed for"))
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a hand chose in the tab: a step (`None`: the last), the conflicts whose edits it asked for, and whose fewest statements."""
+
+    step: int | None = 0
+    weighed: frozenset[str] = frozenset()
+    fewest: Plan | None = None
+
+    def after(self, gesture: Mapping[str, Any], plan: Plan) -> "Replay":
+        """Raises `WorkbenchError` for a step that is none."""
+        if gesture.get("verb") == "weigh":
+            return replace(self, weighed=self.weighed | {str(gesture.get("conflict", ""))[:2000]})
+        if gesture.get("verb") == "fewest":
+            return replace(self, fewest=plan)
+        step = gesture.get("step")
+        if step is not None and (not isinstance(step, int) or isinstance(step, bool) or step < 0):
+            raise WorkbenchError(f"`{str(step)[:20]}` is no step of a propagation.", ["move the slider"])
+        return replace(self, step=step)
+
+
+def replay_blocks(
+    report: Report, paint: Paint, chosen: Replay, aside: Aside | None = None, opened: frozenset[str] | None = None
+) -> list[Block]:
+    """The slider, what has an axis so far, the graph as far, the conflicts, the fewest statements."""
+    if not report.plan.layout.statements and not report.own_annotations:
+        return [note_block(NOTHING), *([_picture(report, 0, aside, opened)] if report.graph.nodes else [])]
+    try:
+        replay = replay_of(report, aside)
+    except WorkbenchError as error:
+        return [note_block(str(error))]
+    if replay is None:
+        return [waiting_block(PREPARING)]
+    if not replay.sites:
+        return [note_block(NO_RECORD)]
+    last = replay.moves[-1].step if replay.moves else 0
+    step = last if chosen.step is None else min(chosen.step, last)
+    lies = replay.at(step)
+    placed = _placed(replay, lies)
+    return [
+        _slider(replay, step, last, len(placed), paint, _found(report, replay, aside) or ()),
+        _picture(report, step, aside, opened),
+        _so_far(replay, step, lies, placed, paint),
+        _conflicts(report, replay, chosen, aside),
+        _fewest(report, chosen, aside),
+    ]
+
+
+def suggested(gesture: Mapping[str, Any], report: Report, aside: Aside) -> Edit:
+    """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
+    wanted = str(gesture.get("edit", ""))
+    found = decided(wanted, report, aside.known)
+    if found is None:
+        raise LayoutError(f"`{wanted[:80]}` was found for another plan.", ["look at the conflicts again"])
+    return found
+
+
+def waiting_block(text: str) -> Block:
+    """In place of what is being worked out."""
+    return {**note_block(""), "replay": {"waiting": text}}
+
+
+def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint, conflicts: Sequence[Conflict]) -> Block:
+    moves = replay.steps[step - 1].moves if step else ()
+    statements = {origin.statement or origin.kind for origin in replay.origins.values()}
+    by_hand = f"By hand, before the first step: {counted(len(statements), 'statement')} on {counted(placed, 'value')}"
+    lines = [_line(replay, move, paint) for move in moves[:MOST_LINES]]
+    said = f"step {step} of {last:,}, {move_line(replay, moves[0])}" if moves else by_hand
+    more = f"and {counted(len(moves) - MOST_LINES, 'place')} more at once" if len(moves) > MOST_LINES else ""
+    state = {
+        "step": step,
+        "last": last,
+        "stride": max(1, last // _GLIDE),
+        "lines": lines,
+        "more": more if moves else "",
+        "start": "" if moves else by_hand + ".",
+        "said": said.replace("`", ""),
+        "conflicts": counted(len(conflicts), "conflict") if conflicts else "",
+    }
+    return {**note_block("" if last else "Nothing spreads from there."), "replay": state}
+
+
+def _line(replay: Propagation, move: Move, paint: Paint) -> dict[str, Any]:
+    source, target = replay.sites[move.source], replay.sites[move.target]
+    return {
+        "direction": move.direction,
+        "axis": paint.axes((move.axis,))["axes"][0],
+        "from": place_cell(source, move.source_dim)["path"],
+        "to": place_cell(target, move.target_dim)["path"],
+        "over": ", ".join(filter(None, (_OVER.get(move.kind, move.kind), move.line))),
+        "subject": target.path,
+    }
+
+
+def _placed(replay: Propagation, lies: Sequence[Sharding]) -> list[int]:
+    """What has an axis, and a name to show it by."""
+    waiting = _waiting(replay, lies)
+    return [n for n, site in enumerate(replay.sites) if lies[n].axes and (_is_shown(site) or n in waiting)]
+
+
+def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], placed: Sequence[int], paint: Paint) -> Block:
+    """What has an axis, the newest first; alike places of repeated layers as one row."""
+    since = _since(replay, step)
+    groups: dict[object, list[int]] = {}
+    for number in placed:
+        site = replay.sites[number]
+        groups.setdefault((site.role, template(site.path), site.kind, site.shape, lies[number]), []).append(number)
+    ranked = sorted(groups.values(), key=lambda group: -max(since.get(number, 0) for number in group))
+    rows = [_site_row(replay, group, lies, since, step, paint) for group in ranked[:MOST_ROWS]]
+    shown = sum(map(_is_shown, replay.sites))
+    count = f"{len(placed):,} of {shown:,} arguments, values and results have an axis so far, the newest first."
+    return block("So far", _SO_FAR, rows, " ".join(filter(None, (count, rest_text(len(ranked), MOST_ROWS)))))
+
+
+def _waiting(replay: Propagation, lies: Sequence[Sharding]) -> frozenset[int]:
+    """Constraints that stand by hand on values which have nothing yet: the step that brings it there is to come."""
+    by_hand = {point.value for point in replay.origins if replay.sites[point.value].kind == "sharding_constraint"}
+    places = {(replay.sites[number].path, replay.sites[number].shape): number for number in by_hand}
+    for site, sharding in zip(replay.sites, lies, strict=True) if places else ():
+        if sharding.axes and site.kind != "sharding_constraint":
+            places.pop((site.path, site.shape), None)
+    return frozenset(places.values())
+
+
+def _is_shown(site: Site) -> bool:
+    return bool(site.path) and (site.role != "value" or site.kind not in ("data_flow_edge", "sharding_constraint"))
+
+
+def _since(replay: Propagation, step: int) -> dict[int, int]:
+    """The last step that reached each value."""
+    made = bisect_right(replay.moves, step, key=attrgetter("step"))
+    reached = {replay.one[move.target]: move.step for move in replay.moves[:made]}
+    return {number: reached[one] for number, one in enumerate(replay.one) if one in reached}
+
+
+def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], since: Mapping[int, int], step: int, paint: Paint) -> Row:
+    site, sharding = replay.sites[group[0]], lies[group[0]]
+    newest = max(since.get(number, 0) for number in group)
+    path = folded(list(dict.fromkeys(replay.sites[number].path for number in group))).label
+    label = f"result {path}" if site.role == "result" and not path.startswith("result") else path
+    many = f"×{len(group)}" if len(group) > 1 else ""
+    text: Cell = {"text": f"{newest:,}" if newest else "by hand", "tone": "strong" if newest == step and step else ""}
+    if site.role != "result":
+        text = {**text, "why": f"{'tensor' if site.role == 'argument' else 'value'} {site.path}"}
+    return {
+        **row(
+            f"{site.role} {site.path} {site.kind} {sharding}",
+            {"path": label, "count": many, "title": f"{site.kind} · {site.path}"},
+            text,
+            paint.dims(site.dims, site.shape, sharding),
+            {"text": site.source, "tone": "muted"},
+            subject=site.path if site.role != "result" else "",
+        ),
+        "tone": "fresh" if newest and newest == step else "",
+    }
+
+
+def _picture(report: Report, step: int, aside: Aside | None, opened: frozenset[str] | None) -> Block:
+    """The graph as far as the step. Its rows are laid out once, aside: that takes longest."""
+    laid = asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
+    if laid is None:
+        return {**waiting_block("Reading the graph."), "title": "On the graph"}
+    shown = picture_block(spread(report, step, laid), name="propagation", opens=Opens("expand", "scope"))
+    return {**shown, "title": "On the graph"}
+
+
+def _conflicts(report: Report, replay: Propagation, chosen: Replay, aside: Aside | None) -> Block:
+    conflicts = _found(report, replay, aside)
+    if conflicts is None:
+        return {**block("Conflicts", (), []), "note": "Looking for wishes that lost…"}
+    is_quick = len(conflicts) <= FEW and len(replay.moves) <= _SHORT
+    rows = [_conflict_row(report, replay, each, chosen, aside, is_quick=is_quick) for each in conflicts[:MOST_CONFLICTS]]
+    if not rows:
+        return block("Conflicts", (), [], "None: every axis went as far as it was wanted.")
+    return block("Conflicts", _CONFLICTS, rows, rest_text(len(conflicts), MOST_CONFLICTS))
+
+
+def _found(report: Report, replay: Propagation, aside: Aside | None) -> tuple[Conflict, ...] | None:
+    """The conflicts; `None` while they are looked for."""
+    return asked(aside, report, "conflicts", lambda: replay.conflicts)
+
+
+def _conflict_row(report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, aside: Aside | None, *, is_quick: bool) -> Row:
+    key = f"{conflict.winner} {conflict.loser} {conflict.reason}"[:2000]
+    turned: Cell
+    if is_quick or key in chosen.weighed:
+        turned = edits_cell(report, conflict, aside)
+    else:
+        turned = acts({"label": "Try edits", "gesture": {"verb": "weigh", "conflict": key}, "title": "Each is tried, which takes a moment"})
+    wish = conflict.first
+    where = place_cell(replay.sites[wish.wanted.value], wish.wanted.dim)["path"]
+    places = f" and {counted(len(conflict.wishes) - 1, 'more place')}" if len(conflict.wishes) > 1 else ""
+    why = wish_text(replay, wish).partition(": ")[2]
+    return row(
+        key,
+        {"text": str(conflict.winner), "wrap": True},
+        {"text": str(conflict.loser), "wrap": True},
+        {"text": f"`{wish.wanted.axis}` at {where}{places}: {why}", "wrap": True},
+        turned,
+    )
+
+
+def _fewest(report: Report, chosen: Replay, aside: Aside | None) -> Block:
+    """The fewest statements beside the present ones."""
+    title, plan = "Minimal annotations", report.plan
+    count = counted(len(plan.layout.statements), "statement")
+    if chosen.fewest is not plan:
+        ask = acts({"label": "Find the fewest statements", "gesture": {"verb": "fewest"}})
+        text = {"text": f"{count} now. Which of them are needed for every value to lie as it does?", "wrap": True}
+        return block(title, (Column(""), Column("")), [row("ask", text, ask)])
+    try:
+        found = asked(aside, report, "fewest", lambda: minimal_annotations(plan))
+    except WorkbenchError as error:
+        return block(title, (), [], str(error))
+    if found is None:
+        return {**waiting_block("Leaving out one statement after the other, to see what changes."), "title": title}
+    return _fewest_block(title, report, found)
+
+
+def _fewest_block(title: str, report: Report, found: Minimal) -> Block:
+    now, fewest = report.plan.layout.statements, found.layout.statements
+    proof = "no choice of rules needs fewer." if found.is_fewest else "leaving any of them out changes something."
+    if len(fewest) >= len(now):
+        return block(title, (), [], f"{counted(len(now), 'statement')} now, and that is the fewest found: {proof}")
+    rows = list(_statement_rows(now, found))
+    rows.append(row("apply", "", "", "", acts(decide_act(found.edit, f"Make these {len(fewest)} the layout"))))
+    told = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
+    return block(title, _FEWEST, rows, f"{told}; {proof}")
+
+
+def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
+    needed = {each.statement: each for each in found.needed}
+    for statement in dict.fromkeys((*found.layout.statements, *now)):
+        is_kept = statement in found.layout.statements
+        need = needed.get(statement)
+        told = (
+            f"without it `{need.changed}` lies as {need.after}, not {need.before}"
+            if need
+            else ""
+            if is_kept
+            else "nothing: the others say it all"
+        )
+        yield row(
+            statement,
+            {"text": statement, "tone": "strong" if is_kept else "muted"},
+            "yes" if statement in now else "–",
+            "yes" if is_kept else "–",
+            {"text": told, "wrap": True, "tone": "" if is_kept else "muted"},
+        )

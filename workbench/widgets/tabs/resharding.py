@@ -1,0 +1,179 @@
+"""Where shardings turn into others, as blocks: from what to what, by which way, what it takes, and the edits that avoid it.
+
+Edits are tried when a hand asks for them, for a report is made of each; what was found stays with the report that it is of.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workbench.core.paths import template
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.reports.report import Report
+from workbench.reports.reshard import REMATERIALISATION, WAYS, Move, Remedy, Reshard
+from workbench.text.tables import grouped
+from workbench.units import format_bytes
+from workbench.widgets.board.background_queries import Aside, asked
+from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
+from workbench.widgets.tabs.padding import padding_blocks
+
+MOST_ROWS = 40
+MOST_FREE = 8
+
+
+def resharding_blocks(report: Report, evidence: Evidence | None, paint: Paint) -> list[Block]:
+    """What is sent to reshard, what the compiler warned of, what is padded, and what is only sliced."""
+    sending = [each for each in report.reshards if not each.is_free]
+    free = [each for each in report.reshards if each.is_free]
+    if not sending:
+        told = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
+    else:
+        told = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
+    return [*told, *_warned(report, evidence), *padding_blocks(report, paint), *_free(free, paint)]
+
+
+def try_edits(gesture: Mapping[str, Any], report: Report, aside: Aside | None = None) -> None:
+    """Look for the remedies of one resharding, aside where that is possible; raises `WorkbenchError` if the plan has it no more."""
+    key = gesture.get("key")
+    found = next((each for each in report.reshards if key_of(each) == key), None)
+    if found is None:
+        raise WorkbenchError("The plan reshards nothing there any more.", ["look at the table again"])
+    asked(aside, report, f"remedies {key}", lambda: found.remedies)
+
+
+def tried_edits(report: Report) -> Iterator[Edit]:
+    """The edits that were found for reshardings of this report."""
+    for each in report.reshards:
+        if each.is_tried:
+            yield from each.edits
+
+
+def key_of(each: Reshard) -> str:
+    return f"{each.path} {each.reader} {each.before} {each.after} {each.shape} {each.source}"
+
+
+def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
+    groups = grouped(sending, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape, each.classes))
+    timed = report.step_time is not None
+    groups.sort(key=lambda group: (not group[0].rematerialises, -sum(each.seconds or each.sent for each in group)))
+    columns = (
+        Column("value → needed by", title="where it is made, where it is read, and the lines of both"),
+        Column("lies → needed", title="how its dimensions lie where it is made, and where it is read"),
+        Column("way", title="which of the eight ways of XLA's partitioner, and its collectives; as planned, Shardy's"),
+        Column("sent a step", number=True, title="bytes that leave each device"),
+        Column(
+            "held, time" if timed else "held",
+            number=True,
+            title="temporary memory on one device at the worst moment" + (", and seconds a step, hidden or not" if timed else ""),
+        ),
+        Column("what avoids it", title="edits that were tried: the plan stays legal, less is sent here, and no more in all"),
+    )
+    rows = [_row(report, group, paint, timed=timed) for group in groups[:MOST_ROWS]]
+    return block("Where a sharding turns into another", columns, rows, rest_text(len(groups), MOST_ROWS))
+
+
+def _summary(report: Report, sending: list[Reshard]) -> str:
+    sent = sum(each.sent for each in sending)
+    share = f", {sent / report.sent:.0%} of all that is sent" if report.sent else ""
+    whole = sum(each.rematerialises for each in sending)
+    gathered = f" XLA gathers {whole} of them whole, for it finds no other way." if whole else ""
+    return f"{format_bytes(sent)} leave each device a step to reshard{share}.{gathered}"
+
+
+def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> Row:
+    first = group[0]
+    sent, seconds = sum(each.sent for each in group), sum(each.seconds for each in group)
+    times = sum(each.count for each in group)
+    return row(
+        key_of(first),
+        *_ends(group, paint),
+        {"stack": [_ways(first), *(_move(move, paint) for move in first.moves)]},
+        {"stack": [byte_cell(sent), {"text": f"{times:,} × {format_bytes(sent / times)}" if times > 1 else "once", "tone": "muted"}]},
+        {"stack": [byte_cell(first.temporary), *([seconds_cell(seconds, "muted")] if timed else [])]},
+        _remedies(report, first),
+        subject=_path(group),
+        tone="bad" if first.rematerialises else "",
+    )
+
+
+def _path(group: list[Reshard]) -> str:
+    """Of alike layers, the path that names them all."""
+    return template(group[0].path) if len(group) > 1 else group[0].path
+
+
+def _ends(group: list[Reshard], paint: Paint) -> tuple[Cell, Cell]:
+    """Where the value is made and where it is read, and how it lies in either place."""
+    first = group[0]
+    reader = template(first.reader) if len(group) > 1 else first.reader
+    names = tuple(name if name not in ("", "_") else str(size) for name, size in zip(first.dims, first.shape, strict=True))
+    count = f"×{len(group)}" if len(group) > 1 else ""
+    before, after = (paint.lies(each, names) for each in (first.before, first.after))
+    made = {"path": _path(group), "count": count, "beside": first.source} if first.path else {"text": "a value", "beside": first.source}
+    read = {"path": reader, "lead": "→", "beside": first.reader_source}
+    return {"stack": [made, read]}, {"stack": [before, {**after, "lead": "→"} if isinstance(after, dict) else after]}
+
+
+def _ways(each: Reshard) -> Cell:
+    return {"terms": [WAYS[number] for number in each.classes], "tone": "bad" if each.rematerialises else ""}
+
+
+def _move(move: Move, paint: Paint) -> Cell:
+    return {**paint.axes(move.axes), "lead": move.kind, "title": f"{move.payload:,} bytes of payload on one device, one execution"}
+
+
+def _remedies(report: Report, each: Reshard) -> Cell:
+    """What was found; before that, what the note on it suggests, and a button that looks for more."""
+    cell = {"key": key_of(each), "about": f"{each.path} for {each.reader}"}
+    if each.is_tried:
+        return {**cell, "remedies": [_remedy(remedy) for remedy in each.remedies], "find": ""}
+    noted = [edit for note in report.diagnostics if (note.kind, note.subject) == (REMATERIALISATION, each.path) for edit in note.edits]
+    told = [{"edit": str(edit), "note": "avoids it", "tone": "good", "title": "Tried on the partitioner's answer"} for edit in noted]
+    return {**cell, "remedies": told, "find": "Try more edits" if told else "Try edits"}
+
+
+def _remedy(remedy: Remedy) -> dict[str, str]:
+    """An edit with what it saves of the step, and what it costs at the peak."""
+    note = f"{_change(-remedy.saved)} a step" if remedy.saved else "less here, as much in all"
+    held = {"held": f"{_change(remedy.held)} at the peak", "held_tone": "warn" if remedy.held > 0 else "good"} if remedy.held else {}
+    title = f"Tried: {format_bytes(remedy.sent)} are still sent at this place."
+    return {"edit": str(remedy.edit), "note": note, "tone": "good" if remedy.saved else "muted", "title": title, **held}
+
+
+def _change(count: int) -> str:
+    return f"{'−' if count < 0 else '+'}{format_bytes(abs(count))}"
+
+
+def _warned(report: Report, evidence: Evidence | None) -> Iterator[Block]:
+    """What the compiler said of values that it gathers whole, beside whether its partitioner said so when it was asked."""
+    compiled = evidence.comparison.compiled if evidence and not evidence.stale else None
+    if compiled is None:
+        return
+    foreseen = {each.path for each in report.reshards if each.rematerialises}
+    if not compiled.rematerialised:
+        if foreseen:
+            yield note_block("Compiled: no warning of a full rematerialisation was heard from the compiler.")
+        return
+    columns = (Column("the compiler warns of"), Column("shape"), Column("from"), Column("to"), Column("foreseen"))
+    rows = [
+        row(
+            f"{place} {each.path} {each.name}",
+            {"path": each.path or each.name, "title": each.name},
+            each.shape,
+            {"text": each.before, "title": each.before},
+            {"text": each.after, "title": each.after},
+            {"text": "yes", "tone": "good"} if each.path in foreseen else {"text": "no", "tone": "warn"},
+            subject=each.path,
+        )
+        for place, each in enumerate(compiled.rematerialised)
+    ]
+    yield block("Full rematerialisations, as the compiler warned", columns, rows[:MOST_ROWS], rest_text(len(rows), MOST_ROWS))
+
+
+def _free(free: list[Reshard], paint: Paint) -> Iterator[Block]:
+    if not free:
+        return
+    groups = grouped(free, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape))
+    columns = (Column("only sliced → needed by"), Column("lies → needed"))
+    rows = [row(key_of(group[0]), *_ends(group, paint), subject=_path(group)) for group in groups[:MOST_FREE]]
+    yield block("Free: each device keeps a part of what it has", columns, rows, rest_text(len(groups), MOST_FREE))

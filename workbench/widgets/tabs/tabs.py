@@ -1,0 +1,99 @@
+"""The tables and pictures under the board, one tab at a time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.core.error_text import failure_words
+from workbench.pipeline.report import PipelineReport
+from workbench.reports.device_trace import Trace
+from workbench.reports.measurement import TaskTime
+from workbench.reports.report import Report
+from workbench.visualize import timeline
+from workbench.widgets.board.background_queries import Aside
+from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.pipeline.stages import pipeline_blocks
+from workbench.widgets.tabs.blocks import Block, Column, Paint, block, note_block, picture_block, row
+from workbench.widgets.tabs.compared import compared_blocks
+from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+from workbench.widgets.tabs.propagation import Replay, replay_blocks
+from workbench.widgets.tabs.resharding import resharding_blocks
+from workbench.widgets.tabs.results import result_rows
+from workbench.widgets.tabs.source_annotations import own_blocks
+from workbench.widgets.tabs.tensors import tensor_blocks
+from workbench.widgets.tabs.values import selected_blocks, value_blocks
+
+SEARCHED = ("tensors", "values")
+"""Tabs that can be narrowed by words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the tabs tell of: a report, what a compilation and a run say of it, the colours of the mesh axes, the path that is selected."""
+
+    report: Report
+    evidence: Evidence | None = None
+    trace: Trace | None = None
+    tasks: tuple[TaskTime, ...] = field(default=(), kw_only=True)  # of a run of this pipeline
+    trial: PipelineReport | None = field(default=None, kw_only=True)  # a boundary in the hand
+    colours: dict[str, int] = field(default_factory=dict)
+    selected: str = ""
+    toggled: frozenset[str] = frozenset()  # keys of what a hand opened or closed
+    views: Views = field(default_factory=Views)
+    replay: Replay = field(default_factory=Replay)
+    aside: Aside | None = None  # where what takes long is worked out; at once, if nowhere
+
+
+def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
+    """The blocks of one tab. `search` narrows the tensors and the values; what an unopened tab needs is not computed.
+
+    Views tell how a figure comes about, which the planner knows; what the compiler found stands beside that in Compared.
+    """
+    paint, report = Paint(facts.colours), facts.report.prediction
+    blocks: dict[str, Callable[[], list[Block]]] = {
+        "tensors": lambda: tensor_blocks(
+            report, paint, search, facts.toggled, result_rows(report, paint, search.lower().split(), facts.toggled)
+        ),
+        "devices": lambda: device_blocks(report, facts.selected),
+        "communication": lambda: traffic_blocks(report, facts.evidence, paint),
+        "resharding": lambda: resharding_blocks(report, facts.evidence, paint),
+        "memory": lambda: memory_blocks(report, facts.evidence, facts.views),
+        "step": lambda: step_blocks(report, facts.evidence),
+        "timeline": lambda: _timeline(facts),
+        "pipeline": lambda: pipeline_blocks(report, facts.tasks, facts.trial),
+        "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(report, facts.views)],
+        "compared": lambda: compared_blocks(facts.evidence, paint),
+        "values": lambda: value_blocks(report, paint, search),
+        "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.aside, facts.views.opened),
+        "notes": lambda: [*_notes(facts.report), *own_blocks(report, paint)],
+    }
+    open_tab = tab if tab in blocks else "tensors"
+    return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "blocks": blocks[open_tab]()}
+
+
+def failed_state(tab: str, error: Exception) -> dict[str, Any]:
+    """In place of a tab that could not be made."""
+    told = f"This view could not be made: {failure_words(error)}. The others still work; undo brings back what was here."
+    return {"tab": tab, "search": None, "blocks": [note_block(told)]}
+
+
+def _timeline(facts: Facts) -> list[Block]:
+    report = facts.report.prediction
+    if report.timeline is None and facts.trace is None:
+        return [note_block("Choose hardware to see when each kernel and collective of a step would run, or run the plan here.")]
+    return [picture_block(timeline(report, facts.trace), name="timeline")]
+
+
+def _notes(report: Report) -> list[Block]:
+    if not report.notes:
+        return [note_block("Nothing to mind in this plan.")]
+    rows = [
+        row(
+            f"{place} {note.subject}",
+            {"text": note.kind, "tone": "warn"},
+            {"text": note.message, "wrap": True},
+            {"edits": [str(edit) for edit in note.edits]},
+        )
+        for place, note in enumerate(report.notes)
+    ]
+    return [block("", (Column("kind"), Column("what to mind"), Column("what would mend it")), rows)]

@@ -1,0 +1,194 @@
+"""The tensor board: every argument with its dimensions as chips, by role, repeated layers folded into one row."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.core.layout import Layout
+from workbench.core.paths import matches
+from workbench.core.program import STATE
+from workbench.core.sharding import Sharding, base_axis
+from workbench.core.tensor import Role, Tensor
+from workbench.reports.report import Placement, Report
+from workbench.units import format_bytes
+from workbench.widgets.board.folding import alike_arguments, folded, stacked_layers
+from workbench.widgets.board.marks import marks_of, tags_of
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
+
+MOST_ROWS = 400
+TENSOR, VALUE = "tensor", "value"
+FOLDED_AT_FIRST = frozenset({f"role {Role.OPTIMIZER_STATE.value}"})
+"""Sections that open when asked: optimiser state lies as its parameters do."""
+_SECTIONS = {
+    Role.PARAMETER: "Parameters",
+    Role.OPTIMIZER_STATE: "Optimizer state",
+    Role.INPUT: "Inputs",
+    Role.GRADIENT: "Gradients",
+    Role.ACTIVATION: "Activations",
+    Role.OUTPUT: "Outputs",
+}
+_COLUMNS = (
+    Column("tensor"),
+    Column("dimensions", title="drag one onto a mesh axis"),
+    Column("per device"),
+    Column("bytes", number=True, title="on one device"),
+    Column("global shape"),
+    Column("dtype"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Arguments that are alike and lie alike: one, or the same one of repeated layers."""
+
+    placed: tuple[Placement, ...]
+    subject: str
+    label: str
+
+    @property
+    def first(self) -> Placement:
+        return self.placed[0]
+
+    @property
+    def bytes(self) -> int:
+        """On one device, all of them."""
+        return self.first.local_bytes * len(self.placed)
+
+
+def tensor_blocks(report: Report, paint: Paint, search: str = "", toggled: Collection[str] = (), more: Iterable[Row] = ()) -> list[Block]:
+    """One table. `toggled` are the keys of sections and folded rows that a hand opened or closed; a search opens what it finds. `more` are
+    rows that follow."""
+    groups, more = list(groups_of(report, search.lower().split())), list(more)
+    if not groups and not more:
+        return [note_block(f"No tensor matches “{search[:80]}”." if search else "The program takes no arguments.")]
+    rows = [*_rows(report, groups, paint, toggled, is_search=bool(search)), *more]
+    return [block("", _COLUMNS, rows[:MOST_ROWS], rest_text(len(rows), MOST_ROWS, " Search to see others."))]
+
+
+def groups_of(report: Report, words: Collection[str] = ()) -> Iterator[Group]:
+    """The arguments that have all `words`, those that are alike and lie alike together."""
+    for indices in alike_arguments(report.plan.program):
+        lying: dict[object, list[Placement]] = {}
+        for placed in (report.arguments[index] for index in indices):
+            if not words or has_words(placed, words):
+                lying.setdefault(placed.sharding, []).append(placed)
+        for members in lying.values():
+            subject, label = folded([placed.tensor.path for placed in members])
+            first = members[0].tensor
+            yield Group(
+                tuple(members), subject, (stacked_layers(first.path, first.dims, first.shape) if first.role in STATE else "") or label
+            )
+
+
+def argument_blocks(report: Report, paint: Paint, path: str) -> list[Block]:
+    """The row of one argument; empty if there is none of that path."""
+    groups = [group for group in groups_of(report) if any(placed.tensor.path == path for placed in group.placed)]
+    rows = [_row(report.plan.layout, group, paint, f"selected {path}") for group in groups]
+    return [block("Selected", _COLUMNS, rows)] if rows else []
+
+
+def has_words(placed: Placement, words: Collection[str]) -> bool:
+    """Whether a search for all of these finds it."""
+    tensor = placed.tensor
+    text = f"{tensor.path} {tensor.role.value} {' '.join(tensor.dims)} {tensor.dtype} {placed.sharding}".lower()
+    return all(word in text for word in words)
+
+
+def _rows(report: Report, groups: list[Group], paint: Paint, toggled: Collection[str], *, is_search: bool) -> Iterator[Row]:
+    for role, title in _SECTIONS.items():
+        mine = [group for group in groups if group.first.tensor.role is role]
+        if not mine:
+            continue
+        key = f"role {role.value}"
+        is_open = is_search or (key in FOLDED_AT_FIRST) == (key in toggled)
+        yield _section(key, title, mine, is_open=is_open)
+        for group in mine if is_open else ():
+            yield from _group_rows(report.plan.layout, group, paint, toggled)
+
+
+def _section(key: str, title: str, groups: list[Group], *, is_open: bool) -> Row:
+    count = sum(len(group.placed) for group in groups)
+    total = sum(group.bytes for group in groups)
+    note = f"{count:,} tensor{'s' * (count != 1)} · {format_bytes(total)} per device"
+    return {**row(key), "section": {"title": title, "note": note}, "fold": {"key": key, "open": is_open}}
+
+
+def _group_rows(layout: Layout, group: Group, paint: Paint, toggled: Collection[str]) -> Iterator[Row]:
+    """The row of a group, and those of its layers if it is unfolded."""
+    many = len(group.placed) > 1
+    key = f"{group.subject} {group.first.tensor.shape} {group.first.sharding}"
+    is_open = many and key in toggled
+    yield {**_row(layout, group, paint, key), "fold": {"key": key, "open": is_open} if many else None}
+    for placed in group.placed if is_open else ():
+        path = placed.tensor.path
+        yield {**_row(layout, Group((placed,), path, path), paint, f"{path} alone"), "fold": None, "level": 1}
+
+
+def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
+    first, tensor, count = group.first, group.first.tensor, len(group.placed)
+    each = f"{count} × {format_bytes(first.local_bytes)} on each device" if count > 1 else f"{group.bytes:,} bytes on each device"
+    return row(
+        key,
+        {"path": group.label, "count": f"×{count}" if count > 1 else "", "title": tensor.path if count == 1 else group.label},
+        {**_chips_of(layout, group, paint), "tags": tags_of(layout, tensor.path)},
+        {"text": shape_text(first.local_shape), "tone": "same" if first.local_shape == tensor.shape else ""},
+        {"text": format_bytes(group.bytes), "title": each, "why": f"tensor {group.subject}"},
+        shape_text(tensor.shape),
+        dtype_cell(tensor.dtype),
+        subject=group.subject,
+    )
+
+
+def _chips_of(layout: Layout, group: Group, paint: Paint) -> Cell:
+    tensor, dims = group.first.tensor, group.first.sharding.dims
+    return chips(TENSOR, group.subject, tensor.dims, tensor.shape, dims, paint, _own(layout, tensor.path), _wish(layout, tensor))
+
+
+def _own(layout: Layout, path: str) -> str:
+    """The override by which a tensor lies in its own way; empty if the rules place it."""
+    return next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, path)), "")
+
+
+def _wish(layout: Layout, tensor: Tensor) -> Sharding | None:
+    """What the layout asks of a tensor, where that is more than where it lies."""
+    return None if layout.is_plain else layout.sharding(tensor)
+
+
+def chips(
+    kind: str,
+    subject: str,
+    names: tuple[str, ...],
+    shape: tuple[int, ...],
+    dims: tuple[tuple[str, ...] | None, ...],
+    paint: Paint,
+    own: str = "",
+    given: Sharding | None = None,
+) -> Cell:
+    """The dimensions of a tensor as chips that a hand can take.
+
+    `own` says by which override or constraint it lies where it does, `given` what is asked for: a constraint is met behind the operation,
+    whose own result the chips show, and what is open or late shows as marks.
+    """
+    found: list[dict[str, Any]] = []
+    marks = marks_of(given)
+    for place, (name, size, axes) in enumerate(zip(names, shape, dims, strict=True)):
+        where = f"split over {' then '.join(axes)}" if axes else "whole on every device"
+        entry = {
+            "place": place,
+            "dim": name,
+            "label": name if name not in ("", "_") else str(size),
+            "axes": [{"name": axis, "colour": paint.colours.get(base_axis(axis))} for axis in axes or ()],
+            "title": f"{name or 'unnamed'} = {size}, {where}",
+            "marks": marks[place] if marks else (),
+        }
+        found.append(entry)
+    return {"chips": found, "of": kind, "path": subject, "own": own, "given": str(given) if own and given and _is_told(kind, given) else ""}
+
+
+def _is_told(kind: str, given: Sharding) -> bool:
+    """A constraint is told in words, and an override that the chips do not say all of."""
+    return kind != TENSOR or not given.is_plain
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "scalar"

@@ -1,0 +1,102 @@
+"""The intermediate values as Shardy places them, repeated layers folded into one row; each can be constrained."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from workbench.core.layout import Layout
+from workbench.core.selectors import picks
+from workbench.reports.report import Report, Value
+from workbench.widgets.board.folding import folded, is_named, template
+from workbench.widgets.board.marks import tags_of
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
+from workbench.widgets.tabs.tensors import VALUE, argument_blocks, chips, shape_text
+
+MOST_VALUES = 200
+MOST_SELECTED = 4
+_COLUMNS = (
+    Column("value"),
+    Column("dimensions", title="drag one onto a mesh axis"),
+    Column("per device"),
+    Column("global shape"),
+    Column("times", number=True, title="computed a step"),
+    Column("dtype"),
+    Column("line", title="click one to annotate all that it makes"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Values of one place in repeated layers that lie alike."""
+
+    first: Value
+    subject: str
+    label: str
+    count: int
+
+
+def value_blocks(report: Report, paint: Paint, search: str = "") -> list[Block]:
+    """One table of the values that have all words of `search`, in order of appearance."""
+    found = list(alike_values(report.values, search.lower().split()))
+    rows = [_row(report.plan.layout, place, each, paint) for place, each in enumerate(found[:MOST_VALUES])]
+    note = rest_text(len(found), MOST_VALUES, " Search to see others.") or (
+        "" if found else f"No intermediate value matches “{search[:80]}”."
+    )
+    return [block("", _COLUMNS, rows, note)]
+
+
+def selected_blocks(report: Report, paint: Paint, selected: str) -> list[Block]:
+    """The values and the argument that a box of a graph stands for, with chips to annotate them; a word where nothing is selected."""
+    values = [value for value in report.values if is_named(selected, value.path)] if selected else []
+    layout = report.plan.layout
+    found = list(alike_values(values))[:MOST_SELECTED]
+    if found:
+        rows = [_row(layout, place, each, paint) for place, each in enumerate(found)]
+        return [block("Selected", _COLUMNS, rows, "Its chips carry a menu; drop them on an axis of the board.")]
+    if selected and (arguments := argument_blocks(report, paint, selected)):
+        return arguments
+    return [note_block("Click a box to annotate its value here, by the menu of its chips or by dropping them on an axis of the board.")]
+
+
+def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterator[Alike]:
+    groups: dict[object, list[Value]] = {}
+    for value in values:
+        if not words or all(word in _haystack(value) for word in words):
+            kind = (template(value.path), value.kind, value.dtype, value.shape, value.dims, value.sharding, value.source)
+            groups.setdefault(kind, []).append(value)
+    for members in groups.values():
+        subject, label = folded(list(dict.fromkeys(value.path for value in members)))
+        yield Alike(members[0], subject, label, sum(value.count for value in members))
+
+
+def constraint_on(layout: Layout, path: str, rank: int, source: str = "") -> str:
+    """The pattern of the constraint that holds for the value of a path and a line, the last one given; empty for none."""
+    return next((pattern for pattern, each in reversed(layout.constraints) if len(each.dims) == rank and picks(pattern, path, source)), "")
+
+
+def _haystack(value: Value) -> str:
+    return f"{value.path} {value.kind} {' '.join(value.dims)} {value.source}".lower()
+
+
+def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
+    value = each.first
+    held = constraint_on(layout, value.path, len(value.shape), value.source)
+    own, given = (f"constraint {held}", dict(layout.constraints)[held]) if held else ("", None)
+    return row(
+        f"{place} {each.subject} {value.shape} {value.sharding}",
+        {"path": each.label, "title": f"{value.kind} · {each.label}"},
+        {
+            **chips(VALUE, each.subject, value.dims, value.shape, value.sharding.dims, paint, own, given),
+            "tags": tags_of(layout, value.path, value.source),
+        },
+        {"text": shape_text(value.local_shape), "tone": "same" if value.local_shape == value.shape else ""},
+        shape_text(value.shape),
+        {"text": f"{each.count:,}", "why": f"value {each.subject}"},
+        dtype_cell(value.dtype),
+        line_cell(value.path, value.source, len(value.shape)),
+        subject=each.subject,
+    )
+
+
+def line_cell(path: str, line: str, rank: int) -> Cell:
+    """A source line; of the forward pass, where a constraint may name it, one that can be picked."""
+    return {"text": line, "tone": "muted", **({"line": line, "rank": rank} if line and picks(line, path, line) else {})}

@@ -1,0 +1,114 @@
+"""Why a tensor lies as it does: which rule, override or constraint put each axis there, as far as the plan itself says."""
+
+from workbench.core.layout import Layout
+from workbench.core.paths import matches
+from workbench.core.sharding import base_axis
+from workbench.plan.plan import Plan
+from workbench.reports.report import Placement, Report
+from workbench.units import format_bytes
+from workbench.widgets.board.background_queries import Aside
+from workbench.widgets.board.folding import is_named
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, row
+from workbench.widgets.tabs.explained import Answer, lost_blocks, number_of, origin_cell, replay_or_failure
+from workbench.widgets.tabs.values import constraint_on
+
+_COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"), Column("per device", number=True), Column("because"))
+
+
+def placed_answer(subject: str, report: Report, paint: Paint, aside: Aside | None = None) -> Answer | None:
+    """An argument: its bytes, by which statement of the layout each dimension lies where it does, and the wishes that lost there."""
+    placed = [each for each in report.arguments if is_named(subject, each.tensor.path)]
+    if not placed:
+        return None
+    first, tensor = placed[0], placed[0].tensor
+    layout = report.plan.layout
+    override = next((pattern for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), "")
+    rows = [
+        _dimension(paint, place, dim, size, axes or (), local, _because(layout, dim, axes or (), override))
+        for place, (dim, size, axes, local) in enumerate(
+            zip(tensor.dims, tensor.shape, first.sharding.dims, first.local_shape, strict=True)
+        )
+    ]
+    held = format_bytes(sum(each.local_bytes for each in placed))
+    blocks = [block("Why it lies so", _COLUMNS, rows)] if rows else []
+    return f"Why {held} on each device?", list(_bytes_told(placed, report)), [*blocks, *_lost(subject, report, paint, aside)]
+
+
+def _lost(subject: str, report: Report, paint: Paint, aside: Aside | None) -> list[Block]:
+    """The wishes that lost on an argument, once they are known."""
+    if not report.plan.layout.statements:
+        return []
+    replay, failure = replay_or_failure(report, aside)
+    if replay is None:
+        return failure
+    number = number_of(replay, report, "tensor", subject)
+    return [] if number is None else lost_blocks(report, replay.wishes(number), paint, aside)
+
+
+def _dimension(paint: Paint, place: int, dim: str, size: int, axes: tuple[str, ...], local: int, because: Cell) -> Row:
+    return row(str(place), dim, f"{size:,}", paint.axes(axes), f"{local:,}", because)
+
+
+def _bytes_told(placed: list[Placement], report: Report) -> list[str]:
+    first, tensor = placed[0], placed[0].tensor
+    local = " × ".join(map(str, first.local_shape)) or "1"
+    times = f", {len(placed)} times" if len(placed) > 1 else ""
+    told = [f"`{placed[0].tensor.path}`: {local} of {tensor.dtype} is {format_bytes(first.local_bytes)}{times}."]
+    replicas = first.sharding.replicas(report.mesh)
+    if replicas > 1:
+        idle = [name for name, size in report.mesh.axes if size > 1 and name not in map(base_axis, first.sharding.axes)]
+        told.append(f"{replicas} devices hold the same part: it lies on no dimension of {' nor '.join(idle)}.")
+    return told
+
+
+def _because(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> Cell:
+    if override:
+        return {"text": f"override `{override}={dict(layout.overrides)[override]}`", "wrap": True}
+    if axes:
+        return {"text": f"rule `{dim}:{'+'.join(axes)}`", "wrap": True}
+    return {"text": f"no rule for `{dim}`: whole", "tone": "muted", "wrap": True}
+
+
+def value_answer(subject: str, report: Report, paint: Paint, aside: Aside | None = None) -> Answer | None:
+    """An intermediate value: where it is computed, where each axis comes from, and the wishes that lost there."""
+    value = next((each for each in report.values if is_named(subject, each.path)), None)
+    if value is None:
+        return None
+    plan = report.plan
+    held = constraint_on(plan.layout, value.path, len(value.shape), value.source)
+    replay, failure = replay_or_failure(report, aside)
+    number = number_of(replay, report, "value", subject) if replay else None
+
+    def because(place: int, dim: str, axes: tuple[str, ...]) -> Cell:
+        """As Shardy's records have it; as far as the plan itself says, where there are none."""
+        is_given = bool(held) and dict(plan.layout.constraints)[held].dims[place] is not None
+        if replay is not None and number is not None and not is_given:
+            return origin_cell(replay, number, place, axes, f"value {place}", subject)
+        return _come_from(plan, place, dim, tuple(map(base_axis, axes)), held)
+
+    rows = [
+        _dimension(paint, place, dim, size, axes or (), local, because(place, dim, axes or ()))
+        for place, (dim, size, axes, local) in enumerate(zip(value.dims, value.shape, value.sharding.dims, value.local_shape, strict=True))
+    ]
+    times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
+    lead = [f"`{value.path}` ({value.kind})" + (f", {value.source}" if value.source else "") + f", computed {times}."]
+    lost = lost_blocks(report, replay.wishes(number), paint, aside) if replay is not None and number is not None else failure
+    return "Why does it lie so?", lead, [*([block("Where each axis comes from", _COLUMNS, rows)] if rows else []), *lost]
+
+
+def _come_from(plan: Plan, place: int, dim: str, axes: tuple[str, ...], held: str) -> Cell:
+    given = dict(plan.layout.constraints)[held] if held else None
+    if given and (wanted := given.dims[place]) is not None:
+        met = "" if set(wanted) == set(axes) else ", which is met behind the operation"
+        return {"text": f"constraint `@{held}={given}`{met}", "wrap": True}
+    if not axes:
+        return {"text": "nothing it is computed with splits it here", "tone": "muted", "wrap": True}
+    ruled = plan.layout.rule(dim)
+    if set(axes) <= set(ruled):
+        first = next((tensor.path for tensor in plan.program.arguments if dim in tensor.dims), "")
+        return {"text": f"rule `{dim}:{'+'.join(ruled)}`, propagated from arguments such as `{first}`", "wrap": True}
+    sources = [f"`{name}:{'+'.join(on)}`" for name, on in plan.layout.rules if set(on) & set(axes)]
+    sources += [f"`{pattern}={each}`" for pattern, each in plan.layout.overrides if set(each.axes) & set(axes)]
+    sources += [f"`@{pattern}={each}`" for pattern, each in plan.layout.constraints if set(each.axes) & set(axes)]
+    origin = " or ".join(sources)
+    return {"text": f"propagated by Shardy{f', which has the axis from {origin}' if origin else ''}", "wrap": True}
