@@ -4,7 +4,6 @@
 
 /** @import { Kept } from "./types/wb.d.ts" */
 
-
 const CUT = "workbench.cut";
 const CUT_KEPT = 3600000; // milliseconds
 

@@ -4,7 +4,6 @@
 /** @import { Problem } from "./types/states.d.ts" */
 /** @import { Kid, Paint, Props } from "./types/wb.d.ts" */
 
-
 /**
  * An element: `class`, `data`, `on*` handlers, then properties where there is one and attributes otherwise.
  * @template {keyof HTMLElementTagNameMap} T

@@ -80,14 +80,14 @@ function foresee(wb) {
  * @param {Held} given
  * @returns {boolean}
  */
-const isNowhere = ({ chip, target, add }) => target === null || (target === chip.source && !add);
+export const isNowhere = ({ chip, target, add }) => target === null || (target === chip.source && !add);
 
 /**
  * What a drop of the chip in hand is to Python.
  * @param {Held} given
  * @returns {Gesture}
  */
-function dropOf({ chip, target, add, only }) {
+export function dropOf({ chip, target, add, only }) {
   if (!chip.lazy) return { verb: "drop", dim: chip.dim, source: chip.source, target, add };
   const { of, path, rank, place, source } = chip;
   if (only || chip.nameless) return { verb: "own", of, path, rank, place, source, target, add, zone: "tables" };

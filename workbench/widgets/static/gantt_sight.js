@@ -3,7 +3,6 @@
 
 /** @import { AnyTask, Drawn, Seen } from "./types/pipeline.d.ts" */
 
-
 const LEAST_PART = 1e-4; // of the whole: no closer
 
 /**

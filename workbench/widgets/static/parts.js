@@ -3,7 +3,6 @@
 
 /** @import { AnyModel, Model } from "./types/wb.d.ts" */
 
-
 /**
  * @param {Model} model
  * @returns {AnyModel}

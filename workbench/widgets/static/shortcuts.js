@@ -3,7 +3,6 @@
 
 /** @import { Wb } from "./types/wb.d.ts" */
 
-
 /**
  * Undo and redo; and no plain key leaves the card, or JupyterLab would take it for a command of the cell.
  * @param {Wb} wb

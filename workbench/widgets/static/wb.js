@@ -3,7 +3,6 @@
 
 /** @import { Outbox, Wb } from "./types/wb.d.ts" */
 
-
 /**
  * @param {HTMLElement} root
  * @param {HTMLElement} card

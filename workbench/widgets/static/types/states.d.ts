@@ -2,8 +2,6 @@
 
 import type { Block, Mark, MenuEntry, MenuItem } from "./cells.d.ts";
 
-export type Part = "board" | "table" | "live";
-
 export interface Answer {
   view: string;
   seq: number;

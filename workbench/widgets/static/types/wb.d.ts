@@ -191,11 +191,6 @@ export type Kid = Node | string | null | undefined;
 /** A painter: it draws when what it is told differs from what it was told last. */
 export type Paint<T> = (state: T, force?: boolean) => void;
 
-/** What a place keeps of what is drawn in it. */
-export interface Place extends HTMLElement {
-  drawn?: Map<string, { text: string; element: Element }>;
-}
-
 /** A row, or a mark of a picture. */
 export type Marked = HTMLElement | SVGElement;
 
