@@ -41,6 +41,10 @@ class FakeElement {
   get children() {
     return this.childNodes.filter((kid) => kid instanceof FakeElement);
   }
+  /** @returns {FakeElement[]} */
+  get below() {
+    return this.children.flatMap((kid) => [kid, ...kid.below]);
+  }
   get childElementCount() {
     return this.children.length;
   }
@@ -108,10 +112,16 @@ class FakeElement {
       return attribute.startsWith("data-") ? attribute.slice(5) in this.dataset : attribute in this.attributes;
     });
   }
-  /** @param {string} selector compounds with commas between, each of one element @returns {FakeElement[]} */
+  /** @param {string[]} within compounds, each somewhere around the one behind it, the last around this element @returns {boolean} */
+  isWithin(within) {
+    const around = this.parentElement;
+    if (!within.length) return true;
+    return around !== null && around.isWithin(around.matches(within[within.length - 1]) ? within.slice(0, -1) : within);
+  }
+  /** @param {string} selector @returns {FakeElement[]} */
   querySelectorAll(selector) {
-    const below = this.children.flatMap((kid) => [kid, ...kid.querySelectorAll("*")]);
-    return selector === "*" ? below : below.filter((each) => selector.split(", ").some((one) => each.matches(one)));
+    const ways = selector.split(", ").map((way) => way.split(" "));
+    return this.below.filter((each) => ways.some((way) => each.matches(way[way.length - 1]) && each.isWithin(way.slice(0, -1))));
   }
   /** @param {string} selector */
   querySelector(selector) {
@@ -130,7 +140,14 @@ const page = {
    */
   createElementNS: (_space, tag) => new FakeElement(tag),
 };
-Object.assign(globalThis, { document: page, GIVEN: { style: "", glossary: { groups: [] } } });
+/** A field that is written in. */
+class FakeInput extends FakeElement {
+  constructor() {
+    super("input");
+  }
+}
+const classes = { Element: FakeElement, HTMLInputElement: FakeInput, HTMLSelectElement: class extends FakeElement {} };
+Object.assign(globalThis, { ...classes, document: page, window: globalThis, GIVEN: { style: "", glossary: { groups: [] } } });
 
 /**
  * An element of the page, with what the fake tells of it besides.

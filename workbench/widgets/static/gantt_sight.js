@@ -51,7 +51,7 @@ export function follow(seen, [, start, end], whole) {
 /**
  * The task before or behind the chosen one on its device (`by`), or the one that begins nearest to it on the next device (`down`).
  * @template {AnyTask} T
- * @param {Drawn<T>} state
+ * @param {Pick<Drawn<T>, "devices" | "tasks">} state
  * @param {T | null} chosen
  * @param {number} by
  * @param {number} down
@@ -69,7 +69,7 @@ export function taskBeside(state, chosen, by, down) {
 /**
  * The task that a mark of the drawing is of.
  * @template {AnyTask} T
- * @param {Drawn<T>} state
+ * @param {Pick<Drawn<T>, "tasks" | "measured" | "expected">} state
  * @param {string} mark such as `tasks 12`
  * @returns {T | null}
  */
