@@ -1,11 +1,12 @@
 """Makes what the boards are served from out of the modules in `workbench/widgets/static`: `python tools/bundle.py`.
 
 The bundles are committed, so that whoever installs or uses the workbench needs no JavaScript tool. `tests/widgets/test_javascript.py` holds
-that they are what the modules give.
+that they are what the modules give. Deno fetches its bundler from npm when it is first asked.
 """
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from deno import find_deno_bin
@@ -29,4 +30,4 @@ def bundle(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    bundle(BUNDLES)
+    bundle(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else BUNDLES)
