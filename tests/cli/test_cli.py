@@ -14,7 +14,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.session.settling import PIPELINED
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MODEL = ["--model", "tests.support.importable:regression", "-a", "width=32"]
 LAYOUT = ["--mesh", "data:4 model:2", "--layout", "batch:data; d_ff:model"]
 

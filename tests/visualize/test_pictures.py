@@ -42,7 +42,7 @@ from workbench.visualize import (
 from workbench.visualize.draw import bars, palette
 from workbench.widgets.board import state
 
-STYLE = Path(state.__file__).parent / "static" / "style.css"
+STYLE = Path(state.__file__).parents[1] / "static" / "style.css"
 LARGE = placed((50304, 12288), "vocab d_model", "[model, data]", "data:64 model:32", "params/embedding/tokens")
 KIB = 1024
 STEP = replace(  # forward, backward, optimizer: activations pile up and go away again

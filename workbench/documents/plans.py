@@ -26,7 +26,7 @@ from workbench.hardware.catalogue import OWN_FILE, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
-FORMAT = "sharding-workbench.plan.plan"
+FORMAT = "sharding-workbench.plan"
 VERSION = 1
 
 
