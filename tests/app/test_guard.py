@@ -12,10 +12,9 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from tests.support.servers import free_port, wait_for
-from workbench.app import serve
 from workbench.app.page import guard
 from workbench.app.page.guard import allowed_hosts, content_policy, judge_request, parse_origin
-from workbench.app.page.serve import verify_address
+from workbench.app.page.serve import serve, verify_address
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan

@@ -6,10 +6,10 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.costs import StageCost
 from workbench.errors import PipelineError
 from workbench.models import build
-from workbench.pipeline.report import Piece, PipelineReport
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import Transfer
 from workbench.plan.plan import Plan
+from workbench.reports.pipeline import Piece, PipelineReport
 from workbench.text.pipeline import gantt_text
 
 
