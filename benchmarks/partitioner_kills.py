@@ -25,13 +25,13 @@ from typing import Any
 from workbench.engine import WarmWorker
 from workbench.hardware.hardware import Hardware
 from workbench.models import build
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.session import Session
 from workbench.session.settling import Settler
 
-EDITS = tuple(PlaceDim(dim, axes) for dim in ("d_ff", "heads", "vocab") for axes in (("model",), ()))
+EDITS = tuple(ShardDim(dim, axes) for dim in ("d_ff", "heads", "vocab") for axes in (("model",), ()))
 LIMIT = 60.0  # seconds for a plan to settle or to say why not
 CANCELS = 20
 MOMENTS = (0.0, 0.02, 0.1, 0.3, 1.0)  # seconds after the edits at which the process is ended; the last ones find it starting, or at rest

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engine.test_fleet_desk import trainee as trainee_of
+from tests.engine.test_fleet_desk import model_run as trainee_of
 from tests.engine.test_fleet_desk import unit
 from workbench.documents import durable_files
 from workbench.engine.fleet import checkpoint as fleet_checkpoint

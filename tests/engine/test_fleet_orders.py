@@ -146,7 +146,7 @@ def test_what_the_compiler_raises_for_a_model_that_is_added_refuses_it(told, mon
 
 
 def test_an_order_that_meets_with_a_fault_of_our_own_is_refused_too(told, monkeypatch):
-    monkeypatch.setattr(told.run.floor, "stop", lambda name: {}[name])
+    monkeypatch.setattr(told.run.executor, "stop", lambda name: {}[name])
     answer = told.answer(order="stop", model="sgd")
     assert answer["event"] == "refused"
     assert answer["message"].startswith("The order {'order': 'stop', 'model': 'sgd'} could not be carried out: KeyError: 'sgd'")

@@ -140,8 +140,8 @@ def test_the_peak_of_each_stage_is_predicted_within_a_tenth_of_what_is_compiled(
     """Also of the last stage of zero bubble, where most waits between the halves of backward tasks."""
     program = gpt.build(layers=2, seq=32, batch=8)
     step = pipelined(program, f"stages:2 micro_batches:2 schedule:{schedule} remat:{remat}")
-    for closely in (False, True):
-        predicted = simulate(step.stages.spec, stage_costs(step.plan, closely=closely)).peaks
+    for exact_memory in (False, True):
+        predicted = simulate(step.stages.spec, stage_costs(step.plan, exact_memory=exact_memory)).peaks
         for ours, compiled in zip(predicted, compiled_peaks(step), strict=True):
             assert ours == pytest.approx(compiled, rel=0.1)
 

@@ -13,7 +13,7 @@ from workbench.core.remat import Remat
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.models import build
-from workbench.plan.edits import OpenPlan, PlaceDim, RenameDim, SetRemat, Together
+from workbench.plan.edits import EditGroup, OpenPlan, RenameDim, SetRemat, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.session.journal import Journal, find_journal, list_journals, new_board_id, prune, restore
@@ -23,12 +23,12 @@ from workbench.session.session import Session
 
 BOARD = "a-board-of-tests"
 EDITS = (
-    PlaceDim("hidden", ("cols",)),
-    PlaceDim("hidden"),
-    PlaceDim("io", ("cols",)),
+    ShardDim("hidden", ("cols",)),
+    ShardDim("hidden"),
+    ShardDim("io", ("cols",)),
     ResizeAxis("cols", 2),
     ResizeAxis("cols", 4),
-    Together("both", (PlaceDim("batch"), PlaceDim("hidden", ("rows",)))),
+    EditGroup("both", (ShardDim("batch"), ShardDim("hidden", ("rows",)))),
 )
 
 
@@ -215,7 +215,7 @@ def test_other_programs_hardware_and_pipelines_come_back(tmp_path):
     session = Session(plan)
     journal = Journal.begin(tmp_path, BOARD, session)
     piped = plan.updated(pipeline="stages:2 micro_batches:2", hardware="TPU v5e 2x2")
-    for edit in (OpenPlan(piped, "a file"), SetRemat(Remat.parse("full")), PlaceDim("d_ff", ())):
+    for edit in (OpenPlan(piped, "a file"), SetRemat(Remat.parse("full")), ShardDim("d_ff", ())):
         session.apply(edit)
     journal.close()
     again = restore(journal_path(tmp_path, BOARD)).session
@@ -359,7 +359,7 @@ def test_a_board_of_a_program_without_a_name_is_read_against_that_program(tmp_pa
     nameless = nameless.updated(program=replace(nameless.program, reference=None))
     session = Session(nameless)
     journal = Journal.begin(tmp_path, BOARD, session)
-    for edit in (PlaceDim("wide", ("cols",)), SetRemat(Remat.parse("full")), RenameDim("wide", "broad")):
+    for edit in (ShardDim("wide", ("cols",)), SetRemat(Remat.parse("full")), RenameDim("wide", "broad")):
         session.apply(edit)
     journal.close()
     assert not journal.problem

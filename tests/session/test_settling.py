@@ -9,7 +9,7 @@ from tests.support.machines import flat
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.models import build
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
@@ -18,7 +18,7 @@ from workbench.session.settling import ONE_DEVICE, PATIENCE, PIPELINED, REST, Se
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 SETTLING, SETTLED = Standing("planned", is_settling=True), Standing("partitioned")
-EDITS = [PlaceDim("hidden", ("cols",)), PlaceDim("batch", ()), PlaceDim("io", ("rows",))]
+EDITS = [ShardDim("hidden", ("cols",)), ShardDim("batch", ()), ShardDim("io", ("rows",))]
 
 
 def answer_of(payload=1000):

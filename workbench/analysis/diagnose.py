@@ -12,7 +12,7 @@ from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.topology import wiring_problem
-from workbench.plan.edits import PlaceDim, SetRemat, SetWiring
+from workbench.plan.edits import SetRemat, SetWiring, ShardDim
 from workbench.plan.legality import why_illegal
 from workbench.propagation import Propagated, padding_list, reshard_list
 from workbench.propagation.edges import Edge
@@ -88,10 +88,10 @@ def _remats(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
     return (SetRemat(Remat("full")),) if can else ()
 
 
-def _splits(report: Report) -> tuple[PlaceDim, ...]:
+def _splits(report: Report) -> tuple[ShardDim, ...]:
     """Split the largest dimensions that lie whole, over the largest axis where that is legal."""
     axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
-    found: dict[str, PlaceDim] = {}
+    found: dict[str, ShardDim] = {}
     for axis in axes:
         for edit in _suggestions(report, axis) if len(found) < _LARGEST - 1 else ():
             found.setdefault(edit.dim, edit)
@@ -305,9 +305,9 @@ def _named_besides(report: Report) -> list[Diagnostic]:
     return found
 
 
-def _suggestions(report: Report, axis: str) -> tuple[PlaceDim, ...]:
+def _suggestions(report: Report, axis: str) -> tuple[ShardDim, ...]:
     """The largest dimensions that may go there."""
     plan = report.plan
     free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
     legal = (dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
-    return tuple(PlaceDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))
+    return tuple(ShardDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))

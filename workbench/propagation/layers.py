@@ -51,9 +51,9 @@ class Shortened(NamedTuple):
         layout, lies = plan.layout, plan.argument_shardings
         if layout.constraints or layout.groups or layout.barriers or layout.priorities or not all(each.is_plain for each in lies):
             return False
-        wishes = result_shardings(plan) if layout.overrides else {}
+        rejections = result_shardings(plan) if layout.overrides else {}
         return all(lies[one] == lies[two] for one, two in self.arguments) and all(
-            wishes.get(one) == wishes.get(two) for one, two in self.results
+            rejections.get(one) == rejections.get(two) for one, two in self.results
         )
 
     def tell(self, whole: ir.Operation, few: ir.Operation) -> list[ir.Operation] | None:

@@ -36,7 +36,7 @@ class Node:
     pinned: bool = False
 
 
-class Glance(NamedTuple):
+class ReportSummary(NamedTuple):
     """What is remembered of every report: bytes at the peak, bytes sent, seconds of a step if they are known."""
 
     peak: int
@@ -60,7 +60,7 @@ class Session:
         nodes: Sequence[Node],
         now: int,
         later: Mapping[int, int],
-        glances: Mapping[int, Glance],
+        glances: Mapping[int, ReportSummary],
         hardware: Hardware | None = None,
     ) -> "Session":
         """A session whose `nodes`, number of the present `node`, `later` and `glances` another one had; only its present plan is analysed.
@@ -72,7 +72,9 @@ class Session:
         cls._begin(session, list(nodes), now, dict(later), dict(glances), hardware)
         return session
 
-    def _begin(self, nodes: list[Node], now: int, later: dict[int, int], glances: dict[int, Glance], hardware: Hardware | None) -> None:
+    def _begin(
+        self, nodes: list[Node], now: int, later: dict[int, int], glances: dict[int, ReportSummary], hardware: Hardware | None
+    ) -> None:
         self._hardware = hardware
         self._nodes, self._now = nodes, now
         self._later = later
@@ -104,7 +106,7 @@ class Session:
         return tuple(self._nodes)
 
     @property
-    def glances(self) -> Mapping[int, Glance]:
+    def glances(self) -> Mapping[int, ReportSummary]:
         """The key figures of the plans of the history that were analysed for the present hardware, by number."""
         return self._glances
 
@@ -276,8 +278,8 @@ class Session:
         return report
 
 
-def _glance(report: Report) -> Glance:
-    return Glance(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
+def _glance(report: Report) -> ReportSummary:
+    return ReportSummary(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
 
 
 def _verify_history(nodes: Sequence[Node], now: int, later: Mapping[int, int]) -> None:

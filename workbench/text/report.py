@@ -17,7 +17,7 @@ from workbench.text.hardware import wiring_text
 from workbench.text.pipeline import headline
 from workbench.text.reshard import padding_text, reshards_text
 from workbench.text.run import measurement_text
-from workbench.text.source_annotations import own_annotations_text
+from workbench.text.source_annotations import source_annotations_text
 from workbench.text.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 
@@ -37,7 +37,7 @@ def report_text(report: Report) -> str:
         pairs_text(_figures(report)),
         _pipeline(report),
         f"Arguments, and what one device holds of them\n\n{_arguments(report.arguments)}",
-        own_annotations_text(report.own_annotations),
+        source_annotations_text(report.source_annotations),
         _collectives(report),
         reshards_text(report.reshards),
         padding_text(report.padding),

@@ -11,7 +11,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.paths import template
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.reports.propagation import Move, Propagation, Site
+from workbench.reports.propagation import AxisPropagation, Propagation, ShardedValue
 from workbench.reports.report import Report
 from workbench.text.tables import table_text
 from workbench.visualize.draw.collapse import Collapsed, collapse
@@ -99,7 +99,7 @@ def spread(report: Report, step: int | None = None, laid: Laid | None = None) ->
 
 
 def _now(replay: Propagation, laid: Laid, step: int) -> _Step:
-    moves: Sequence[Move] = replay.steps[step - 1].moves if step else ()
+    moves: Sequence[AxisPropagation] = replay.steps[step - 1].moves if step else ()
     arrows: dict[Ends, str] = {}
     fresh: dict[int, str] = {}
     for move in moves:
@@ -118,7 +118,7 @@ def _row_at(replay: Propagation, laid: Laid, number: int) -> int | None:
     return laid.row_of[number]
 
 
-def _found_row(site: Site, number: int, laid: Laid) -> int | None:
+def _found_row(site: ShardedValue, number: int, laid: Laid) -> int | None:
     if site.role == "value":
         found = laid.seen.at(site.path) if site.path else None
         return laid.rows.scopes[found] if isinstance(found, str) else found

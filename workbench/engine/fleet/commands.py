@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from workbench.engine.fleet.executor import Floor, Listener
+from workbench.engine.fleet.executor import FleetExecutor, Listener
 from workbench.engine.worker.failures import in_user_terms
 from workbench.engine.worker.job_payload import unpack_model
 from workbench.errors import EngineError, WorkbenchError
@@ -16,7 +16,7 @@ Orders = SimpleQueue[dict[str, Any]]
 class Training(Protocol):
     """A fleet that runs (`train.FleetRun`), as far as orders need it."""
 
-    floor: Floor
+    executor: FleetExecutor
 
     def add(self, model: FleetModel) -> None:
         """One more model; raises `WorkbenchError` where it cannot be trained with the others."""
@@ -51,9 +51,9 @@ def _obeyed(run: Training, order: dict[str, Any], stage: Stage) -> Mapping[str, 
     if order.get("order") == "add":
         model = unpack_model(order.get("parcel", ""))
         _add(run, model, stage)
-        return run.floor.standing(model.name)
-    run.floor.obey(order)
-    return run.floor.standing(order["model"]) if order["order"] == "stop" else {}
+        return run.executor.standing(model.name)
+    run.executor.obey(order)
+    return run.executor.standing(order["model"]) if order["order"] == "stop" else {}
 
 
 def _add(run: Training, model: FleetModel, stage: Stage) -> None:

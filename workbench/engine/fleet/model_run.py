@@ -15,7 +15,7 @@ Feed = Callable[[int], Sequence[Any]]
 
 
 @dataclass
-class Trainee:
+class ModelRun:
     """Where one model stands. `begun` units were given to a device, `done` are back on the host; it is idle when these are equal."""
 
     model: FleetModel
@@ -93,9 +93,9 @@ def not_read(model: FleetModel, step: int, error: Exception) -> WorkbenchError:
     return in_user_terms(error, Fleet((model,)), f"reading mini-batch {step + 1} of {model.mini_batches * model.epochs}")
 
 
-def trainee_named(trainees: Sequence[Trainee], name: str) -> Trainee:
+def run_named(model_runs: Sequence[ModelRun], name: str) -> ModelRun:
     """Raises `FleetError` where no model of the fleet has this name."""
-    found = next((each for each in trainees if each.model.name == name), None)
+    found = next((each for each in model_runs if each.model.name == name), None)
     if found is None:
-        raise FleetError(*unknown_name("model", name, (each.model.name for each in trainees)))
+        raise FleetError(*unknown_name("model", name, (each.model.name for each in model_runs)))
     return found

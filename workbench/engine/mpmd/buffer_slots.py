@@ -29,7 +29,7 @@ def place_of(label: Any, devices: int) -> int:
 
 
 @dataclass(slots=True)
-class Registers:
+class BufferSlots:
     """Names to numbers."""
 
     numbers: dict[Name, int] = field(default_factory=dict)

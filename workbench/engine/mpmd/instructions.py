@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from workbench.core.schedules.tasks import Kind, Task
-from workbench.engine.mpmd.buffer_slots import Instruction, Name, Registers, in_order, with_drops
+from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, Name, in_order, with_drops
 from workbench.engine.mpmd.stages import Stages, piece_sharding
 from workbench.plan.plan import Plan
 
@@ -27,7 +27,7 @@ class Compilation:
     micro_batches: int
 
 
-def instructions_of(plan: Plan, stages: Stages, registers: Registers) -> tuple[list[Instruction], Compilation]:
+def instructions_of(plan: Plan, stages: Stages, registers: BufferSlots) -> tuple[list[Instruction], Compilation]:
     """One step of the plan, in an order in which nothing is read before it is written."""
     building = _Building(stages, registers)
     queues = [[building.task(task) for task in order] for order in stages.orders]
@@ -48,7 +48,7 @@ _GIVEN = (*_LASTING, "batch")
 @dataclass(frozen=True)
 class _Building:
     stages: Stages
-    registers: Registers
+    registers: BufferSlots
 
     def task(self, task: Task) -> list[Instruction]:
         """The instructions of one task: what it computes, then what it sends."""
@@ -148,7 +148,7 @@ class _Building:
     def _lendings(self) -> list[tuple[Name, Name, Any]]:
         sends: list[tuple[Name, Name, Any]] = []
         for stage, update in enumerate(self.stages.updates):
-            for place, user in self.stages.lent(stage):
+            for place, user in self.stages.borrowed_grads(stage):
                 piece = update.owned[place]
                 sends.append((self._gradient(user, piece), ("lent", stage, piece, user), self._place(stage, piece)))
         return sends
@@ -170,8 +170,8 @@ class _Building:
         count = max(update.sums for update in stages.updates)
         for stage, call in stages.compiled_terms.items():
             terms: list[Name] = [("term", stage, place) for place in range(count)]
-            pieces, state, totals, lent = self._updated(stage)
-            reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else [])]
+            pieces, state, totals, borrowed_grads = self._updated(stage)
+            reads = [*pieces, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else [])]
             found.append(Instruction(call, self.registers.of(reads), self.registers.of(terms), ()))
             ends += [(name, ("added", 0, stage, place), stages.devices(0).whole) for place, name in enumerate(terms)]
         if not ends:
@@ -190,13 +190,13 @@ class _Building:
             [("piece", stage, piece) for piece in update.owned],
             [("state", stage, place) for place in range(len(update.state))],
             [self._gradient(stage, piece) for piece in update.owned],
-            [("lent", stage, update.owned[place], user) for place, user in self.stages.lent(stage)],
+            [("lent", stage, update.owned[place], user) for place, user in self.stages.borrowed_grads(stage)],
         )
 
     def _update(self, stage: int, *, weighs: bool) -> Instruction:
-        pieces, state, totals, lent = self._updated(stage)
+        pieces, state, totals, borrowed_grads = self._updated(stage)
         sums: list[Name] = [("sum", stage, place, "here") for place in range(self.stages.updates[stage].sums)]
-        reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else []), *sums]
+        reads = [*pieces, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else []), *sums]
         writes: list[Name] = [("token", "update", stage), *pieces, *state]
         return Instruction(self.stages.compiled_updates[stage], self.registers.of(reads), self.registers.of(writes), (), ("update", stage))
 

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from workbench.core.micro_batches import splits_of
-from workbench.engine.mpmd.buffer_slots import Instruction, Registers, run
+from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, run
 from workbench.engine.mpmd.instructions import Compilation, instructions_of
 from workbench.engine.mpmd.stages import Sample, Stages, compile_stages
 from workbench.engine.spmd.placement import spread
@@ -34,7 +34,7 @@ class MpmdStep:
 
     plan: Plan
     stages: Stages
-    registers: Registers
+    registers: BufferSlots
     instructions: tuple[Instruction, ...]
     compilation: Compilation
     compile_seconds: float
@@ -94,7 +94,7 @@ def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, 
     """
     start = time.perf_counter()
     stages = compile_stages(plan, tell, sample)
-    registers = Registers()
+    registers = BufferSlots()
     instructions, compilation = instructions_of(plan, stages, registers)
     return MpmdStep(plan, stages, registers, tuple(instructions), compilation, time.perf_counter() - start)
 

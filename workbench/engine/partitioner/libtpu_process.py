@@ -73,13 +73,13 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
 
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
-    from workbench.engine.compile.partitioner_warnings import said_since, said_so_far
+    from workbench.engine.compile.partitioner_warnings import said_since, stderr_offset
     from workbench.engine.partitioner.scheduled import read_answer
     from workbench.spmd.until_code import dumped_program, folder_for_programs
 
     begun = time.perf_counter()
     with folder_for_programs() as folder:
-        said = said_so_far()
+        said = stderr_offset()
         status = _in_child(lambda: _compile(plan, hardware, folder))
         refused = folder / _REFUSED
         told = json.loads(refused.read_text()) if refused.exists() else {}

@@ -18,7 +18,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.session.journal.lines import Record
-from workbench.session.session import Glance, Node, Session
+from workbench.session.session import Node, ReportSummary, Session
 
 MOST_DOCUMENT = 1 << 24
 """Characters of one plan."""
@@ -48,7 +48,7 @@ class History:
     nodes: tuple[Node, ...]
     now: int
     later: Mapping[int, int]
-    glances: Mapping[int, Glance]
+    glances: Mapping[int, ReportSummary]
 
     @classmethod
     def of(cls, session: Session) -> "History":
@@ -62,7 +62,7 @@ class History:
         for number, name, pinned in record.get("marks", ()):
             nodes[number] = replace(nodes[number], name=str(name), pinned=bool(pinned))
         later = {int(number): int(child) for number, child in record.get("later", {}).items()}
-        glances = {int(number): Glance(*glance) for number, glance in record.get("glances", {}).items()}
+        glances = {int(number): ReportSummary(*glance) for number, glance in record.get("glances", {}).items()}
         kept = {} if record.get("anew") else self.glances
         return History(tuple(nodes), int(record.get("now", self.now)), {**self.later, **later}, {**kept, **glances})
 

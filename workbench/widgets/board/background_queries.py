@@ -15,7 +15,7 @@ PATIENCE = 0.15  # seconds that an asker waits before it says "being worked out"
 _TOGETHER = 0.4  # seconds
 
 
-class Aside:
+class BackgroundQueries:
     """Answers by name, of one report at a time: asked about another, it forgets those of the last, and what of it still waits.
 
     `defer(work)` carries work from the thread onto the host's loop, where `changed()` is called for an answer that came late.
@@ -100,6 +100,6 @@ class Aside:
             return True
 
 
-def asked(aside: Aside | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
+def asked(aside: BackgroundQueries | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
     """Worked out aside, or, where there is nobody to wait, at once."""
     return work() if aside is None else aside.ask(report, name, work, patience)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from workbench.core.error_text import failure_words
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import Constrain, Edit, Override, PlaceDim, SetHardware, SetPipeline, SetWiring
+from workbench.plan.edits import Constrain, Edit, Override, SetHardware, SetPipeline, SetWiring, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
@@ -17,8 +17,8 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.session.session import Session
 from workbench.session.settling import Partitioner, Settler, changes_figures, is_settled
-from workbench.widgets.board.background_queries import Aside
-from workbench.widgets.board.comparison_state import Evidence, evidence
+from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.comparison_state import ComparisonState, evidence
 from workbench.widgets.board.drag import taken
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.figures import figures
@@ -76,7 +76,7 @@ class Board:
         self._refusal: Refusal | None = None
         self._toggled: frozenset[str] = frozenset()
         self._views, self._replay = Views(), Replay()
-        self._aside = Aside(self._later, lambda: self._show("table"))
+        self._aside = BackgroundQueries(self._later, lambda: self._show("table"))
         self._taken: dict[str, Any] | None = None
         self._trial: PipelineReport | None = None
         self._why = ""
@@ -86,7 +86,7 @@ class Board:
         self._done: dict[str, int] = {}  # the last gesture of each view: one that is told again is not done again
         self._owed: set[Part] = set()
         self._jobs = Jobs(runner, self._later, self._working)
-        self._evidence: Evidence | None = None
+        self._evidence: ComparisonState | None = None
         self._now: tuple[Figure, ...] = ()
         self._by_tier: dict[str, tuple[Figure, ...]] = {}  # of the present plan
         self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before: what an edit changed is told within a tier, if it was there
@@ -266,7 +266,7 @@ class Board:
     def _apply(self, edit: Edit) -> None:
         """An edit that changes nothing leaves no trace in the history."""
         plan = self.session.plan
-        placed = isinstance(edit, PlaceDim) and edit.axes == plan.layout.rule(edit.dim)
+        placed = isinstance(edit, ShardDim) and edit.axes == plan.layout.rule(edit.dim)
         sized = isinstance(edit, ResizeAxis) and (edit.axis, edit.size) in plan.mesh.axes
         equipped = isinstance(edit, SetHardware) and edit.hardware == plan.hardware
         wired = isinstance(edit, SetWiring) and edit.wiring == plan.wiring

@@ -12,7 +12,7 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.tiers import mark_of, settles, tier_of
 from workbench.widgets.pipeline.figures import staged
@@ -23,7 +23,7 @@ HIDDEN = "hidden"
 
 
 def figures(
-    report: Report, evidence: Evidence | None = None, measurement: Measurement | None = None, *, stale: bool = False
+    report: Report, evidence: ComparisonState | None = None, measurement: Measurement | None = None, *, stale: bool = False
 ) -> tuple[Figure, ...]:
     """The figures of a report, each with what `evidence` says of it; with a measurement, its step time too (`stale`: of a plan before)."""
     found = [
@@ -180,7 +180,7 @@ def _measured(measurement: Measurement, *, stale: bool) -> Figure:
 _COMPARED = {"memory": "peak memory", "flops": "products"}  # a figure here, and its name in a comparison
 
 
-def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, Any]]:
+def _tiers(figure: Figure, evidence: ComparisonState | None) -> Iterator[dict[str, Any]]:
     """What the compiler and a run say of the same figure."""
     if evidence is None:
         return

@@ -16,7 +16,7 @@ from workbench.reports.diagnostic import NO_ROOM, Diagnostic
 from workbench.reports.report import Report
 from workbench.session.settling import Standing
 from workbench.widgets.board.annotating import rule_items
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.drops import brief_reason, illegal_drops, thinned
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.figures import figure_states, figures
@@ -78,7 +78,7 @@ def board_state(
     before: tuple[Figure, ...] = (),
     refusal: Refusal | None = None,
     tab: str = "tensors",
-    evidence: Evidence | None = None,
+    evidence: ComparisonState | None = None,
     standing: Standing | None = None,
 ) -> dict[str, Any]:
     """Head, figures, zones and tabs of a session; JSON only, no infinities."""
@@ -186,7 +186,7 @@ def _alarm(note: Diagnostic) -> dict[str, Any]:
     }
 
 
-def _badge(tab: str, report: Report, evidence: Evidence | None) -> str:
+def _badge(tab: str, report: Report, evidence: ComparisonState | None) -> str:
     if tab == "compared" and evidence:
         return "stale" if evidence.stale else str(len(evidence.comparison.differences) or "")
     counts = {"tensors": len(report.arguments), "communication": len(report.collectives), "notes": len(report.notes)}

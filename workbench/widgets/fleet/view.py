@@ -10,13 +10,13 @@ from workbench.documents import fleet_of
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.forecast import MOST_PLANNED, Outlook, devices_of
+from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, devices_of
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.units import format_seconds, parse_bytes
 from workbench.widgets.board.board import Part
 from workbench.widgets.board.gestures import verify_gesture, whole_number
 from workbench.widgets.fleet.expectation import Expectation
-from workbench.widgets.fleet.forecast import FleetForecast
+from workbench.widgets.fleet.forecast import LiveForecast
 from workbench.widgets.fleet.run_state import plain, run_state
 from workbench.widgets.fleet.runner import FleetRunner
 from workbench.widgets.fleet.state import (
@@ -74,7 +74,7 @@ class FleetView:
         self._told = 0
         self._refusal: dict[str, Any] | None = None
         self._asked: dict[str, str] = {}
-        self._forecast = FleetForecast(self._lock, self._arrived)
+        self._forecast = LiveForecast(self._lock, self._arrived)
         self._expectation = Expectation(lambda: self._happened("expected"))
         self.parts: dict[Part, dict[str, Any]] = {}
         self._predict(fleet, patient=True)
@@ -210,7 +210,7 @@ class FleetView:
         self._show(*(("board", "table") if whole else ("board",)))
 
     @property
-    def seen(self) -> Outlook | None:
+    def seen(self) -> FleetForecast | None:
         """What is predicted of the fleet; `None` where it does not fit."""
         return self._forecast.seen
 

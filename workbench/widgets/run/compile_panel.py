@@ -6,7 +6,7 @@ from workbench.analysis.comparison import Comparison
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.tiers import mark_of
 from workbench.widgets.run.compiling import Compiling
 from workbench.widgets.run.messages import log_state, stage_text
@@ -16,7 +16,7 @@ INVITATION = (
 )
 
 
-def compile_state(compiling: Compiling, evidence: Evidence | None, plan: Plan) -> dict[str, Any]:
+def compile_state(compiling: Compiling, evidence: ComparisonState | None, plan: Plan) -> dict[str, Any]:
     """Where a compilation of `plan` stands, or what the last one found; JSON only."""
     comparison = evidence.comparison if evidence and evidence.comparison.compiled and not compiling.running else None
     stale = bool(comparison and evidence and evidence.stale)

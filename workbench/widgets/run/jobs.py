@@ -10,7 +10,7 @@ from typing import Any, Literal
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.gestures import whole_number
 from workbench.widgets.run.compile_panel import compile_state
 from workbench.widgets.run.compiling import Compiling
@@ -94,7 +94,7 @@ class Jobs:
         if self._compilation is not None and self.compiling.running:
             self._compilation.cancel()
 
-    def state(self, plan: Plan, evidence: Evidence | None) -> dict[str, Any]:
+    def state(self, plan: Plan, evidence: ComparisonState | None) -> dict[str, Any]:
         """Both panels; JSON only."""
         compiling = compile_state(self.compiling, evidence, plan)
         return {**run_state(self.live, plan, can_run=self._runner is not None), "compile": compiling}

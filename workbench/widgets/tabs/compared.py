@@ -8,7 +8,7 @@ from workbench.analysis.kernel_differences import KERNEL_CAUSES
 from workbench.analysis.memory_differences import MEMORY_CAUSES
 from workbench.text.tables import grouped
 from workbench.units import format_figure
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.communication import collectives_block
 
@@ -20,7 +20,7 @@ NOTHING = (
 UNITS = ("bytes", "seconds", "FLOP")
 
 
-def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
+def compared_blocks(evidence: ComparisonState | None, paint: Paint) -> list[Block]:
     if evidence is None:
         return [note_block(NOTHING)]
     comparison = evidence.comparison

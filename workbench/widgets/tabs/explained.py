@@ -3,19 +3,28 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from workbench.analysis.conflict_resolution import deciding_edits
+from workbench.analysis.conflict_resolution import resolving_edits
 from workbench.core.sharding import base_axis
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
-from workbench.reports.propagation import Conflict, Explanation, Move, Origin, Propagation, PropagationError, Site, Wish
+from workbench.reports.propagation import (
+    AxisPropagation,
+    Conflict,
+    Explanation,
+    Origin,
+    Propagation,
+    PropagationError,
+    RejectedAxis,
+    ShardedValue,
+)
 from workbench.reports.report import Report
-from workbench.text.propagation import counted, move_text, wish_text
-from workbench.widgets.board.background_queries import Aside, asked
+from workbench.text.propagation import counted, move_text, rejection_text
+from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
 
 MOST_MOVES = 24
-MOST_WISHES = 8
+MOST_REJECTIONS = 8
 _NAMED = 3  # statements that could bring an axis as well
 WAITS = "It is being worked out; the answer comes here by itself."
 _WAY = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
@@ -25,12 +34,12 @@ _ARROWS = {"forward": "↓ forward", "backward": "↑ backward", "across": "↔ 
 Answer = tuple[str, list[str], list[Block]]
 
 
-def replay_of(report: Report, aside: Aside | None) -> Propagation | None:
+def replay_of(report: Report, aside: BackgroundQueries | None) -> Propagation | None:
     """How the shardings spread; `None` while that is worked out."""
     return asked(aside, report, "propagation", lambda: report.propagation)
 
 
-def replay_or_failure(report: Report, aside: Aside | None) -> tuple[Propagation | None, list[Block]]:
+def replay_or_failure(report: Report, aside: BackgroundQueries | None) -> tuple[Propagation | None, list[Block]]:
     """How the shardings spread; `None` while that is worked out, and with a note of why where it cannot be told."""
     try:
         return replay_of(report, aside), []
@@ -38,7 +47,7 @@ def replay_or_failure(report: Report, aside: Aside | None) -> tuple[Propagation 
         return None, [note_block(str(error))]
 
 
-def axis_answer(name: str, report: Report, paint: Paint, aside: Aside | None) -> Answer | None:
+def axis_answer(name: str, report: Report, paint: Paint, aside: BackgroundQueries | None) -> Answer | None:
     """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`), a `result` or a `value`."""
     kind, place, axis, subject = ([*name.split(" ", 3), "", "", ""])[:4]
     if not (place.isdecimal() and subject):
@@ -114,7 +123,7 @@ def _statement(origin: Origin) -> str:
     return f"`{origin.statement}`" if origin.statement else origin.kind
 
 
-def _elsewhere(site: Site, axis: str) -> str:
+def _elsewhere(site: ShardedValue, axis: str) -> str:
     return (
         f"Propagation lays it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}` there, "
         "and it is resharded behind it."
@@ -131,7 +140,7 @@ def _way_blocks(replay: Propagation, told: Explanation) -> list[Block]:
     return [block("The way it came", _WAY, [_move_row(replay, move) for move in shown], note)]
 
 
-def _move_row(replay: Propagation, move: Move) -> Row:
+def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
     source, target = replay.sites[move.source], replay.sites[move.target]
     return row(
         f"{move.step} {move.target} {move.target_dim}",
@@ -144,41 +153,41 @@ def _move_row(replay: Propagation, move: Move) -> Row:
     )
 
 
-def place_cell(site: Site, dim: int) -> Cell:
+def place_cell(site: ShardedValue, dim: int) -> Cell:
     """`d_ff of params/w1`."""
     behind = " behind its constraint" if site.kind == "sharding_constraint" else ""
     return {"path": f"{_dim(site, dim)} of {site.path or site.kind}{behind}"}
 
 
-def _dim(site: Site, dim: int) -> str:
+def _dim(site: ShardedValue, dim: int) -> str:
     return site.dims[dim] if dim < len(site.dims) and site.dims[dim] not in ("", "_") else f"dimension {dim + 1}"
 
 
-def lost_blocks(report: Report, lost: Sequence[Wish], paint: Paint, aside: Aside | None) -> list[Block]:
+def lost_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, aside: BackgroundQueries | None) -> list[Block]:
     """The wishes that lost, each with the edits that would decide it the other way."""
     if not lost:
         return []
     replay = report.propagation
     rows = []
-    for place, wish in enumerate(lost[:MOST_WISHES]):
-        text = wish_text(replay, wish)
+    for place, rejected in enumerate(lost[:MOST_REJECTIONS]):
+        text = rejection_text(replay, rejected)
         rows.append(
-            row(f"{place} {text}", paint.axes((wish.wanted.axis,)), {"text": text, "wrap": True}, turning_cell(report, wish, aside))
+            row(f"{place} {text}", paint.axes((rejected.wanted.axis,)), {"text": text, "wrap": True}, turning_cell(report, rejected, aside))
         )
-    note = f"and {counted(len(lost) - MOST_WISHES, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_WISHES else ""
+    note = f"and {counted(len(lost) - MOST_REJECTIONS, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_REJECTIONS else ""
     return [block("What lost there", _LOST, rows, note)]
 
 
-def turning_cell(report: Report, wish: Wish, aside: Aside | None) -> Cell:
+def turning_cell(report: Report, rejected: RejectedAxis, aside: BackgroundQueries | None) -> Cell:
     """Buttons that make the edits after which a wish is fulfilled; they are tried first, which takes a moment."""
-    conflict = Conflict(wish.rival_origin or wish.origin, wish.origin, wish.reason, (wish,))
+    conflict = Conflict(rejected.rival_origin or rejected.origin, rejected.origin, rejected.reason, (rejected,))
     return edits_cell(report, conflict, aside)
 
 
-def edits_cell(report: Report, conflict: Conflict, aside: Aside | None) -> Cell:
+def edits_cell(report: Report, conflict: Conflict, aside: BackgroundQueries | None) -> Cell:
     """As `turning_cell`, of a conflict."""
     name = f"decide {conflict.first.wanted} {conflict.first.giver}"
-    edits = asked(aside, report, name, lambda: deciding_edits(report, conflict), patience=0.0)
+    edits = asked(aside, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
     if edits is None:
         return {"text": "trying…", "tone": "muted"}
     return acts(*(decide_act(edit) for edit in edits)) if edits else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
@@ -204,6 +213,6 @@ def decided(wanted: str, report: Report, known: Callable[[Report], dict[str, Any
     return None
 
 
-def move_line(replay: Propagation, move: Move) -> str:
+def move_line(replay: Propagation, move: AxisPropagation) -> str:
     """What one move did, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
     return move_text(replay, move).partition(", ")[2]

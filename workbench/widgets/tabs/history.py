@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.errors import WorkbenchError
-from workbench.session.session import Glance, Node, Session
+from workbench.session.session import Node, ReportSummary, Session
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.gestures import Gesture
 from workbench.widgets.tabs.blocks import Block
@@ -158,7 +158,7 @@ def _number(gesture: Gesture, session: Session) -> int:
     return number
 
 
-def _figures(glance: Glance | None, before: Glance | None) -> list[dict[str, str]]:
+def _figures(glance: ReportSummary | None, before: ReportSummary | None) -> list[dict[str, str]]:
     """Memory, traffic and time of a plan, each better or worse than that of the plan it was made of."""
     if glance is None:
         return []

@@ -11,11 +11,11 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.reports.propagation import Conflict, Move, Propagation, Site
+from workbench.reports.propagation import AxisPropagation, Conflict, Propagation, ShardedValue
 from workbench.reports.report import Report
-from workbench.text.propagation import counted, wish_text
+from workbench.text.propagation import counted, rejection_text
 from workbench.visualize.spread import laid_out, spread
-from workbench.widgets.board.background_queries import Aside, asked
+from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import folded, template
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
 from workbench.widgets.tabs.explained import acts, decide_act, decided, edits_cell, move_line, place_cell, replay_of
@@ -65,10 +65,10 @@ class Replay:
 
 
 def replay_blocks(
-    report: Report, paint: Paint, chosen: Replay, aside: Aside | None = None, opened: frozenset[str] | None = None
+    report: Report, paint: Paint, chosen: Replay, aside: BackgroundQueries | None = None, opened: frozenset[str] | None = None
 ) -> list[Block]:
     """The slider, what has an axis so far, the graph as far, the conflicts, the fewest statements."""
-    if not report.plan.layout.statements and not report.own_annotations:
+    if not report.plan.layout.statements and not report.source_annotations:
         return [note_block(NOTHING), *([_picture(report, 0, aside, opened)] if report.graph.nodes else [])]
     try:
         replay = replay_of(report, aside)
@@ -91,7 +91,7 @@ def replay_blocks(
     ]
 
 
-def suggested(gesture: Mapping[str, Any], report: Report, aside: Aside) -> Edit:
+def suggested(gesture: Mapping[str, Any], report: Report, aside: BackgroundQueries) -> Edit:
     """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
     wanted = str(gesture.get("edit", ""))
     found = decided(wanted, report, aside.known)
@@ -125,7 +125,7 @@ def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint
     return {**note_block("" if last else "Nothing spreads from there."), "replay": state}
 
 
-def _line(replay: Propagation, move: Move, paint: Paint) -> dict[str, Any]:
+def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str, Any]:
     source, target = replay.sites[move.source], replay.sites[move.target]
     return {
         "direction": move.direction,
@@ -167,7 +167,7 @@ def _waiting(replay: Propagation, lies: Sequence[Sharding]) -> frozenset[int]:
     return frozenset(places.values())
 
 
-def _is_shown(site: Site) -> bool:
+def _is_shown(site: ShardedValue) -> bool:
     return bool(site.path) and (site.role != "value" or site.kind not in ("data_flow_edge", "sharding_constraint"))
 
 
@@ -200,7 +200,7 @@ def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], s
     }
 
 
-def _picture(report: Report, step: int, aside: Aside | None, opened: frozenset[str] | None) -> Block:
+def _picture(report: Report, step: int, aside: BackgroundQueries | None, opened: frozenset[str] | None) -> Block:
     """The graph as far as the step. Its rows are laid out once, aside: that takes longest."""
     laid = asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
     if laid is None:
@@ -209,7 +209,7 @@ def _picture(report: Report, step: int, aside: Aside | None, opened: frozenset[s
     return {**shown, "title": "On the graph"}
 
 
-def _conflicts(report: Report, replay: Propagation, chosen: Replay, aside: Aside | None) -> Block:
+def _conflicts(report: Report, replay: Propagation, chosen: Replay, aside: BackgroundQueries | None) -> Block:
     conflicts = _found(report, replay, aside)
     if conflicts is None:
         return {**block("Conflicts", (), []), "note": "Looking for wishes that lost…"}
@@ -220,32 +220,34 @@ def _conflicts(report: Report, replay: Propagation, chosen: Replay, aside: Aside
     return block("Conflicts", _CONFLICTS, rows, rest_text(len(conflicts), MOST_CONFLICTS))
 
 
-def _found(report: Report, replay: Propagation, aside: Aside | None) -> tuple[Conflict, ...] | None:
+def _found(report: Report, replay: Propagation, aside: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
     """The conflicts; `None` while they are looked for."""
     return asked(aside, report, "conflicts", lambda: replay.conflicts)
 
 
-def _conflict_row(report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, aside: Aside | None, *, is_quick: bool) -> Row:
+def _conflict_row(
+    report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, aside: BackgroundQueries | None, *, is_quick: bool
+) -> Row:
     key = f"{conflict.winner} {conflict.loser} {conflict.reason}"[:2000]
     turned: Cell
     if is_quick or key in chosen.weighed:
         turned = edits_cell(report, conflict, aside)
     else:
         turned = acts({"label": "Try edits", "gesture": {"verb": "weigh", "conflict": key}, "title": "Each is tried, which takes a moment"})
-    wish = conflict.first
-    where = place_cell(replay.sites[wish.wanted.value], wish.wanted.dim)["path"]
-    places = f" and {counted(len(conflict.wishes) - 1, 'more place')}" if len(conflict.wishes) > 1 else ""
-    why = wish_text(replay, wish).partition(": ")[2]
+    rejected = conflict.first
+    where = place_cell(replay.sites[rejected.wanted.value], rejected.wanted.dim)["path"]
+    places = f" and {counted(len(conflict.rejections) - 1, 'more place')}" if len(conflict.rejections) > 1 else ""
+    why = rejection_text(replay, rejected).partition(": ")[2]
     return row(
         key,
         {"text": str(conflict.winner), "wrap": True},
         {"text": str(conflict.loser), "wrap": True},
-        {"text": f"`{wish.wanted.axis}` at {where}{places}: {why}", "wrap": True},
+        {"text": f"`{rejected.wanted.axis}` at {where}{places}: {why}", "wrap": True},
         turned,
     )
 
 
-def _fewest(report: Report, chosen: Replay, aside: Aside | None) -> Block:
+def _fewest(report: Report, chosen: Replay, aside: BackgroundQueries | None) -> Block:
     """The fewest statements beside the present ones."""
     title, plan = "Minimal annotations", report.plan
     count = counted(len(plan.layout.statements), "statement")

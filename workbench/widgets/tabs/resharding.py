@@ -13,8 +13,8 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import REMATERIALISATION, WAYS, Move, Remedy, Reshard
 from workbench.text.tables import grouped
 from workbench.units import format_bytes
-from workbench.widgets.board.background_queries import Aside, asked
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.background_queries import BackgroundQueries, asked
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.padding import padding_blocks
 
@@ -22,7 +22,7 @@ MOST_ROWS = 40
 MOST_FREE = 8
 
 
-def resharding_blocks(report: Report, evidence: Evidence | None, paint: Paint) -> list[Block]:
+def resharding_blocks(report: Report, evidence: ComparisonState | None, paint: Paint) -> list[Block]:
     """What is sent to reshard, what the compiler warned of, what is padded, and what is only sliced."""
     sending = [each for each in report.reshards if not each.is_free]
     free = [each for each in report.reshards if each.is_free]
@@ -33,7 +33,7 @@ def resharding_blocks(report: Report, evidence: Evidence | None, paint: Paint) -
     return [*told, *_warned(report, evidence), *padding_blocks(report, paint), *_free(free, paint)]
 
 
-def try_edits(gesture: Mapping[str, Any], report: Report, aside: Aside | None = None) -> None:
+def try_edits(gesture: Mapping[str, Any], report: Report, aside: BackgroundQueries | None = None) -> None:
     """Look for the remedies of one resharding, aside where that is possible; raises `WorkbenchError` if the plan has it no more."""
     key = gesture.get("key")
     found = next((each for each in report.reshards if key_of(each) == key), None)
@@ -144,7 +144,7 @@ def _change(count: int) -> str:
     return f"{'−' if count < 0 else '+'}{format_bytes(abs(count))}"
 
 
-def _warned(report: Report, evidence: Evidence | None) -> Iterator[Block]:
+def _warned(report: Report, evidence: ComparisonState | None) -> Iterator[Block]:
     """What the compiler said of values that it gathers whole, beside whether its partitioner said so when it was asked."""
     compiled = evidence.comparison.compiled if evidence and not evidence.stale else None
     if compiled is None:

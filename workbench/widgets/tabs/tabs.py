@@ -10,8 +10,8 @@ from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.visualize import timeline
-from workbench.widgets.board.background_queries import Aside
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stages import pipeline_blocks
 from workbench.widgets.tabs.blocks import Block, Column, Paint, block, note_block, picture_block, row
 from workbench.widgets.tabs.compared import compared_blocks
@@ -32,7 +32,7 @@ class Facts:
     """What the tabs tell of: a report, what a compilation and a run say of it, the colours of the mesh axes, the path that is selected."""
 
     report: Report
-    evidence: Evidence | None = None
+    evidence: ComparisonState | None = None
     trace: Trace | None = None
     tasks: tuple[TaskTime, ...] = field(default=(), kw_only=True)  # of a run of this pipeline
     trial: PipelineReport | None = field(default=None, kw_only=True)  # a boundary in the hand
@@ -41,7 +41,7 @@ class Facts:
     toggled: frozenset[str] = frozenset()  # keys of what a hand opened or closed
     views: Views = field(default_factory=Views)
     replay: Replay = field(default_factory=Replay)
-    aside: Aside | None = None  # where what takes long is worked out; at once, if nowhere
+    aside: BackgroundQueries | None = None  # where what takes long is worked out; at once, if nowhere
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:

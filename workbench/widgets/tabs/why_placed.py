@@ -7,7 +7,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.widgets.board.background_queries import Aside
+from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, row
 from workbench.widgets.tabs.explained import Answer, lost_blocks, number_of, origin_cell, replay_or_failure
@@ -16,7 +16,7 @@ from workbench.widgets.tabs.values import constraint_on
 _COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"), Column("per device", number=True), Column("because"))
 
 
-def placed_answer(subject: str, report: Report, paint: Paint, aside: Aside | None = None) -> Answer | None:
+def placed_answer(subject: str, report: Report, paint: Paint, aside: BackgroundQueries | None = None) -> Answer | None:
     """An argument: its bytes, by which statement of the layout each dimension lies where it does, and the wishes that lost there."""
     placed = [each for each in report.arguments if is_named(subject, each.tensor.path)]
     if not placed:
@@ -35,7 +35,7 @@ def placed_answer(subject: str, report: Report, paint: Paint, aside: Aside | Non
     return f"Why {held} on each device?", list(_bytes_told(placed, report)), [*blocks, *_lost(subject, report, paint, aside)]
 
 
-def _lost(subject: str, report: Report, paint: Paint, aside: Aside | None) -> list[Block]:
+def _lost(subject: str, report: Report, paint: Paint, aside: BackgroundQueries | None) -> list[Block]:
     """The wishes that lost on an argument, once they are known."""
     if not report.plan.layout.statements:
         return []
@@ -43,7 +43,7 @@ def _lost(subject: str, report: Report, paint: Paint, aside: Aside | None) -> li
     if replay is None:
         return failure
     number = number_of(replay, report, "tensor", subject)
-    return [] if number is None else lost_blocks(report, replay.wishes(number), paint, aside)
+    return [] if number is None else lost_blocks(report, replay.rejections(number), paint, aside)
 
 
 def _dimension(paint: Paint, place: int, dim: str, size: int, axes: tuple[str, ...], local: int, because: Cell) -> Row:
@@ -70,7 +70,7 @@ def _because(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> 
     return {"text": f"no rule for `{dim}`: whole", "tone": "muted", "wrap": True}
 
 
-def value_answer(subject: str, report: Report, paint: Paint, aside: Aside | None = None) -> Answer | None:
+def value_answer(subject: str, report: Report, paint: Paint, aside: BackgroundQueries | None = None) -> Answer | None:
     """An intermediate value: where it is computed, where each axis comes from, and the wishes that lost there."""
     value = next((each for each in report.values if is_named(subject, each.path)), None)
     if value is None:
@@ -93,7 +93,7 @@ def value_answer(subject: str, report: Report, paint: Paint, aside: Aside | None
     ]
     times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
     lead = [f"`{value.path}` ({value.kind})" + (f", {value.source}" if value.source else "") + f", computed {times}."]
-    lost = lost_blocks(report, replay.wishes(number), paint, aside) if replay is not None and number is not None else failure
+    lost = lost_blocks(report, replay.rejections(number), paint, aside) if replay is not None and number is not None else failure
     return "Why does it lie so?", lead, [*([block("Where each axis comes from", _COLUMNS, rows)] if rows else []), *lost]
 
 
