@@ -41,9 +41,9 @@ def test_more_devices_than_are_attached_are_refused(program, monkeypatch):
 def test_times_know_of_what_they_are_and_are_read_back():
     fleet = three_models(memory=12 * 1024)
     times = times_of(forecast(fleet))
-    told = times.told_of(fleet.models)
+    told = times.for_models(fleet.models)
     assert FleetTimes.of_record(json.loads(json.dumps(told.record()))) == told
-    assert told.told_of(fleet.models[:1]) == told
+    assert told.for_models(fleet.models[:1]) == told
     first, deep = fleet.models[0], fleet.models[2]
     assert told.of(replace(first, seed=3, mini_batches=2)).job.name == "a"
     assert told.of(replace(first, program=deep.program)) is None

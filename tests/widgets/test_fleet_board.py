@@ -195,7 +195,7 @@ def test_a_run_ends_the_timing_and_brings_its_own_times(fleet, runner):
     view.look()
     training = ran(view, runner)
     assert runner.timings[0].cancels == 1
-    assert view.times == training.times.told_of(fleet.models)
+    assert view.times == training.times.for_models(fleet.models)
     assert figure(view, "makespan")["note"] == "from units timed alone and together"
 
 
@@ -713,5 +713,5 @@ def test_the_cell_keeps_a_static_picture(fleet, times, runner):
     for words in ("deep", "Makespan", "lower bound"):
         assert words in data["text/html"]
     assert len(data["text/html"]) < 40_000
-    assert board.times == times.told_of(fleet.models)
+    assert board.times == times.for_models(fleet.models)
     board.close()

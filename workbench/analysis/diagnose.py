@@ -101,8 +101,8 @@ def _splits(report: Report) -> tuple[ShardDim, ...]:
 def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
     """What XLA's partitioner warned of, where it was asked; with a sharding in between that avoids it, where one is found."""
     found = [each for each in edges if each.gathered_whole]
-    told = {warning for each in found for warning in each.gathered_whole}
-    untold = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in told]
+    matched = {warning for each in found for warning in each.gathered_whole}
+    unmatched = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in matched]
     places = _reshards(report, partitioned, found) if found else ()
     return [
         Diagnostic(
@@ -114,7 +114,7 @@ def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence
             find=partial(avoiding, report.plan, partitioned, each) if number < _LARGEST else None,
         )
         for number, each in enumerate(places)
-    ] + [_elsewhere(report, partitioned, each) for each in untold]
+    ] + [_elsewhere(report, partitioned, each) for each in unmatched]
 
 
 def _elsewhere(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:

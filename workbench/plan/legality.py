@@ -171,9 +171,9 @@ def why_not_alike(program: Program, places: tuple[str, ...]) -> Iterator[LayoutE
         return
     shapes = {shape: place for place in reversed(places) for shape in _shapes_at(program, place)}
     if len(shapes) > 1:
-        told = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
+        listed = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
         yield LayoutError(
-            f"`{group_text(places)}` ties {told}; only values of one shape can lie alike.",
+            f"`{group_text(places)}` ties {listed}; only values of one shape can lie alike.",
             ["name values of one shape", "override or constrain each by itself"],
         )
 

@@ -41,12 +41,12 @@ def explanation_text(report: Report, value: str, dim: int | str | None = None) -
         return conflicts_text(report)
     replay = report.propagation
     groups = alike(replay, replay.find(value))
-    told = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
+    explanation = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
     if len(groups) > MOST_VALUES:
         others = list(dict.fromkeys(accepted_name(replay.sites[each[0]], value) for each in groups[MOST_VALUES:]))
         shown = ", ".join(f"`{each}`" for each in others[:MOST_VALUES])
-        told.append(f"`{value}` also names {shown}" + (" and more." if len(others) > MOST_VALUES else "."))
-    return "\n\n".join(told)
+        explanation.append(f"`{value}` also names {shown}" + (" and more." if len(others) > MOST_VALUES else "."))
+    return "\n\n".join(explanation)
 
 
 def accepted_name(site: ShardedValue, asked: str) -> str:
@@ -98,24 +98,24 @@ def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int,
             yield f"    and {counted(len(lost) - _MOST_REJECTIONS, 'more wish', 'more wishes')} that lost"
 
 
-def _axis_lines(replay: Propagation, told: Explanation) -> Iterator[str]:
-    yield f"    `{told.point.axis}` is from {told.origin}"
-    path = told.path
+def _axis_lines(replay: Propagation, explanation: Explanation) -> Iterator[str]:
+    yield f"    `{explanation.point.axis}` is from {explanation.origin}"
+    path = explanation.path
     hidden = len(path) - _FIRST - _LAST
     for move in path if hidden <= 1 else path[:_FIRST]:
         yield f"      {move_text(replay, move)}"
     if hidden > 1:
         yield f"      ... {hidden} more steps ..."
         yield from (f"      {move_text(replay, move)}" for move in path[-_LAST:])
-    if any(str(each) != str(told.origin) for each in told.others):
-        yield f"      without it, `{base_axis(told.point.axis)}` could still come from {_others_text(told)}"
+    if any(str(each) != str(explanation.origin) for each in explanation.others):
+        yield f"      without it, `{base_axis(explanation.point.axis)}` could still come from {_others_text(explanation)}"
 
 
-def _others_text(told: Explanation) -> str:
+def _others_text(explanation: Explanation) -> str:
     """Origins by their statements: `batch:data` on x and 3 other places. A statement holds an argument and the result it becomes alike."""
     places: dict[str, dict[str, None]] = {}
-    for origin in told.others:
-        if str(origin) != str(told.origin):
+    for origin in explanation.others:
+        if str(origin) != str(explanation.origin):
             places.setdefault(origin.statement or origin.kind, {})[str(origin)] = None
     each = [next(iter(same)) + (f" and {counted(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
     return " or ".join(each[:_MOST_OTHERS]) + (
@@ -230,12 +230,14 @@ def conflicts_text(report: Report) -> str:
     replay = report.propagation
     if not replay.conflicts:
         return f"No conflict: in {counted(len(replay.steps), 'step')} every axis went as far as it was wanted."
-    told = []
+    explanation = []
     for conflict in replay.conflicts:
         edits = resolving_edits(report, conflict)
         ways = " · ".join(map(str, edits)) or "only a change of the function, or of the mesh"
-        told.append("\n".join([wrapped(conflict_text(replay, conflict)), wrapped(f"to decide it the other way: {ways}", "    ", "  ")]))
-    return "\n\n".join(told)
+        explanation.append(
+            "\n".join([wrapped(conflict_text(replay, conflict)), wrapped(f"to decide it the other way: {ways}", "    ", "  ")])
+        )
+    return "\n\n".join(explanation)
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -30,7 +30,7 @@ def report_text(report: Report) -> str:
     devices = f"{report.mesh.size:,} device" + "s" * (report.mesh.size != 1)
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
     laid_out = "; ".join(filter(None, (str(plan.layout) or "everything replicated", plan.program.traced_with)))
-    where = f"{report.mesh} ({devices})" if report.mesh.axes else report.mesh.told
+    where = f"{report.mesh} ({devices})" if report.mesh.axes else report.mesh.description
     head = wrapped(f"{title} on {where}, {laid_out}")
     sections = [
         head,
@@ -51,10 +51,10 @@ def _pipeline(report: Report) -> str:
     if report.plan.pipeline is None:
         return ""
     try:
-        planned, told = str(report.pipeline), "Memory, time, utilisation and arithmetic are the pipeline's; all else is"
+        planned, remark = str(report.pipeline), "Memory, time, utilisation and arithmetic are the pipeline's; all else is"
     except PipelineError as error:
-        planned, told = f"Pipeline {report.plan.pipeline}\n\n  {error}", "The figures above are"
-    return f"({told} of the program whole, on the devices of one stage.)\n\n{planned}"
+        planned, remark = f"Pipeline {report.plan.pipeline}\n\n  {error}", "The figures above are"
+    return f"({remark} of the program whole, on the devices of one stage.)\n\n{planned}"
 
 
 def _planned(report: Report) -> PipelineReport | None:

@@ -70,7 +70,7 @@ def _rows(report: Report) -> tuple[_Row, ...]:
 def _title(report: Report, rows: Sequence[_Row]) -> str:
     held, empty = sum(each.bytes for each in rows), sum(each.padding for each in rows)
     beside = f", {format_bytes(empty)} of it padding" if empty else ""
-    return f"{report.plan.name} on {report.mesh.told}: arguments take {format_bytes(held)} on each device{beside}"
+    return f"{report.plan.name} on {report.mesh.description}: arguments take {format_bytes(held)} on each device{beside}"
 
 
 def _text(report: Report, rows: Sequence[_Row]) -> str:

@@ -87,7 +87,7 @@ def spread(report: Report, step: int | None = None, laid: Laid | None = None) ->
     marks: list[Mark] = [Label(0, 12, _split(laid, now), bold=True), Label(0, 30, _LEGEND)]
     for frame in laid.rows.frames:
         marks += _frame_marks(report.mesh, laid, frame, now)
-    for ends in laid.seen.told:
+    for ends in laid.seen.essential_arrows:
         marks += _arrow(laid.rows.way(ends), NEUTRAL, 1.0, 0.45)
     for number in range(laid.count):
         marks += _box(report, laid, number, now)
@@ -137,7 +137,7 @@ def _lying(laid: Laid, node: int, now: _Step) -> Sharding | None:
     return lies if wanted is None or lies.axes else now.lies[wanted]
 
 
-def _told(laid: Laid, number: int, now: _Step) -> tuple[int, Sharding | None]:
+def _member_at(laid: Laid, number: int, now: _Step) -> tuple[int, Sharding | None]:
     """The member a box speaks of: one that has an axis, else the one that costs most."""
     box = laid.seen.boxes[number]
     largest = laid.seen.largest(box)
@@ -151,7 +151,7 @@ def _axes(sharding: Sharding | None) -> tuple[str, ...]:
 
 def _box(report: Report, laid: Laid, number: int, now: _Step) -> Iterator[Mark]:
     box, seen = laid.seen.boxes[number], laid.seen
-    member, sharding = _told(laid, number, now)
+    member, sharding = _member_at(laid, number, now)
     node = seen.graph.nodes[member]
     dims = [] if box.rest else dims_of(node, sharding or Sharding.whole(len(node.shape)))
     about = f"{node.path} {sharding or ''}".strip() + (f" · {node.source}" if node.source else "")
@@ -189,8 +189,8 @@ def _row(
     axes = axes or ((now.fresh[number],) if is_fresh else ())
     colour = axis_colour(axes[0], mesh) if axes else NEUTRAL
     alpha = 0.36 if is_fresh else 0.16 if axes else 0.05
-    told = f"{ARRIVED if is_fresh else ''}{title}"
-    yield Rectangle(x, y, WIDTH - x, HEIGHT, colour, alpha, line=colour, title=told, subject=subject, opens=opens, round=3)
+    hint = f"{ARRIVED if is_fresh else ''}{title}"
+    yield Rectangle(x, y, WIDTH - x, HEIGHT, colour, alpha, line=colour, title=hint, subject=subject, opens=opens, round=3)
     strip = STRIP * (2.0 if is_fresh else 1.0)
     yield Rectangle(x, y, strip, HEIGHT, fill=colour, alpha=1.0 if axes else 0.3)
     if len(axes) > 1:
@@ -239,7 +239,7 @@ def _text(report: Report, replay: Propagation, laid: Laid, now: _Step) -> str:
         lying = now.lies[alike[0]]
         rows.append((mark, template(replay.sites[alike[0]].path), str(lying) if lying.axes else ""))
     for number, box in enumerate(laid.seen.boxes):
-        _, sharding = _told(laid, number, now)
+        _, sharding = _member_at(laid, number, now)
         rows.append((ARRIVED.strip() if number in now.fresh else "", box.key, str(sharding) if _axes(sharding) else ""))
-    title = f"{report.plan.name} on {report.mesh.told}: {_split(laid, now)}"
+    title = f"{report.plan.name} on {report.mesh.description}: {_split(laid, now)}"
     return f"{title}\n\n{table_text(['', 'scope', 'lies so far'], rows)}" if rows else title

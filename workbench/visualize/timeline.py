@@ -108,7 +108,7 @@ def _name(*words: str) -> str:
 
 def _title(report: Report, parts: Sequence[_Part]) -> str:
     what = " and ".join(part.title.partition(":")[0] for part in parts) or "neither measured nor predicted, as the plan names no hardware"
-    return f"{report.plan.name} on {report.mesh.told}: one step of one device, {what}"
+    return f"{report.plan.name} on {report.mesh.description}: one step of one device, {what}"
 
 
 def _busy(part: _Part, row: str) -> float:

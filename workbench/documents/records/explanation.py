@@ -34,12 +34,12 @@ def _value_record(replay: Propagation, numbers: tuple[int, ...]) -> dict[str, An
 
 
 def _axis_record(replay: Propagation, value: int, dim: int, axis: str) -> dict[str, Any]:
-    told = replay.axis(value, dim, axis)
+    explanation = replay.axis(value, dim, axis)
     return {
         "axis": axis,
-        "origin": origin_record(told.origin),
-        "path": [_move_record(replay, move) for move in told.path],
-        "others": [origin_record(origin) for origin in told.others],
+        "origin": origin_record(explanation.origin),
+        "path": [_move_record(replay, move) for move in explanation.path],
+        "others": [origin_record(origin) for origin in explanation.others],
     }
 
 

@@ -38,11 +38,11 @@ def obey(run: Training, orders: Orders, stage: Stage) -> None:
     """Each order as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
     while True:
         order = orders.get()
-        told = {key: value for key, value in order.items() if key != "parcel"}
+        about = {key: value for key, value in order.items() if key != "parcel"}
         try:
-            answer = {"event": "obeyed", **told, **_obeyed(run, order, stage)}
+            answer = {"event": "obeyed", **about, **_obeyed(run, order, stage)}
         except Exception as error:  # noqa: BLE001 - whatever a user's function or XLA raises is told, in the answer
-            answer = {"event": "refused", **told, "message": str(_refusal(error, told))}
+            answer = {"event": "refused", **about, "message": str(_refusal(error, about))}
         stage(answer)
 
 

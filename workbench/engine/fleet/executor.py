@@ -312,8 +312,8 @@ class FleetExecutor:
         if device.handling:
             device.handling.returned.append((size, model_run.back - self.scheduler.began - placed.end))
         where = [placed.model, placed.unit, placed.device, placed.start, placed.end]
-        told = {"model": model_run.model.name, "done": model_run.done, "of": model_run.last, "loss": loss, "placed": where}
-        self._tell({"event": "unit", **told, "ended": model_run.ended})
+        progress = {"model": model_run.model.name, "done": model_run.done, "of": model_run.last, "loss": loss, "placed": where}
+        self._tell({"event": "unit", **progress, "ended": model_run.ended})
 
     def _noticed(self, returned: "Future[None]") -> None:
         error = returned.exception()

@@ -147,8 +147,8 @@ class FleetRun:
         predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, happenings=comes, standing=stand)
         bound = lower_bound(jobs, count, spared)
         plan = [[each.model, each.unit, each.device, each.start, each.end] for each in predicted.placed]
-        told = {"names": names, "devices": count, "bound": bound, "predicted": plan, "times": self.times.record()}
-        self._tell({"event": "schedule", **told, "spared": spared, "last": [each.length for each in jobs]})
+        facts = {"names": names, "devices": count, "bound": bound, "predicted": plan, "times": self.times.record()}
+        self._tell({"event": "schedule", **facts, "spared": spared, "last": [each.length for each in jobs]})
         return predicted, bound
 
     def run(self) -> FleetMeasurement:
@@ -214,8 +214,8 @@ class FleetRun:
 
     def _compiled(self, model: FleetModel, starts: tuple[int, ...], devices: Sequence[FleetDevice]) -> CutModel:
         start = time.perf_counter()
-        units, told = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
-        self._say(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {told}", model.name)
+        units, facts = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
+        self._say(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {facts}", model.name)
         compiled = compiled_units(model.program, starts, [each.device for each in devices])
         self.compile_seconds += time.perf_counter() - start
         return CutModel(model, starts, compiled)

@@ -102,7 +102,7 @@ def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, 
 def watched(step: MpmdStep, values: list[Any], watch: Watch) -> jax.Array:
     """`advance`, telling `watch(label, token)` of each task as it is dispatched."""
     instructions = [
-        each if each.label is None else each._replace(call=partial(_told, each.call, each.label, watch)) for each in step.instructions
+        each if each.label is None else each._replace(call=partial(_watched, each.call, each.label, watch)) for each in step.instructions
     ]
     run(instructions, values)
     jax.block_until_ready([values[i] for i in step.compilation.last])
@@ -110,7 +110,7 @@ def watched(step: MpmdStep, values: list[Any], watch: Watch) -> jax.Array:
     return loss
 
 
-def _told(call: Callable[..., Sequence[Any]], label: Any, watch: Watch, *values: Any) -> Sequence[Any]:
+def _watched(call: Callable[..., Sequence[Any]], label: Any, watch: Watch, *values: Any) -> Sequence[Any]:
     results = call(*values)
     watch(label, results[0])
     return results

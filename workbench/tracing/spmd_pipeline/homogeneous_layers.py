@@ -97,10 +97,10 @@ def _longest_run(network: Network) -> tuple[int, int]:
 def _in_order(cut: Cut, segment: Segment, names: Sequence[Name]) -> tuple[Name, ...]:
     """What is handed on, by shape and type; two of one kind could be mistaken for each other."""
     avals = {name: _aval(cut, name) for name in names}
-    told = {name: f"{aval.dtype}{list(aval.shape)}" for name, aval in avals.items()}
-    if len(set(told.values())) < len(told):
-        raise _unequal(cut.network, segment, f"hands on several values of one shape ({', '.join(told.values())})")
-    return tuple(sorted(names, key=told.__getitem__))
+    types = {name: f"{aval.dtype}{list(aval.shape)}" for name, aval in avals.items()}
+    if len(set(types.values())) < len(types):
+        raise _unequal(cut.network, segment, f"hands on several values of one shape ({', '.join(types.values())})")
+    return tuple(sorted(names, key=types.__getitem__))
 
 
 def _aval(cut: Cut, name: Name) -> Any:

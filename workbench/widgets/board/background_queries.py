@@ -30,7 +30,7 @@ class BackgroundQueries:
         self._answered: dict[str, threading.Event] = {}
         self._late: set[str] = set()
         self._busy = self._owed = False
-        self._told = 0.0
+        self._published = 0.0
 
     def ask(self, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
         """What `work` returns, or `None` while it is being worked out; raises what it raised. A new question is waited for so long."""
@@ -81,9 +81,9 @@ class BackgroundQueries:
 
     def _is_due(self) -> bool:
         """Several answers at once are shown together: the last of them, or some of them after a while."""
-        if self._waiting and time.monotonic() - self._told < _TOGETHER:
+        if self._waiting and time.monotonic() - self._published < _TOGETHER:
             return False
-        self._told = time.monotonic()
+        self._published = time.monotonic()
         return True
 
     def _keep(self, report: Report, name: str, found: Any) -> bool:

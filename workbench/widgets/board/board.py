@@ -82,7 +82,7 @@ class Board:
         self._why = ""
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._lock, self._answering = threading.RLock(), False
-        self._defer, self._told = defer, 0
+        self._defer, self._revision = defer, 0
         self._done: dict[str, int] = {}  # the last gesture of each view: one that is told again is not done again
         self._owed: set[Part] = set()
         self._jobs = Jobs(runner, self._later, self._working)
@@ -160,7 +160,7 @@ class Board:
 
     def _tell_again(self, asked: dict[str, Any]) -> None:
         """The page lacks what it was told, as a host may lose a message: it is told anew what stands, and nothing is done twice."""
-        self._answer, self._told = asked, self._told + 1
+        self._answer, self._revision = asked, self._revision + 1
         self._show("board", "table", "live")
 
     def begin_settling(self, partitioner: Partitioner, defer: Defer, is_idle: Callable[[], bool] = lambda: True) -> None:
@@ -204,8 +204,8 @@ class Board:
             evidence=self._evidence,
             standing=self._settler.standing if self._settler else None,
         )
-        told = {"answer": self._answer, "told": self._told, "follows": "table" in self._owed}
-        return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **told}
+        about = {"answer": self._answer, "told": self._revision, "follows": "table" in self._owed}
+        return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
 
     def _beside(self) -> dict[str, Any]:
         """What stands beside the plan: its history, and files."""
@@ -364,7 +364,7 @@ class Board:
                 self._publish("table", self._table())
             else:
                 live = self._jobs.state(self.session.plan, self._evidence)
-                self._publish("live", {**live, "at_rest": self._resting and self._resting.state(), "told": self._told})
+                self._publish("live", {**live, "at_rest": self._resting and self._resting.state(), "told": self._revision})
 
     def _table(self) -> dict[str, Any]:
         report, live = self.session.report, self._jobs.live
@@ -379,7 +379,7 @@ class Board:
             _log.exception("The view %r failed", self._tab)
             shown = failed_state(self._tab, error)
         recipes = self._recipes.state(facts.colours)
-        return {**shown, "why": self._because(Paint(facts.colours)), "recipes": recipes, "seq": self._answer["seq"], "told": self._told}
+        return {**shown, "why": self._because(Paint(facts.colours)), "recipes": recipes, "seq": self._answer["seq"], "told": self._revision}
 
     def _because(self, paint: Paint) -> dict[str, Any] | None:
         """The answer to what was asked last, told anew of each plan."""

@@ -95,8 +95,8 @@ def _count(batches: int) -> str:
 def _figure(
     key: str, label: str, text: str, note: str, tiers: Iterable[tuple[str, str, str]] = (), delta: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    told = [{"label": name, "text": shown, "note": about} for name, shown, about in tiers]
-    return {"key": key, "label": label, "text": text, "note": note, "tiers": told, "delta": delta}
+    listed = [{"label": name, "text": shown, "note": about} for name, shown, about in tiers]
+    return {"key": key, "label": label, "text": text, "note": note, "tiers": listed, "delta": delta}
 
 
 def _delta(now: float, before: float | None) -> dict[str, str] | None:
@@ -109,8 +109,8 @@ def columns_of(fleet: Fleet) -> list[str]:
     """The arguments in which the models differ, a few at most, learning rate and batch size first."""
     given = [_arguments(each) for each in fleet.models]
     names = list(dict.fromkeys([*ARGUMENTS, *(name for each in given for name in each)]))
-    told = [name for name in names if any(name in each for each in given)]
-    differing = [name for name in told if name in ARGUMENTS or len({repr(each.get(name)) for each in given}) > 1]
+    listed = [name for name in names if any(name in each for each in given)]
+    differing = [name for name in listed if name in ARGUMENTS or len({repr(each.get(name)) for each in given}) > 1]
     return differing[:MOST_ARGUMENTS]
 
 

@@ -28,9 +28,9 @@ def timeline_state(seen: FleetForecast, ran: FleetLive | None = None) -> dict[st
     """Of a prediction; the text also has what `ran` of it, once that has ended. The drawing gets that from `measured_state`."""
     models = [_model(number, each.name, [_unit(unit) for unit in each.units]) for number, each in enumerate(seen.jobs)]
     schedule, names = seen.schedule, [each.name for each in seen.jobs]
-    told = {"predicted": schedule}
+    schedules = {"predicted": schedule}
     if ran and not ran.running and ran.measured:
-        told["measured"] = _schedule(ran.measured, ran.devices)
+        schedules["measured"] = _schedule(ran.measured, ran.devices)
     title = f"{seen.fleet.policy} on {seen.devices} device{'s' * (seen.devices != 1)}"
     return {
         "devices": schedule.devices,
@@ -43,7 +43,7 @@ def timeline_state(seen: FleetForecast, ran: FleetLive | None = None) -> dict[st
         "difference": _sliced(schedule),
         "about": f"Shard units of {len(models)} models, {title}: predicted {format_seconds(schedule.makespan)}.",
         "note": "",
-        "text": schedules_text(told, names),
+        "text": schedules_text(schedules, names),
     }
 
 

@@ -68,10 +68,10 @@ class FleetView:
         self._watchers: list[Watcher] = []
         self._lock = threading.RLock()
         self._work = FleetWork(runner, self._happened)
-        self._work.timed = (times.told_of(fleet.models),) if times else ()
+        self._work.timed = (times.for_models(fleet.models),) if times else ()
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._done: dict[str, int] = {}
-        self._told = 0
+        self._revision = 0
         self._refusal: dict[str, Any] | None = None
         self._asked: dict[str, str] = {}
         self._forecast = LiveForecast(self._lock, self._arrived)
@@ -113,7 +113,7 @@ class FleetView:
             again = gesture.get("again") and self._done.get(asked["view"]) == asked["seq"]
             self._answer = asked
             if gesture.get("verb") == "refresh" or again:
-                self._told += 1
+                self._revision += 1
                 self._show(*PARTS)
                 return
             self._done[asked["view"]] = asked["seq"]
@@ -272,7 +272,7 @@ class FleetView:
             "command": command_text(self.fleet, self._path) if self._path else "",
             "said": self._said(),
             "answer": self._answer,
-            "told": self._told,
+            "told": self._revision,
         }
 
     def _timing(self) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class FleetView:
     def _table(self) -> dict[str, Any]:
         ran = self._work.live if self._mine() else None
         timeline = timeline_state(self.seen, ran) if self.seen else None
-        return {"timeline": timeline, "seq": self._answer["seq"], "told": self._told}
+        return {"timeline": timeline, "seq": self._answer["seq"], "told": self._revision}
 
     def _live(self) -> dict[str, Any]:
         with self._work.lock:
@@ -301,7 +301,7 @@ class FleetView:
             measured = measured_state(live) if self._mine() else {"measured": "[]", "lasted": 0.0}
             rest = expected_state(self._expectation.rest if self._mine() else None, len(live.models))
             stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or devices_of(live.fleet))
-            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._told}
+            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._revision}
 
 
 def _memory(text: str) -> int | None:

@@ -143,7 +143,7 @@ class FleetWork:
         if live.fleet is None:
             return times
         self.attached = live.devices if live.devices != devices_of(live.fleet) else None
-        return times.told_of(live.fleet.models)
+        return times.for_models(live.fleet.models)
 
     def _look_again(self, wait: float) -> None:
         """The last of many events is shown too, also when none follows it for a while."""
@@ -170,7 +170,7 @@ class FleetWork:
                     timing.stage = str(event["stage"])
                 case "done":
                     timing.phase = "done"
-                    self.timed = (event["times"].told_of(fleet.models), *self.timed)
+                    self.timed = (event["times"].for_models(fleet.models), *self.timed)
                 case "error":
                     timing.phase, timing.message = "error", str(event["message"])
                 case "cancelled":

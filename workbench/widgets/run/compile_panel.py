@@ -67,8 +67,8 @@ def _facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, Any]]:
     facts = [_fact("peak memory", format_bytes(compiled.memory.peak), f"{where}predicted {format_bytes(int(peak or 0))}")]
     if compiled.compute_seconds is not None:
         time = None if compiled.stages else comparison.report.step_time
-        told = f"; predicted {format_seconds(time.estimate)}" if time else ""
-        facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{told}"))
+        suffix = f"; predicted {format_seconds(time.estimate)}" if time else ""
+        facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{suffix}"))
     facts.append(_collectives(comparison))
     took = "from the cache" if compiled.from_cache else f"took {format_seconds(compiled.compile_seconds)}"
     facts.append(_fact("compiled for", compiled.target, took, tier=""))

@@ -61,10 +61,10 @@ def axis_answer(name: str, report: Report, paint: Paint, aside: BackgroundQuerie
     site = replay.sites[number]
     title = f"Why is {_dim(site, int(place))} of {site.path} on {axis}?"
     try:
-        told = replay.axis(number, int(place), axis)
+        explanation = replay.axis(number, int(place), axis)
     except PropagationError:
         return title, [_elsewhere(site, axis)], []
-    return title, list(_lead(told)), [*_way_blocks(replay, told), *lost_blocks(report, told.lost, paint, aside)]
+    return title, list(_lead(explanation)), [*_way_blocks(replay, explanation), *lost_blocks(report, explanation.lost, paint, aside)]
 
 
 def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
@@ -83,36 +83,36 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
     """Where the axes of a dimension come from, in one line; the question for the whole way is `axis ASKED_AS AXIS SUBJECT`."""
     site = replay.sites[number]
     held = site.sharding.dims[dim] or ()
-    told = [_brief(replay.axis(number, dim, axis)) for axis in axes if axis in held]
-    if not told and axes:
+    explanation = [_brief(replay.axis(number, dim, axis)) for axis in axes if axis in held]
+    if not explanation and axes:
         return {"text": _elsewhere(site, axes[0]), "wrap": True}
-    if not told:
+    if not explanation:
         return {"text": "nobody brought an axis here", "tone": "muted", "wrap": True}
     ways = [
         {"label": f"The way of {axis}", "gesture": {"verb": "why", "of": f"axis {asked_as} {axis} {subject}"}}
         for axis in axes
         if axis in held
     ]
-    return {"text": "; ".join(told), "wrap": True, "acts": ways}
+    return {"text": "; ".join(explanation), "wrap": True, "acts": ways}
 
 
-def _brief(told: Explanation) -> str:
-    way = f", in {counted(len(told.path), 'step')}" if told.path else ", put there by hand"
-    return f"`{told.point.axis}` from {told.origin}{way}"
+def _brief(explanation: Explanation) -> str:
+    way = f", in {counted(len(explanation.path), 'step')}" if explanation.path else ", put there by hand"
+    return f"`{explanation.point.axis}` from {explanation.origin}{way}"
 
 
-def _lead(told: Explanation) -> Iterator[str]:
-    axis, path = told.point.axis, told.path
+def _lead(explanation: Explanation) -> Iterator[str]:
+    axis, path = explanation.point.axis, explanation.path
     if path:
         last = f"{path[-1].direction} over {path[-1].kind}"
-        yield f"`{axis}` is from {told.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
+        yield f"`{axis}` is from {explanation.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
     else:
-        yield f"`{axis}` was put there by hand: {told.origin}."
+        yield f"`{axis}` was put there by hand: {explanation.origin}."
     base = base_axis(axis)
-    same = sum(each.statement == told.origin.statement for each in told.others)
+    same = sum(each.statement == explanation.origin.statement for each in explanation.others)
     if same:
         yield f"The same statement could bring it from {counted(same, 'other place')}."
-    if named := list(dict.fromkeys(_statement(each) for each in told.others if each.statement != told.origin.statement)):
+    if named := list(dict.fromkeys(_statement(each) for each in explanation.others if each.statement != explanation.origin.statement)):
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         yield f"Without that statement, {base} could still come from {', '.join(named[:_NAMED])}{more}."
     elif path:
@@ -130,10 +130,10 @@ def _elsewhere(site: ShardedValue, axis: str) -> str:
     )
 
 
-def _way_blocks(replay: Propagation, told: Explanation) -> list[Block]:
-    if not told.path:
+def _way_blocks(replay: Propagation, explanation: Explanation) -> list[Block]:
+    if not explanation.path:
         return []
-    path = told.path
+    path = explanation.path
     hidden = max(len(path) - MOST_MOVES, 0)
     shown = path if not hidden else (*path[: MOST_MOVES // 2], *path[-MOST_MOVES // 2 :])
     note = f"{hidden:,} steps in the middle are left out." if hidden else ""

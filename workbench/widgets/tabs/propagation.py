@@ -271,8 +271,8 @@ def _fewest_block(title: str, report: Report, found: Minimal) -> Block:
         return block(title, (), [], f"{counted(len(now), 'statement')} now, and that is the fewest found: {proof}")
     rows = list(_statement_rows(now, found))
     rows.append(row("apply", "", "", "", acts(decide_act(found.edit, f"Make these {len(fewest)} the layout"))))
-    told = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
-    return block(title, _FEWEST, rows, f"{told}; {proof}")
+    sentence = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
+    return block(title, _FEWEST, rows, f"{sentence}; {proof}")
 
 
 def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
@@ -280,7 +280,7 @@ def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
     for statement in dict.fromkeys((*found.layout.statements, *now)):
         is_kept = statement in found.layout.statements
         need = needed.get(statement)
-        told = (
+        sentence = (
             f"without it `{need.changed}` lies as {need.after}, not {need.before}"
             if need
             else ""
@@ -292,5 +292,5 @@ def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
             {"text": statement, "tone": "strong" if is_kept else "muted"},
             "yes" if statement in now else "–",
             "yes" if is_kept else "–",
-            {"text": told, "wrap": True, "tone": "" if is_kept else "muted"},
+            {"text": sentence, "wrap": True, "tone": "" if is_kept else "muted"},
         )

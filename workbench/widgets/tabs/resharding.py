@@ -27,10 +27,10 @@ def resharding_blocks(report: Report, evidence: ComparisonState | None, paint: P
     sending = [each for each in report.reshards if not each.is_free]
     free = [each for each in report.reshards if each.is_free]
     if not sending:
-        told = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
+        entries = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
     else:
-        told = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
-    return [*told, *_warned(report, evidence), *padding_blocks(report, paint), *_free(free, paint)]
+        entries = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
+    return [*entries, *_warned(report, evidence), *padding_blocks(report, paint), *_free(free, paint)]
 
 
 def try_edits(gesture: Mapping[str, Any], report: Report, aside: BackgroundQueries | None = None) -> None:
@@ -128,8 +128,8 @@ def _remedies(report: Report, each: Reshard) -> Cell:
     if each.is_tried:
         return {**cell, "remedies": [_remedy(remedy) for remedy in each.remedies], "find": ""}
     noted = [edit for note in report.diagnostics if (note.kind, note.subject) == (REMATERIALISATION, each.path) for edit in note.edits]
-    told = [{"edit": str(edit), "note": "avoids it", "tone": "good", "title": "Tried on the partitioner's answer"} for edit in noted]
-    return {**cell, "remedies": told, "find": "Try more edits" if told else "Try edits"}
+    entries = [{"edit": str(edit), "note": "avoids it", "tone": "good", "title": "Tried on the partitioner's answer"} for edit in noted]
+    return {**cell, "remedies": entries, "find": "Try more edits" if entries else "Try edits"}
 
 
 def _remedy(remedy: Remedy) -> dict[str, str]:

@@ -73,8 +73,8 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
     """In place of a tab that could not be made."""
-    told = f"This view could not be made: {failure_words(error)}. The others still work; undo brings back what was here."
-    return {"tab": tab, "search": None, "blocks": [note_block(told)]}
+    failure_text = f"This view could not be made: {failure_words(error)}. The others still work; undo brings back what was here."
+    return {"tab": tab, "search": None, "blocks": [note_block(failure_text)]}
 
 
 def _timeline(facts: Facts) -> list[Block]:

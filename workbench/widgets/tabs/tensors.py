@@ -183,10 +183,16 @@ def chips(
             "marks": marks[place] if marks else (),
         }
         found.append(entry)
-    return {"chips": found, "of": kind, "path": subject, "own": own, "given": str(given) if own and given and _is_told(kind, given) else ""}
+    return {
+        "chips": found,
+        "of": kind,
+        "path": subject,
+        "own": own,
+        "given": str(given) if own and given and _is_explicit(kind, given) else "",
+    }
 
 
-def _is_told(kind: str, given: Sharding) -> bool:
+def _is_explicit(kind: str, given: Sharding) -> bool:
     """A constraint is told in words, and an override that the chips do not say all of."""
     return kind != TENSOR or not given.is_plain
 

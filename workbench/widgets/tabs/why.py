@@ -225,8 +225,8 @@ def _collective(name: str, report: Report, paint: Paint) -> Answer | None:
         )
         for place, value in enumerate(values[:MOST_ROWS])
     ]
-    told = [block("What is computed there", columns, rows)] if rows else []
-    return f"Why {format_bytes(total)} by {kind}?", lead, told
+    tables = [block("What is computed there", columns, rows)] if rows else []
+    return f"Why {format_bytes(total)} by {kind}?", lead, tables
 
 
 def _lines(report: Report) -> dict[str, str]:

@@ -32,7 +32,7 @@ def placed_answer(subject: str, report: Report, paint: Paint, aside: BackgroundQ
     ]
     held = format_bytes(sum(each.local_bytes for each in placed))
     blocks = [block("Why it lies so", _COLUMNS, rows)] if rows else []
-    return f"Why {held} on each device?", list(_bytes_told(placed, report)), [*blocks, *_lost(subject, report, paint, aside)]
+    return f"Why {held} on each device?", list(_bytes_sentences(placed, report)), [*blocks, *_lost(subject, report, paint, aside)]
 
 
 def _lost(subject: str, report: Report, paint: Paint, aside: BackgroundQueries | None) -> list[Block]:
@@ -50,16 +50,16 @@ def _dimension(paint: Paint, place: int, dim: str, size: int, axes: tuple[str, .
     return row(str(place), dim, f"{size:,}", paint.axes(axes), f"{local:,}", because)
 
 
-def _bytes_told(placed: list[Placement], report: Report) -> list[str]:
+def _bytes_sentences(placed: list[Placement], report: Report) -> list[str]:
     first, tensor = placed[0], placed[0].tensor
     local = " × ".join(map(str, first.local_shape)) or "1"
     times = f", {len(placed)} times" if len(placed) > 1 else ""
-    told = [f"`{placed[0].tensor.path}`: {local} of {tensor.dtype} is {format_bytes(first.local_bytes)}{times}."]
+    sentences = [f"`{placed[0].tensor.path}`: {local} of {tensor.dtype} is {format_bytes(first.local_bytes)}{times}."]
     replicas = first.sharding.replicas(report.mesh)
     if replicas > 1:
         idle = [name for name, size in report.mesh.axes if size > 1 and name not in map(base_axis, first.sharding.axes)]
-        told.append(f"{replicas} devices hold the same part: it lies on no dimension of {' nor '.join(idle)}.")
-    return told
+        sentences.append(f"{replicas} devices hold the same part: it lies on no dimension of {' nor '.join(idle)}.")
+    return sentences
 
 
 def _because(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> Cell:
