@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.app.page.offer import MOST_HEARD, Unsaved, asked_boards, offer
+from workbench.app.page.offer import MOST_REMEMBERED, Unsaved, asked_boards, offer
 from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
@@ -38,7 +38,7 @@ def test_what_is_no_id_is_not_looked_for(ids):
 
 def test_a_few_ids_are_heard():
     ids = [f"board-of-a-test-{number}" for number in range(100)]
-    assert asked_boards({"ids": ids}) == ids[:MOST_HEARD]
+    assert asked_boards({"ids": ids}) == ids[:MOST_REMEMBERED]
 
 
 def test_a_board_is_unsaved_while_it_shows_another_plan_than_was_kept():

@@ -132,7 +132,7 @@ def test_a_model_that_is_added_while_others_train_ends_as_it_would_alone():
     assert measured.names == ("sgd", "adam")
     assert measured.schedule.faults() == []
     first = min(each.start for each in measured.predicted.placed if each.model == 1)
-    assert 0 < run.model_runs[1].came <= first  # predicted from when it came
+    assert 0 < run.model_runs[1].arrival_time <= first  # predicted from when it came
     assert [each["names"] for each in events if each["event"] == "schedule"][:2] == [["sgd"], ["sgd", "adam"]]
     assert {each.device for each in measured.schedule.placed} == {0, 1}
     for name in ("sgd", "adam"):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.analysis.conflict_resolution import decides, resolving_edits
+from workbench.analysis.conflict_resolution import resolves, resolving_edits
 from workbench.cli import main
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
@@ -162,8 +162,8 @@ def test_a_conflict_has_two_sides_and_edits_that_decide_it_the_other_way(fought)
     assert (conflict.winner.statement, conflict.winner.axis, conflict.reason) == ("d_model:data", "data", USED)
     edits = resolving_edits(fought, conflict)
     assert {type(edit) for edit in edits} >= {Prioritize, Constrain, ShardDim}
-    assert all(decides(fought.plan, replay, edit, conflict.first) for edit in edits)
-    assert not decides(fought.plan, replay, ShardDim("d_ff", ()), conflict.first)
+    assert all(resolves(fought.plan, replay, edit, conflict.first) for edit in edits)
+    assert not resolves(fought.plan, replay, ShardDim("d_ff", ()), conflict.first)
 
 
 def test_a_priority_decides_and_the_explanation_says_so(fought):

@@ -49,7 +49,7 @@ def begun(tmp_path, plan):
 def told(session):
     """All that is to outlive a session."""
     rows = [(each.number, dump_plan(each.plan), each.parent, str(each.edit), each.name, each.pinned) for each in session.nodes]
-    return rows, session.node.number, dict(session.later), dict(session.glances)
+    return rows, session.node.number, dict(session.later), dict(session.summaries)
 
 
 STEPS = st.one_of(
@@ -194,7 +194,7 @@ def test_only_the_present_plan_is_analysed_and_the_history_keeps_its_figures(beg
     monkeypatch.setattr(Session, "_analyze", lambda self, plan, *answer: (analysed.append(plan), real(self, plan, *answer))[1])
     again = restore(journal_path(tmp_path, BOARD)).session
     assert analysed == [session.plan]
-    assert again.glances == session.glances
+    assert again.summaries == session.summaries
     assert (str(again.undone), again.can_undo) == (str(session.undone), True)
     assert again.redo().memory == session.redo().memory
 
@@ -230,8 +230,8 @@ def test_times_on_measured_hardware_are_not_told_without_it(begun, tmp_path):
     session.apply(EDITS[3])
     journal.close()
     again = restore(journal_path(tmp_path, BOARD)).session
-    assert {each.seconds for each in again.glances.values()} == {None}
-    assert {number: each.peak for number, each in again.glances.items()} == {n: each.peak for n, each in session.glances.items()}
+    assert {each.seconds for each in again.summaries.values()} == {None}
+    assert {number: each.peak for number, each in again.summaries.items()} == {n: each.peak for n, each in session.summaries.items()}
 
 
 def test_a_program_that_no_document_names_is_said_and_stops_nothing(tmp_path, plan):

@@ -167,8 +167,8 @@ def test_a_session_restored_is_as_it_was(session):
         session.apply(edit)
     session.name(1, "mine")
     session.undo()
-    again = Session.restored(session.nodes, session.node.number, session.later, session.glances)
-    assert (again.nodes, again.node, again.glances) == (session.nodes, session.node, session.glances)
+    again = Session.restored(session.nodes, session.node.number, session.later, session.summaries)
+    assert (again.nodes, again.node, again.summaries) == (session.nodes, session.node, session.summaries)
     assert again.report.memory == session.report.memory
     assert again.redo().plan is session.redo().plan
     assert len(session.nodes) == len(again.nodes) == 3

@@ -9,7 +9,7 @@ from tests.support.scripted import HeldRunner, compiled, measurement
 from tests.widgets.test_board import Screen
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import SetHardware
-from workbench.widgets.board.comparison_state import evidence, on_these_devices
+from workbench.widgets.board.comparison_state import comparison_state, on_these_devices
 from workbench.widgets.board.tiers import mark_of
 from workbench.widgets.run.compiling import Compiling
 from workbench.widgets.run.live import Live
@@ -144,7 +144,7 @@ def test_run_and_compilation_meet_in_one_comparison(screen):
 def test_a_run_on_other_devices_says_nothing_of_the_hardware_that_is_planned_for(session):
     session.apply(SetHardware(parse_hardware("TPU v5e 2x4")))
     ran = Live("done", measurement=measurement(session.plan), report=session.report)
-    assert evidence(session.report, Compiling(), ran) is None
+    assert comparison_state(session.report, Compiling(), ran) is None
     assert on_these_devices(session.plan, measurement(session.plan, device_kind="TPU v5 lite"))
 
 

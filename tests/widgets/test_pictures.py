@@ -34,12 +34,12 @@ def beside(stale: bool = False) -> ComparisonState:
     return ComparisonState(Comparison(step_report(), MADE), stale=stale)
 
 
-def every_tab(report, evidence=None):
+def every_tab(report, comparison_state=None):
     return {
         "devices": device_blocks(report),
-        "communication": traffic_blocks(report, evidence, PAINT),
-        "memory": memory_blocks(report, evidence, Views()),
-        "step": step_blocks(report, evidence),
+        "communication": traffic_blocks(report, comparison_state, PAINT),
+        "memory": memory_blocks(report, comparison_state, Views()),
+        "step": step_blocks(report, comparison_state),
         "graph": graph_blocks(report, Views()),
     }
 

@@ -32,8 +32,10 @@ def plan() -> Plan:
     return reproducer()
 
 
-def table(report, evidence=None) -> dict:
-    return next(block for block in resharding_blocks(report, evidence, PAINT) if block["title"] == "Where a sharding turns into another")
+def table(report, comparison_state=None) -> dict:
+    return next(
+        block for block in resharding_blocks(report, comparison_state, PAINT) if block["title"] == "Where a sharding turns into another"
+    )
 
 
 def remedies(row: dict) -> dict:

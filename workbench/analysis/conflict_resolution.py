@@ -20,10 +20,10 @@ from workbench.reports.report import Report
 def resolving_edits(report: Report, conflict: Conflict) -> tuple[Edit, ...]:
     """The edits after which the loser's axis splits the dimension that it lost first; empty if only the function itself can be changed."""
     plan, replay = report.plan, report.propagation
-    return tuple(edit for edit in dict.fromkeys(_candidates(plan, replay, conflict)) if decides(plan, replay, edit, conflict.first))
+    return tuple(edit for edit in dict.fromkeys(_candidates(plan, replay, conflict)) if resolves(plan, replay, edit, conflict.first))
 
 
-def decides(plan: Plan, replay: Propagation, edit: Edit, rejected: RejectedAxis) -> bool:
+def resolves(plan: Plan, replay: Propagation, edit: Edit, rejected: RejectedAxis) -> bool:
     """Whether a wish that lost is fulfilled after an edit."""
     try:
         after = propagation_of(plan.apply(edit))

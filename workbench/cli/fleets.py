@@ -109,14 +109,14 @@ class _Progress:
     """A line a stage, a line a tenth of all units, and one for each model that is done; on standard error."""
 
     def __init__(self, fleet: Fleet) -> None:
-        self._outlook = ShortForecast(fleet)
+        self._forecast = ShortForecast(fleet)
         self._stage, self._units, self._of = "", 0, 0
         self._losses: dict[str, float] = {}
         self._lengths: dict[str, int] = {}  # units of a mini-batch
         self._failed: set[str] = set()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        self._outlook.hear(event)
+        self._forecast.hear(event)
         if event["event"] == "progress" and event["stage"] != self._stage:
             self._stage = event["stage"]
             self.say(f"{self._stage} ...")
@@ -153,7 +153,7 @@ class _Progress:
             ended = f"has {event['ended']}" if event["ended"] else f"is done, loss {self._losses.get(model, float('nan')):.4f}"
             self.say(f"`{model}` {ended}")
         elif self._units % max(1, self._of // 10) == 0:
-            self.say(f"unit {self._units:,} of {self._of:,}{self._outlook.text}")
+            self.say(f"unit {self._units:,} of {self._of:,}{self._forecast.text}")
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -42,7 +42,7 @@ def expected(
         if not each.lost:
             done[each.model], back[each.model] = max(done[each.model], each.unit + 1), max(back[each.model], each.end)
     stand = FleetProgress(tuple(done), tuple(last), tuple(back), tuple(free), away)
-    rest = simulate(_revised(predicted, jobs, ran), devices, policy, double_buffer=double_buffer, standing=stand)
+    rest = simulate(_revised(predicted, jobs, ran), devices, policy, double_buffer=double_buffer, progress=stand)
     return replace(rest, placed=rest.placed or tuple(ran))
 
 

@@ -36,9 +36,9 @@ def simulate(
     *,
     double_buffer: bool = True,
     happenings: Sequence[FleetEvent] = (),
-    standing: FleetProgress | None = None,
+    progress: FleetProgress | None = None,
 ) -> Schedule:
-    """The schedule of these jobs on so many equal devices, or of what is left of them where they are `standing`.
+    """The schedule of these jobs on so many equal devices, or of what is left of them where they are `progress`.
 
     Without `double_buffer` a device brings a unit's state in, computes, and takes it back, one after the other. With it, the next unit is
     chosen while one runs and its state comes in meanwhile (H12); the successor of the running unit on the same device keeps its boundary
@@ -52,7 +52,7 @@ def simulate(
     for each in happenings:
         if each.what not in EVENT_KINDS or not 0 <= each.number < (len(jobs) if each.what.startswith("model") else devices):
             raise FleetError(f"`{each.what} {each.number}` is nothing that can happen here.", EVENT_KINDS)
-    return _Simulator(tuple(jobs), devices, policy, double_buffer, happenings, standing or FleetProgress.at_the_start(jobs, devices)).run()
+    return _Simulator(tuple(jobs), devices, policy, double_buffer, happenings, progress or FleetProgress.at_the_start(jobs, devices)).run()
 
 
 @dataclass
@@ -62,7 +62,7 @@ class _Simulator:
     policy: Policy
     double_buffer: bool
     happenings: Sequence[FleetEvent]
-    standing: FleetProgress
+    progress: FleetProgress
     placed: list[Placed] = field(default_factory=list)
     decisions: int = 0
     now: float = 0.0
@@ -91,9 +91,9 @@ class _Simulator:
     def _sit(self) -> None:
         """Models and devices as they stand."""
         coming = {each.number for each in self.happenings if each.what == "model comes"}
-        stand = self.standing
-        seats = zip(self.jobs, stand.done, stand.last, stand.back, strict=True)
-        self.models = [ModelState(job, i not in coming, done, last, back=back) for i, (job, done, last, back) in enumerate(seats)]
+        stand = self.progress
+        states = zip(self.jobs, stand.done, stand.last, stand.back, strict=True)
+        self.models = [ModelState(job, i not in coming, done, last, back=back) for i, (job, done, last, back) in enumerate(states)]
         self.devices = [DeviceState(each not in stand.away, free=free, link=free, out=free) for each, free in enumerate(stand.free)]
         self.uneven = any(unit.slowed for job in self.jobs for unit in job.units)
 

@@ -70,8 +70,8 @@ def _rows(replay: Propagation) -> list[_Row]:
 
 
 def _row(replay: Propagation, number: int, at: Sequence[Sharding]) -> _Row:
-    came = [tuple(axis for axis in after.axes if axis not in before.axes) for before, after in itertools.pairwise(at)]
-    return _Row(site_name(replay.sites[number]), tuple(at), (at[0].axes, *came))
+    gained = [tuple(axis for axis in after.axes if axis not in before.axes) for before, after in itertools.pairwise(at)]
+    return _Row(site_name(replay.sites[number]), tuple(at), (at[0].axes, *gained))
 
 
 def _marks(title: str, rows: Sequence[_Row], heads: Sequence[str], mesh: Mesh) -> Iterator[Mark]:

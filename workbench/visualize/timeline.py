@@ -61,11 +61,11 @@ def _parts(report: Report, trace: Trace | None) -> tuple[_Part, ...]:
     found = []
     if (predicted := report.timeline) is not None:
         events = predicted.events
-        looks = {
+        styles = {
             (each.kind, each.path, each.stream): (_name(_operation(each.kind), each.path), _weight(each.kind, each.stream))
             for each in events
         }
-        spans = tuple(Span(each.stream, each.start, each.seconds, *looks[each.kind, each.path, each.stream]) for each in unrolled(events))
+        spans = tuple(Span(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unrolled(events))
         found.append(_part("predicted", predicted.seconds, spans, report.mesh))
     if trace is not None and trace.events:
         device = trace.events[0].device

@@ -14,7 +14,7 @@ def stderr_offset() -> int:
     return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
-def said_since(start: int) -> str:
+def stderr_since(start: int) -> str:
     """What has been said since `stderr_offset` said this; empty where nothing can be read back."""
     if start < 0:
         return ""
@@ -26,7 +26,7 @@ def said_since(start: int) -> str:
 
 def rematerialised_since(start: int) -> tuple[Rematerialised, ...]:
     """The involuntary full rematerialisations warned of since `stderr_offset` said this; none where nothing can be read back."""
-    return rematerialised(said_since(start))
+    return rematerialised(stderr_since(start))
 
 
 def rematerialised(text: str) -> tuple[Rematerialised, ...]:

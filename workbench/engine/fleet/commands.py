@@ -34,7 +34,7 @@ class Stage:
         self.tell(event)
 
 
-def obey(run: Training, orders: Orders, stage: Stage) -> None:
+def handle_command(run: Training, orders: Orders, stage: Stage) -> None:
     """Each order as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
     while True:
         order = orders.get()
@@ -51,9 +51,9 @@ def _obeyed(run: Training, order: dict[str, Any], stage: Stage) -> Mapping[str, 
     if order.get("order") == "add":
         model = unpack_model(order.get("parcel", ""))
         _add(run, model, stage)
-        return run.executor.standing(model.name)
-    run.executor.obey(order)
-    return run.executor.standing(order["model"]) if order["order"] == "stop" else {}
+        return run.executor.progress_of(model.name)
+    run.executor.handle_command(order)
+    return run.executor.progress_of(order["model"]) if order["order"] == "stop" else {}
 
 
 def _add(run: Training, model: FleetModel, stage: Stage) -> None:

@@ -104,7 +104,7 @@ class FleetExecutor:
             self.verify_goes_on(model_run.model.name)
             self.model_runs.append(model_run)
             if self.scheduler.began:
-                model_run.came = time.perf_counter() - self.scheduler.began
+                model_run.arrival_time = time.perf_counter() - self.scheduler.began
                 for device in self.devices:
                     if device.there:  # it may just have found that nothing was left
                         self._start(device)
@@ -120,9 +120,9 @@ class FleetExecutor:
         with self.scheduler.changed:
             self.scheduler.end(run_named(self.model_runs, name))
 
-    def standing(self, name: str) -> Mapping[str, int]:
+    def progress_of(self, name: str) -> Mapping[str, int]:
         """Units that a model has done, and how many it will have at its end."""
-        return self.scheduler.standing(run_named(self.model_runs, name))
+        return self.scheduler.progress_of(run_named(self.model_runs, name))
 
     @contextmanager
     def room(self, number: int, count: int) -> Iterator[None]:
@@ -158,7 +158,7 @@ class FleetExecutor:
                 device.there = True
                 self._start(device)
 
-    def obey(self, order: Mapping[str, Any]) -> None:
+    def handle_command(self, order: Mapping[str, Any]) -> None:
         """`{"order": "stop", "model": name}`, `{"order": "leave", "device": number}` or `return`; raises `FleetError` for any other."""
         what = order.get("order")
         if what == "stop":

@@ -27,7 +27,7 @@ class ModelRun:
     done: int = 0
     last: int = 0
     spared: int = 0  # by a checkpoint
-    came: float = 0.0  # seconds from the start of the run, for a model that was added to it
+    arrival_time: float = 0.0  # seconds from the start of the run, for a model that was added to it
     started: float = float("-inf")
     back: float = 0.0  # when the last unit's results came to the host, by the clock of `time.perf_counter`
     losses: list[float] = field(default_factory=list)

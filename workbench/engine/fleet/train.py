@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from workbench.engine.fleet.checkpoint import Checkpoint
-from workbench.engine.fleet.commands import Orders, Stage, obey
+from workbench.engine.fleet.commands import Orders, Stage, handle_command
 from workbench.engine.fleet.devices import FleetDevice, pinned_place
 from workbench.engine.fleet.executor import FleetExecutor, Listener
 from workbench.engine.fleet.lock import holding
@@ -40,8 +40,8 @@ MOST_STOOD_IN = 8  # devices that one of this machine's own stands in for, when 
 def train_fleet(fleet: Fleet, on_event: Listener | None = None, orders: Orders | None = None) -> FleetMeasurement:
     """Train all models of the fleet on the attached devices, and measure.
 
-    With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`FleetExecutor.obey`, and
-    `parcel.adding`): each is followed by an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices, a budget
+    With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`FleetExecutor.handle_command`,
+    `job_payload.adding`): each is followed by an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices, a budget
     smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that cannot be
     cut; `EngineError` for what a user's function raises.
     """
@@ -49,7 +49,7 @@ def train_fleet(fleet: Fleet, on_event: Listener | None = None, orders: Orders |
     try:
         run = FleetRun(fleet, stage)
         if orders is not None:
-            threading.Thread(target=obey, args=(run, orders, stage), daemon=True).start()
+            threading.Thread(target=handle_command, args=(run, orders, stage), daemon=True).start()
         return run.run()
     except Exception as error:  # whatever a user's function or XLA raises
         raise in_user_terms(error, fleet, stage.name) from error
@@ -90,16 +90,16 @@ class FleetRun:
         self.compile_seconds = 0.0
         self.cuts = self._cut(fleet.models, train=train)
         self._say("timing the units")
-        rehearsal = profile_units(self.cuts, fleet, self.devices)
-        self.jobs = [rehearsal.job(each) for each in self.cuts]
+        profile = profile_units(self.cuts, fleet, self.devices)
+        self.jobs = [profile.job(each) for each in self.cuts]
         if fleet.policy == "exact" and train:
             self._say("solving for the shortest schedule")
             self.executor.scheduler.policy = prepared(self.executor.scheduler.policy, self.jobs, len(self.devices))
         for device in self.devices:
-            device.speed = rehearsal.inwards
+            device.speed = profile.inwards
         if train:
             for each, job in zip(self.cuts, self.jobs, strict=True):
-                self.executor.add(self._trainee(each, job))
+                self.executor.add(self._model_run(each, job))
 
     @property
     def model_runs(self) -> list[ModelRun]:
@@ -131,7 +131,7 @@ class FleetRun:
             job = profile_units([cut], alone, self.devices[:1]).job(cut)
         with self._entering:
             self.executor.verify_goes_on(model.name)
-            self.executor.add(self._trainee(cut, job))
+            self.executor.add(self._model_run(cut, job))
         self.jobs.append(job)
         self.cuts.append(cut)
         self._foresee()
@@ -139,12 +139,12 @@ class FleetRun:
 
     def _foresee(self) -> tuple[Schedule, float]:
         """The predicted schedule and the lower bound, of the models so far, each from when it came, or from where its checkpoint is."""
-        comes = [FleetEvent(each.came, "model comes", number) for number, each in enumerate(self.model_runs) if each.came]
+        comes = [FleetEvent(each.arrival_time, "model comes", number) for number, each in enumerate(self.model_runs) if each.arrival_time]
         count, names = len(self.devices), [each.model.name for each in self.model_runs]
         spared = [each.spared for each in self.model_runs]
         jobs = [each.planned(job) for each, job in zip(self.model_runs, self.jobs, strict=True)]
         buffered, stand = self.fleet.double_buffer, FleetProgress.at_the_start(jobs, count, spared)
-        predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, happenings=comes, standing=stand)
+        predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, happenings=comes, progress=stand)
         bound = lower_bound(jobs, count, spared)
         plan = [[each.model, each.unit, each.device, each.start, each.end] for each in predicted.placed]
         facts = {"names": names, "devices": count, "bound": bound, "predicted": plan, "times": self.times.record()}
@@ -163,7 +163,7 @@ class FleetRun:
         predicted, bound = self._foresee()
         self._say("training")
         schedule = self.executor.run()
-        if any(each.came for each in self.model_runs):
+        if any(each.arrival_time for each in self.model_runs):
             predicted, bound = self._foresee()
         moved = sum(each.moved for each in self.devices)
         moving, waited = sum(each.moving for each in self.devices), sum(each.waited for each in self.devices)
@@ -181,7 +181,7 @@ class FleetRun:
             tuple(each.peak for each in self.devices),
             moved,
             max(0.0, 1 - waited / moving) if moving else 1.0,
-            self.executor.scheduler.deciding / max(self.executor.scheduler.decisions, 1),
+            self.executor.scheduler.decision_seconds / max(self.executor.scheduler.decisions, 1),
             self.compile_seconds,
             tuple(each.spared for each in self.model_runs),
             {each.model.name: each.ended for each in self.model_runs if each.ended},
@@ -220,7 +220,7 @@ class FleetRun:
         self.compile_seconds += time.perf_counter() - start
         return CutModel(model, starts, compiled)
 
-    def _trainee(self, cut: CutModel, job: Job) -> ModelRun:
+    def _model_run(self, cut: CutModel, job: Job) -> ModelRun:
         """With its first state, or as a checkpoint says it stood."""
         model = cut.model
         store = HostStore(_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_place(self.devices[0].device))

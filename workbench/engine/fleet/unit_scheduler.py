@@ -37,7 +37,7 @@ class UnitScheduler:
         self.turns: list[UnitDispatch] = []  # begun, and not yet back on the host
         self.changed = threading.Condition()
         self.failure: BaseException | None = None
-        self.decisions, self.deciding = 0, 0.0
+        self.decisions, self.decision_seconds = 0, 0.0
         self.began = 0.0
 
     def fail(self, error: BaseException) -> None:
@@ -110,7 +110,7 @@ class UnitScheduler:
             self.put_away(device, each)
             self.model_runs[each.model_run].begun = self.model_runs[each.model_run].done
 
-    def standing(self, model_run: ModelRun) -> Mapping[str, int]:
+    def progress_of(self, model_run: ModelRun) -> Mapping[str, int]:
         with self.changed:
             return {"done": model_run.done, "of": model_run.last}
 
@@ -125,7 +125,7 @@ class UnitScheduler:
     def _asked(self, candidates: list[Candidate]) -> int:
         start = time.perf_counter()
         chosen = self.policy.choose(candidates, self.decisions).model
-        self.deciding += time.perf_counter() - start
+        self.decision_seconds += time.perf_counter() - start
         self.decisions += 1
         return chosen
 

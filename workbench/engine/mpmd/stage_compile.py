@@ -14,7 +14,7 @@ from workbench.engine.spmd.placement import named_sharding
 from workbench.plan.plan import Plan
 from workbench.tracing.constrain import constrain
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
-from workbench.tracing.grad_accumulation.stage_sums import accumulating
+from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
 
@@ -94,7 +94,7 @@ class StagePrograms:
 
     def compile(self, task: Task, name: str) -> CompiledTask:
         """One task; gradients that arrive for one value are added up first."""
-        whole = accumulating(self.stage, task, self.parts, laid_out=self._constrained)
+        whole = accumulate_grads(self.stage, task, self.parts, laid_out=self._constrained)
         own = tuple(in_parts(self.pieces[place], self.parts) if place in whole.split else self.pieces[place] for place in whole.totals)
         jitted = jax.jit(
             _with_token(whole.call, name),

@@ -73,7 +73,7 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
 
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
-    from workbench.engine.compile.partitioner_warnings import said_since, stderr_offset
+    from workbench.engine.compile.partitioner_warnings import stderr_offset, stderr_since
     from workbench.engine.partitioner.scheduled import read_answer
     from workbench.spmd.until_code import dumped_program, folder_for_programs
 
@@ -85,7 +85,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
         refusal = json.loads(refused.read_text()) if refused.exists() else {}
         program = dumped_program(folder) if status == 0 and (not refusal or refusal.get("no_room")) else None
         if program is not None:
-            return "answer", read_answer(program, plan, hardware, begun, refusal.get("no_room", ""), said_since(said))
+            return "answer", read_answer(program, plan, hardware, begun, refusal.get("no_room", ""), stderr_since(said))
     if refusal:
         return None if refusal.get("unknown") else ("refused", refusal["message"], tuple(refusal["ways_out"]))
     if status == 0:

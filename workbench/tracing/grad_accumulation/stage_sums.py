@@ -16,7 +16,7 @@ Call = Callable[..., tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class Accumulating:
+class GradAccumulation:
     """`call(*totals, *arguments) -> (*totals, *results)`, traceable.
 
     - `totals`: places (in the segment's pieces) of the sums of gradients that it adds to; `sums` their shapes and types;
@@ -34,21 +34,21 @@ class Accumulating:
     gives: tuple[tuple[str, int], ...]
 
 
-def accumulating(
+def accumulate_grads(
     stage: StageTasks,
     task: Task,
     parts: DataParallelGroups = WHOLE,
     *,
     apart: bool = False,
     laid_out: Callable[[Call], Call] = lambda call: call,
-) -> Accumulating:
+) -> GradAccumulation:
     """One of the stage's tasks; of a forward one nothing is added up. `apart`: gradients are made before they are added; `laid_out` is what
     is done to the task before."""
     task, split = split_task(stage, task, parts)
     task = replace(task, call=laid_out(task.call))
     counts = [_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
     totals = tuple(place for group, place in task.gives if group == "gradient")
-    return Accumulating(
+    return GradAccumulation(
         _call(task, counts, len(totals), apart=apart),
         totals,
         split,

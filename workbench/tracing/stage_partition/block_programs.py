@@ -17,7 +17,7 @@ from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
 from workbench.tracing.function import build_program
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
-from workbench.tracing.grad_accumulation.stage_sums import accumulating, split_task
+from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads, split_task
 from workbench.tracing.jaxpr.equations import variables
 from workbench.tracing.jaxpr.work import flops_of, size_of
 from workbench.tracing.stage_partition.network import Network
@@ -44,10 +44,10 @@ class BlockTasks:
         """Equal for blocks that compute alike on alike values, and have gradients of alike ones."""
         cut, segment = self.stage.cut, self.stage.segment
         leaving = [(cut.values[value].aval.shape, str(cut.values[value].aval.dtype)) for value in segment.leaving]
-        return (len(self.stage.entering), self.looks, *leaving, *self._equations())
+        return (len(self.stage.entering), self.layer_key, *leaving, *self._equations())
 
     @cached_property
-    def looks(self) -> tuple[Any, ...]:
+    def layer_key(self) -> tuple[Any, ...]:
         """Equal for blocks that are called alike, whether what they read is the batch or is made of it."""
         cut, segment = self.stage.cut, self.stage.segment
         shapes = [(spec.shape, str(spec.dtype)) for spec in (*self.stage.pieces, *self.stage.batch, *self.stage.entering)]
@@ -134,8 +134,8 @@ class BlockTasks:
         return self._program(self.stage.forward_keeping, "forward")
 
     def backward_program(self, parts: DataParallelGroups, *, recompute: bool, apart: bool) -> Program:
-        """Its backward pass as it runs, which reads what the forward one kept or makes that again; `parts` and `apart` as `accumulating`
-        has them."""
+        """Its backward pass as it runs, which reads what the forward one kept or makes that again; `parts` and `apart` as
+        `accumulate_grads` has them."""
         return self._running_program(self.stage.backward(recompute=recompute), "backward", parts, apart=apart)
 
     def half_programs(self, parts: DataParallelGroups, *, recompute: bool, apart: bool) -> tuple[Program | None, Program | None]:
@@ -156,7 +156,7 @@ class BlockTasks:
 
     def _running_program(self, task: Task, title: str, parts: DataParallelGroups, *, apart: bool) -> Program:
         """With the sums of gradients that it adds to, where they lie: arguments `total/...` and results of the same name."""
-        whole = accumulating(self.stage, task, parts, apart=apart)
+        whole = accumulate_grads(self.stage, task, parts, apart=apart)
         totals = [f"{TOTAL}/{self._path('pieces', place)}" for place in whole.totals]
         numbered: Counter[tuple[str, int]] = Counter()
         paths = [*totals]

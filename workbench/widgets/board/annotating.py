@@ -152,7 +152,7 @@ def prioritize(gesture: Mapping[str, Any], _plan: Plan, _report: Report) -> Edit
     return Prioritize(str(gesture.get("dim", ""))[:200], _priority(gesture))
 
 
-def untie(gesture: Mapping[str, Any], plan: Plan, _report: Report) -> Edit:
+def ungroup(gesture: Mapping[str, Any], plan: Plan, _report: Report) -> Edit:
     """A group taken back, named by its text."""
     wanted = str(gesture.get("group", ""))
     found = next((places for places in plan.layout.groups if group_text(places) == wanted), None)

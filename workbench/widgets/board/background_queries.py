@@ -100,6 +100,6 @@ class BackgroundQueries:
             return True
 
 
-def asked(aside: BackgroundQueries | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
+def asked(background: BackgroundQueries | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
     """Worked out aside, or, where there is nobody to wait, at once."""
-    return work() if aside is None else aside.ask(report, name, work, patience)
+    return work() if background is None else background.ask(report, name, work, patience)

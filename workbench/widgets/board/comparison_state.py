@@ -18,7 +18,7 @@ class ComparisonState(NamedTuple):
     stale: bool = False
 
 
-def evidence(report: Report, compiling: Compiling, live: Live, before: ComparisonState | None = None) -> ComparisonState | None:
+def comparison_state(report: Report, compiling: Compiling, live: Live, before: ComparisonState | None = None) -> ComparisonState | None:
     """Of the present plan if it was compiled or run, else of the plan before; `None` if there is nothing to compare.
 
     The comparison of `before` is taken again where it is the same one: what it has worked out is kept.

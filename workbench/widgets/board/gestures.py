@@ -11,7 +11,7 @@ from workbench.plan.edits import Edit, RenameDim, SetHardware, SetWiring, ShardD
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.annotating import annotate, prioritize, unbar, untie
+from workbench.widgets.board.annotating import annotate, prioritize, unbar, ungroup
 from workbench.widgets.board.drops import dropped_axes
 from workbench.widgets.board.hardware import ZONE, hardware_of
 from workbench.widgets.board.recipes import recipe_edit
@@ -189,7 +189,7 @@ _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "by_rules": by_the_rules,
     "annotate": annotate,
     "prioritize": prioritize,
-    "untie": untie,
+    "untie": ungroup,
     "unbar": unbar,
     "whole": _whole,
     "rename_dim": _rename_dim,

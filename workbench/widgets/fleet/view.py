@@ -121,7 +121,7 @@ class FleetView:
             zone = str(gesture.get("verb", ""))
             try:
                 verify_gesture(gesture)
-                self._obey(gesture)
+                self._handle(gesture)
             except WorkbenchError as error:
                 self._refuse(error, zone, gesture)
             except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
@@ -134,7 +134,7 @@ class FleetView:
         if zone in ("memory", "devices"):
             self._asked = {zone: str(gesture.get("value", ""))[:40]}
 
-    def _obey(self, gesture: Gesture) -> None:
+    def _handle(self, gesture: Gesture) -> None:
         verb, value = gesture.get("verb"), str(gesture.get("value", ""))[:200]
         if verb == "policy":
             self._change(policy=policy_named(value).name)

@@ -76,9 +76,9 @@ class FleetWork:
             live = self.live = FleetLive.begun(fleet, time.monotonic())
         self._changed("run")
         try:
-            self._run = self._runner.train(fleet, lambda event: self._heard(live, event))
+            self._run = self._runner.train(fleet, lambda event: self._receive(live, event))
         except WorkbenchError as error:
-            self._heard(live, {"event": "error", "message": str(error)})
+            self._receive(live, {"event": "error", "message": str(error)})
 
     def time(self, fleet: Fleet) -> None:
         """Does nothing while a timing or a training is under way: each would disturb the other."""
@@ -120,7 +120,7 @@ class FleetWork:
         if self._timer is not None and self.timing.running:
             self._timer.cancel()
 
-    def _heard(self, live: FleetLive, event: Event) -> None:
+    def _receive(self, live: FleetLive, event: Event) -> None:
         with self.lock:
             if not live.running:
                 return

@@ -16,10 +16,12 @@ INVITATION = (
 )
 
 
-def compile_state(compiling: Compiling, evidence: ComparisonState | None, plan: Plan) -> dict[str, Any]:
+def compile_state(compiling: Compiling, comparison_state: ComparisonState | None, plan: Plan) -> dict[str, Any]:
     """Where a compilation of `plan` stands, or what the last one found; JSON only."""
-    comparison = evidence.comparison if evidence and evidence.comparison.compiled and not compiling.running else None
-    stale = bool(comparison and evidence and evidence.stale)
+    comparison = (
+        comparison_state.comparison if comparison_state and comparison_state.comparison.compiled and not compiling.running else None
+    )
+    stale = bool(comparison and comparison_state and comparison_state.stale)
     mine = compiling.running or compiling.report is None or compiling.report.plan == plan
     strayed = bool(compiling.message) and not mine and compiling.of(plan) is None  # it failed after the plan was edited
     stale, comparison = (False, None) if strayed else (stale, comparison)

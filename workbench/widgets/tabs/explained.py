@@ -34,25 +34,25 @@ _ARROWS = {"forward": "↓ forward", "backward": "↑ backward", "across": "↔ 
 Answer = tuple[str, list[str], list[Block]]
 
 
-def replay_of(report: Report, aside: BackgroundQueries | None) -> Propagation | None:
+def replay_of(report: Report, background: BackgroundQueries | None) -> Propagation | None:
     """How the shardings spread; `None` while that is worked out."""
-    return asked(aside, report, "propagation", lambda: report.propagation)
+    return asked(background, report, "propagation", lambda: report.propagation)
 
 
-def replay_or_failure(report: Report, aside: BackgroundQueries | None) -> tuple[Propagation | None, list[Block]]:
+def replay_or_failure(report: Report, background: BackgroundQueries | None) -> tuple[Propagation | None, list[Block]]:
     """How the shardings spread; `None` while that is worked out, and with a note of why where it cannot be told."""
     try:
-        return replay_of(report, aside), []
+        return replay_of(report, background), []
     except WorkbenchError as error:
         return None, [note_block(str(error))]
 
 
-def axis_answer(name: str, report: Report, paint: Paint, aside: BackgroundQueries | None) -> Answer | None:
+def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> Answer | None:
     """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`), a `result` or a `value`."""
     kind, place, axis, subject = ([*name.split(" ", 3), "", "", ""])[:4]
     if not (place.isdecimal() and subject):
         return None
-    replay, failure = replay_or_failure(report, aside)
+    replay, failure = replay_or_failure(report, background)
     if replay is None:
         return f"Why on {axis}?", [] if failure else [WAITS], failure
     number = number_of(replay, report, kind, subject)
@@ -64,7 +64,7 @@ def axis_answer(name: str, report: Report, paint: Paint, aside: BackgroundQuerie
         explanation = replay.axis(number, int(place), axis)
     except PropagationError:
         return title, [_elsewhere(site, axis)], []
-    return title, list(_lead(explanation)), [*_way_blocks(replay, explanation), *lost_blocks(report, explanation.lost, paint, aside)]
+    return title, list(_lead(explanation)), [*_way_blocks(replay, explanation), *lost_blocks(report, explanation.lost, paint, background)]
 
 
 def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
@@ -163,7 +163,7 @@ def _dim(site: ShardedValue, dim: int) -> str:
     return site.dims[dim] if dim < len(site.dims) and site.dims[dim] not in ("", "_") else f"dimension {dim + 1}"
 
 
-def lost_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, aside: BackgroundQueries | None) -> list[Block]:
+def lost_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, background: BackgroundQueries | None) -> list[Block]:
     """The wishes that lost, each with the edits that would decide it the other way."""
     if not lost:
         return []
@@ -172,22 +172,27 @@ def lost_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, asid
     for place, rejected in enumerate(lost[:MOST_REJECTIONS]):
         text = rejection_text(replay, rejected)
         rows.append(
-            row(f"{place} {text}", paint.axes((rejected.wanted.axis,)), {"text": text, "wrap": True}, turning_cell(report, rejected, aside))
+            row(
+                f"{place} {text}",
+                paint.axes((rejected.wanted.axis,)),
+                {"text": text, "wrap": True},
+                turning_cell(report, rejected, background),
+            )
         )
     note = f"and {counted(len(lost) - MOST_REJECTIONS, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_REJECTIONS else ""
     return [block("What lost there", _LOST, rows, note)]
 
 
-def turning_cell(report: Report, rejected: RejectedAxis, aside: BackgroundQueries | None) -> Cell:
+def turning_cell(report: Report, rejected: RejectedAxis, background: BackgroundQueries | None) -> Cell:
     """Buttons that make the edits after which a wish is fulfilled; they are tried first, which takes a moment."""
     conflict = Conflict(rejected.rival_origin or rejected.origin, rejected.origin, rejected.reason, (rejected,))
-    return edits_cell(report, conflict, aside)
+    return edits_cell(report, conflict, background)
 
 
-def edits_cell(report: Report, conflict: Conflict, aside: BackgroundQueries | None) -> Cell:
+def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
     """As `turning_cell`, of a conflict."""
     name = f"decide {conflict.first.wanted} {conflict.first.giver}"
-    edits = asked(aside, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
+    edits = asked(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
     if edits is None:
         return {"text": "trying…", "tone": "muted"}
     return acts(*(decide_act(edit) for edit in edits)) if edits else {"text": "only another program or mesh", "tone": "muted", "wrap": True}

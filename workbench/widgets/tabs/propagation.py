@@ -65,13 +65,13 @@ class Replay:
 
 
 def replay_blocks(
-    report: Report, paint: Paint, chosen: Replay, aside: BackgroundQueries | None = None, opened: frozenset[str] | None = None
+    report: Report, paint: Paint, chosen: Replay, background: BackgroundQueries | None = None, opened: frozenset[str] | None = None
 ) -> list[Block]:
     """The slider, what has an axis so far, the graph as far, the conflicts, the fewest statements."""
     if not report.plan.layout.statements and not report.source_annotations:
-        return [note_block(NOTHING), *([_picture(report, 0, aside, opened)] if report.graph.nodes else [])]
+        return [note_block(NOTHING), *([_picture(report, 0, background, opened)] if report.graph.nodes else [])]
     try:
-        replay = replay_of(report, aside)
+        replay = replay_of(report, background)
     except WorkbenchError as error:
         return [note_block(str(error))]
     if replay is None:
@@ -83,18 +83,18 @@ def replay_blocks(
     lies = replay.at(step)
     placed = _placed(replay, lies)
     return [
-        _slider(replay, step, last, len(placed), paint, _found(report, replay, aside) or ()),
-        _picture(report, step, aside, opened),
+        _slider(replay, step, last, len(placed), paint, _found(report, replay, background) or ()),
+        _picture(report, step, background, opened),
         _so_far(replay, step, lies, placed, paint),
-        _conflicts(report, replay, chosen, aside),
-        _fewest(report, chosen, aside),
+        _conflicts(report, replay, chosen, background),
+        _fewest(report, chosen, background),
     ]
 
 
-def suggested(gesture: Mapping[str, Any], report: Report, aside: BackgroundQueries) -> Edit:
+def suggested(gesture: Mapping[str, Any], report: Report, background: BackgroundQueries) -> Edit:
     """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
     wanted = str(gesture.get("edit", ""))
-    found = decided(wanted, report, aside.known)
+    found = decided(wanted, report, background.known)
     if found is None:
         raise LayoutError(f"`{wanted[:80]}` was found for another plan.", ["look at the conflicts again"])
     return found
@@ -200,38 +200,38 @@ def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], s
     }
 
 
-def _picture(report: Report, step: int, aside: BackgroundQueries | None, opened: frozenset[str] | None) -> Block:
+def _picture(report: Report, step: int, background: BackgroundQueries | None, opened: frozenset[str] | None) -> Block:
     """The graph as far as the step. Its rows are laid out once, aside: that takes longest."""
-    laid = asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
+    laid = asked(background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
     if laid is None:
         return {**waiting_block("Reading the graph."), "title": "On the graph"}
     shown = picture_block(spread(report, step, laid), name="propagation", opens=Opens("expand", "scope"))
     return {**shown, "title": "On the graph"}
 
 
-def _conflicts(report: Report, replay: Propagation, chosen: Replay, aside: BackgroundQueries | None) -> Block:
-    conflicts = _found(report, replay, aside)
+def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: BackgroundQueries | None) -> Block:
+    conflicts = _found(report, replay, background)
     if conflicts is None:
         return {**block("Conflicts", (), []), "note": "Looking for wishes that lost…"}
     is_quick = len(conflicts) <= FEW and len(replay.moves) <= _SHORT
-    rows = [_conflict_row(report, replay, each, chosen, aside, is_quick=is_quick) for each in conflicts[:MOST_CONFLICTS]]
+    rows = [_conflict_row(report, replay, each, chosen, background, is_quick=is_quick) for each in conflicts[:MOST_CONFLICTS]]
     if not rows:
         return block("Conflicts", (), [], "None: every axis went as far as it was wanted.")
     return block("Conflicts", _CONFLICTS, rows, rest_text(len(conflicts), MOST_CONFLICTS))
 
 
-def _found(report: Report, replay: Propagation, aside: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
+def _found(report: Report, replay: Propagation, background: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
     """The conflicts; `None` while they are looked for."""
-    return asked(aside, report, "conflicts", lambda: replay.conflicts)
+    return asked(background, report, "conflicts", lambda: replay.conflicts)
 
 
 def _conflict_row(
-    report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, aside: BackgroundQueries | None, *, is_quick: bool
+    report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, background: BackgroundQueries | None, *, is_quick: bool
 ) -> Row:
     key = f"{conflict.winner} {conflict.loser} {conflict.reason}"[:2000]
     turned: Cell
     if is_quick or key in chosen.weighed:
-        turned = edits_cell(report, conflict, aside)
+        turned = edits_cell(report, conflict, background)
     else:
         turned = acts({"label": "Try edits", "gesture": {"verb": "weigh", "conflict": key}, "title": "Each is tried, which takes a moment"})
     rejected = conflict.first
@@ -247,7 +247,7 @@ def _conflict_row(
     )
 
 
-def _fewest(report: Report, chosen: Replay, aside: BackgroundQueries | None) -> Block:
+def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None) -> Block:
     """The fewest statements beside the present ones."""
     title, plan = "Minimal annotations", report.plan
     count = counted(len(plan.layout.statements), "statement")
@@ -256,7 +256,7 @@ def _fewest(report: Report, chosen: Replay, aside: BackgroundQueries | None) -> 
         text = {"text": f"{count} now. Which of them are needed for every value to lie as it does?", "wrap": True}
         return block(title, (Column(""), Column("")), [row("ask", text, ask)])
     try:
-        found = asked(aside, report, "fewest", lambda: minimal_annotations(plan))
+        found = asked(background, report, "fewest", lambda: minimal_annotations(plan))
     except WorkbenchError as error:
         return block(title, (), [], str(error))
     if found is None:

@@ -142,7 +142,7 @@ def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
 
 def _chips_of(layout: Layout, group: Group, paint: Paint) -> Cell:
     tensor, dims = group.first.tensor, group.first.sharding.dims
-    return chips(TENSOR, group.subject, tensor.dims, tensor.shape, dims, paint, _own(layout, tensor.path), _wish(layout, tensor))
+    return chips(TENSOR, group.subject, tensor.dims, tensor.shape, dims, paint, _own(layout, tensor.path), _requested(layout, tensor))
 
 
 def _own(layout: Layout, path: str) -> str:
@@ -150,7 +150,7 @@ def _own(layout: Layout, path: str) -> str:
     return next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, path)), "")
 
 
-def _wish(layout: Layout, tensor: Tensor) -> Sharding | None:
+def _requested(layout: Layout, tensor: Tensor) -> Sharding | None:
     """What the layout asks of a tensor, where that is more than where it lies."""
     return None if layout.is_plain else layout.sharding(tensor)
 

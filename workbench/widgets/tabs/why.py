@@ -30,7 +30,7 @@ _RING = {"all-reduce": "2 V (n − 1) / n", "collective-permute": "V"}
 
 
 def why(
-    of: str, report: Report, paint: Paint, measurement: Measurement | None = None, aside: BackgroundQueries | None = None
+    of: str, report: Report, paint: Paint, measurement: Measurement | None = None, background: BackgroundQueries | None = None
 ) -> dict[str, Any] | None:
     """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND`, `collective KIND AXES PATH`.
 
@@ -44,9 +44,9 @@ def why(
     elif kind == "collective":
         found = _collective(name, report, paint)
     elif kind == "axis":
-        found = axis_answer(name, report, paint, aside)
+        found = axis_answer(name, report, paint, background)
     elif kind in ("tensor", "value"):
-        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, aside)
+        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, background)
     else:
         found = None
     return found and {"of": of, "title": found[0], "lead": list(found[1]), "blocks": list(found[2])}
