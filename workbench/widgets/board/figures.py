@@ -25,7 +25,7 @@ HIDDEN = "hidden"
 def figures(
     report: Report, comparison_state: ComparisonState | None = None, measurement: Measurement | None = None, *, stale: bool = False
 ) -> tuple[Figure, ...]:
-    """The figures of a report, each with what `comparison_state` says of it; with a measurement its step time (`stale`: of a plan before)."""
+    """The figures of a report, each with what `comparison_state` says of it; with a measurement its step time (`stale`: of one before)."""
     found = [
         *_time(report.step_time),
         _memory(report),
