@@ -42,8 +42,8 @@ def train_fleet(fleet: Fleet, on_event: Listener | None = None, orders: Orders |
 
     With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`FleetExecutor.handle_command`,
     `job_payload.adding`): each is answered by an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices,
-    a budget smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that cannot be
-    cut; `EngineError` for what a user's function raises.
+    a budget smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that
+    cannot be cut; `EngineError` for what a user's function raises.
     """
     stage = Stage(on_event or (lambda _: None))
     try:
