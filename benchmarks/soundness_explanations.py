@@ -26,7 +26,7 @@ from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
-from workbench.plan.edits import Constrain, Edit, Override, Prioritize, SetBarrier, ShardDim, Tie
+from workbench.plan.edits import Constrain, Edit, Override, Prioritize, SetBarrier, ShardDim, GroupValues
 from workbench.plan.plan import Plan
 from workbench.propagation import propagation_of
 from workbench.reports.propagation import Propagation
@@ -109,7 +109,7 @@ def _edits(draw: random.Random, plan: Plan) -> Iterator[Edit]:
         yield Constrain(f"/{value.path}", _sharding(draw, names, len(value.shape)))
     if draw.random() < 0.15:
         one = draw.choice(values)
-        yield Tie((f"@/{one.path}", f"@/{draw.choice([each for each in values if each.shape == one.shape]).path}"))
+        yield GroupValues((f"@/{one.path}", f"@/{draw.choice([each for each in values if each.shape == one.shape]).path}"))
     if draw.random() < 0.15:
         yield SetBarrier(f"@/{draw.choice(values).path}", draw.choice(DIRECTIONS))
 

@@ -23,7 +23,7 @@ TOLD = {
     "Override": {"override"},
     "Constrain": {"constraint"},
     "Prioritize": {"priority"},
-    "Tie": {"group"},
+    "GroupValues": {"group"},
     "SetBarrier": {"barrier"},
     "SetLayout": {"rule"},
     "SetMesh": {"mesh axis", "rule"},

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from tests.engine.test_fleet import fleet, is_as_alone
-from tests.engine.test_fleet_desk import ended
+from tests.engine.test_unit_scheduler import ended
 from workbench.engine.fleet.train import FleetRun
 
 GONE = jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")

@@ -14,6 +14,7 @@ from workbench.plan.edits import (
     ALL_EDITS,
     Constrain,
     EditGroup,
+    GroupValues,
     OpenPlan,
     Override,
     Prioritize,
@@ -26,8 +27,7 @@ from workbench.plan.edits import (
     SetRemat,
     SetWiring,
     ShardDim,
-    Tie,
-    Untie,
+    UngroupValues,
 )
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
@@ -54,14 +54,14 @@ CASES = [
     (Prioritize("d_ff", 0), "d_ff → p0", "data:4 model:2", LAYOUT),
     (Prioritize("d_model", 1), "d_model → p1", None, None),  # it has no rule
     (Prioritize("d_ff", -1), "d_ff → p-1", None, None),
-    (Tie((W1, "@mlp/tanh")), f"group[{W1}, @mlp/tanh]", None, None),  # not of one shape
+    (GroupValues((W1, "@mlp/tanh")), f"group[{W1}, @mlp/tanh]", None, None),  # not of one shape
     (
-        Tie(("layers/0/w1", "layers/1/w1")),
+        GroupValues(("layers/0/w1", "layers/1/w1")),
         "group[layers/0/w1, layers/1/w1]",
         "data:4 model:2",
         f"{LAYOUT}; group[layers/0/w1, layers/1/w1]",
     ),
-    (Untie(("layers/0/w1", "layers/1/w1")), "no group[layers/0/w1, layers/1/w1]", None, None),  # there is none
+    (UngroupValues(("layers/0/w1", "layers/1/w1")), "no group[layers/0/w1, layers/1/w1]", None, None),  # there is none
     (SetBarrier("@mlp/dot_general"), "barrier[@mlp/dot_general]", "data:4 model:2", f"{LAYOUT}; barrier[@mlp/dot_general]"),
     (
         SetBarrier(W1, "forward"),
