@@ -26,7 +26,7 @@ from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
-from workbench.plan.edits import Constrain, Edit, Override, Prioritize, SetBarrier, ShardDim, GroupValues
+from workbench.plan.edits import Constrain, Edit, GroupValues, Override, Prioritize, SetBarrier, ShardDim
 from workbench.plan.plan import Plan
 from workbench.propagation import propagation_of
 from workbench.reports.propagation import Propagation
