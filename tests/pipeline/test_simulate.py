@@ -12,8 +12,8 @@ from workbench.core.schedules.costs import AtWork, Halves, StageCost, equal_stag
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate import simulate, simulate_orders
-from workbench.pipeline.simulated import Moment, Simulated
 from workbench.pipeline.transfer import Transfer
+from workbench.reports.simulated import Moment, Simulated
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=20)
@@ -189,7 +189,7 @@ def test_batch_data_is_there_from_the_start_until_the_task_that_reads_it_last():
 
 
 def test_sums_of_gradients_that_other_stages_send_are_there_in_the_update():
-    found = simulate(PipelineSpec(2, 1), (StageCost(1, 1, 1, held=100, lent=50), StageCost(1, 1, 1, held=100, kept=20)))
+    found = simulate(PipelineSpec(2, 1), (StageCost(1, 1, 1, held=100, borrowed_grads=50), StageCost(1, 1, 1, held=100, kept=20)))
     assert found.peaks == (150, 120)
 
 

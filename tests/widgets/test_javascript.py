@@ -66,12 +66,12 @@ def test_every_module_is_checked_and_short():
 def test_the_committed_bundles_are_what_the_modules_give(tmp_path):
     done = run("tools/bundle.py", str(tmp_path))
     if "@esbuild" in done.stderr:
-        lacking("the bundler could not be fetched")
+        pytest.skip("the bundler could not be fetched")  # a network is nothing that continuous integration promises
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in BUNDLES.iterdir())
     for made in tmp_path.iterdir():
-        told = f"{made.name} is not what its modules give: python tools/bundle.py"
-        assert made.read_text(encoding="utf-8") == (BUNDLES / made.name).read_text(encoding="utf-8"), told
+        stale = f"{made.name} is not what its modules give: python tools/bundle.py"
+        assert made.read_text(encoding="utf-8") == (BUNDLES / made.name).read_text(encoding="utf-8"), stale
 
 
 @pytest.mark.parametrize("text", [module_text(), cell_module_text()], ids=["board", "cell"])

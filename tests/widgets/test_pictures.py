@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.details import with_details
 from tests.support.steps import CURVE, GRAPH, KERNELS, step_report
 from workbench.analysis.comparison import Comparison
 from workbench.errors import WorkbenchError
@@ -14,7 +15,7 @@ from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.session.session import Session
 from workbench.visualize.draw.collapse import open_at_first
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 
@@ -29,16 +30,16 @@ MADE = Compiled(
 )
 
 
-def beside(stale: bool = False) -> Evidence:
-    return Evidence(Comparison(step_report(), MADE), stale=stale)
+def beside(stale: bool = False) -> ComparisonState:
+    return ComparisonState(Comparison(step_report(), MADE), stale=stale)
 
 
-def every_tab(report, evidence=None):
+def every_tab(report, comparison_state=None):
     return {
         "devices": device_blocks(report),
-        "communication": traffic_blocks(report, evidence, PAINT),
-        "memory": memory_blocks(report, evidence, Views()),
-        "step": step_blocks(report, evidence),
+        "communication": traffic_blocks(report, comparison_state, PAINT),
+        "memory": memory_blocks(report, comparison_state, Views()),
+        "step": step_blocks(report, comparison_state),
         "graph": graph_blocks(report, Views()),
     }
 
@@ -83,7 +84,7 @@ def test_a_moment_that_the_step_does_not_have_is_refused(place):
 
 
 def test_a_place_beyond_the_end_of_another_plan_is_its_peak():
-    short = replace(step_report(), make_memory_curve=lambda: replace(CURVE, paths=CURVE.paths[:3]))
+    short = with_details(step_report(), memory_curve=replace(CURVE, paths=CURVE.paths[:3]))
     assert Views(place=5).place_in(short) is None
 
 

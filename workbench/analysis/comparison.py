@@ -7,7 +7,7 @@ Views, the command line and the tests read the same `Comparison`. Collectives ar
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from workbench.analysis.differences import Difference, explain
 from workbench.analysis.kernel_differences import KernelDifference, explain_kernels
@@ -16,10 +16,8 @@ from workbench.core.sharding import base_axis
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
+from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-
-if TYPE_CHECKING:
-    from workbench.pipeline.report import PipelineReport
 
 CLOSE = 0.02
 """Relative difference up to which two figures are called the same."""
@@ -113,7 +111,7 @@ class Comparison:
         return tuple(_stage_row(planned, device, found) for device, found in enumerate(self.compiled.stages))
 
     @cached_property
-    def _planned(self) -> "PipelineReport | None":
+    def _planned(self) -> PipelineReport | None:
         """The pipeline, where its stages are programs of their own: then no figure is of the program whole."""
         spec = self.report.plan.pipeline
         return self.report.pipeline if spec is not None and spec.engine == "mpmd" else None
@@ -172,7 +170,7 @@ class Comparison:
         if self._planned is not None:
             device = self._fullest
             seen = measured.device_peak if measured else None
-            yield Figure(f"peak memory, stage {device}", "bytes", self._planned.closely.peaks[device], peak, seen)
+            yield Figure(f"peak memory, stage {device}", "bytes", self._planned.exact_memory.peaks[device], peak, seen)
             yield Figure("held throughout", "bytes", self._planned.held(device), compiled.memory.arguments if compiled else None, None)
             return
         yield Figure("peak memory", "bytes", self._ran.memory.peak, peak, measured.device_peak if measured else None)
@@ -210,9 +208,9 @@ def _tiers(figure: Figure) -> int:
     return sum(each is not None for each in (figure.predicted, figure.compiled, figure.measured))
 
 
-def _stage_row(planned: "PipelineReport", device: int, compiled: Compiled) -> StageRow:
+def _stage_row(planned: PipelineReport, device: int, compiled: Compiled) -> StageRow:
     payload = sum(count for _, count in planned.payload(device))
-    return StageRow(device, planned.held(device), planned.closely.peaks[device], payload, compiled)
+    return StageRow(device, planned.held(device), planned.exact_memory.peaks[device], payload, compiled)
 
 
 def compare_collectives(report: Report, compiled: Volumes) -> tuple[CollectiveRow, ...]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from workbench.analysis.diagnose_operators import operator_notes, subject_of
 from workbench.analysis.remedies import avoiding, resized, unsplit
@@ -11,15 +12,16 @@ from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.topology import wiring_problem
-from workbench.plan.edits import PlaceDim, SetRemat, SetWiring
+from workbench.plan.edits import SetRemat, SetWiring, ShardDim
 from workbench.plan.legality import why_illegal
 from workbench.propagation import Propagated, padding_list, reshard_list
 from workbench.propagation.edges import Edge
 from workbench.propagation.structure.structure import Structure
+from workbench.reports.diagnostic import NO_ROOM, UNKNOWN_TURNS, Diagnostic
 from workbench.reports.memory import Memory
 from workbench.reports.padding import Padding
 from workbench.reports.partitioned import GatheredWhole
-from workbench.reports.report import NO_ROOM, UNKNOWN_TURNS, Diagnostic, Report
+from workbench.reports.report import Report
 from workbench.reports.reshard import REMATERIALISATION, Reshard
 from workbench.spmd.join import operations_at_places
 from workbench.units import format_bytes
@@ -86,10 +88,10 @@ def _remats(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
     return (SetRemat(Remat("full")),) if can else ()
 
 
-def _splits(report: Report) -> tuple[PlaceDim, ...]:
+def _splits(report: Report) -> tuple[ShardDim, ...]:
     """Split the largest dimensions that lie whole, over the largest axis where that is legal."""
     axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
-    found: dict[str, PlaceDim] = {}
+    found: dict[str, ShardDim] = {}
     for axis in axes:
         for edit in _suggestions(report, axis) if len(found) < _LARGEST - 1 else ():
             found.setdefault(edit.dim, edit)
@@ -99,8 +101,8 @@ def _splits(report: Report) -> tuple[PlaceDim, ...]:
 def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
     """What XLA's partitioner warned of, where it was asked; with a sharding in between that avoids it, where one is found."""
     found = [each for each in edges if each.gathered_whole]
-    told = {warning for each in found for warning in each.gathered_whole}
-    untold = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in told]
+    matched = {warning for each in found for warning in each.gathered_whole}
+    unmatched = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in matched]
     places = _reshards(report, partitioned, found) if found else ()
     return [
         Diagnostic(
@@ -109,10 +111,10 @@ def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence
             f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_at(each.source)}, which {_reader(each)} needs so: "
             f"every device gathers {_gathered(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
             f"{format_bytes(each.temporary)} are held at the worst moment.",
-            avoiding(report.plan, partitioned, each) if number < _LARGEST else (),
+            find=partial(avoiding, report.plan, partitioned, each) if number < _LARGEST else None,
         )
         for number, each in enumerate(places)
-    ] + [_elsewhere(report, partitioned, each) for each in untold]
+    ] + [_elsewhere(report, partitioned, each) for each in unmatched]
 
 
 def _elsewhere(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
@@ -185,7 +187,7 @@ def _torn(report: Report, partitioned: Propagated) -> list[Diagnostic]:
                 f"the major one takes the axis first: the result lies {Sharding(dims or ())}. A loop over that one gathers it, turn by "
                 "turn. Way out: reshape so that the dimension that shall stay split comes first, and swap the two."
             )
-            found.append(Diagnostic("split reshape", operation.path, note, unsplit(report.plan, operation, dims or (), torn)))
+            found.append(Diagnostic("split reshape", operation.path, note, find=partial(unsplit, report.plan, operation, dims or (), torn)))
     return found[:_LARGEST]
 
 
@@ -201,7 +203,7 @@ def _padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
             f"{group[0].arithmetic}. {len(group)} kind{'s' * (len(group) != 1)} of values are padded, the largest `{group[0].path}`"
             f"{_at(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
             f"Sizes nearby: {group[0].way_out}.",
-            resized(report.plan, group[0]),
+            find=partial(resized, report.plan, group[0]),
         )
         for (dim, _), group in groups.items()
         if any(each.share > _WASTE for each in group)
@@ -303,9 +305,9 @@ def _named_besides(report: Report) -> list[Diagnostic]:
     return found
 
 
-def _suggestions(report: Report, axis: str) -> tuple[PlaceDim, ...]:
+def _suggestions(report: Report, axis: str) -> tuple[ShardDim, ...]:
     """The largest dimensions that may go there."""
     plan = report.plan
     free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
     legal = (dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
-    return tuple(PlaceDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))
+    return tuple(ShardDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))

@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from workbench.core.micro_batches import splits_of
 from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.errors import WorkbenchError
 from workbench.pipeline.planned import pipeline_report, transfer_of
-from workbench.pipeline.report import PipelineReport
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_partition import program_blocks, verify_cut
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
-from workbench.reports.report import NO_ROOM, Diagnostic, Report
-from workbench.tracing.grad_accumulation.split_batch import splits_of
+from workbench.reports.diagnostic import NO_ROOM, Diagnostic
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.report import Report
 from workbench.tracing.spmd_pipeline.loss import layers_in_step
 from workbench.units import format_bytes, format_seconds
 
@@ -153,15 +154,18 @@ def _wide_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     if bubble <= WIDE:
         return
     filling = bubble if least is None else min(least, bubble)
-    told = f"The stages do nothing for {bubble:.0%} of the step's time"
+    sentence = f"The stages do nothing for {bubble:.0%} of the step's time"
     if filling <= NARROW:
-        why = f"{told}; equal stages and free transfers would leave {filling:.0%}: it is their balance and what they send, not the filling."
+        why = (
+            f"{sentence}; equal stages and free transfers would leave {filling:.0%}: it is their balance and what they send, "
+            "not the filling."
+        )
         yield Diagnostic("bubble", "pipeline", why)
         return
     need = int(-(-spec.micro_batches * filling * (1 - NARROW) // ((1 - filling) * NARROW)))
     more = _with_micro_batches(plan, spec, need)
     message = (
-        f"{told} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would bring that "
+        f"{sentence} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would bring that "
         f"to {NARROW:.0%}."
     )
     if more is None:

@@ -27,7 +27,7 @@ LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # more than one process, u
 
 def serve(options: argparse.Namespace) -> None:
     try:
-        from workbench.app import serve
+        from workbench.app.page.serve import serve
     except ModuleNotFoundError as error:
         raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
     reach = reach_of(options)  # before anything is traced
@@ -162,9 +162,9 @@ def diff(options: argparse.Namespace) -> None:
     from workbench.documents import load_plan, plan_diff_record
     from workbench.hardware.catalogue import parse_hardware
     from workbench.plan.edits import SetHardware
-    from workbench.tracing.platform import leave_accelerators_alone
+    from workbench.tracing.platform import force_cpu_backend
 
-    leave_accelerators_alone()
+    force_cpu_backend()
     use_hardware_file(options)
     plans = [load_plan(path, allowed(options)) for path in (options.before, options.after)]
     if options.hardware is not None:

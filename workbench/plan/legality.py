@@ -9,10 +9,11 @@ from math import prod
 from workbench.core.layout import Layout
 from workbench.core.layout_text import group_text
 from workbench.core.mesh import Mesh
+from workbench.core.micro_batches import splits_of
 from workbench.core.paths import matches, unfolded
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
-from workbench.core.selectors import is_line, operations_at, picks, unknown_line
+from workbench.core.selectors import is_line, operations_at, selects, unknown_line
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Tensor
 from workbench.errors import LayoutError, PipelineError, unknown_name
@@ -28,13 +29,12 @@ def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
 
 def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
     """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or splits a
-    dimension as well; if the micro-batches do not divide the batch; and, of a program that was cut before, if it cannot be cut so."""
+    dimension as well; and if the micro-batches do not divide the batch of a training step."""
     if pipeline is None:
         return
-    from workbench.pipeline.stage_partition import verify_early  # from above, which loads JAX: only for a plan with a pipeline
-
     _verify_axis(mesh, layout, pipeline)
-    verify_early(program, pipeline)
+    if program.step.training is not None:
+        splits_of(program, pipeline.micro_batches)
 
 
 def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
@@ -154,7 +154,7 @@ def why_unconstrained(program: Program, pattern: str, sharding: Sharding) -> Ite
 
 def _unknown_value(program: Program, pattern: str) -> LayoutError:
     """There is no such value; or there was one in the function, and it is not computed."""
-    if gone := next((each for each in program.removed if picks(pattern, each.path, each.source)), None):
+    if gone := next((each for each in program.removed if selects(pattern, each.path, each.source)), None):
         where = f" ({gone.source})" if gone.source else ""
         return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {gone.why}.", list(gone.ways_out))
     known = (each for each in program.operations if each.path and each.shape)
@@ -171,9 +171,9 @@ def why_not_alike(program: Program, places: tuple[str, ...]) -> Iterator[LayoutE
         return
     shapes = {shape: place for place in reversed(places) for shape in _shapes_at(program, place)}
     if len(shapes) > 1:
-        told = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
+        listed = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
         yield LayoutError(
-            f"`{group_text(places)}` ties {told}; only values of one shape can lie alike.",
+            f"`{group_text(places)}` ties {listed}; only values of one shape can lie alike.",
             ["name values of one shape", "override or constrain each by itself"],
         )
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.core.schedules.tasks import Kind, Task
-from workbench.pipeline.simulated import Moment, Simulated
 from workbench.reports.measurement import TaskTime, bubble_of
+from workbench.reports.simulated import Moment, Simulated
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fitted, text_width
@@ -54,9 +54,9 @@ def pipeline(step: Simulated, tasks: Sequence[TaskTime] = (), *, memory: bool = 
     text = gantt_text(step)
     if tasks:
         lasted = max(task.end for task in tasks)
-        told = f"measured: {format_seconds(lasted)}, {bubble_of(tasks):.0%} idle"
-        y = _part(marks, told, _measured(tasks, devices), devices, lasted, head, y)
-        text += f"\n\n{told}"
+        caption = f"measured: {format_seconds(lasted)}, {bubble_of(tasks):.0%} idle"
+        y = _part(marks, caption, _measured(tasks, devices), devices, lasted, head, y)
+        text += f"\n\n{caption}"
     marks += _key({box.kind for box in _simulated(step)}, again=any(span.recompute for span in step.spans), head=head, y=y)
     return Picture(fitted(tuple(marks)), text)
 

@@ -12,10 +12,10 @@ from workbench.app.processes.forking import ForkServer
 from workbench.app.processes.remote_board import RemoteBoard
 from workbench.app.processes.served_board import ServedBoard
 from workbench.app.runners.job_queue import JobQueue
-from workbench.documents import is_board_id, journal_folder, new_board_id, prune
 from workbench.engine import shared_worker
 from workbench.engine.worker.job_payload import jax_settings, sendable
 from workbench.errors import EngineError, WorkbenchError
+from workbench.session.journal import is_board_id, journal_folder, new_board_id, prune
 
 MOST = 200
 """Boards at once. Each takes some 150 MiB of its own."""
@@ -31,8 +31,8 @@ class Boards:
     """
 
     def __init__(self, served: Served, queue: JobQueue) -> None:
-        parcel = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
-        self._prepare = {"prepare": {"served": base64.b64encode(parcel).decode(), "jax_config": jax_settings()}}
+        job_payload = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
+        self._prepare = {"prepare": {"served": base64.b64encode(job_payload).decode(), "jax_config": jax_settings()}}
         self._forking, self._queue, self._worker = ForkServer(), queue, shared_worker()
         self._lock = threading.RLock()
         self._boards: list[ServedBoard] = []

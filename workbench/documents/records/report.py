@@ -10,7 +10,8 @@ from workbench.hardware.topology import default_wiring, wiring_problem
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import Measurement
 from workbench.reports.padding import Padding
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.reports.reshard import Reshard
 
 
@@ -130,7 +131,7 @@ def _trace_record(trace: Trace) -> dict[str, Any]:
 
 def _own(report: Report) -> dict[str, Any]:
     """What the function itself lays out, shardings in text."""
-    own = report.own_annotations
+    own = report.source_annotations
     constraints = [{**asdict(each), "sharding": str(each.sharding)} for each in own.constraints]
     regions = [{**asdict(each), "incoming": [*map(str, each.incoming)], "outgoing": [*map(str, each.outgoing)]} for each in own.regions]
     return {"types": {each.path: str(each.sharding) for each in own.types}, "constraints": constraints, "regions": regions}

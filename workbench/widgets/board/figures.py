@@ -1,8 +1,8 @@
 """The key figures over the board: what they are made of, by how much the last edit moved them, and what the compiler and a run say."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from workbench.analysis.comparison import Figure as Compared
@@ -12,45 +12,20 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
+from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.tiers import mark_of, settles, tier_of
+from workbench.widgets.pipeline.figures import staged
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"
 """The shade of communication behind computation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number of the head.
-
-    - `parts` of its bar, `apart` what is shown beside it and is no part of the figure, `limit` where the bar should end;
-    - `tier` that it is of; `tiers`: the same number as compiled or measured;
-    - `range`: within which nine of ten true ones lie; empty where it is settled, or nobody knows;
-    - of every figure less is better, unless `more_is_better`.
-    """
-
-    key: str
-    label: str
-    value: float
-    show: Callable[[float], str]
-    title: str
-    note: str = ""
-    tone: str = ""
-    parts: tuple[dict[str, Any], ...] = ()
-    apart: dict[str, Any] | None = None
-    limit: dict[str, Any] | None = None
-    tier: str = ""
-    range: str = ""
-    tiers: tuple[dict[str, Any], ...] = ()
-    more_is_better: bool = False
-    counts: Mapping[str, int] = field(default_factory=dict)  # what else an edit may add to or take away, by its name in the singular
-
-
 def figures(
-    report: Report, evidence: Evidence | None = None, measurement: Measurement | None = None, *, stale: bool = False
+    report: Report, comparison_state: ComparisonState | None = None, measurement: Measurement | None = None, *, stale: bool = False
 ) -> tuple[Figure, ...]:
-    """The figures of a report, each with what `evidence` says of it; with a measurement, its step time too (`stale`: of a plan before)."""
+    """The figures of a report, each with what `comparison_state` says of it; with a measurement its step time (`stale`: of one before)."""
     found = [
         *_time(report.step_time),
         _memory(report),
@@ -60,15 +35,13 @@ def figures(
         _duplication(report),
     ]
     if report.plan.pipeline is not None:
-        from workbench.widgets.pipeline.figures import staged  # it is made of what is here
-
         found = staged(report, found)
-        evidence = None  # it is of the whole program, not of its stages
+        comparison_state = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured(measurement, stale=stale))
     ranges = ranges_of(report)
     tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
-    return tuple(replace(figure, tiers=tuple(_tiers(figure, evidence))) for figure in tiered)
+    return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in tiered)
 
 
 _RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # a figure here, and its name among the ranges
@@ -207,24 +180,29 @@ def _measured(measurement: Measurement, *, stale: bool) -> Figure:
 _COMPARED = {"memory": "peak memory", "flops": "products"}  # a figure here, and its name in a comparison
 
 
-def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, Any]]:
+def _tiers(figure: Figure, comparison_state: ComparisonState | None) -> Iterator[dict[str, Any]]:
     """What the compiler and a run say of the same figure."""
-    if evidence is None:
+    if comparison_state is None:
         return
-    for each in evidence.comparison.figures:
+    for each in comparison_state.comparison.figures:
         if each.name == _COMPARED.get(figure.key):
-            yield from _tiers_of(each, figure, stale=evidence.stale)
+            yield from _tiers_of(each, figure, stale=comparison_state.stale)
         if each.name == "kernels" and figure.key == "predicted" and each.compiled is not None and each.predicted is not None:
             note = f"predicted {format_seconds(each.predicted)}, {difference_text(each)}"
-            yield _tier("kernels, compiled", format_seconds(each.compiled), note, stale=evidence.stale)
-    if figure.key == "sent" and (rows := evidence.comparison.collectives):
+            yield _tier("kernels, compiled", format_seconds(each.compiled), note, stale=comparison_state.stale)
+    if figure.key == "sent" and (rows := comparison_state.comparison.collectives):
         predicted, compiled = sum(row.predicted for row in rows), sum(row.compiled for row in rows)
         note = "as predicted" if predicted == compiled else f"predicted {format_bytes(predicted)}"
-        yield _tier("payload, compiled", format_bytes(compiled), note, stale=evidence.stale)
-    if figure.key == "duplication" and (unique := evidence.comparison.report.flops.unique):
-        products = next((each.compiled for each in evidence.comparison.figures if each.name == "products"), None)
+        yield _tier("payload, compiled", format_bytes(compiled), note, stale=comparison_state.stale)
+    if figure.key == "duplication" and (unique := comparison_state.comparison.report.flops.unique):
+        products = next((each.compiled for each in comparison_state.comparison.figures if each.name == "products"), None)
         if products is not None:
-            yield _tier("compiled", _multiple(products * evidence.comparison.report.flops.devices / unique), "", stale=evidence.stale)
+            yield _tier(
+                "compiled",
+                _multiple(products * comparison_state.comparison.report.flops.devices / unique),
+                "",
+                stale=comparison_state.stale,
+            )
 
 
 def _tiers_of(each: Compared, figure: Figure, *, stale: bool) -> Iterator[dict[str, Any]]:

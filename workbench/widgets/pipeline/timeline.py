@@ -9,8 +9,8 @@ from math import floor, log10
 from typing import Any
 
 from workbench.core.schedules.tasks import Kind
-from workbench.pipeline.report import PipelineReport
 from workbench.reports.measurement import TaskTime, bubble_of
+from workbench.reports.pipeline import PipelineReport
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.palette import TASKS
@@ -112,8 +112,8 @@ def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], end: float) 
 def _kind_difference(kind: Kind, planned: PipelineReport, tasks: Sequence[TaskTime]) -> str:
     """Of the mean task of a kind."""
     real = [task.seconds for task in tasks if task.kind == kind]
-    told = [span.seconds for span in planned.simulated.spans if span.task.kind is kind]
-    predicted = format_seconds(sum(told) / len(told)) if told else "none"
+    predicted_seconds = [span.seconds for span in planned.simulated.spans if span.task.kind is kind]
+    predicted = format_seconds(sum(predicted_seconds) / len(predicted_seconds)) if predicted_seconds else "none"
     return f"{_NAMES[KINDS.index(kind)]} {format_seconds(sum(real) / len(real))} and {predicted}"
 
 
