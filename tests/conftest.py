@@ -1,9 +1,8 @@
-"""Eight virtual CPU devices for every test, a fresh seed for the property tests of every run, golden files, and a browser for the tests
-that drive one."""
+"""Eight virtual CPU devices for every test, a fresh seed for what a run draws, golden files, and a browser for the tests that drive one."""
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,15 @@ import pytest
 from hypothesis import settings
 
 from tests.install_chromium import system_chromium
+from tests.support.choosing import leave_to_the_nights
+from tests.support.compiling import KeptPrograms
 
 jax.config.update("jax_num_cpu_devices", 8)
 settings.register_profile("workbench", deadline=None, database=None)
 settings.load_profile("workbench")
 
 GOLDEN = Path(__file__).parent / "golden"
+KEPT = pytest.StashKey[KeptPrograms]()
 NO_BROWSER = "There is no Chromium to drive the page with: run `python tests/install_chromium.py`, or install one and put it on PATH."
 
 
@@ -33,6 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """New examples in every run, the same in all its processes: a worker of xdist has its seed from who started it."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed", secrets.randbelow(1 << 32))
+    config.stash[KEPT] = KeptPrograms()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[KEPT].close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for each in items:
+        if "browser" in getattr(each, "fixturenames", ()):
+            each.add_marker("browser")
+    leave_to_the_nights(config, items)
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
@@ -51,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _seed_line(config: pytest.Config) -> str:
-    return f"property tests: examples of --hypothesis-seed={config.getoption('--hypothesis-seed')}, which gives the same ones again"
+    return f"property tests, and the third of the pairs: those of --hypothesis-seed={config.getoption('--hypothesis-seed')}, which gives the same again"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -84,11 +98,3 @@ def browser_type_launch_args(browser_type_launch_args: dict, playwright) -> dict
     if (path := system_chromium()) is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
     return {**found, "executable_path": path}
-
-
-@pytest.fixture(scope="module")
-def quick_code_generation() -> Iterator[None]:
-    """LLVM's effort halved: which collectives there are was decided before it starts."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)

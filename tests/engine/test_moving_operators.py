@@ -47,9 +47,6 @@ class Ran(NamedTuple):
     unsharded: list[np.ndarray]
 
 
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
-
-
 @functools.cache
 def ran(case):
     return run(plan_of(CASES[case]))

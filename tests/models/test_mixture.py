@@ -19,9 +19,6 @@ from workbench.models.mixture.experts import assign, experts, placed, route
 from workbench.models.mixture.layouts import expert_parallel
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
-
-
 TINY, TOP2 = PRESETS["tiny"], PRESETS["tiny-top2"]
 ROOMY = {"capacity_factor": TINY.experts / TINY.top_k}  # a place for every token in every expert
 WAYS = [pytest.param(replace(config, **ROOMY), id=config.dispatch) for config in (TINY, TOP2)]

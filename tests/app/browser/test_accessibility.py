@@ -11,8 +11,6 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.widgets.board.state import TABS
 
-pytestmark = pytest.mark.ui
-
 AXE = Axe()
 
 

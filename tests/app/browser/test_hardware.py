@@ -8,8 +8,6 @@ from playwright.sync_api import Page, expect
 from tests.app.browser.test_page import drag, figure, settled
 from tests.support.scripted import ScriptedRunner
 
-pytestmark = pytest.mark.ui
-
 
 def choose(page: Page, chip: str) -> None:
     page.get_by_label("kind of device").select_option(chip)

@@ -15,8 +15,6 @@ from tests.support.servers import free_port, wait_for
 from workbench.app import serve
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 
 @pytest.fixture(scope="module")
 def wire(program):

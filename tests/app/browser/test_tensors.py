@@ -9,8 +9,6 @@ from tests.app.browser.test_page import centre, drag, settled, zone
 from workbench.models import build
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 
 def chip(page: Page, path: str, place: int):
     return page.locator(f'tr[data-subject="{path}"] .dim .grip[data-place="{place}"]')
