@@ -30,6 +30,14 @@ def wire(program):
 
 
 @pytest.fixture
+def page(browser, browser_context_args):
+    """Of each test its own: some close it."""
+    context = browser.new_context(**browser_context_args)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
 def page_over(guarded, wire):
     wire.mend()
     guarded.goto(f"http://127.0.0.1:{wire.port}/")
