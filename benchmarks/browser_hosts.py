@@ -30,7 +30,7 @@ RUN_ALL = "() => { window.jupyterapp.commands.execute('notebook:run-all-cells');
 def served(plan: str) -> Iterator[str]:
     """The address of a page over `plan`, an expression that makes one."""
     port = free_port()
-    code = f"import workbench as wb\nfrom workbench.app import serve\nfrom workbench.models import build\nplan = {plan}\n"
+    code = f"import workbench as wb\nfrom workbench.app.page.serve import serve\nfrom workbench.models import build\nplan = {plan}\n"
     command = [sys.executable, "-c", f"{code}serve(plan, port={port}, open_browser=False)"]
     with _process(command, {}, f"http://127.0.0.1:{port}/liveness"):
         yield f"http://127.0.0.1:{port}/"

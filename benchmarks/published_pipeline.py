@@ -28,9 +28,9 @@ from workbench.models.decoder import stage as decoder_stage
 from workbench.models.decoder.config import DecoderConfig
 from workbench.pipeline.balance import balance
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.simulated import Simulated
 from workbench.pipeline.transfer import Transfer
 from workbench.reports.report import Report
+from workbench.reports.simulated import Simulated
 
 TRANSFORMER = DecoderConfig(
     vocab=32000, layers=1, d_model=2048, kv_heads=32, queries=1, d_head=64, d_ff=8192, seq=1024, batch=1, norm="layer", positions="learned"

@@ -72,7 +72,7 @@ def _plan(random: Random) -> dict[str, Any]:
         plan["hardware"] = random.choice(("TPU v5e 2x4", "TPU v5p 4x4x4", "8 H100", "32 nodes of 8 H100", "4 slices of TPU v5e 16x16"))
     if model == "mnist" and random.random() < 0.3:
         plan["precision"] = "bfloat16"
-    return {"format": "sharding-workbench.plan.plan", "version": 1, **plan, "layout": layout}
+    return {"format": "sharding-workbench.plan", "version": 1, **plan, "layout": layout}
 
 
 def _plan_text(random: Random) -> str:

@@ -39,19 +39,19 @@ from workbench.tracing import trace as trace
 from workbench.tracing import trace_training as trace_training
 
 if TYPE_CHECKING:
-    from workbench.widgets import FleetBoard as FleetBoard
-    from workbench.widgets import Workbench as Workbench
+    from workbench.app.notebook.fleet_board import FleetBoard as FleetBoard
+    from workbench.app.notebook.workbench import Workbench as Workbench
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     if name == "Workbench":
-        from workbench.widgets import Workbench
+        from workbench.app.notebook.workbench import Workbench
 
         return Workbench
     if name == "FleetBoard":
-        from workbench.widgets import FleetBoard
+        from workbench.app.notebook.fleet_board import FleetBoard
 
         return FleetBoard
     if name == "models":

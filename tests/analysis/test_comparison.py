@@ -6,6 +6,7 @@ from dataclasses import replace
 import jax
 import pytest
 
+from tests.support.details import with_details
 from tests.support.programs import mlp_report
 from workbench.analysis.comparison import Comparison
 from workbench.analysis.differences import ALL_CAUSES
@@ -43,7 +44,7 @@ def looped():
 
 def compared(ours, theirs, *, in_loop=False, target="TPU v5e 2x4"):
     compiled = Compiled(target, 8, 1.0, CompiledMemory(100, 50, 50, 30), tuple(theirs))
-    report = replace(mlp_report(), collectives=tuple(ours), list_padding=lambda: (THIN,))
+    report = with_details(replace(mlp_report(), collectives=tuple(ours)), padding=(THIN,))
     return Comparison(replace(report, plan=looped()) if in_loop else report, compiled)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.details import with_details
 from tests.support.programs import mlp_report
 from workbench.analysis.comparison import Comparison
 from workbench.analysis.kernel_differences import COPIED, FUSED, IN_PIECES, KERNEL_CAUSES, RATE, RECOMPUTED
@@ -22,7 +23,7 @@ def found(seconds, flops=0, count=1, path="layers/mlp/dot_general", kind="fusion
 
 def compared(ours, theirs):
     time = StepTime("TPU v5e 2x4", sum(each.total_seconds for each in ours), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    report = replace(mlp_report(), step_time=time, list_kernels=lambda: tuple(ours))
+    report = with_details(replace(mlp_report(), step_time=time), kernels=tuple(ours))
     return Comparison(report, Compiled("TPU v5e 2x4", 8, 1.0, CompiledMemory(100, 50, 50, 30), (), kernels=tuple(theirs)))
 
 

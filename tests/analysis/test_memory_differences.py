@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.details import with_details
 from tests.support.programs import mlp_report
 from workbench.analysis.comparison import Comparison
 from workbench.analysis.memory_differences import ARGUMENTS, FREED, HELD, MEMORY_CAUSES, PACKED, REST, SIZED
@@ -21,7 +22,7 @@ def compared(ours=(), theirs=(), *, packing=0, arguments=None, unnamed=0):
     memory = CompiledMemory(held if arguments is None else arguments, 0, 0, live + packing, live=max(live, 1))
     alive = tuple(Alive(path, Role.ACTIVATION, count, 1) for path, count in ours)
     peak = replace(report.memory, by_role={Role.ACTIVATION: held + sum(count for _, count in ours)})
-    report = replace(report, memory=peak, list_alive=lambda: alive)
+    report = with_details(replace(report, memory=peak), alive=alive)
     return Comparison(report, Compiled("TPU v5e 2x4", 8, 1.0, memory, (), alive_at_peak=tuple(theirs)))
 
 

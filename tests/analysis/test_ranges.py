@@ -14,7 +14,7 @@ from workbench.documents import report_record
 from workbench.models.registry import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
-from workbench.reports.report import UNKNOWN_TURNS, Diagnostic
+from workbench.reports.diagnostic import UNKNOWN_TURNS, Diagnostic
 from workbench.units import format_bytes, format_range
 
 

@@ -24,7 +24,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.reports.collective import KINDS, collective_class
 from workbench.tracing import trace_training
 
-EXTRA = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]["corpus"]
+EXTRA = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]["corpus"]
 CLASSES = {collective_class(kind) for kind in KINDS}
 S = jax.ShapeDtypeStruct
 

@@ -14,21 +14,20 @@ from contextlib import contextmanager
 from tests.support.servers import free_port, wait_for
 
 SERVED = """
-from workbench.app.serve import listen, template_of
+from workbench.app.page.serve import listen, template_of
 import panel as pn
 page = lambda: template_of("t", pn.pane.Str("here"))
 listen(page, {port}, False, "127.0.0.1", (), None, threaded=False, close=lambda: print("closed", flush=True))
 """
 STUCK = """
 import threading
-from workbench.app.serve import listen, template_of
+from workbench.app.page.serve import listen, template_of
 listen(lambda: template_of("t", None), {port}, False, "127.0.0.1", (), None, threaded=False, close=threading.Event().wait)
 """
 
 EARLY = """
-import os, signal, sys
-import workbench.app.serve
-serve = sys.modules["workbench.app.serve"]  # the package has a function of that name
+import os, signal
+from workbench.app.page import serve
 make = serve.guarded_server
 def told_meanwhile(*args, **options):
     server = make(*args, **options)

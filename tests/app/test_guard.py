@@ -12,10 +12,9 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from tests.support.servers import free_port, wait_for
-from workbench.app import serve
 from workbench.app.page import guard
 from workbench.app.page.guard import allowed_hosts, content_policy, judge_request, parse_origin
-from workbench.app.page.serve import verify_address
+from workbench.app.page.serve import serve, verify_address
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -177,7 +176,7 @@ def test_every_answer_tells_the_browser_what_it_may_do_and_nothing_of_the_server
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self' blob:")
     assert "Server" not in answer.headers
     assert "Traceback" not in body
-    assert str(guard.__file__).rsplit("/", 3)[0] not in body
+    assert str(guard.__file__).rsplit("/", 4)[0] not in body
     if host == "evil.example":
         assert (answer.status, body) == (403, f"{guard.UNKNOWN_HOST.text}\n")
 

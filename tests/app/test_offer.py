@@ -3,10 +3,10 @@
 import pytest
 
 from workbench.app.page.offer import MOST_HEARD, Unsaved, asked_boards, offer
-from workbench.documents import JournalEntry
 from workbench.models import build
 from workbench.plan.edits import PlaceDim
 from workbench.plan.plan import Plan
+from workbench.session.journal import JournalEntry
 
 
 def entry(board_id="board-of-a-test", name="gpt", plans=3, edit="d_ff → model", last_changed=1000.0):

@@ -14,7 +14,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.session.settling import PIPELINED
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MODEL = ["--model", "tests.support.importable:regression", "-a", "width=32"]
 LAYOUT = ["--mesh", "data:4 model:2", "--layout", "batch:data; d_ff:model"]
 
@@ -278,7 +278,7 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path):
 
 def test_a_server_runs_so_many_plans_at_once_and_for_so_long(monkeypatch):
     asked = {}
-    monkeypatch.setattr("workbench.app.serve", lambda _make, **options: asked.update(options))
+    monkeypatch.setattr("workbench.app.page.serve.serve", lambda _make, **options: asked.update(options))
     arguments = ["serve", "--model", "two_layer", "--mesh", "data:2", "--no-open"]
     assert cli.main([*arguments, "--jobs", "3", "--time-limit", "60"]) == 0
     assert (asked["jobs"], asked["time_limit"]) == (3, 60.0)

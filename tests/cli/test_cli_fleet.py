@@ -245,7 +245,7 @@ def test_what_is_wrong_is_said_before_anything_runs(file, arguments, message, ca
 
 def test_serve_opens_the_board_of_a_file(file, monkeypatch):
     served = []
-    monkeypatch.setattr("workbench.app.serve_fleet", lambda fleet, port, **options: served.append((fleet, port, options)))
+    monkeypatch.setattr("workbench.app.page.fleet.serve_fleet", lambda fleet, port, **options: served.append((fleet, port, options)))
     assert cli.main(["serve", "--fleet", file, "--port", "5099", "--no-open"]) == 0
     [(fleet, port, options)] = served
     assert [each.name for each in fleet.models] == ["fit-width=8", "fit-width=16"]

@@ -30,7 +30,7 @@ def build() -> wb.Program:
 
 def document(target: str, **entries) -> str:
     plan = {"name": "theirs", "program": {"target": target}, "mesh": [["data", 2]], "layout": {"rules": {"batch": "data"}}}
-    return json.dumps({"format": "sharding-workbench.plan.plan", "version": 1, **plan, **entries})
+    return json.dumps({"format": "sharding-workbench.plan", "version": 1, **plan, **entries})
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ def test_what_is_too_large_is_told_in_words(call, message):
 
 def document(**entries) -> str:
     plan = {"name": "x", "program": {"target": "two_layer"}, "mesh": [["data", 2]], "layout": {}}
-    return json.dumps({"format": "sharding-workbench.plan.plan", "version": 1, **plan, **entries})
+    return json.dumps({"format": "sharding-workbench.plan", "version": 1, **plan, **entries})
 
 
 TEXTS = [

@@ -27,8 +27,8 @@ TEXTS = [
     ("not json at all", "The text is not JSON: Expecting value: line 1 column 1 (char 0)." + CHOOSE),
     ('{"format": ', "The text is not JSON: Expecting value: line 1 column 12 (char 11)." + CHOOSE),
     ('{"a": 1, "a": 2}', 'The text is not JSON: "a" stands twice in one object.' + CHOOSE),
-    ("[1, 2]", 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan.plan".' + CHOOSE),
-    ('{"nbformat": 4}', 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan.plan".' + CHOOSE),
+    ("[1, 2]", 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan".' + CHOOSE),
+    ('{"nbformat": 4}', 'The text is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan".' + CHOOSE),
     (
         changed(version=2, a_new_thing=True),
         "The text is a plan document of version 2; this workbench reads up to version 1."

@@ -22,7 +22,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Scheduled
-from workbench.reports.report import NO_ROOM
+from workbench.reports.diagnostic import NO_ROOM
 from workbench.session.settling import settled_report
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace

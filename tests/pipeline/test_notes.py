@@ -7,16 +7,17 @@ import jax
 import pytest
 
 from tests.support import pipelines
+from tests.support.details import with_details
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.costs import equal_stages
 from workbench.documents.records.report import report_record
 from workbench.errors import PipelineError
-from workbench.pipeline.report import PipelineReport
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.simulated import Simulated
 from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
+from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
+from workbench.reports.simulated import Simulated
 from workbench.tracing import trace
 from workbench.units import format_bytes, format_seconds
 
@@ -24,7 +25,7 @@ from workbench.units import format_bytes, format_seconds
 def report(text: str, **planned: object) -> Report:
     """Of a chain of four equal layers, the batch 8; `planned` changes what came of the planning."""
     found = Plan(pipelines.chain(), "stage:2", pipeline=f"stages:2 {text}").report()
-    return replace(found, make_pipeline=lambda: replace(found.pipeline, **planned)) if planned else found
+    return with_details(found, pipeline=replace(found.pipeline, **planned)) if planned else found
 
 
 def equally(spec: PipelineSpec) -> Simulated:

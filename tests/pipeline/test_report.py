@@ -2,14 +2,15 @@
 
 import pytest
 
-from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec, read_pipeline
 from workbench.core.schedules.costs import StageCost
 from workbench.errors import PipelineError
 from workbench.models import build
-from workbench.pipeline.report import Piece, PipelineReport
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import Transfer
+from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
+from workbench.reports.pipeline import Piece, PipelineReport
 from workbench.text.pipeline import gantt_text
 
 
@@ -96,8 +97,9 @@ def test_a_pipeline_that_cannot_be_cut_says_so_in_the_report_with_ways_out():
     (note,) = [each for each in wrong.notes if each.kind == "cannot be cut"]
     assert [str(edit) for edit in note.edits] == ["stage:6", "no pipeline"]
     assert [len(piece.blocks) for piece in wrong.plan.apply(note.edits[0]).report().pipeline.pieces] == [1] * 6
+    whole = wrong.plan.updated(pipeline=None)
     with pytest.raises(PipelineError, match="8 stages need as many"):  # now that its blocks are known, at once
-        wrong.plan.updated(name="again")
+        whole.apply(SetPipeline(wrong.plan.pipeline))
 
 
 def test_a_boundary_that_is_no_block_is_told_with_the_boundaries_that_balance_would_choose():
@@ -111,13 +113,18 @@ def test_a_boundary_that_is_no_block_is_told_with_the_boundaries_that_balance_wo
     ("pipeline", "says"),
     [
         ("stages:2 micro_batches:5", "5 micro-batches do not divide `batch`"),
-        ("stages:2 micro_batches:4 boundaries:layers/9", "no block `layers/9`"),
         ("stages:3 micro_batches:4", "3 stages, and mesh axis `stage` 2"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_where_it_is_written(plan, pipeline, says):
-    assert plan.report().pipeline is not None  # so that its blocks are known
     with pytest.raises(PipelineError) as error:
         plan.updated(pipeline=pipeline)
     assert says in error.value.message
+    assert error.value.ways_out
+
+
+def test_a_boundary_that_is_no_block_is_refused_where_it_is_asked_for_once_the_blocks_are_known(plan):
+    assert plan.report().pipeline is not None
+    with pytest.raises(PipelineError, match="no block `layers/9`") as error:
+        plan.apply(SetPipeline(read_pipeline("stages:2 micro_batches:4 boundaries:layers/9")))
     assert error.value.ways_out

@@ -12,8 +12,8 @@ from workbench.core.schedules.costs import AtWork, Halves, StageCost, equal_stag
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate import simulate, simulate_orders
-from workbench.pipeline.simulated import Moment, Simulated
 from workbench.pipeline.transfer import Transfer
+from workbench.reports.simulated import Moment, Simulated
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=20)

@@ -5,13 +5,13 @@ from weakref import WeakSet
 
 import pytest
 
+from workbench.app.notebook.workbench import Workbench
 from workbench.models import build
 from workbench.plan.edits import PlaceDim
 from workbench.plan.plan import Plan
 from workbench.session import live_plans as module
 from workbench.session.live_plans import live_plans
 from workbench.session.session import Session
-from workbench.widgets import Workbench
 
 
 @pytest.fixture(scope="module")

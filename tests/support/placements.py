@@ -6,7 +6,7 @@ from tests.support.strategies import DIMS, meshes, shardings
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
-from workbench.reports.report import Placement
+from workbench.reports.placement import Placement
 
 GRID = "processor_rows:2 processor_cols:4"
 

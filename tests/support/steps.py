@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tests.support.details import with_details
 from tests.support.programs import mlp_report
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
@@ -73,15 +74,18 @@ def step_report() -> Report:
     """Two layers on eight TPUs, every lazy part made up."""
     report = mlp_report()
     plan = Plan(report.plan.program, report.plan.mesh, report.plan.layout, hardware=parse_hardware("TPU v5e 2x4"))
-    return replace(
+    found = replace(
         report,
         plan=plan,
         memory=Memory({Role.PARAMETER: 2 * KIB, Role.ACTIVATION: 6 * KIB}, capacity=16 * KIB),
         step_time=StepTime("TPU v5e 2x4", arithmetic=0.9e-3, memory=0.18e-3, launch=26e-6, exposed=14e-6, hidden=60e-6, mfu=0.3, hfu=0.3),
-        make_memory_curve=lambda: CURVE,
-        list_alive=lambda: ALIVE,
-        list_alive_at=lambda place: ALIVE[: 1 + place % 4],
-        list_kernels=lambda: KERNELS,
-        make_graph=lambda: GRAPH,
-        make_timeline=lambda: Timeline(1.12e-3, EVENTS),
+    )
+    return with_details(
+        found,
+        memory_curve=CURVE,
+        alive=ALIVE,
+        alive_at=lambda place: ALIVE[: 1 + place % 4],
+        kernels=KERNELS,
+        graph=GRAPH,
+        timeline=Timeline(1.12e-3, EVENTS),
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tests.support.details import with_details
 from tests.support.programs import mlp_report
 from workbench.reports.device_trace import Trace, TraceEvent, summarize
 from workbench.reports.report import Report
@@ -49,4 +50,4 @@ def timed_report() -> Report:
     """`mlp_report` with a timeline, and with seconds of its collectives."""
     report = mlp_report()
     collectives = tuple(replace(each, seconds=1 * MS) for each in report.collectives)
-    return replace(report, collectives=collectives, make_timeline=predicted_step)
+    return with_details(replace(report, collectives=collectives), timeline=predicted_step)

@@ -10,7 +10,8 @@ from workbench.models.registry import build
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.memory import Memory
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.reports.step_time import Flops
 from workbench.text.report import WIDTH, measurement_text, report_text, table_text
 from workbench.units import format_bytes

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tests.support.placements import image_batch, placed, placements
 from tests.support.strategies import meshes
-from workbench.reports.report import Placement
+from workbench.reports.placement import Placement
 from workbench.visualize.draw.geometry import Box, Part, count_parts, grid, part_of, projection, shown, stacked
 
 SPLITS = [  # shape, sharding, mesh; all even, on eight devices

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.details import with_details
 from tests.support.steps import GRAPH, node, step_report
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -142,7 +143,7 @@ def test_without_graphviz_in_any_form_the_outline_is_the_picture(monkeypatch):
 
 def test_names_with_colons_and_marks_of_html_come_through():
     odd = Graph((node("a:b/<x>&/mul", 1e-6), node("c/mul", 1e-6)), ((0, 1),))
-    report = replace(step_report(), make_graph=lambda: odd)
+    report = with_details(step_report(), graph=odd)
     made = graph(report, scopes_of(odd))
     assert "a:b" in made.text
     assert "<x>" not in made.svg

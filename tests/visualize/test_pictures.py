@@ -13,6 +13,7 @@ import pytest
 from bokeh.models import Circle, MultiLine, Patches, Quad, Range1d, Text
 from hypothesis import given
 
+from tests.support.details import with_details
 from tests.support.placements import image_batch, placed, placements
 from tests.support.programs import mlp_report
 from tests.support.steps import step_report
@@ -42,13 +43,12 @@ from workbench.visualize import (
 from workbench.visualize.draw import bars, palette
 from workbench.widgets.board import state
 
-STYLE = Path(state.__file__).parent / "static" / "style.css"
+STYLE = Path(state.__file__).parents[1] / "static" / "style.css"
 LARGE = placed((50304, 12288), "vocab d_model", "[model, data]", "data:64 model:32", "params/embedding/tokens")
 KIB = 1024
-STEP = replace(  # forward, backward, optimizer: activations pile up and go away again
-    mlp_report(),
-    memory=Memory({Role.PARAMETER: 2 * KIB, Role.ACTIVATION: 6 * KIB}),
-    make_memory_curve=lambda: MemoryCurve(
+STEP = with_details(  # forward, backward, optimizer: activations pile up and go away again
+    replace(mlp_report(), memory=Memory({Role.PARAMETER: 2 * KIB, Role.ACTIVATION: 6 * KIB})),
+    memory_curve=MemoryCurve(
         ("layers/0/mlp", "layers/1/mlp", "loss", "grad/loss", "grad/layers/1/mlp", "grad/layers/0/mlp", "optimizer/add"),
         {
             Role.PARAMETER: (2 * KIB,) * 7,
@@ -56,7 +56,7 @@ STEP = replace(  # forward, backward, optimizer: activations pile up and go away
             Role.ACTIVATION: (2048, 4096, 6144, 5120, 2048, 0, 0),
         },
     ),
-    list_alive=lambda: (
+    alive=(
         Alive("layers/1/mlp/dot_general", Role.ACTIVATION, 4 * KIB, 2),
         Alive("params/layers/0/w1", Role.PARAMETER, 2 * KIB, 1),
         Alive("loss/exp", Role.ACTIVATION, 2 * KIB, 1),

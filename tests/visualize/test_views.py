@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.details import with_details
 from tests.support.placements import placed
 from tests.support.programs import mlp_report
 from tests.support.steps import ALIVE, CURVE, KERNELS, step_report
@@ -172,4 +173,4 @@ def test_a_png_is_twice_as_large_as_the_picture(tmp_path):
 def test_a_place_without_an_operation_goes_by_the_one_before_it():
     curve = replace(CURVE, paths=("", "layers/1/mlp", "", "grad/loss", "", "", "optimizer/add"))
     assert [curve.near(place) for place in (0, 1, 2, 5)] == ["the start", "layers/1/mlp", "layers/1/mlp", "grad/loss"]
-    assert "at layers/1/mlp" in memory_map(replace(step_report(), make_memory_curve=lambda: curve), 2).about
+    assert "at layers/1/mlp" in memory_map(with_details(step_report(), memory_curve=curve), 2).about

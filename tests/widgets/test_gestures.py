@@ -8,7 +8,7 @@ from tests.support.programs import mlp_report
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import PlaceDim, RenameDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
-from workbench.reports.report import Diagnostic
+from workbench.reports.diagnostic import Diagnostic
 from workbench.widgets.board.drops import dropped_axes
 from workbench.widgets.board.gestures import edit_of, zone_of
 

@@ -8,11 +8,11 @@ from tests.support.scripted import compiled, measurement
 from tests.widgets.test_board import Screen
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
+from workbench.app.runners.worker_runner import RUN_LIMIT, WorkerRunner
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
-from workbench.widgets.run.runner import RUN_LIMIT, WorkerRunner
 
 DONE, CANCELLED = {"event": "done"}, {"event": "cancelled"}
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.scripted import HeldRunner, compiled, measurement
 from tests.widgets.test_board import Screen
+from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.edits import PlaceDim
 from workbench.plan.plan import Plan
 from workbench.widgets.run.curves import MOST_POINTS, curve
@@ -15,7 +16,6 @@ from workbench.widgets.run.jobs import Jobs
 from workbench.widgets.run.live import MOST_KEPT, Live
 from workbench.widgets.run.messages import MOST_MESSAGES, log_state, noted
 from workbench.widgets.run.run_panel import INVITATION, STALE, run_state
-from workbench.widgets.run.runner import WorkerRunner
 
 
 def begun(session) -> Live:

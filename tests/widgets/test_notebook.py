@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from tests.support.scripted import HeldRunner
+from workbench.app.notebook.workbench import Workbench
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.widgets import Workbench
 from workbench.widgets.board.state import TABS
 from workbench.widgets.glossary.glossary import glossary_state
 from workbench.widgets.module import module_text

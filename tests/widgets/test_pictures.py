@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.details import with_details
 from tests.support.steps import CURVE, GRAPH, KERNELS, step_report
 from workbench.analysis.comparison import Comparison
 from workbench.errors import WorkbenchError
@@ -83,7 +84,7 @@ def test_a_moment_that_the_step_does_not_have_is_refused(place):
 
 
 def test_a_place_beyond_the_end_of_another_plan_is_its_peak():
-    short = replace(step_report(), make_memory_curve=lambda: replace(CURVE, paths=CURVE.paths[:3]))
+    short = with_details(step_report(), memory_curve=replace(CURVE, paths=CURVE.paths[:3]))
     assert Views(place=5).place_in(short) is None
 
 

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.details import with_details
 from tests.support.programs import mlp_report, parameter, program
 from workbench.core.sharding import Sharding
 from workbench.plan.edits import PlaceDim
 from workbench.plan.plan import Plan
 from workbench.reports.memory import Memory
-from workbench.reports.report import Placement, Report, Value
+from workbench.reports.placement import Placement, Value
+from workbench.reports.report import Report
 from workbench.reports.step_time import Flops
 from workbench.widgets.board.state import TABS
 from workbench.widgets.tabs.tabs import Facts, table_state
@@ -71,8 +73,8 @@ def test_values_are_only_computed_when_their_tab_is_open():
         Memory({}),
         Flops(0, 0, 2),
         0,
-        list_values=values,
     )
+    report = with_details(report, values=values)
     table_state(Facts(report), "tensors")
     assert asked == []
     block = table_state(Facts(report), "values")["blocks"][0]

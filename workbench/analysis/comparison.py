@@ -7,7 +7,7 @@ Views, the command line and the tests read the same `Comparison`. Collectives ar
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from workbench.analysis.differences import Difference, explain
 from workbench.analysis.kernel_differences import KernelDifference, explain_kernels
@@ -16,10 +16,8 @@ from workbench.core.sharding import base_axis
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
+from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-
-if TYPE_CHECKING:
-    from workbench.pipeline.report import PipelineReport
 
 CLOSE = 0.02
 """Relative difference up to which two figures are called the same."""
@@ -113,7 +111,7 @@ class Comparison:
         return tuple(_stage_row(planned, device, found) for device, found in enumerate(self.compiled.stages))
 
     @cached_property
-    def _planned(self) -> "PipelineReport | None":
+    def _planned(self) -> PipelineReport | None:
         """The pipeline, where its stages are programs of their own: then no figure is of the program whole."""
         spec = self.report.plan.pipeline
         return self.report.pipeline if spec is not None and spec.engine == "mpmd" else None
@@ -210,7 +208,7 @@ def _tiers(figure: Figure) -> int:
     return sum(each is not None for each in (figure.predicted, figure.compiled, figure.measured))
 
 
-def _stage_row(planned: "PipelineReport", device: int, compiled: Compiled) -> StageRow:
+def _stage_row(planned: PipelineReport, device: int, compiled: Compiled) -> StageRow:
     payload = sum(count for _, count in planned.payload(device))
     return StageRow(device, planned.held(device), planned.closely.peaks[device], payload, compiled)
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from workbench.analysis.diagnose import over_capacity
 from workbench.core.tensor import Role
 from workbench.reports.compiled import Compiled, Scheduled
+from workbench.reports.diagnostic import NO_ROOM, Diagnostic
 from workbench.reports.memory import STAYING, Memory
-from workbench.reports.report import NO_ROOM, Diagnostic, Report
+from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 
 

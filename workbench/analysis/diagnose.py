@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from workbench.analysis.diagnose_operators import operator_notes, subject_of
 from workbench.analysis.remedies import avoiding, resized, unsplit
@@ -16,10 +17,11 @@ from workbench.plan.legality import why_illegal
 from workbench.propagation import Propagated, padding_list, reshard_list
 from workbench.propagation.edges import Edge
 from workbench.propagation.structure.structure import Structure
+from workbench.reports.diagnostic import NO_ROOM, UNKNOWN_TURNS, Diagnostic
 from workbench.reports.memory import Memory
 from workbench.reports.padding import Padding
 from workbench.reports.partitioned import GatheredWhole
-from workbench.reports.report import NO_ROOM, UNKNOWN_TURNS, Diagnostic, Report
+from workbench.reports.report import Report
 from workbench.reports.reshard import REMATERIALISATION, Reshard
 from workbench.spmd.join import operations_at_places
 from workbench.units import format_bytes
@@ -109,7 +111,7 @@ def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence
             f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_at(each.source)}, which {_reader(each)} needs so: "
             f"every device gathers {_gathered(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
             f"{format_bytes(each.temporary)} are held at the worst moment.",
-            avoiding(report.plan, partitioned, each) if number < _LARGEST else (),
+            find=partial(avoiding, report.plan, partitioned, each) if number < _LARGEST else None,
         )
         for number, each in enumerate(places)
     ] + [_elsewhere(report, partitioned, each) for each in untold]
@@ -185,7 +187,7 @@ def _torn(report: Report, partitioned: Propagated) -> list[Diagnostic]:
                 f"the major one takes the axis first: the result lies {Sharding(dims or ())}. A loop over that one gathers it, turn by "
                 "turn. Way out: reshape so that the dimension that shall stay split comes first, and swap the two."
             )
-            found.append(Diagnostic("split reshape", operation.path, note, unsplit(report.plan, operation, dims or (), torn)))
+            found.append(Diagnostic("split reshape", operation.path, note, find=partial(unsplit, report.plan, operation, dims or (), torn)))
     return found[:_LARGEST]
 
 
@@ -201,7 +203,7 @@ def _padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
             f"{group[0].arithmetic}. {len(group)} kind{'s' * (len(group) != 1)} of values are padded, the largest `{group[0].path}`"
             f"{_at(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
             f"Sizes nearby: {group[0].way_out}.",
-            resized(report.plan, group[0]),
+            find=partial(resized, report.plan, group[0]),
         )
         for (dim, _), group in groups.items()
         if any(each.share > _WASTE for each in group)

@@ -12,8 +12,9 @@ from workbench.plan.edits import PlaceDim
 from workbench.plan.legality import why_illegal
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
+from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
-from workbench.reports.report import Diagnostic, Report
+from workbench.reports.report import Report
 from workbench.spmd.join import operations_at_places
 
 

@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from workbench.core.micro_batches import splits_of
 from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.errors import WorkbenchError
 from workbench.pipeline.planned import pipeline_report, transfer_of
-from workbench.pipeline.report import PipelineReport
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_partition import program_blocks, verify_cut
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
-from workbench.reports.report import NO_ROOM, Diagnostic, Report
-from workbench.tracing.grad_accumulation.split_batch import splits_of
+from workbench.reports.diagnostic import NO_ROOM, Diagnostic
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.report import Report
 from workbench.tracing.spmd_pipeline.loss import layers_in_step
 from workbench.units import format_bytes, format_seconds
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from workbench.cost.scheduled import known_rates
 from workbench.hardware.hardware import Chip
-from workbench.reports.report import UNKNOWN_TURNS, Report
+from workbench.reports.diagnostic import UNKNOWN_TURNS
+from workbench.reports.report import Report
 
 SHIPPED = Path(__file__).with_name("ranges.toml")
 SENT, MEMORY, KERNELS, STEP = "sent", "memory", "kernels", "step"

@@ -27,7 +27,7 @@ LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # more than one process, u
 
 def serve(options: argparse.Namespace) -> None:
     try:
-        from workbench.app import serve
+        from workbench.app.page.serve import serve
     except ModuleNotFoundError as error:
         raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
     reach = reach_of(options)  # before anything is traced

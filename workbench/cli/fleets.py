@@ -65,7 +65,7 @@ def simulate(options: argparse.Namespace) -> None:
 
 def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
     """The page of the file's fleet, served to those who may `reach` it. Raises `OSError` where it cannot listen."""
-    from workbench.app import serve_fleet
+    from workbench.app.page.fleet import serve_fleet
     from workbench.documents import load_fleet
     from workbench.tracing.platform import leave_accelerators_alone
 

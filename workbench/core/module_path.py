@@ -16,7 +16,8 @@ def use_current_folder_last() -> None:
     except OSError:
         return  # the folder was removed
     folders = [os.path.realpath(each or here) for each in sys.path]
-    if here == os.path.dirname(os.path.dirname(os.path.realpath(__file__))) and here in folders:  # noqa: PTH120
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
+    if here == os.path.dirname(package) and here in folders:  # noqa: PTH120
         return
     sys.path[:] = [*(each for each, folder in zip(sys.path, folders, strict=True) if folder != here), here]
 

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.core.tensor import itemsize
-from workbench.cost.fusion.kernels import PRODUCTS, Kernels
+from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import HALVES, Propagated
 from workbench.propagation.collectives import Reshard
+from workbench.propagation.module.operations import PRODUCTS
 from workbench.propagation.structure.structure import Structure
 from workbench.propagation.structure.views import VIEWING, viewed
 

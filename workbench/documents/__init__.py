@@ -13,17 +13,6 @@ from workbench.documents.fleets import fleet_of as fleet_of
 from workbench.documents.fleets import load_fleet as load_fleet
 from workbench.documents.fleets import parse_fleet as parse_fleet
 from workbench.documents.hardware_entry import hardware_entry as hardware_entry
-from workbench.documents.journal.folder import JournalEntry as JournalEntry
-from workbench.documents.journal.folder import find_journal as find_journal
-from workbench.documents.journal.folder import is_board_id as is_board_id
-from workbench.documents.journal.folder import journal_folder as journal_folder
-from workbench.documents.journal.folder import list_journals as list_journals
-from workbench.documents.journal.folder import new_board_id as new_board_id
-from workbench.documents.journal.folder import prune as prune
-from workbench.documents.journal.journal import Journal as Journal
-from workbench.documents.journal.journal import Restored as Restored
-from workbench.documents.journal.journal import Resumed as Resumed
-from workbench.documents.journal.journal import restore as restore
 from workbench.documents.link import link_text as link_text
 from workbench.documents.link import parse_link as parse_link
 from workbench.documents.plans import dump_plan as dump_plan

@@ -16,7 +16,7 @@ from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.sharding import Sharding
 from workbench.documents.allowed import read_allowed, verify_allowed
 from workbench.documents.durable_files import exclusive, explain_write_errors, replace_file
-from workbench.documents.journal.known_program import is_known_reference, known_program, known_reference, names_from_trace
+from workbench.documents.known_program import is_known_reference, known_program, known_reference, names_from_trace
 from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.schema import schema_problem
@@ -26,7 +26,7 @@ from workbench.hardware.catalogue import OWN_FILE, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
-FORMAT = "sharding-workbench.plan.plan"
+FORMAT = "sharding-workbench.plan"
 VERSION = 1
 
 

@@ -7,6 +7,7 @@ from workbench.engine.partitioner import shared_worker as shared_worker
 from workbench.engine.partitioner import start_partition as start_partition
 from workbench.engine.spmd.calibrate import calibrate as calibrate
 from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
+from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
 from workbench.engine.spmd.distributed import start_distributed as start_distributed
 from workbench.engine.spmd.execute import execute as execute
 from workbench.engine.worker.launch import compile_plan as compile_plan

@@ -11,24 +11,24 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
-from workbench.analysis.analyze import analyze
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
+from workbench.core.micro_batches import batch_dim
 from workbench.core.paths import matches
 from workbench.core.program import Program
 from workbench.core.schedules.costs import Payload
 from workbench.core.sharding import Sharding, axis_size, overlap
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import closest_stretches
+from workbench.cost.estimate import Estimate, estimate
 from workbench.cost.tiles import laid_out_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import Stretch
 from workbench.pipeline.data_parallel_groups import parts_of, split_over
 from workbench.plan.plan import Plan
-from workbench.reports.report import Report
+from workbench.reports.collective import payload_by_axis_and_kind
 from workbench.tracing.grad_accumulation.partial_sums import Parts
-from workbench.tracing.grad_accumulation.split_batch import batch_dim
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
 NOMINAL = 1e12  # operations a second where no hardware is chosen
@@ -111,39 +111,39 @@ class Price(NamedTuple):
 
 def price(block: BlockTasks, stage: OnStage) -> Price:
     """The backward pass is what forward and backward take together beyond the forward pass alone."""
-    forward, both = (analyze(_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
+    forward, both = (estimate(_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
     one, two = _seconds(forward, both)
     backward = max(two - one, 0.0)
     weight = backward * block.weight_share
-    sent_forward, sent_both = (tuple(each.by_axis_and_kind.items()) for each in (forward, both))
+    sent_forward, sent_both = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, both))
     at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, apart=stage.adds_apart), stage)
     return Price(one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both)
 
 
 def task_bytes(program: Program, stage: OnStage) -> TaskBytes:
     """Of a task's program alone on the devices of a stage."""
-    return _bytes_in(analyze(_alone(program, stage)))
+    return _bytes_in(estimate(_alone(program, stage)))
 
 
-def _bytes_in(report: Report) -> TaskBytes:
-    hardware = report.plan.hardware
+def _bytes_in(found: Estimate) -> TaskBytes:
+    hardware = found.hardware
     tile = hardware.chip.array_tile if hardware else ()
-    sizes = [(each.tensor, laid_out_bytes(each.local_shape, each.tensor.dtype, tile)) for each in report.arguments]
+    sizes = [(each.tensor, laid_out_bytes(each.local_shape, each.tensor.dtype, tile)) for each in found.arguments]
     read = tuple((tensor.path, size) for tensor, size in sizes if tensor.role is Role.INPUT)
     held = sum(size for tensor, size in sizes if tensor.role is not Role.INPUT)
     sums = {group: sum(size for path, size in read if path.startswith(f"{group}/")) for group in ("arriving", "pending")}
     staying = sum(size for _, size in read) - sum(sums.values())
-    made = report.memory.by_role.get(Role.OUTPUT, 0)
-    working = report.memory.peak - held - sum(size for _, size in read) - made
+    made = found.memory.by_role.get(Role.OUTPUT, 0)
+    working = found.memory.peak - held - sum(size for _, size in read) - made
     return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
 
 
-def _seconds(*reports: Report) -> tuple[float, ...]:
+def _seconds(*found: Estimate) -> tuple[float, ...]:
     """Without hardware one for each `NOMINAL` operations; of what has none at all, bytes."""
-    if all(each.step_time is not None for each in reports):
-        return tuple(each.step_time.total for each in reports if each.step_time is not None)
-    counts = [each.flops.per_device for each in reports]
-    return tuple(count / NOMINAL for count in (counts if any(counts) else [each.traffic for each in reports]))
+    if all(each.step_time is not None for each in found):
+        return tuple(each.step_time.total for each in found if each.step_time is not None)
+    counts = [each.flops.per_device for each in found]
+    return tuple(count / NOMINAL for count in (counts if any(counts) else [each.traffic for each in found]))
 
 
 def _alone(program: Program, stage: OnStage) -> Plan:

@@ -2,11 +2,11 @@
 
 from math import prod
 
+from workbench.core.micro_batches import batch_dim
 from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import Role
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.partial_sums import WHOLE, Parts
-from workbench.tracing.grad_accumulation.split_batch import batch_dim
 from workbench.tracing.stage_partition.partition import network_of
 
 

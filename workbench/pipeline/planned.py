@@ -5,14 +5,14 @@ from functools import partial
 
 from workbench.core.schedules.costs import StageCost
 from workbench.cost.communication import collective_seconds
-from workbench.pipeline.report import Piece, PipelineReport, PlannedBlock
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.simulated import Simulated
 from workbench.pipeline.stage_costs import block_costs, costs_of_cut, plan_starts
 from workbench.pipeline.stage_memory import with_close_memory
 from workbench.pipeline.stage_partition import network_blocks, program_blocks
 from workbench.pipeline.transfer import FREE, Transfer
 from workbench.plan.plan import Plan
+from workbench.reports.pipeline import Piece, PipelineReport, PlannedBlock
+from workbench.reports.simulated import Simulated
 
 
 def pipeline_report(plan: Plan) -> PipelineReport:

@@ -18,8 +18,8 @@ from workbench.core.schedules import schedule_named
 from workbench.core.schedules.costs import StageCost, receives
 from workbench.core.schedules.tasks import Kind, Orders, Task
 from workbench.errors import PipelineError
-from workbench.pipeline.simulated import Arrival, Simulated, Span
 from workbench.pipeline.transfer import FREE, Transfer
+from workbench.reports.simulated import Arrival, Simulated, Span
 
 
 def simulate(spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE, *, recompute_ahead: bool = False) -> Simulated:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from math import gcd
 
+from workbench.core.micro_batches import batch_dim
 from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.pipeline.balance import balance
-from workbench.tracing.grad_accumulation.split_batch import batch_dim, splits_of
+from workbench.plan.plan import Plan
 from workbench.tracing.stage_partition.network import Block, Network
 from workbench.tracing.stage_partition.partition import known_network, network_of
 from workbench.tracing.stage_partition.stages import starts_at
@@ -64,14 +65,12 @@ def verify_cut(program: Program, spec: PipelineSpec) -> None:
     starts_of(network_of(program, spec.micro_batches), spec)
 
 
-def verify_early(program: Program, spec: PipelineSpec) -> None:
-    """The same as far as it can be told without a trace: whether micro-batches divide the batch, and of blocks that are known the rest.
-
-    What is no training step has no blocks; the report says so.
-    """
-    if program.step.training is None:
+def verify_change(before: Plan, after: Plan) -> None:
+    """Raises `PipelineError` where an edit asks for stages that the program is known not to have: nothing is traced for it, and where the
+    blocks are not known yet, the report says so. What is no training step has no blocks; the report says that, too."""
+    spec, program = after.pipeline, after.program
+    if spec is None or program.step.training is None or (spec == before.pipeline and program is before.program):
         return
-    splits_of(program, spec.micro_batches)
     if network := known_network(program, spec.micro_batches):
         starts_at(network, spec.boundaries)
         verify_enough(network.name, network.paths, spec)

@@ -9,6 +9,7 @@ from math import prod
 from workbench.core.layout import Layout
 from workbench.core.layout_text import group_text
 from workbench.core.mesh import Mesh
+from workbench.core.micro_batches import splits_of
 from workbench.core.paths import matches, unfolded
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
@@ -28,13 +29,12 @@ def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
 
 def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
     """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or splits a
-    dimension as well; if the micro-batches do not divide the batch; and, of a program that was cut before, if it cannot be cut so."""
+    dimension as well; and if the micro-batches do not divide the batch of a training step."""
     if pipeline is None:
         return
-    from workbench.pipeline.stage_partition import verify_early  # from above, which loads JAX: only for a plan with a pipeline
-
     _verify_axis(mesh, layout, pipeline)
-    verify_early(program, pipeline)
+    if program.step.training is not None:
+        splits_of(program, pipeline.micro_batches)
 
 
 def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:

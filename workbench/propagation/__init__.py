@@ -1,9 +1,5 @@
 """Shardy, the partitioner JAX uses, run in this process. The only room that touches MLIR."""
 
-from workbench.cost.fusion.fusion import kernels_of as kernels_of
-from workbench.cost.fusion.kernels import Kernels as Kernels
-from workbench.cost.fusion.narrowing import NARROW as NARROW
-from workbench.cost.fusion.narrowing import narrowed_values as narrowed_values
 from workbench.propagation.backends.backend import HALVES as HALVES
 from workbench.propagation.backends.backend import backend_of as backend_of
 from workbench.propagation.collect import Propagated as Propagated

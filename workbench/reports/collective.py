@@ -1,5 +1,6 @@
 """A communication of the step: what is sent, over which mesh axes, how often."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute")
@@ -39,3 +40,12 @@ class Collective:
     def total_sent(self) -> int:
         """Bytes that leave each device a step."""
         return self.sent * self.count
+
+
+def payload_by_axis_and_kind(collectives: Iterable[Collective]) -> Mapping[tuple[tuple[str, ...], str], int]:
+    """Payload bytes a device and step, for each set of mesh axes and each kind of collective."""
+    totals: dict[tuple[tuple[str, ...], str], int] = {}
+    for each in collectives:
+        key = (each.axes, each.kind)
+        totals[key] = totals.get(key, 0) + each.total_payload
+    return totals

@@ -5,12 +5,9 @@ Reductions mask what is padded, so results are right; memory and arithmetic are 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from workbench.core.sharding import Sharding
-
-if TYPE_CHECKING:
-    from workbench.plan.edits import Edit
+from workbench.plan.edits import Edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class Padding:
     wasted_bytes: int
     flops: int = 0
     wasted_flops: int = 0
-    edits: "tuple[Edit, ...]" = ()
+    edits: tuple[Edit, ...] = ()
 
     @property
     def part(self) -> int:

@@ -1,90 +1,104 @@
 """What the planner says of a plan: placements, collectives, memory, flops, time and what to mind. A value; `print` it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from math import ceil, prod
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from workbench.core.mesh import Mesh
-from workbench.core.sharding import Sharding
 from workbench.core.source_annotations import OwnAnnotations
-from workbench.core.tensor import Tensor, itemsize
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
-from workbench.reports.collective import Collective
+from workbench.plan.plan import Plan
+from workbench.reports.collective import Collective, payload_by_axis_and_kind
 from workbench.reports.compiled import Compiled, Scheduled
+from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.graph import Graph
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, Memory, MemoryCurve
 from workbench.reports.padding import Padding
 from workbench.reports.partitioned import Partitioned
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.placement import Placement, Value
 from workbench.reports.propagation import EMPTY, Propagation
 from workbench.reports.reshard import Reshard
 from workbench.reports.step_time import Flops, Product, StepTime
 from workbench.reports.timeline import Timeline
 
-if TYPE_CHECKING:
-    from workbench.pipeline.report import PipelineReport
-    from workbench.plan.edits import Edit
-    from workbench.plan.plan import Plan
 
+class Details:
+    """What a report makes when it is first asked for, so that it is quick to have. Here there is nothing; `analysis.details` has a plan's.
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """One argument or result and where it lies."""
+    `reshards` and `notes` are of the whole report: what they suggest is tried against it.
+    """
 
-    tensor: Tensor
-    sharding: Sharding
-    mesh: Mesh
+    def values(self) -> tuple[Value, ...]:
+        """The intermediate values, alike ones together, in order of appearance."""
+        return ()
 
-    @property
-    def local_shape(self) -> tuple[int, ...]:
-        """The shape on one device."""
-        return self.sharding.local_shape(self.tensor.shape, self.mesh)
+    def memory_curve(self) -> MemoryCurve:
+        """Bytes of one device over the step."""
+        return MemoryCurve((), {})
 
-    @property
-    def local_bytes(self) -> int:
-        """Bytes on one device, padding included."""
-        return ceil(prod(self.local_shape) * itemsize(self.tensor.dtype))
+    def alive(self) -> tuple[Alive, ...]:
+        """What is in memory at the peak, the largest first."""
+        return ()
 
+    def alive_at(self, place: int) -> tuple[Alive, ...]:
+        """What is in memory at a place of the curve, the largest first."""
+        del place
+        return ()
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """Intermediate values that are alike: same scope, operation, shape and sharding; `count` of them are computed a step."""
+    def products(self) -> tuple[Product, ...]:
+        """The matrix products of a step, the largest on one device first."""
+        return ()
 
-    path: str
-    kind: str
-    dtype: str
-    shape: tuple[int, ...]
-    dims: tuple[str, ...]
-    sharding: Sharding
-    local_shape: tuple[int, ...]
-    count: int
-    source: str
+    def timeline(self) -> Timeline | None:
+        """The simulated step as events, in seconds; `None` without hardware."""
+        return None
 
+    def kernels(self) -> tuple[Kernel, ...]:
+        """What each kernel takes, the longest first; empty without hardware."""
+        return ()
 
-NO_ROOM = "does not fit"
-"""The kind of the diagnostic that a plan holds more than a device has."""
-UNKNOWN_TURNS = "unknown trip count"
-"""The kind of the diagnostic that a loop runs as often as data say: what happens in it is counted once."""
+    def graph(self) -> Graph:
+        """What the kernels hand to each other."""
+        return Graph()
 
+    def pipeline(self) -> PipelineReport | None:
+        """The stages and their step; `None` for a plan without a pipeline. Raises `PipelineError` where it cannot be cut so."""
+        return None
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
-    """Something to mind in a plan: its subject, what is so, and edits that would mend it."""
+    def as_run(self) -> "Report | None":
+        """The report of the one program that all devices run in place of this one, if there is such; may raise `PipelineError`."""
+        return None
 
-    kind: str
-    subject: str
-    message: str
-    edits: "tuple[Edit, ...]" = ()
+    def own_annotations(self) -> OwnAnnotations:
+        """What the traced function says of shardings by itself."""
+        return OwnAnnotations()
+
+    def padding(self) -> tuple[Padding, ...]:
+        """Values whose dimensions do not divide, the most wasteful first."""
+        return ()
+
+    def propagation(self) -> Propagation:
+        """How the shardings spread, step by step."""
+        return EMPTY
+
+    def reshards(self, report: "Report") -> tuple[Reshard, ...]:
+        """Where shardings turn into others, each with a way to look for edits that avoid it."""
+        del report
+        return ()
+
+    def notes(self, report: "Report") -> tuple[Diagnostic, ...]:
+        """The diagnostics, those of the pipeline first."""
+        return report.diagnostics
 
 
 @dataclass(frozen=True)
 class Report:
     """All the planner's facts about a plan. Same plan, same report."""
 
-    plan: "Plan"
+    plan: Plan
     arguments: tuple[Placement, ...]
     results: tuple[Placement, ...]
     collectives: tuple[Collective, ...]
@@ -99,20 +113,7 @@ class Report:
     partitioned: Partitioned | None = None  # XLA's answer, where the collectives are of that
     compiled: Compiled | Scheduled | None = None  # for the hardware, where memory and step time are of that
     predicted: "Report | None" = field(default=None, compare=False, repr=False)  # the report before it was compiled, see `prediction`
-    list_values: Callable[[], tuple[Value, ...]] = field(default=tuple, compare=False, repr=False)
-    make_memory_curve: Callable[[], MemoryCurve] = field(default=lambda: MemoryCurve((), {}), compare=False, repr=False)
-    list_alive: Callable[[], tuple[Alive, ...]] = field(default=tuple, compare=False, repr=False)
-    list_alive_at: Callable[[int], tuple[Alive, ...]] = field(default=lambda _: (), compare=False, repr=False)
-    list_products: Callable[[], tuple[Product, ...]] = field(default=tuple, compare=False, repr=False)
-    make_timeline: Callable[[], Timeline | None] = field(default=lambda: None, compare=False, repr=False)
-    list_kernels: Callable[[], tuple[Kernel, ...]] = field(default=tuple, compare=False, repr=False)
-    make_graph: Callable[[], Graph] = field(default=Graph, compare=False, repr=False)
-    make_pipeline: "Callable[[], PipelineReport | None]" = field(default=lambda: None, compare=False, repr=False)
-    make_run: "Callable[[], Report | None]" = field(default=lambda: None, compare=False, repr=False)
-    read_own: Callable[[], OwnAnnotations] = field(default=OwnAnnotations, compare=False, repr=False)
-    list_reshards: Callable[[], tuple[Reshard, ...]] = field(default=tuple, compare=False, repr=False)
-    list_padding: Callable[[], tuple[Padding, ...]] = field(default=tuple, compare=False, repr=False)
-    make_propagation: Callable[[], Propagation] = field(default=lambda: EMPTY, compare=False, repr=False)
+    details: Details = field(default=Details(), compare=False, repr=False)
 
     @property
     def tier(self) -> str:
@@ -147,24 +148,22 @@ class Report:
     @cached_property
     def values(self) -> tuple[Value, ...]:
         """The intermediate values, alike ones together; made when first asked for."""
-        return self.list_values()
+        return self.details.values()
 
     @cached_property
     def reshards(self) -> tuple[Reshard, ...]:
         """Where shardings turn into others: what XLA gathers whole first, then by bytes sent; made when first asked for."""
-        from workbench.analysis.remedies import find_remedies
-
-        return tuple(replace(each, find_remedies=partial(find_remedies, self)) for each in self.list_reshards())
+        return self.details.reshards(self)
 
     @cached_property
     def padding(self) -> tuple[Padding, ...]:
         """Values whose dimensions do not divide, the most wasteful first; made when first asked for."""
-        return self.list_padding()
+        return self.details.padding()
 
     @cached_property
     def propagation(self) -> Propagation:
         """How the shardings spread, step by step, and the wishes that lost; made when first asked for."""
-        return self.make_propagation()
+        return self.details.propagation()
 
     def explain(self, value: str = "", dim: "int | str | None" = None) -> str:
         """Why a value lies as it does, in words: an argument, a result or an intermediate value by its path or a pattern, a source line.
@@ -179,51 +178,51 @@ class Report:
     @cached_property
     def memory_curve(self) -> MemoryCurve:
         """Memory over the step; made when first asked for."""
-        return self.make_memory_curve()
+        return self.details.memory_curve()
 
     @cached_property
     def alive(self) -> tuple[Alive, ...]:
         """What is in memory at the peak, by named scope, the largest first; made when first asked for."""
-        return self.list_alive()
+        return self.details.alive()
 
     @cached_property
     def products(self) -> tuple[Product, ...]:
         """The matrix products of a step, the largest on one device first; made when first asked for."""
-        return self.list_products()
+        return self.details.products()
 
     def alive_at(self, place: int) -> tuple[Alive, ...]:
         """What is in memory at a place of `memory_curve`, the largest first; `IndexError` for a place that it does not have."""
         if not 0 <= place < len(self.memory_curve.paths):
             raise IndexError(f"The step has {len(self.memory_curve.paths)} places; {place} is none of them.")
-        return self.list_alive_at(place)
+        return self.details.alive_at(place)
 
     @cached_property
     def kernel_costs(self) -> tuple[Kernel, ...]:
         """What each kernel takes, the longest first; made when first asked for, empty without hardware."""
-        return self.list_kernels()
+        return self.details.kernels()
 
     @cached_property
     def graph(self) -> Graph:
         """What the kernels hand to each other; made when first asked for."""
-        return self.make_graph()
+        return self.details.graph()
 
     @cached_property
     def own_annotations(self) -> OwnAnnotations:
         """What the traced function says of shardings by itself: constraints, explicit types, manual regions; read when first asked for."""
-        return self.read_own()
+        return self.details.own_annotations()
 
     @cached_property
     def timeline(self) -> Timeline | None:
         """The simulated step as events; `None` without hardware."""
-        return self.make_timeline()
+        return self.details.timeline()
 
     @cached_property
-    def pipeline(self) -> "PipelineReport | None":
+    def pipeline(self) -> PipelineReport | None:
         """The stages, and the step simulated over them; `None` for a plan without a pipeline. Made when first asked for.
 
         Raises `PipelineError` where the program cannot be cut as the pipeline says.
         """
-        return self.make_pipeline()
+        return self.details.pipeline()
 
     @cached_property
     def as_run(self) -> "Report":
@@ -232,10 +231,10 @@ class Report:
 
         Raises `PipelineError` where the layers cannot be pipelined in step.
         """
-        return self.make_run() or self
+        return self.details.as_run() or self
 
     @cached_property
-    def _cut(self) -> "PipelineReport | None":
+    def _cut(self) -> PipelineReport | None:
         try:
             return self.pipeline
         except WorkbenchError:
@@ -256,11 +255,7 @@ class Report:
     @cached_property
     def notes(self) -> tuple[Diagnostic, ...]:
         """The diagnostics, those of the pipeline first: its stages are what must fit. Made when first asked for."""
-        if self.plan.pipeline is None:
-            return self.diagnostics
-        from workbench.analysis.pipeline_notes import with_pipeline
-
-        return with_pipeline(self)
+        return self.details.notes(self)
 
     @cached_property
     def sent(self) -> int:
@@ -270,11 +265,7 @@ class Report:
     @cached_property
     def by_axis_and_kind(self) -> Mapping[tuple[tuple[str, ...], str], int]:
         """Payload bytes per device and step, for each set of mesh axes and each kind of collective."""
-        totals: dict[tuple[tuple[str, ...], str], int] = {}
-        for each in self.collectives:
-            key = (each.axes, each.kind)
-            totals[key] = totals.get(key, 0) + each.total_payload
-        return totals
+        return payload_by_axis_and_kind(self.collectives)
 
     def __str__(self) -> str:
         from workbench.text.report import report_text

@@ -8,12 +8,10 @@ last one told: where XLA warned of it.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from workbench.core.sharding import Sharding
-
-if TYPE_CHECKING:
-    from workbench.plan.edits import Edit
+from workbench.plan.edits import Edit
 
 REMATERIALISED = 8
 WAYS = {
@@ -48,7 +46,7 @@ class Remedy(NamedTuple):
     more at its peak, less where it is negative.
     """
 
-    edit: "Edit"
+    edit: Edit
     sent: int
     saved: int
     held: int
@@ -128,7 +126,7 @@ class Reshard:
         return bool(self.remedies)
 
     @property
-    def edits(self) -> "tuple[Edit, ...]":
+    def edits(self) -> tuple[Edit, ...]:
         """The edits of the remedies."""
         return tuple(remedy.edit for remedy in self.remedies)
 

@@ -146,7 +146,7 @@ class Session:
 
     def foresee(self, edit: Edit) -> Report:
         """The report of what an edit would make of the present plan; the last one is kept for the edit to come. Raises as `apply`."""
-        plan = edit.apply(self.plan)
+        plan = self.plan.apply(edit)
         if self._foreseen is None or self._foreseen.plan != plan:
             self._foreseen = self._analyze(plan)
         return self._foreseen

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from workbench.core.schedules.tasks import Kind
-from workbench.pipeline.report import PipelineReport
-from workbench.pipeline.simulated import Simulated, Span
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.simulated import Simulated, Span
 from workbench.reports.step_time import StepTime
 from workbench.text.tables import pairs_text, table_text, tail_text
 from workbench.units import format_bytes, format_seconds

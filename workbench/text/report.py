@@ -6,10 +6,12 @@ from workbench.analysis.ranges import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.core.paths import template
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
-from workbench.pipeline.report import PipelineReport
 from workbench.reports.collective import Collective
+from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.memory import Memory
-from workbench.reports.report import Diagnostic, Placement, Report
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.text.hardware import wiring_text
 from workbench.text.pipeline import headline

@@ -2,6 +2,7 @@
 
 from jax.ad_checkpoint import checkpoint_name as checkpoint_name
 
+from workbench.core.paths import template as template
 from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.function import trace as trace
 from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight as micro_batch_weight

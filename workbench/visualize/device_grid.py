@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from workbench.core.sharding import axis_size
 from workbench.hardware.axis_assignment import Wiring
 from workbench.hardware.hardware import Hardware
-from workbench.reports.report import Placement
+from workbench.reports.placement import Placement
 from workbench.text.report import WIDTH, shape_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fitted, text_width

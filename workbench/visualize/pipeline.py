@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.core.schedules.tasks import Kind, Task
-from workbench.pipeline.simulated import Moment, Simulated
 from workbench.reports.measurement import TaskTime, bubble_of
+from workbench.reports.simulated import Moment, Simulated
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fitted, text_width

@@ -7,7 +7,8 @@ from math import prod
 from workbench.core.paths import template
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.tiles import laid_out_bytes
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.text.tables import dims_text, grouped, shape_text, table_text, tail_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width

@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.support.jupyterlab import open_lab, running_lab
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
-from workbench.app import serve
+from workbench.app.page.serve import serve
 from workbench.core.program import Program
 from workbench.models import build
 from workbench.plan.plan import Plan

@@ -129,7 +129,7 @@ def test_a_save_is_downloaded_once_though_the_board_is_drawn_again(board):
 
 NO_PLANS = (
     ("analysis.ipynb", b'{"nbformat": 4, "cells": []}', "is JSON, but not a plan document"),
-    ("broken.plan.json", b'{"format": "sharding-workbench.plan.plan", "ver', "is not JSON"),
+    ("broken.plan.json", b'{"format": "sharding-workbench.plan", "ver', "is not JSON"),
     ("photo.png", b"\x89PNG\r\n\x1a\n\xff\xff", "is not JSON"),
     ("big.json", b" " * (2 << 20), "too large for a plan document"),
 )

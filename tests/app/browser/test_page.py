@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
-from workbench.app import serve
+from workbench.app.page.serve import serve
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.errors import LayoutError

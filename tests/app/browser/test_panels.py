@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.app.browser.test_page import drag, grip, settled
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
-from workbench.app import serve
+from workbench.app.page.serve import serve
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.widgets.board.state import TABS

@@ -10,8 +10,8 @@ from tests.app.browser.test_page import centre, settled
 from tests.support.machines import flat
 from tests.support.scripted import ScriptedRunner
 from tests.support.stack import stack_program
+from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.plan import Plan
-from workbench.widgets.run.runner import WorkerRunner
 
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.app.browser.test_page import drag, grip
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
-from workbench.app import serve
+from workbench.app.page.serve import serve
 from workbench.documents import load_plan
 from workbench.plan.plan import Plan
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from workbench.app.notebook.cell import BoardCell
 from workbench.app.notebook.fleet_snapshot import fleet_html
+from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
 from workbench.documents import fleet_of, read_allowed
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
-from workbench.widgets.fleet.runner import FleetRunner, WorkerFleetRunner
+from workbench.widgets.fleet.runner import FleetRunner
 from workbench.widgets.fleet.view import FleetView
 
 

@@ -9,6 +9,7 @@ from workbench.app.notebook.snapshot import snapshot_html
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
+from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
@@ -17,7 +18,7 @@ from workbench.session import live_plans
 from workbench.session.session import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.host import notebook_host
-from workbench.widgets.run.runner import Runner, WorkerRunner
+from workbench.widgets.run.runner import Runner
 
 _QUEUE = JobQueue()  # of all boards of this kernel
 

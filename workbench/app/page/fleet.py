@@ -13,11 +13,12 @@ from workbench.app.page.screen import on_document
 from workbench.app.page.serve import LOOPBACK, TITLE, listen, template_of
 from workbench.app.page.visit import failure_text
 from workbench.app.page.window import part_text
+from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
 from workbench.documents import fleet_of, read_allowed
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
 from workbench.widgets.board.board import Part, at_once
-from workbench.widgets.fleet.runner import FleetRunner, WorkerFleetRunner
+from workbench.widgets.fleet.runner import FleetRunner
 from workbench.widgets.fleet.view import FleetView
 
 

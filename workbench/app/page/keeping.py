@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workbench.core.program import Program
-from workbench.documents import Journal, find_journal, parse_plan, restore
-from workbench.documents.journal.folder import journal_path
+from workbench.documents import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
+from workbench.session.journal import Journal, find_journal, restore
+from workbench.session.journal.folder import journal_path
 from workbench.session.session import Session
 
 

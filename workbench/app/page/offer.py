@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from time import time
 from typing import Any
 
-from workbench.documents import JournalEntry, is_board_id
 from workbench.plan.plan import Plan
+from workbench.session.journal import JournalEntry, is_board_id
 
 MOST_OFFERED = 3
 MOST_HEARD = 10

@@ -10,12 +10,13 @@ from workbench.app.page.keeping import Keeping
 from workbench.app.page.plan_file import PlanFile, file_under
 from workbench.app.page.visit import FileVisit, Hosted, LabVisit, Settling, Visit
 from workbench.app.page.window import Window
+from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link
 from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 from workbench.widgets.board.host import Host
 from workbench.widgets.run.jobs import Defer
-from workbench.widgets.run.runner import RUN_LIMIT, Runner
+from workbench.widgets.run.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,13 @@ from workbench.app.page.window import Window
 from workbench.app.processes.boards import Boards
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.partitioner import EnginePartitioner
+from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import read_allowed
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.tracing import untested_jax
 from workbench.widgets.board.board import at_once
-from workbench.widgets.run.runner import RUN_LIMIT, Runner
+from workbench.widgets.run.runner import Runner
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65_535

@@ -10,10 +10,11 @@ from workbench.app.page.offer import Unsaved, asked_boards, offer
 from workbench.app.page.plan_file import PlanFile
 from workbench.app.page.window import Window, part_text
 from workbench.core.error_text import failure_words, without_folders
-from workbench.documents import Journal, dump_plan, find_journal, parse_plan
+from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
+from workbench.session.journal import Journal, find_journal
 from workbench.session.session import Session
 from workbench.session.settling import Partitioner
 from workbench.widgets.board.board import Board

@@ -12,10 +12,10 @@ from workbench.app.processes.forking import ForkServer
 from workbench.app.processes.remote_board import RemoteBoard
 from workbench.app.processes.served_board import ServedBoard
 from workbench.app.runners.job_queue import JobQueue
-from workbench.documents import is_board_id, journal_folder, new_board_id, prune
 from workbench.engine import shared_worker
 from workbench.engine.worker.job_payload import jax_settings, sendable
 from workbench.errors import EngineError, WorkbenchError
+from workbench.session.journal import is_board_id, journal_folder, new_board_id, prune
 
 MOST = 200
 """Boards at once. Each takes some 150 MiB of its own."""

@@ -30,12 +30,12 @@ from workbench.app.processes.partitioning import RemoteWorker
 from workbench.app.processes.slots import RemoteSlots
 from workbench.app.runners.partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
-from workbench.documents import journal_folder
+from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.engine.worker.job_payload import use_jax_settings
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
+from workbench.session.journal import journal_folder
 from workbench.tracing.platform import leave_accelerators_alone
-from workbench.widgets.run.runner import WorkerRunner
 
 MEMORY = 4 << 30  # bytes of data a board may take; the kernel refuses more, and the process ends
 

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from workbench.core.tensor import itemsize
-from workbench.cost.fusion.kernels import PRODUCTS, Draft, Kernels, Table, note_read
+from workbench.cost.fusion.kernels import Draft, Kernels, Table, note_read
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.cost.fusion.simplified import repeated_slices, simplified
-from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
+from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE, PRODUCTS
 from workbench.propagation.structure.structure import Op, Structure
 from workbench.propagation.structure.views import DYNAMIC_SLICE, PASSING, VIEWING, uses_of, viewed
 

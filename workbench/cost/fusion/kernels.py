@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.propagation.module.operations import PRODUCTS
 from workbench.propagation.structure.structure import Op, Structure
 
-PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 Integers = NDArray[np.int64]
 Stored = Callable[[int], int]  # of a value: what is written when it is made
 Pairs = Iterable[tuple[int, int]]

@@ -1,7 +1,7 @@
 """Which values are stored in two bytes although the program computes them in four: what only products of default precision read, which
 round it to bfloat16 themselves. XLA:TPU rounds it where it is made (`float_type_correction_info` in its modules)."""
 
-from workbench.cost.fusion.kernels import PRODUCTS
+from workbench.propagation.module.operations import PRODUCTS
 from workbench.propagation.structure.structure import Structure
 from workbench.propagation.structure.views import VIEWING
 

@@ -57,13 +57,8 @@ def _imports(plan: Plan, reference: Reference) -> str:
     house = [
         *([f"from workbench import {', '.join(sorted(nouns))}"] if nouns else []),
         *([] if colon else ["from workbench.models import build"]),
-        *(
-            ["from workbench.engine.spmd.compiled_step import argument_specs", "from workbench.propagation import write_layout"]
-            if own
-            else []
-        ),
-        "from workbench.core.paths import template",
-        *(["from workbench.tracing import constrain"] if constrained and not own else []),
+        *(["from workbench.engine import argument_specs", "from workbench.propagation import write_layout"] if own else []),
+        f"from workbench.tracing import {'constrain, ' if constrained and not own else ''}template",
     ]
     lines = ["import jax", "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P", "", *house]
     return "\n".join(lines + (["", f"from {module} import {function}"] if colon else [])) + "\n"

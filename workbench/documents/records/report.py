@@ -10,7 +10,8 @@ from workbench.hardware.topology import default_wiring, wiring_problem
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import Measurement
 from workbench.reports.padding import Padding
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.reports.reshard import Reshard
 
 

@@ -2,18 +2,25 @@
 
 from collections.abc import Mapping
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from workbench.engine.fleet.executor import Listener
+from workbench.engine.fleet.executor import Floor, Listener
 from workbench.engine.worker.failures import in_user_terms
 from workbench.engine.worker.job_payload import unpack_model
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
 
-if TYPE_CHECKING:
-    from workbench.engine.fleet.train import FleetRun
-
 Orders = SimpleQueue[dict[str, Any]]
+
+
+class Training(Protocol):
+    """A fleet that runs (`train.FleetRun`), as far as orders need it."""
+
+    floor: Floor
+
+    def add(self, model: FleetModel) -> None:
+        """One more model; raises `WorkbenchError` where it cannot be trained with the others."""
+        ...
 
 
 class Stage:
@@ -27,7 +34,7 @@ class Stage:
         self.tell(event)
 
 
-def obey(run: "FleetRun", orders: Orders, stage: Stage) -> None:
+def obey(run: Training, orders: Orders, stage: Stage) -> None:
     """Each order as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
     while True:
         order = orders.get()
@@ -39,7 +46,7 @@ def obey(run: "FleetRun", orders: Orders, stage: Stage) -> None:
         stage(answer)
 
 
-def _obeyed(run: "FleetRun", order: dict[str, Any], stage: Stage) -> Mapping[str, int]:
+def _obeyed(run: Training, order: dict[str, Any], stage: Stage) -> Mapping[str, int]:
     """What is told of it besides: how far the model is that it was about."""
     if order.get("order") == "add":
         model = unpack_model(order.get("parcel", ""))
@@ -49,7 +56,7 @@ def _obeyed(run: "FleetRun", order: dict[str, Any], stage: Stage) -> Mapping[str
     return run.floor.standing(order["model"]) if order["order"] == "stop" else {}
 
 
-def _add(run: "FleetRun", model: FleetModel, stage: Stage) -> None:
+def _add(run: Training, model: FleetModel, stage: Stage) -> None:
     before = stage.name
     try:
         run.add(model)

@@ -14,12 +14,13 @@ from typing import Any
 
 import jax
 
+from workbench.core.micro_batches import splits_of
 from workbench.engine.mpmd.buffer_slots import Instruction, Registers, run
 from workbench.engine.mpmd.instructions import Compilation, instructions_of
 from workbench.engine.mpmd.stages import Sample, Stages, compile_stages
 from workbench.engine.spmd.placement import spread
 from workbench.plan.plan import Plan
-from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves, splits_of
+from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves
 
 Watch = Callable[[Any, Any], None]
 

@@ -24,7 +24,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import Measurement, ShardCheck
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.spmd.executable import module_of
 from workbench.units import whole_number
 

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
-from workbench.cost.fusion.kernels import PRODUCTS
 from workbench.propagation.module.attributes import Dims
-from workbench.propagation.module.operations import manual_axes
+from workbench.propagation.module.operations import PRODUCTS, manual_axes
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.module.sharding_reader import ShardingReader, sharding_text
 from workbench.propagation.structure.dot_placement import nearest

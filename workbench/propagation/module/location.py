@@ -16,7 +16,7 @@ _MACHINERY = re.compile(
     r"while|body|cond|closed_call|eval_jaxpr|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
 )
 _TRANSFORM = re.compile(r"(?P<name>jit|pjit|jvp|vmap|transpose|remat|checkpoint|custom_jvp|custom_vjp)\((?P<inner>.*)\)")
-_WORKBENCH = Path(__file__).resolve().parent.parent
+_WORKBENCH = Path(__file__).resolve().parents[2]
 _LIBRARIES = tuple(
     str(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(jax.__file__).parent, _WORKBENCH)
 )

@@ -1,66 +1,11 @@
-"""A batch into micro-batches: which dimension of each leaf is divided, and what of a batch every micro-batch has.
+"""The leaves of a batch as each micro-batch has them (`core.micro_batches` says how they are divided)."""
 
-Of every leaf the batch dimension is divided, in order: micro-batch i has examples i b/m to (i + 1) b/m. A random key without it is folded
-with i; anything else is given to each as it is.
-"""
-
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from workbench.core.program import Program
-from workbench.core.tensor import Tensor
-from workbench.errors import PipelineError
-from workbench.units import divisors
-
-BATCH = "batch"
-_KEYS = ("key", "keys", "rng", "rngs", "seed", "dropout")
-
-
-class Split(NamedTuple):
-    """How one leaf of a batch goes to the micro-batches: along `dim`, folded as a key, or (neither) whole."""
-
-    dim: int | None
-    folds: bool = False
-
-
-def splits_of(program: Program, micro_batches: int) -> tuple[Split, ...]:
-    """One for each input of the program. Raises `PipelineError` where the micro-batches do not divide the batch."""
-    inputs = [program.arguments[i] for i in program.inputs]
-    name = batch_dim(inputs, program.name)
-    for tensor in inputs:
-        if name in tensor.dims:
-            _verify_divides(tensor, name, micro_batches)
-    return tuple(Split(tensor.dims.index(name)) if name in tensor.dims else Split(None, _is_key(tensor)) for tensor in inputs)
-
-
-def batch_dim(inputs: Sequence[Tensor], name: str) -> str:
-    """The dimension called `batch`, else the first of the first input that has one."""
-    if any(BATCH in tensor.dims for tensor in inputs):
-        return BATCH
-    for tensor in inputs:
-        if tensor.dims and not _is_key(tensor):
-            return tensor.dims[0]
-    raise PipelineError(f"No input of {name} has a dimension that could be divided into micro-batches.", [f"name one `{BATCH}`"])
-
-
-def _verify_divides(tensor: Tensor, name: str, micro_batches: int) -> None:
-    size = tensor.shape[tensor.dims.index(name)]
-    if size % micro_batches == 0:
-        return
-    near = sorted(divisors(size), key=lambda count: abs(count - micro_batches))[:2]
-    raise PipelineError(
-        f"`{tensor}`: {micro_batches} micro-batches do not divide `{name}` ({size}); {size} % {micro_batches} = {size % micro_batches}.",
-        [f"make micro_batches {' or '.join(str(each) for each in sorted(near))}", f"make `{name}` a multiple of {micro_batches}"],
-    )
-
-
-def _is_key(tensor: Tensor) -> bool:
-    """A typed random key, or a raw one (two words) under the name of a key."""
-    raw = tensor.dtype == "uint32" and tensor.shape[-1:] == (2,) and tensor.path.rpartition("/")[2].lower() in _KEYS
-    return tensor.dtype.startswith("key<") or raw
+from workbench.core.micro_batches import Split
 
 
 def micro_batch_spec(spec: jax.ShapeDtypeStruct, split: Split, micro_batches: int) -> jax.ShapeDtypeStruct:

@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from workbench.core.micro_batches import Split, splits_of
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.errors import PipelineError
-from workbench.tracing.grad_accumulation.split_batch import Split, splits_of
 from workbench.tracing.spmd_pipeline.homogeneous_layers import Repeated, repeated
 from workbench.tracing.spmd_pipeline.shifting_buffer import shifting_buffer
 from workbench.tracing.stage_partition.partition import network_of

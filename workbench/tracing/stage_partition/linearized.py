@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend import core as jex_core
 
 from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, needed, parts_in, variables
-
-if TYPE_CHECKING:
-    from workbench.tracing.stage_partition.stage_tasks import StageTasks
+from workbench.tracing.stage_partition.stage_values import StageValues
 
 Arrays = Sequence[Any]
 
@@ -31,7 +29,7 @@ class Linear:
     pull: Callable[[Arrays, Arrays, Arrays], tuple[Any, ...]]
 
 
-def linearized(stage: "StageTasks") -> Linear:
+def linearized(stage: StageValues) -> Linear:
     """The derivative of a stage's segment, by its trained pieces and by what flows back."""
     closed, structure, results = _traced(stage)
     residuals = closed.jaxpr.outvars[len(results) :]
@@ -53,7 +51,7 @@ def linearized(stage: "StageTasks") -> Linear:
     return Linear(closed, kept, yielding(closed, kept), pull)
 
 
-def _traced(stage: "StageTasks") -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
+def _traced(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
     """The forward pass with its residuals, how they stand in the pullback (a pytree), and what the results are."""
     call, segment = stage.segment.call, stage.segment
     pieces, batch = len(segment.pieces), len(segment.batch)
@@ -79,7 +77,7 @@ def _traced(stage: "StageTasks") -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
     return closed, *told[0]
 
 
-def _parts(stage: "StageTasks", closed: Any) -> dict[Any, int]:
+def _parts(stage: StageValues, closed: Any) -> dict[Any, int]:
     """Whether a variable follows from parameters, from the batch, or from both."""
     pieces, batch = len(stage.segment.pieces), len(stage.segment.batch)
     kinds = [PARAMETERS] * pieces + [BATCH] * batch
@@ -101,7 +99,7 @@ def yielding(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[Any]]:
     return function
 
 
-def _cotangents(stage: "StageTasks", results: Sequence[jax.ShapeDtypeStruct], arriving: Arrays) -> list[Any]:
+def _cotangents(stage: StageValues, results: Sequence[jax.ShapeDtypeStruct], arriving: Arrays) -> list[Any]:
     """Of each result: what arrived, one for the loss, nothing for the weight and for whole numbers."""
     given = dict(zip(stage.arriving, arriving, strict=True))
     found = []

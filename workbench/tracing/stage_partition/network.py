@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from workbench.core.micro_batches import BATCH as BATCH_DIM
 from workbench.core.paths import template
 from workbench.errors import PipelineError
-from workbench.tracing.grad_accumulation.split_batch import BATCH as BATCH_DIM
 from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, parts_in, scope_of, variables
 from workbench.tracing.jaxpr.flatten import Flat
 from workbench.tracing.jaxpr.work import flops_of, size_of, traffic_of

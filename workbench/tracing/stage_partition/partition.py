@@ -6,12 +6,13 @@ from typing import Any
 
 import jax
 
+from workbench.core.micro_batches import batch_dim, splits_of
 from workbench.core.program import Program
 from workbench.core.program_cache import CACHE
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.tracing.function import guarded
-from workbench.tracing.grad_accumulation.split_batch import batch_dim, micro_batch_spec, splits_of
+from workbench.tracing.grad_accumulation.split_batch import micro_batch_spec
 from workbench.tracing.jaxpr.flatten import flatten
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.stage_partition.network import Network

@@ -20,13 +20,12 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.extend import core as jex_core
 
 from workbench.tracing.jaxpr.equations import closed_jaxpr, needed, variables
 from workbench.tracing.jaxpr.inlining import inline
 from workbench.tracing.stage_partition.linearized import Linear, linearized, yielding
-from workbench.tracing.stage_partition.stages import Cut, Segment
+from workbench.tracing.stage_partition.stage_values import StageValues, spec_of
 
 
 @dataclass(frozen=True)
@@ -47,46 +46,12 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class StageTasks:
+class StageTasks(StageValues):
     """The tasks of one segment of a cut, traced when they are asked for.
 
     `departing` are the gradients of what entered, in the order of `Segment.entering`, those that flow back; `gradient` those of the
     stage's floating-point parameters, by their place in `Segment.pieces`.
     """
-
-    cut: Cut
-    segment: Segment
-
-    @cached_property
-    def pieces(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return tuple(_spec(self.cut.network.flat.pieces[i][1].aval) for i in self.segment.pieces)
-
-    @cached_property
-    def batch(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return tuple(_spec(self.cut.network.flat.batch[i].aval) for i in self.segment.batch)
-
-    @cached_property
-    def entering(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return tuple(_spec(self.cut.values[i].aval) for i in self.segment.entering)
-
-    @cached_property
-    def arriving(self) -> tuple[int, ...]:
-        """Places in `leaving` of what flows back."""
-        return tuple(place for place, i in enumerate(self.segment.leaving) if self.cut.values[i].flows_back)
-
-    @cached_property
-    def departing(self) -> tuple[int, ...]:
-        """Places in `entering` of what flows back."""
-        return tuple(place for place, i in enumerate(self.segment.entering) if self.cut.values[i].flows_back)
-
-    @cached_property
-    def trained(self) -> tuple[int, ...]:
-        """Places in `pieces` of what has a gradient."""
-        return tuple(place for place, spec in enumerate(self.pieces) if jnp.issubdtype(spec.dtype, jnp.inexact))
-
-    @property
-    def is_last(self) -> bool:
-        return self.segment.number == len(self.cut.segments) - 1
 
     @cached_property
     def _results(self) -> tuple[tuple[str, int], ...]:
@@ -127,7 +92,7 @@ class StageTasks:
     def forward_and_backward(self) -> Task:
         """Both passes of a micro-batch at once, nothing computed twice: what the planner prices."""
         linear, count, width = self._linear, len(self._inputs), len(self._results)
-        arriving = [_spec(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
+        arriving = [spec_of(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
         outvars = [*linear.closed.jaxpr.outvars[:width], *linear.kept]
         forward = yielding(linear.closed, outvars)
 
@@ -162,7 +127,7 @@ class StageTasks:
 
     def _trace_backward(self, *, recompute: bool) -> tuple[Any, list[tuple[str, int]]]:
         linear = self._linear
-        arriving = [_spec(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
+        arriving = [spec_of(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
         names = [*self._inputs, *([] if recompute else [("kept", i) for i in range(len(linear.kept))])]
         names += [("arriving", i) for i in range(len(arriving))]
         count = len(self._inputs)
@@ -172,7 +137,7 @@ class StageTasks:
             kept = linear.keep(*inputs) if recompute else values[count : count + len(linear.kept)]
             return linear.pull(inputs, kept, values[len(values) - len(arriving) :])
 
-        specs = [*self.pieces, *self.batch, *self.entering, *([] if recompute else [_spec(var.aval) for var in linear.kept]), *arriving]
+        specs = [*self.pieces, *self.batch, *self.entering, *([] if recompute else [spec_of(var.aval) for var in linear.kept]), *arriving]
         return jax.make_jaxpr(run)(*specs), names
 
     def _halves(self, *, recompute: bool) -> tuple[Task, Task]:
@@ -212,9 +177,5 @@ def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[s
     invars = [jaxpr.invars[i] for i in used]
     own = jaxpr.replace(invars=invars, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
     call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(own, closed.consts))
-    reads, specs = tuple(names[i] for i in used), tuple(_spec(var.aval) for var in invars)
+    reads, specs = tuple(names[i] for i in used), tuple(spec_of(var.aval) for var in invars)
     return Task(lambda *values: tuple(call(*values)), reads, specs, tuple(gives), eqns)
-
-
-def _spec(aval: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))

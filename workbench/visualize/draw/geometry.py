@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
-from workbench.reports.report import Placement
+from workbench.reports.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,20 @@ from typing import Any, Literal
 
 from workbench.core.error_text import failure_words
 from workbench.errors import WorkbenchError
-from workbench.pipeline.report import PipelineReport
 from workbench.plan.edits import Constrain, Edit, Override, PlaceDim, SetHardware, SetPipeline, SetWiring
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
+from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.session.session import Session
 from workbench.session.settling import Partitioner, Settler, changes_figures, is_settled
 from workbench.widgets.board.background_queries import Aside
 from workbench.widgets.board.comparison_state import Evidence, evidence
 from workbench.widgets.board.drag import taken
-from workbench.widgets.board.figures import Figure, figures
+from workbench.widgets.board.figure import Figure
+from workbench.widgets.board.figures import figures
 from workbench.widgets.board.files import VERBS as FILE_VERBS
 from workbench.widgets.board.files import Files
 from workbench.widgets.board.gestures import Gesture, asked_hardware, edit_of, verify_gesture, zone_of

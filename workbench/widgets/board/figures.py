@@ -1,8 +1,8 @@
 """The key figures over the board: what they are made of, by how much the last edit moved them, and what the compiler and a run say."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from workbench.analysis.comparison import Figure as Compared
@@ -13,38 +13,13 @@ from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.tiers import mark_of, settles, tier_of
+from workbench.widgets.pipeline.figures import staged
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"
 """The shade of communication behind computation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number of the head.
-
-    - `parts` of its bar, `apart` what is shown beside it and is no part of the figure, `limit` where the bar should end;
-    - `tier` that it is of; `tiers`: the same number as compiled or measured;
-    - `range`: within which nine of ten true ones lie; empty where it is settled, or nobody knows;
-    - of every figure less is better, unless `more_is_better`.
-    """
-
-    key: str
-    label: str
-    value: float
-    show: Callable[[float], str]
-    title: str
-    note: str = ""
-    tone: str = ""
-    parts: tuple[dict[str, Any], ...] = ()
-    apart: dict[str, Any] | None = None
-    limit: dict[str, Any] | None = None
-    tier: str = ""
-    range: str = ""
-    tiers: tuple[dict[str, Any], ...] = ()
-    more_is_better: bool = False
-    counts: Mapping[str, int] = field(default_factory=dict)  # what else an edit may add to or take away, by its name in the singular
 
 
 def figures(
@@ -60,8 +35,6 @@ def figures(
         _duplication(report),
     ]
     if report.plan.pipeline is not None:
-        from workbench.widgets.pipeline.figures import staged  # it is made of what is here
-
         found = staged(report, found)
         evidence = None  # it is of the whole program, not of its stages
     if measurement is not None:

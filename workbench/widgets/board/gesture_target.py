@@ -10,7 +10,8 @@ from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError, unknown_name
 from workbench.plan.edits import Constrain, Edit, Override
 from workbench.plan.plan import Plan
-from workbench.reports.report import Placement, Report, Value
+from workbench.reports.placement import Placement, Value
+from workbench.reports.report import Report
 from workbench.widgets.board.folding import is_named, pattern_of, template
 from workbench.widgets.tabs.results import RESULT, own_results
 from workbench.widgets.tabs.tensors import TENSOR, VALUE

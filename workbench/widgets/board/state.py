@@ -12,12 +12,14 @@ from typing import Any, Protocol
 from workbench.core.program import Program
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.reports.report import NO_ROOM, Diagnostic, Report
+from workbench.reports.diagnostic import NO_ROOM, Diagnostic
+from workbench.reports.report import Report
 from workbench.session.settling import Standing
 from workbench.widgets.board.annotating import rule_items
 from workbench.widgets.board.comparison_state import Evidence
 from workbench.widgets.board.drops import brief_reason, illegal_drops, thinned
-from workbench.widgets.board.figures import Figure, figure_states, figures
+from workbench.widgets.board.figure import Figure
+from workbench.widgets.board.figures import figure_states, figures
 from workbench.widgets.board.hardware import hardware_state
 from workbench.widgets.board.marks import priority_mark
 from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name

@@ -29,24 +29,3 @@ class FleetRunner(Protocol):
     def time(self, fleet: Fleet, on_event: Callable[[Event], None]) -> Handle:
         """Cut the models and time their units; the last event holds `FleetTimes`."""
         ...
-
-
-class WorkerFleetRunner:
-    """In worker processes, through the engine."""
-
-    def train(self, fleet: Fleet, on_event: Callable[[Event], None]) -> FleetHandle:
-        from workbench.engine import start_fleet
-
-        handle: FleetHandle = start_fleet(fleet, on_event)
-        return handle
-
-    def time(self, fleet: Fleet, on_event: Callable[[Event], None]) -> Handle:
-        from workbench.engine import start_timing
-
-        handle: Handle = start_timing(fleet, on_event)
-        return handle
-
-    def adding(self, model: FleetModel) -> dict[str, Any]:
-        from workbench.engine.worker.job_payload import adding
-
-        return adding(model)

@@ -9,10 +9,10 @@ from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule
-from workbench.pipeline.report import PipelineReport
 from workbench.pipeline.stage_partition import network_blocks, verify_cut, verify_enough
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
+from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.widgets.pipeline.start import micro_batches_for, start_of
 

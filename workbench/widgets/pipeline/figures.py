@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.errors import WorkbenchError
-from workbench.pipeline.report import PipelineReport
+from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.board.figures import Figure
+from workbench.widgets.board.figure import Figure
 
 _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
 _HELD, _KEPT = 0, 3  # and of the memory's

@@ -12,10 +12,10 @@ from workbench.core.pipeline_spec import ENGINES, REMAT, PipelineSpec
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.balance import Balance, at
-from workbench.pipeline.report import Piece, PipelineReport
 from workbench.pipeline.stage_partition import micro_batch_counts
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import TaskTime
+from workbench.reports.pipeline import Piece, PipelineReport
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.pipeline.edits import bucket_starts, place_text

@@ -52,10 +52,10 @@ def _start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> Star
     spec = PipelineSpec(stages, 1, axis=axis)
     try:
         for edit in first:
-            plan = edit.apply(plan)
+            plan = plan.apply(edit)
         spec = PipelineSpec(stages, micro_batches_for(plan, stages), axis=axis)
         edits = (*first, SetPipeline(spec, f"pipeline of {stages} stages"))
-        edits[-1].apply(plan)
+        plan.apply(edits[-1])
     except WorkbenchError:
         return None
     return Start(Together(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about)

@@ -9,8 +9,8 @@ from math import floor, log10
 from typing import Any
 
 from workbench.core.schedules.tasks import Kind
-from workbench.pipeline.report import PipelineReport
 from workbench.reports.measurement import TaskTime, bubble_of
+from workbench.reports.pipeline import PipelineReport
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.palette import TASKS

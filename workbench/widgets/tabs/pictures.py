@@ -10,7 +10,8 @@ from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
 from workbench.visualize.draw.collapse import open_at_first, scopes_of

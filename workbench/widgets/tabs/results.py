@@ -5,7 +5,8 @@ from typing import Any
 
 from workbench.core.layout import Layout
 from workbench.core.paths import matches
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.folding import folded, template
 from workbench.widgets.tabs.blocks import Paint, Row, dtype_cell, row

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.core.error_text import failure_words
-from workbench.pipeline.report import PipelineReport
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import TaskTime
+from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.visualize import timeline
 from workbench.widgets.board.background_queries import Aside

@@ -9,7 +9,8 @@ from workbench.core.paths import matches
 from workbench.core.program import STATE
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role, Tensor
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.folding import alike_arguments, folded, stacked_layers
 from workbench.widgets.board.marks import marks_of, tags_of

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from workbench.core.layout import Layout
 from workbench.core.selectors import picks
-from workbench.reports.report import Report, Value
+from workbench.reports.placement import Value
+from workbench.reports.report import Report
 from workbench.widgets.board.folding import folded, is_named, template
 from workbench.widgets.board.marks import tags_of
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row

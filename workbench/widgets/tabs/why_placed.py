@@ -4,7 +4,8 @@ from workbench.core.layout import Layout
 from workbench.core.paths import matches
 from workbench.core.sharding import base_axis
 from workbench.plan.plan import Plan
-from workbench.reports.report import Placement, Report
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import Aside
 from workbench.widgets.board.folding import is_named

@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench.documents.journal.folder import MOST_BYTES, journal_path, new_board_id, no_journal, open_held, read_lines
-from workbench.documents.journal.lines import is_torn, line_bytes
-from workbench.documents.journal.state import NOTHING, History, Parse, record_between, sharing_programs
 from workbench.documents.plans import parse_plan
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
+from workbench.session.journal.folder import MOST_BYTES, journal_path, new_board_id, no_journal, open_held, read_lines
+from workbench.session.journal.lines import is_torn, line_bytes
+from workbench.session.journal.state import NOTHING, History, Parse, record_between, sharing_programs
 from workbench.session.session import Session
 
 FORMAT, VERSION = "sharding-workbench.journal", 1

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from workbench.core.schedules.costs import StageCost, receives
+from workbench.core.schedules.dispatch import dispatch_order
 from workbench.core.schedules.tasks import Kind, Task
-from workbench.pipeline.dispatch import dispatch_order
 
 
 class Span(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import Shape, schedule_named
 from workbench.core.schedules.costs import Payload, StageCost, added
-from workbench.pipeline.simulated import Simulated
+from workbench.reports.simulated import Simulated
 
 NOMINAL = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
 

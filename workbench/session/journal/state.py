@@ -12,12 +12,12 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program
-from workbench.documents.journal.lines import Record
 from workbench.documents.plans import dump_plan, parse_layout
 from workbench.errors import DocumentError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
+from workbench.session.journal.lines import Record
 from workbench.session.session import Glance, Node, Session
 
 MOST_DOCUMENT = 1 << 24

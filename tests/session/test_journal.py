@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from tests.support.machines import flat
 from workbench.core.remat import Remat
-from workbench.documents import Journal, dump_plan, find_journal, list_journals, new_board_id, parse_plan, prune, restore
-from workbench.documents.journal.folder import ENDING, journal_path
-from workbench.documents.journal.lines import line_bytes, whole_lines
+from workbench.documents import dump_plan, parse_plan
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.models import build
 from workbench.plan.edits import OpenPlan, PlaceDim, RenameDim, SetRemat, Together
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
+from workbench.session.journal import Journal, find_journal, list_journals, new_board_id, prune, restore
+from workbench.session.journal.folder import ENDING, journal_path
+from workbench.session.journal.lines import line_bytes, whole_lines
 from workbench.session.session import Session
 
 BOARD = "a-board-of-tests"
@@ -342,7 +343,7 @@ def test_old_boards_and_too_many_are_removed_but_never_one_in_use(tmp_path, plan
 
 
 def test_a_long_plan_is_compressed(tmp_path, plan, monkeypatch):
-    monkeypatch.setattr("workbench.documents.journal.state.LONG", 100)
+    monkeypatch.setattr("workbench.session.journal.state.LONG", 100)
     session = Session(plan.updated(name="n" * 150))
     journal = Journal.begin(tmp_path, BOARD, session)
     session.apply(EDITS[0])

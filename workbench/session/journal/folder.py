@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench.documents.journal.lines import Line, whole_lines
-from workbench.documents.journal.state import document_of
 from workbench.errors import DocumentError
+from workbench.session.journal.lines import Line, whole_lines
+from workbench.session.journal.state import document_of
 
 ENDING = ".journal.jsonl"
 KEEP_BYTES = 256 << 20

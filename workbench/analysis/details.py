@@ -1,0 +1,129 @@
+"""The longer lists of a report, made of its estimate when somebody looks at them."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from workbench.analysis.pipeline_notes import with_pipeline
+from workbench.analysis.remedies import find_remedies
+from workbench.core.program import Operation
+from workbench.core.sharding import Sharding
+from workbench.core.source_annotations import OwnAnnotations
+from workbench.cost.estimate import Estimate
+from workbench.cost.events import timeline
+from workbench.cost.flops import product_list
+from workbench.cost.graph import graph_of
+from workbench.cost.kernel_list import kernel_list
+from workbench.cost.step_time import collective_costs
+from workbench.hardware.hardware import Hardware
+from workbench.pipeline.planned import pipeline_report
+from workbench.plan.edits import SetHardware
+from workbench.plan.plan import Plan
+from workbench.propagation import Dims, local_shape, own_annotations, padding_list, propagation_of, reshard_list
+from workbench.propagation.collectives import Reshard as Collective
+from workbench.reports.diagnostic import Diagnostic
+from workbench.reports.graph import Graph
+from workbench.reports.kernel import Kernel
+from workbench.reports.memory import Alive, MemoryCurve
+from workbench.reports.padding import Padding
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.placement import Value
+from workbench.reports.propagation import Propagation
+from workbench.reports.report import Details, Report
+from workbench.reports.reshard import Reshard
+from workbench.reports.step_time import Product
+from workbench.reports.timeline import Timeline
+
+_NO_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "return")  # what stands for other values or for none
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDetails(Details):
+    """Of a plan's estimate; `run_as` plans the program that runs in place of a pipeline's, where there is such."""
+
+    estimate: Estimate
+    run_as: Callable[[Plan, Hardware | None], Report | None]
+
+    @property
+    def _plan(self) -> Plan:
+        return self.estimate.plan
+
+    def values(self) -> tuple[Value, ...]:
+        plan, partitioned = self._plan, self.estimate.partitioned
+        structure = partitioned.structure
+        counts: Counter[tuple[Operation, Dims]] = Counter()
+        for operation, op in zip(plan.program.operations, structure.ops, strict=True):
+            if op.results and operation.kind not in _NO_VALUES and (dims := partitioned.dims[op.results[0]]) is not None:
+                counts[operation, dims] += structure.regions[op.region].times
+        return tuple(_value(plan, operation, dims, count) for (operation, dims), count in counts.items())
+
+    def memory_curve(self) -> MemoryCurve:
+        return self.estimate.over_step.curve()
+
+    def alive(self) -> tuple[Alive, ...]:
+        return self.estimate.over_step.alive()
+
+    def alive_at(self, place: int) -> tuple[Alive, ...]:
+        return self.estimate.over_step.alive(place)
+
+    def products(self) -> tuple[Product, ...]:
+        return product_list(self._plan.program, self.estimate.partitioned)
+
+    def timeline(self) -> Timeline | None:
+        of = self.estimate
+        return None if of.simulated is None else timeline(self._plan.program, of.partitioned, of.kernels, of.simulated)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        of = self.estimate
+        return () if of.times is None else kernel_list(self._plan.program, of.partitioned, of.kernels, of.times)
+
+    def graph(self) -> Graph:
+        of, plan = self.estimate, self._plan
+        seconds = () if of.times is None else of.times.busy + of.times.launch
+        return graph_of(plan.program, of.partitioned, of.kernels, plan.mesh, seconds, of.simulated)
+
+    def pipeline(self) -> PipelineReport | None:
+        """Pieces of a pipeline are programs of their own, estimated each by itself."""
+        plan, hardware = self._plan, self.estimate.hardware
+        if plan.pipeline is None:
+            return None
+        return pipeline_report(plan if plan.hardware == hardware else SetHardware(hardware).apply(plan))
+
+    def as_run(self) -> Report | None:
+        return self.run_as(self._plan, self.estimate.hardware)
+
+    def own_annotations(self) -> OwnAnnotations:
+        return own_annotations(self._plan.program)
+
+    def padding(self) -> tuple[Padding, ...]:
+        return padding_list(self._plan, self.estimate.partitioned)
+
+    def propagation(self) -> Propagation:
+        return propagation_of(self._plan, self.estimate.partitioned.dims)
+
+    def reshards(self, report: Report) -> tuple[Reshard, ...]:
+        found = reshard_list(self._plan, self.estimate.partitioned, self._seconds)
+        return tuple(replace(each, find_remedies=partial(find_remedies, report)) for each in found)
+
+    def notes(self, report: Report) -> tuple[Diagnostic, ...]:
+        return report.diagnostics if self._plan.pipeline is None else with_pipeline(report)
+
+    def _seconds(self, sends: list[Collective]) -> list[float]:
+        """Of one execution of each; 0 without hardware."""
+        hardware = self.estimate.hardware
+        return [each.seconds for each in collective_costs(sends, self._plan, hardware)] if hardware else [0.0] * len(sends)
+
+
+def _value(plan: Plan, operation: Operation, dims: Dims, count: int) -> Value:
+    return Value(
+        operation.path,
+        operation.kind,
+        operation.dtype,
+        operation.shape,
+        operation.dims,
+        Sharding(dims),
+        local_shape(operation.shape, dims, plan.mesh),
+        count,
+        operation.source,
+    )

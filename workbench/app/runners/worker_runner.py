@@ -1,0 +1,40 @@
+"""Runs and compilations in worker processes of the engine, which is imported when a person asks for the first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.plan.plan import Plan
+from workbench.widgets.run.runner import Event, Handle
+
+RUN_LIMIT = COMPILE_LIMIT = 1800.0  # seconds, from the start of the worker process on
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRunner:
+    """Runs and compiles in worker processes, through the engine, each for so many seconds at most."""
+
+    run_limit: float = RUN_LIMIT
+    compile_limit: float = COMPILE_LIMIT
+
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
+        from workbench.engine import start_run
+
+        handle: Handle = start_run(plan, steps, on_event, time_limit=self.run_limit)
+        return handle
+
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> Handle:
+        from workbench.engine import start_compile
+
+        handle: Handle = start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)
+        return handle
+
+    def expect(self, plan: Plan) -> None:
+        from workbench.engine import prepare_compile
+
+        if not self.refuses(plan):
+            prepare_compile(plan)
+
+    def refuses(self, plan: Plan) -> str:
+        from workbench.engine import why_not_compiled
+
+        return why_not_compiled(plan)

@@ -1,0 +1,184 @@
+"""`estimate`: what one program over one mesh holds, sends and computes on a device, and how long that takes.
+
+Pure: same plan, same answer; nothing executes, nothing is traced again. A pipeline of the plan is not looked at: this is the price of the
+whole program, or of one block of it that is a program of its own.
+"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from workbench.core.program import Program
+from workbench.core.program_cache import kept_with_program
+from workbench.core.sharding import Sharding
+from workbench.cost.compute import KernelTimes, kernel_times, moved_bytes
+from workbench.cost.flops import flops_of, products_of
+from workbench.cost.fusion.fusion import kernels_of
+from workbench.cost.fusion.kernels import Kernels
+from workbench.cost.fusion.narrowing import NARROW, narrowed_values
+from workbench.cost.host import host_memory, with_transfers
+from workbench.cost.lifetimes import Lifetimes, lifetimes_of
+from workbench.cost.memory import MemoryOverStep
+from workbench.cost.on_chip import OnChip, on_chip
+from workbench.cost.step_time import collective_costs, step_time
+from workbench.cost.tiles import laid_out_bytes
+from workbench.cost.timeline import Cost, Region, SimulatedStep, regions_of, simulate_step
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.propagation import (
+    HALVES,
+    Propagated,
+    arguments_placed,
+    backend_of,
+    collectives,
+    local_shape,
+    no_collection,
+    partition,
+    structure_of,
+)
+from workbench.reports.collective import Collective
+from workbench.reports.memory import Memory
+from workbench.reports.partitioned import Partitioned
+from workbench.reports.placement import Placement
+from workbench.reports.step_time import Flops, StepTime
+from workbench.spmd.join import with_answer
+
+_MANY = 5_000  # operations: of as many, what an estimate keeps is worth not being looked through for garbage meanwhile
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A plan's figures for one device, and what they were made of.
+
+    - `planned` is Shardy's answer; `partitioned` the same, or with XLA's own collectives where that was asked;
+    - `times`, `simulated` and `step_time` (seconds) are of the hardware, `None` without any;
+    - `traffic`: bytes read and written in a step; `host_traffic`: bytes sent to the host's memory and fetched back in a step.
+    """
+
+    plan: Plan
+    hardware: Hardware | None
+    planned: Propagated
+    partitioned: Propagated
+    kernels: Kernels
+    over_step: MemoryOverStep
+    costs: tuple[Cost, ...]
+    times: KernelTimes | None
+    simulated: SimulatedStep | None
+    memory: Memory
+    flops: Flops
+    traffic: int
+    host_traffic: int
+    step_time: StepTime | None
+
+    @cached_property
+    def arguments(self) -> tuple[Placement, ...]:
+        """Where each argument lies."""
+        plan = self.plan
+        placed = zip(plan.program.arguments, arguments_placed(plan, self.partitioned), strict=True)
+        return tuple(Placement(tensor, sharding, plan.mesh) for tensor, sharding in placed)
+
+    @cached_property
+    def results(self) -> tuple[Placement, ...]:
+        """Where each result lies."""
+        placed = zip(self.plan.program.results, self.partitioned.results, strict=True)
+        return tuple(Placement(tensor, Sharding(dims), self.plan.mesh) for tensor, dims in placed)
+
+    @cached_property
+    def collectives(self) -> tuple[Collective, ...]:
+        """What is sent, alike ones together."""
+        found = self.partitioned
+        return collectives(self.plan.program, self.plan.mesh, found.structure, found.reshards, [each.seconds for each in self.costs])
+
+
+def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | None = None) -> Estimate:
+    """What a device has to do for a plan: by Shardy's answer, or by XLA's own `answer` to it; its time if the hardware is known.
+
+    Raises `PartitionError` where Shardy refuses the plan.
+    """
+    with no_collection() if len(plan.program.operations) > _MANY else nullcontext():
+        return _estimate(plan, hardware or plan.hardware, answer)
+
+
+def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Estimate:
+    planned = partition(plan, hardware)
+    partitioned = planned if answer is None else with_answer(planned, answer, plan.mesh)
+    program, mesh, backend = plan.program, plan.mesh, backend_of(hardware)
+    fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands, narrows=backend.narrows_products)
+    tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
+    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_halves)
+    times = kernel_times(fixed.kernels, partitioned, held_bytes, mesh, hardware.chip) if hardware else None
+    over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, _on_chip(fixed, partitioned, times, hardware))
+    products, (held, moved) = products_of(partitioned), host_memory(partitioned, local_bytes)
+    costs = tuple(collective_costs(partitioned.reshards, plan, hardware)) if hardware else ()
+    simulated = seconds = None
+    if hardware and times:
+        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, (times.busy + times.launch).tolist(), costs)
+        seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, products, mesh.size), moved, hardware.chip)
+    return Estimate(
+        plan=plan,
+        hardware=hardware,
+        planned=planned,
+        partitioned=partitioned,
+        kernels=fixed.kernels,
+        over_step=over_step,
+        costs=costs,
+        times=times,
+        simulated=simulated,
+        memory=replace(over_step.memory(), host=held, capacity=capacity),
+        flops=flops_of(program, products, mesh.size),
+        traffic=moved_bytes(fixed.kernels, local_bytes),
+        host_traffic=moved,
+        step_time=seconds,
+    )
+
+
+class _Fixed(NamedTuple):
+    """What no layout changes."""
+
+    lifetimes: Lifetimes
+    kernels: Kernels
+    regions: tuple[Region, ...]
+    types: tuple[int, ...]  # of each value: a number that values of its shape and type have
+    dtypes: tuple[str, ...]  # of each value, as it is stored
+
+
+@kept_with_program(220)
+def _fixed(program: Program, *, recomputes: bool, turns: bool, narrows: bool) -> _Fixed:
+    structure = structure_of(program)
+    narrow = narrowed_values(structure) if narrows else frozenset[int]()
+    dtypes = tuple(NARROW if number in narrow else value.dtype for number, value in enumerate(structure.values))
+    kernels = kernels_of(structure, dtypes, recomputes=recomputes)
+    numbers: dict[tuple[tuple[int, ...], str], int] = {}
+    types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
+    lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, turns=turns)
+    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes)
+
+
+def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:
+    if hardware is None or times is None or not hardware.chip.on_chip:
+        return None
+    return on_chip(partitioned.structure, fixed.kernels, times, fixed.lifetimes.extents, hardware.chip)
+
+
+def _recomputes(hardware: Hardware | None) -> bool:
+    """XLA:TPU fuses elementwise operations into whatever reads them."""
+    return hardware is not None and hardware.chip.platform == "tpu"
+
+
+def _local_bytes(plan: Plan, partitioned: Propagated, fixed: _Fixed, tile: tuple[int, ...], *, widens: bool) -> tuple[list[int], list[int]]:
+    """Bytes of each value on one device, plain and padded to tiles; 0 where Shardy dropped the operation as dead.
+
+    A back end that `widens` computes two-byte floats as four-byte ones; arguments stay as they are.
+    """
+    known: dict[tuple[int, int, bool], tuple[int, int]] = {}
+    found = []
+    for number, stored, dims, value in zip(fixed.types, fixed.dtypes, partitioned.dims, partitioned.structure.values, strict=True):
+        wide = widens and value.born >= 0
+        key = number, id(dims), wide  # equal placements are one object for the most part, and hashing them is slow
+        if key not in known:
+            shape = () if dims is None else local_shape(value.shape, dims, plan.mesh)
+            dtype = "float32" if wide and stored in HALVES else stored
+            known[key] = (0, 0) if dims is None else (laid_out_bytes(shape, dtype), laid_out_bytes(shape, dtype, tile))
+        found.append(known[key])
+    return [plain for plain, _ in found], [padded for _, padded in found]

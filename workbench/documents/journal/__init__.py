@@ -1,1 +1,0 @@
-"""The history of a board, kept on disk as it grows."""

@@ -1,0 +1,28 @@
+"""What to mind in a plan."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from workbench.plan.edits import Edit
+
+NO_ROOM = "does not fit"
+"""The kind of the diagnostic that a plan holds more than a device has."""
+UNKNOWN_TURNS = "unknown trip count"
+"""The kind of the diagnostic that a loop runs as often as data say: what happens in it is counted once."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """Something to mind in a plan: its subject, what is so, and edits that would mend it, known or found by trying them."""
+
+    kind: str
+    subject: str
+    message: str
+    known: tuple[Edit, ...] = ()
+    find: Callable[[], tuple[Edit, ...]] | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def edits(self) -> tuple[Edit, ...]:
+        """Edits that would mend it, the most telling first; those that must be tried are tried when first asked for."""
+        return self.find() if self.find else self.known

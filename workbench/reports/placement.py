@@ -1,0 +1,42 @@
+"""Where a value of a program lies: its arguments and results, and what is computed in between."""
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import Sharding
+from workbench.core.tensor import Tensor, itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One argument or result and where it lies."""
+
+    tensor: Tensor
+    sharding: Sharding
+    mesh: Mesh
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """The shape on one device."""
+        return self.sharding.local_shape(self.tensor.shape, self.mesh)
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes on one device, padding included."""
+        return ceil(prod(self.local_shape) * itemsize(self.tensor.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Intermediate values that are alike: same scope, operation, shape and sharding; `count` of them are computed a step."""
+
+    path: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    sharding: Sharding
+    local_shape: tuple[int, ...]
+    count: int
+    source: str
