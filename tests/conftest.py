@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.install_chromium import system_chromium
-from tests.support.choosing import leave_to_the_nights
+from tests.support.choosing import draw_thirds, leave_to_the_nights
 from tests.support.compiling import KeptPrograms
 
 jax.config.update("jax_num_cpu_devices", 8)
@@ -46,6 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for each in items:
         if "browser" in getattr(each, "fixturenames", ()):
             each.add_marker("browser")
+        if any("libtpu" in mark.kwargs.get("reason", "") for mark in each.iter_markers("skipif")):
+            each.add_marker("tpu")
+            each.add_marker("compile")
+    draw_thirds(config, items)
     leave_to_the_nights(config, items)
 
 
@@ -65,7 +69,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _seed_line(config: pytest.Config) -> str:
-    return f"property tests, and the third of the pairs: those of --hypothesis-seed={config.getoption('--hypothesis-seed')}, which gives the same again"
+    seed = config.getoption("--hypothesis-seed")
+    return f"property tests, and the third of the pairs: those of --hypothesis-seed={seed}, which gives the same ones again"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.choosing import parametrize_drawn
 from tests.support.first_step import decided, moment_slack
-from tests.support.unsharded import sharded_results, unsharded, zoo_program
+from tests.support.unsharded import unsharded, zoo_program
 from workbench.analysis.comparison import CollectiveRow, compare_collectives
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
@@ -22,6 +22,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
+
+pytestmark = pytest.mark.compile
 
 CASES = [
     *((model.name, (), mesh, layout) for model in ALL_MODELS if model.name != "amoebanet" for mesh, layout in model.layouts),

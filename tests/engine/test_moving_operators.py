@@ -38,6 +38,8 @@ from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
+pytestmark = pytest.mark.compile
+
 needs_libtpu = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu, the compiler for TPUs, is not installed")
 
 

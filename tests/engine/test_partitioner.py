@@ -17,6 +17,8 @@ from workbench.errors import PartitionError
 from workbench.models import build
 from workbench.plan.plan import Plan
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 PATIENCE = 60.0  # seconds, on a machine that does much else
 
 

@@ -1,7 +1,8 @@
 """What a recipe promises is what happens: sharded steps equal unsharded ones, and the compiler sends what the partitioner answers.
 
 Every recipe that applies to a model of the zoo, by itself on the mesh that has an axis for it (so that the other axis splits nothing, as
-a rule), and some of them together; a third of the pairs in every run, with each program and each recipe among them. Where the compiler computes what is wrong the report says so, once the partitioner has answered.
+a rule), and some of them together; a third of the pairs in every run, with each program and each recipe among them. Where the compiler
+computes what is wrong the report says so, once the partitioner has answered.
 """
 
 import functools
@@ -28,6 +29,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
+
+pytestmark = pytest.mark.compile
 
 BATCH = 1
 """Number of the batch. That of number 0 has a tie in `mixture`: two tokens wish for the last place of an expert and their weights differ by

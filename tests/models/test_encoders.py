@@ -17,6 +17,8 @@ from workbench.models.t5.config import PRESETS as T5S
 from workbench.models.unet import model as unet
 from workbench.models.unet.config import PRESETS as UNETS
 
+pytestmark = pytest.mark.compile
+
 SPEECH = replace(CONFORMERS["tiny"], batch=4, seq=32)
 WORDS = replace(T5S["tiny"], batch=8)
 SCANS = replace(UNETS["tiny"], batch=2, size=8)

@@ -33,6 +33,18 @@ def parametrize_drawn(
     metafunc.parametrize(name, each, ids=ids)
 
 
+def draw_thirds(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of each test marked `third`, mark the cases that the seed of this run does not draw `nightly`."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for each in items:
+        if each.get_closest_marker("third"):
+            cases.setdefault(each.nodeid.partition("[")[0], []).append(each)
+    for name, of_test in cases.items():
+        numbers = random.Random(f"{config.getoption('--hypothesis-seed')} {name}").sample(range(len(of_test)), len(of_test) * 2 // 3)
+        for number in numbers:
+            of_test[number].add_marker("nightly")
+
+
 def leave_to_the_nights(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what is marked `nightly`, unless it is asked for: by `-m`, whose expression would replace one in the configuration, or by
     the name of a test."""

@@ -1,6 +1,5 @@
 """The board in a JupyterLab cell: the same module in its other host."""
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.app.browser.test_page import drag, grip
