@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """New examples in every run, the same in all its processes: a worker of xdist has its seed from who started it."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed", secrets.randbelow(1 << 32))
-    config.stash[KEPT] = KeptPrograms()
+    config.stash[KEPT] = KeptPrograms(getattr(config, "workerinput", {}).get("compiled"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -51,11 +51,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             each.add_marker("compile")
     draw_thirds(config, items)
     leave_to_the_nights(config, items)
+    long = {each.path for each in items if each.get_closest_marker("compile") or each.get_closest_marker("browser")}
+    items.sort(key=lambda each: each.path not in long)  # long files first: with `--dist loadfile` two processes end together
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
 def pytest_configure_node(node: Any) -> None:
     node.workerinput["hypothesis_seed"] = node.config.getoption("--hypothesis-seed")
+    node.workerinput["compiled"] = node.config.stash[KEPT].folder
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -132,9 +132,10 @@ def within_this_machine(page) -> Iterator:
     for event, hear in heard.items():
         page.on(event, hear)
     yield page
-    page.unroute("**/*", guard)
     for event, hear in heard.items():
         page.remove_listener(event, hear)
+    if not page.is_closed():
+        page.unroute("**/*", guard)
     assert reached == [], f"the page reached out to {reached}"
     assert broken == [], f"a script broke: {broken}"
 
