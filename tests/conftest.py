@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,17 @@ def _seed_line(config: pytest.Config) -> str:
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Boards that the tests open are kept where nobody finds them; also for the processes that tests start."""
     os.environ["WORKBENCH_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def code_generation(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Files that hold other processes against this one have them compile alike: how a sum is rounded is up to LLVM."""
+    if request.node.get_closest_marker("worker") is None:
+        yield
+        return
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from workbench.core.remat import Remat
 from workbench.documents import export_script, program_from_reference
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"layers": 2, "seq": 16, "batch": 8}

@@ -11,7 +11,7 @@ from workbench.engine import calibrate
 from workbench.engine.spmd.calibrate import _enough_turns, _per_turn
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
 
 def test_starting_the_program_is_left_out():

@@ -20,7 +20,7 @@ from workbench.multimodel import ALL_POLICIES
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.tracing.stage_partition.partition import network_of
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
 CUTS = {"sgd": ("layer_1", "layer_3"), "adam": ("layer_2",), "momentum": ("layer_1", "layer_2"), "masked": ("layer_2", "layer_4")}
 

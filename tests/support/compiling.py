@@ -1,7 +1,8 @@
 """How the tests' own processes compile: with half of LLVM's effort, and what one of them compiled is kept for all, for the run.
 
 Neither changes what is asked here: a program's collectives and buffers are decided before LLVM starts, and a kept executable is the same
-machine code, under a key that has names and source lines in it. Processes that a test starts compile as a user's do.
+machine code, under a key that has names and source lines in it. Processes that a test starts compile as a user's do, and so do files of
+tests that are marked `worker`.
 """
 
 import os
