@@ -1,5 +1,4 @@
-"""Eight virtual CPU devices for every test, a fresh seed for the property tests of every run, golden files, and a browser for the tests
-that drive one."""
+"""Eight virtual CPU devices for every test, a fresh seed for what a run draws, golden files, and a browser for the tests that drive one."""
 
 import os
 import secrets
@@ -15,12 +14,15 @@ import pytest
 from hypothesis import settings
 
 from tests.install_chromium import system_chromium
+from tests.support.choosing import draw_thirds, leave_to_the_nights
+from tests.support.compiling import KeptPrograms
 
 jax.config.update("jax_num_cpu_devices", 8)
 settings.register_profile("workbench", deadline=None, database=None)
 settings.load_profile("workbench")
 
 GOLDEN = Path(__file__).parent / "golden"
+KEPT = pytest.StashKey[KeptPrograms]()
 NO_BROWSER = "There is no Chromium to drive the page with: run `python tests/install_chromium.py`, or install one and put it on PATH."
 
 
@@ -33,11 +35,30 @@ def pytest_configure(config: pytest.Config) -> None:
     """New examples in every run, the same in all its processes: a worker of xdist has its seed from who started it."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed", secrets.randbelow(1 << 32))
+    config.stash[KEPT] = KeptPrograms(getattr(config, "workerinput", {}).get("compiled"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[KEPT].close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for each in items:
+        if "browser" in getattr(each, "fixturenames", ()):
+            each.add_marker("browser")
+        if any("libtpu" in mark.kwargs.get("reason", "") for mark in each.iter_markers("skipif")):
+            each.add_marker("tpu")
+            each.add_marker("compile")
+    draw_thirds(config, items)
+    leave_to_the_nights(config, items)
+    long = {each.path for each in items if each.get_closest_marker("compile") or each.get_closest_marker("browser")}
+    items.sort(key=lambda each: each.path not in long)  # long files first: with `--dist loadfile` two processes end together
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
 def pytest_configure_node(node: Any) -> None:
     node.workerinput["hypothesis_seed"] = node.config.getoption("--hypothesis-seed")
+    node.workerinput["compiled"] = node.config.stash[KEPT].folder
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -51,13 +72,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _seed_line(config: pytest.Config) -> str:
-    return f"property tests: examples of --hypothesis-seed={config.getoption('--hypothesis-seed')}, which gives the same ones again"
+    seed = config.getoption("--hypothesis-seed")
+    return f"property tests, and the third of the pairs: those of --hypothesis-seed={seed}, which gives the same ones again"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Boards that the tests open are kept where nobody finds them; also for the processes that tests start."""
     os.environ["WORKBENCH_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def code_generation(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Files that hold other processes against this one have them compile alike: how a sum is rounded is up to LLVM."""
+    if request.node.get_closest_marker("worker") is None:
+        yield
+        return
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture
@@ -84,11 +117,3 @@ def browser_type_launch_args(browser_type_launch_args: dict, playwright) -> dict
     if (path := system_chromium()) is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_BROWSER)
     return {**found, "executable_path": path}
-
-
-@pytest.fixture(scope="module")
-def quick_code_generation() -> Iterator[None]:
-    """LLVM's effort halved: which collectives there are was decided before it starts."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)

@@ -24,6 +24,8 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.reports.collective import KINDS, collective_class
 from workbench.tracing import trace_training
 
+pytestmark = pytest.mark.compile
+
 EXTRA = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]["corpus"]
 CLASSES = {collective_class(kind) for kind in KINDS}
 S = jax.ShapeDtypeStruct
@@ -174,7 +176,7 @@ def recorded_tenth():
     return [(each, layout) for each, layout in names if sha256(f"{each.name}/{layout}".encode()).digest()[0] % 10 == 0]
 
 
-@pytest.mark.slow
+@pytest.mark.third
 @pytest.mark.filterwarnings("default")  # the packages warn of each other
 @pytest.mark.parametrize(("program", "layout"), recorded_tenth(), ids=lambda given: getattr(given, "name", given))
 def test_a_tenth_of_the_answers_is_compiled_anew(program, layout):

@@ -11,7 +11,11 @@ import sys
 import time
 from contextlib import contextmanager
 
+import pytest
+
 from tests.support.servers import free_port, wait_for
+
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
 SERVED = """
 from workbench.app.page.serve import listen, template_of

@@ -24,6 +24,8 @@ from workbench.errors import DocumentError, EngineError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 PATIENCE = 60.0  # seconds, on a machine that does much else
 
 

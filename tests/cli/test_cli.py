@@ -14,6 +14,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.session.settling import PIPELINED
 
+pytestmark = pytest.mark.compile
+
 ROOT = Path(__file__).parents[2]
 MODEL = ["--model", "tests.support.importable:regression", "-a", "width=32"]
 LAYOUT = ["--mesh", "data:4 model:2", "--layout", "batch:data; d_ff:model"]

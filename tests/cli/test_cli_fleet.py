@@ -13,6 +13,8 @@ from workbench import cli
 from workbench.cli import fleets
 from workbench.documents import load_fleet
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 GRID = """
 devices = 2
 [[models]]

@@ -20,6 +20,8 @@ from workbench.pipeline.stage_costs import stage_costs
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 
+pytestmark = pytest.mark.compile
+
 SPARE = program_cache._OVERHEAD
 
 

@@ -11,6 +11,8 @@ from workbench.plan.plan import Plan
 from workbench.tracing import trace
 from workbench.tracing.constrain import partition_spec
 
+pytestmark = pytest.mark.compile
+
 S = jax.ShapeDtypeStruct
 CASES = [
     ({}, "batch:data; d_ff:model; heads:model"),
@@ -38,6 +40,7 @@ def compiled_peak(plan):
     return memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
 
 
+@pytest.mark.third
 @pytest.mark.parametrize(("arguments", "layout"), CASES)
 def test_the_peak_is_within_a_tenth_of_xlas(arguments, layout):
     plan = Plan(build("gpt", **arguments), "data:4 model:2", layout)

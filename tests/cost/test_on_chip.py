@@ -8,6 +8,8 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
 
+pytestmark = pytest.mark.compile
+
 TPUS = ("TPU v3 2x2", "TPU v4 2x2x2", "TPU v5e 2x4", "TPU v5p 2x2x2", "TPU v6e 2x4")
 MIB = 1 << 20
 

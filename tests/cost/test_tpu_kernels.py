@@ -17,6 +17,8 @@ from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.tracing import trace
 
+pytestmark = pytest.mark.compile
+
 S = jax.ShapeDtypeStruct
 ROWS = 256
 TPU = parse_hardware("TPU v5e 1x1")

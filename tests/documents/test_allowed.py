@@ -18,6 +18,8 @@ from workbench.documents.allowed import verify_allowed
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan.plan import Plan
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 ROOT = Path(__file__).parents[2]
 BUILD = """import sys
 import jax.numpy as jnp

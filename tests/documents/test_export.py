@@ -16,6 +16,8 @@ from workbench.core.remat import Remat
 from workbench.documents import export_script, program_from_reference
 from workbench.plan.plan import Plan
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 ROOT = Path(__file__).parents[2]
 SMALL = {"layers": 2, "seq": 16, "batch": 8}
 
@@ -47,6 +49,7 @@ def unsharded_losses(program: Program, steps: int) -> list[float]:
     return losses
 
 
+@pytest.mark.third
 @pytest.mark.parametrize(
     ("reference", "mesh", "layout"),
     [

@@ -14,6 +14,8 @@ from workbench.errors import DocumentError, LayoutError, WorkbenchError
 from workbench.models import ALL_MODELS
 from workbench.plan.plan import Plan
 
+pytestmark = pytest.mark.compile
+
 
 def packed(text: str | bytes) -> str:
     raw = text.encode() if isinstance(text, str) else text

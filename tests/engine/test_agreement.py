@@ -1,22 +1,29 @@
-"""What the planner says is what happens: every zoo model, every layout, on eight devices."""
+"""What the planner says is what happens: every zoo model, every layout, on eight devices.
+
+What is sent is asked of the partitioned module for every layout; a third of them, drawn anew for every run, is compiled and runs.
+"""
 
 import functools
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import pytest
 
+from tests.support.choosing import parametrize_drawn
 from tests.support.first_step import decided, moment_slack
+from tests.support.unsharded import unsharded, zoo_program
 from workbench.analysis.comparison import CollectiveRow, compare_collectives
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.placement import host_value, real_shard_shape
+from workbench.engine.spmd.placement import host_value, real_shard_shape, spread
 from workbench.models.mixture.layouts import TOP2_LAYOUTS
-from workbench.models.registry import ALL_MODELS, build
+from workbench.models.registry import ALL_MODELS
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
+from workbench.spmd.partition import ask_partitioner
+
+pytestmark = pytest.mark.compile
 
 CASES = [
     *((model.name, (), mesh, layout) for model in ALL_MODELS if model.name != "amoebanet" for mesh, layout in model.layouts),
@@ -39,51 +46,46 @@ class Ran(NamedTuple):
     collectives: tuple[CollectiveRow, ...]
 
 
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
+def plan_of(name, arguments, mesh, layout):
+    return Plan(zoo_program(name, arguments), mesh, layout)
 
 
 @functools.cache
-def program(name, arguments):
-    return build(name, **dict(arguments))
+def compiled(*case):
+    return compile_step(plan_of(*case))
 
 
 @functools.cache
-def unsharded(name, arguments):
-    """The results of the first step by plain `jit` on one device."""
-    step, built = program(name, arguments).step, program(name, arguments)
-    state = step.initialize(jax.random.key(0), step.given) if built.state else ()
-    values = dict(zip(built.state + built.inputs, (*state, *step.feed(0)), strict=True))
-    return [np.asarray(each) for each in jax.jit(step.call)(*(values[i] for i in range(len(values))))]
-
-
-@functools.cache
-def ran(name, arguments, mesh, layout):
-    plan = Plan(program(name, arguments), mesh, layout)
-    report, step = plan.report(), compile_step(plan)
-    held = step.arguments(0)
+def ran(*case):
+    step = compiled(*case)
+    report, reference = step.plan.report(), unsharded(*case[:2])
+    held = [spread(np.array(reference.arguments[i]), sharding) for i, sharding in enumerate(step.shardings)]
     argument_shapes = [real_shard_shape(each) for each in held]
     results = step.advance(held, None)
     return Ran(
         {"arguments": [each.local_shape for each in report.arguments], "results": [each.local_shape for each in report.results]},
         {"arguments": argument_shapes, "results": [real_shard_shape(each) for each in results]},
         [host_value(each) for each in results],
-        compare_collectives(report, payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh))),
+        compare_collectives(report, payload_by_axis_and_kind(collectives_of(module_of(step.compiled), step.plan.mesh))),
     )
 
 
-def each_case(test):
-    return pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}{dict(case[1]) or ''} {case[2]} | {case[3]}")(test)
+def name_of(case):
+    return f"{case[0]}{dict(case[1]) or ''} {case[2]} | {case[3]}"
 
 
-@each_case
+def pytest_generate_tests(metafunc):
+    parametrize_drawn(metafunc, "case", CASES, lambda case: [case[:2]], name_of)
+    parametrize_drawn(metafunc, "born", CASES, lambda case: [case[0]], name_of, share=len(CASES))
+
+
 def test_every_device_holds_the_shards_the_plan_says(case):
     assert ran(*case).held == ran(*case).planned
 
 
-@each_case
 def test_the_sharded_step_is_the_unsharded_one(case):
     """Loss, updated parameters and moments; the first moment of Adam is the gradient."""
-    built, whole = program(*case[:2]), unsharded(*case[:2])
+    built, whole = zoo_program(*case[:2]), unsharded(*case[:2]).results
     compared, of_moments = decided(built, whole), moment_slack(built)
     for tensor, ours, expected in zip(built.results, ran(*case).results, whole, strict=True):
         share = {"parameter": 5e-3, "optimizer state": of_moments}.get(tensor.role, 1e-5)
@@ -92,6 +94,22 @@ def test_the_sharded_step_is_the_unsharded_one(case):
         np.testing.assert_allclose(ours[there], expected[there], rtol=2e-4, atol=slack, err_msg=str(tensor))
 
 
-@each_case
 def test_the_compiled_program_sends_the_bytes_the_plan_says(case):
     assert [row for row in ran(*case).collectives if not row.agrees] == []
+
+
+@pytest.mark.parametrize("asked", CASES, ids=name_of)
+def test_the_partitioned_program_sends_the_bytes_the_plan_says(asked):
+    plan = plan_of(*asked)
+    rows = compare_collectives(plan.report(), ask_partitioner(plan, "cpu").by_axis_and_kind)
+    assert [row for row in rows if not row.agrees] == []
+
+
+def test_what_a_step_starts_from_is_born_where_it_lies(born):
+    """State and inputs as the step makes and feeds them itself: the shards that the plan says, of the values that plain `jit` makes."""
+    step = compiled(*born)
+    arguments = step.arguments(0)
+    assert [real_shard_shape(each) for each in arguments] == [each.local_shape for each in step.plan.report().arguments]
+    for number, (tensor, ours) in enumerate(zip(step.program.arguments, arguments, strict=True)):
+        expected = unsharded(*born[:2]).arguments[number]
+        np.testing.assert_allclose(host_value(ours), expected, rtol=1e-5, atol=1e-6, err_msg=str(tensor))

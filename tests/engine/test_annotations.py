@@ -20,6 +20,8 @@ from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.tracing import trace
 
+pytestmark = pytest.mark.compile
+
 MESH = "data:4 model:2"
 
 

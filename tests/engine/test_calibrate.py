@@ -11,6 +11,8 @@ from workbench.engine import calibrate
 from workbench.engine.spmd.calibrate import _enough_turns, _per_turn
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 
 def test_starting_the_program_is_left_out():
     assert _per_turn((lambda turns: 0.5e-3 + turns * 1e-4), 64) == pytest.approx(1e-4)

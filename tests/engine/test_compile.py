@@ -24,6 +24,8 @@ from workbench.models.registry import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 
+pytestmark = pytest.mark.compile
+
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason='libtpu, the compiler for TPUs, is not installed: pip install "jax[tpu]"'
 )

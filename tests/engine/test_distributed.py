@@ -18,6 +18,8 @@ from workbench.errors import EngineError
 from workbench.models import build
 from workbench.plan.plan import Plan
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 PROGRAM = """
 import json, sys
 from workbench.engine import execute, start_distributed

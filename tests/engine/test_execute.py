@@ -16,6 +16,8 @@ from workbench.errors import EngineError
 from workbench.plan.plan import Plan
 from workbench.tracing import trace
 
+pytestmark = pytest.mark.compile
+
 
 def test_a_run_measures_its_steps_and_finds_the_plan_true():
     events = []

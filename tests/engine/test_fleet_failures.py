@@ -9,6 +9,8 @@ from tests.engine.test_fleet import fleet, is_as_alone
 from tests.engine.test_unit_scheduler import ended
 from workbench.engine.fleet.train import FleetRun
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 GONE = jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")
 
 

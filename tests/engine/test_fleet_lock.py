@@ -11,6 +11,8 @@ from workbench.engine.fleet.lock import LOCK, holding
 from workbench.engine.fleet.train import FleetRun
 from workbench.errors import FleetError
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 HOLDING = """
 import sys, time
 from pathlib import Path

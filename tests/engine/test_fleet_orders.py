@@ -21,6 +21,8 @@ from workbench.engine.worker.job_payload import adding
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetTimes
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 
 def longest_absence(placed, device: int) -> int:
     """Units of others between two of the device that follow each other."""

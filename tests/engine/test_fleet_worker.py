@@ -15,6 +15,8 @@ from workbench.engine.worker.job_payload import adding
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 
 def line(do=lambda _: None, points: int = 8) -> wb.Program:
     """A line fitted to points; `do` is called with the number of each mini-batch."""

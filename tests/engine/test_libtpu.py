@@ -12,6 +12,9 @@ import jax.numpy as jnp
 import pytest
 
 from tests.engine.test_compile import needs_libtpu
+from tests.support import recorded
+from tests.support.recorded import MEMORY as MEMORY_PARTS
+from tests.support.recorded import Answer, Record, sent_by_class
 from workbench.analysis.analyze import analyze
 from workbench.analysis.ranges import KERNELS, MEMORY, SENT, ranges_of
 from workbench.engine.partitioner import WarmWorker, partition_plan
@@ -171,6 +174,11 @@ def gpt(**changes):
     return Plan(build("gpt", scan=False, **changes), "data:4 model:2", layout, hardware=V5E)
 
 
+@pytest.fixture(scope="session")
+def record(request):
+    return Record(request.config.getoption("--hypothesis-seed"), request.config.getoption("--update-golden"))
+
+
 @pytest.fixture(scope="module")
 def warm():
     warm = WarmWorker()
@@ -179,14 +187,30 @@ def warm():
 
 
 @pytest.mark.parametrize(("fn", "shapes", "mesh", "layout"), PROGRAMS, ids=lambda each: getattr(each, "__name__", ""))
-def test_what_is_sent_and_held_is_what_libtpu_compiles(fn, shapes, mesh, layout):
+def test_what_is_sent_and_held_is_what_libtpu_compiles(fn, shapes, mesh, layout, record):
     """Programs of which it sends other than XLA's partitioner says in general."""
     plan = plan_of(fn, shapes, mesh, layout)
-    compiled, asked = plan.compile(keep=False), partition_plan(plan, keep=False)
-    assert by_class(asked.by_axis_and_kind) == by_class(compiled.by_axis_and_kind)
-    found, expected = asked.scheduled.memory, compiled.memory
-    assert (found.arguments, found.outputs, found.aliased) == (expected.arguments, expected.outputs, expected.aliased)
-    assert (found.temporary, found.packed) == (expected.temporary, expected.packed)
+    compiled, asked = record.answer(plan), partition_plan(plan, keep=False)
+    assert sent_by_class(asked.by_axis_and_kind) == compiled.sent
+    assert {name: getattr(asked.scheduled.memory, name) for name in MEMORY_PARTS} == compiled.memory
+
+
+def test_a_recorded_answer_is_compiled_anew_where_it_is_drawn_or_of_other_versions(tmp_path, monkeypatch):
+    plan, said = plan_of(*PROGRAMS[3]), Answer({"m/gather": 8}, dict.fromkeys(MEMORY_PARTS, 1))
+    monkeypatch.setattr(recorded, "compiled_answer", lambda _: said)
+    file = tmp_path / "libtpu.json"
+    Record(0, update=True, file=file).answer(plan)
+    runs = [Record(seed, file=file) for seed in range(100)]
+    assert {run.answer(plan) == said for run in runs} == {True}
+    assert 2 <= sum(bool(run.compiled) for run in runs) <= 25
+    monkeypatch.setattr(recorded, "compiled_answer", lambda _: said._replace(sent={}))
+    drawn = next(run.seed for run in runs if run.compiled)
+    with pytest.raises(AssertionError, match="otherwise than is recorded"):
+        Record(drawn, file=file).answer(plan)
+    with pytest.raises(AssertionError, match="is not recorded"):
+        Record(0, file=file).answer(plan_of(*PROGRAMS[0]))
+    monkeypatch.setattr(recorded, "versions", lambda: {"libtpu": "another"})
+    assert [Record(seed, file=file).answer(plan).sent for seed in range(5)] == [{}] * 5
 
 
 @pytest.mark.parametrize("fn", [tied, recurrent, weight_used_twice_a_turn])

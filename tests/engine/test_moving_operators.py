@@ -38,6 +38,8 @@ from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
+pytestmark = pytest.mark.compile
+
 needs_libtpu = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu, the compiler for TPUs, is not installed")
 
 
@@ -45,9 +47,6 @@ class Ran(NamedTuple):
     compiled: dict[tuple[tuple[str, ...], str], int]  # bytes by mesh axes and kind
     sharded: list[np.ndarray]
     unsharded: list[np.ndarray]
-
-
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
 
 
 @functools.cache

@@ -14,6 +14,8 @@ from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.compared import compared_blocks
 
+pytestmark = pytest.mark.compile
+
 EVENTS: list[str] = []
 
 

@@ -16,6 +16,8 @@ from workbench.engine.worker.pickled_classes import _REGISTRY, _registration
 from workbench.engine.worker.pickling import dump_by_value
 from workbench.tracing import trace_training
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 
 class Absent:
     """A sentinel's class, as libraries have them."""

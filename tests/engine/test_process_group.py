@@ -10,6 +10,8 @@ import pytest
 
 from workbench.engine.worker.process_group import ProcessGroup
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 PARENT = """
 import os, sys, time
 events, alive, ready = map(int, sys.argv[1:4])

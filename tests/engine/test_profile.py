@@ -15,6 +15,8 @@ from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.profile import RawEvent, names, profile, raw_events
 from workbench.reports.timeline import COMPUTE
 
+pytestmark = pytest.mark.compile
+
 PLANE = """
 planes {{
   name: "{name}"

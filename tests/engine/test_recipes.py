@@ -1,11 +1,11 @@
 """What a recipe promises is what happens: sharded steps equal unsharded ones, and the compiler sends what the partitioner answers.
 
 Every recipe that applies to a model of the zoo, by itself on the mesh that has an axis for it (so that the other axis splits nothing, as
-a rule), and some of them together. Where the compiler computes what is wrong the report says so, once the partitioner has answered.
+a rule), and some of them together; a third of the pairs in every run, with each program and each recipe among them. Where the compiler
+computes what is wrong the report says so, once the partitioner has answered.
 """
 
 import functools
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,14 +14,14 @@ import pytest
 
 import workbench as wb
 from tests.recipes.test_recipes import APPLIES, mesh_for
+from tests.support.choosing import parametrize_drawn
 from tests.support.first_step import decided, moment_slack
+from tests.support.unsharded import reference_of, sharded_results, state_of, unsharded
 from workbench.analysis.analyze import analyze
 from workbench.analysis.comparison import compare_collectives
 from workbench.core.tensor import Role
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.placement import host_value, spread
-from workbench.models import build
 from workbench.models.amoebanet import config as amoebanet_config
 from workbench.models.amoebanet import model as amoebanet
 from workbench.models.data import photographs
@@ -29,6 +29,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
+
+pytestmark = pytest.mark.compile
 
 BATCH = 1
 """Number of the batch. That of number 0 has a tie in `mixture`: two tokens wish for the last place of an expert and their weights differ by
@@ -44,37 +46,10 @@ CASES = [*ALONE, *TOGETHER]
 """Model, its arguments, mesh, recipes in turn. Other layouts of several axes are compiled in `test_agreement`."""
 
 
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
-
-
-class Unsharded(NamedTuple):
-    """A program, the arguments of its first step, and the results by plain `jit` on one device."""
-
-    program: object
-    arguments: dict
-    results: list
-
-
-@functools.cache
-def unsharded(name, arguments):
-    return reference_of(build(name, **dict(arguments)))
-
-
-@functools.cache
-def reference_of(program):
-    state = program.step.initialize(jax.random.key(0), program.step.given)
-    leaves = program.step.feed(BATCH)
-    values = dict(zip(program.state + program.inputs, map(np.asarray, (*state, *leaves)), strict=True))
-    found = jax.jit(program.step.call)(*(values[i] for i in range(len(values))))
-    return Unsharded(program, values, [np.asarray(each) for each in found])
-
-
 def sharded(plan, values):
     """The results of one step, and the collectives of the program that made them."""
     step = compile_step(plan)
-    arguments = [spread(np.array(values[i]), sharding) for i, sharding in enumerate(step.shardings)]
-    results = [host_value(each) for each in step.advance(arguments, None)]
-    return results, collectives_of(module_of(step.compiled), plan.mesh)
+    return sharded_results(step, values), collectives_of(module_of(step.compiled), plan.mesh)
 
 
 def wrong(reference, results):
@@ -105,10 +80,14 @@ def differences(report, found):
     return [row for row in compare_collectives(report, payload_by_axis_and_kind(found)) if not row.agrees]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[2]} {'+'.join(case[3])}")
+def pytest_generate_tests(metafunc):
+    parametrize_drawn(metafunc, "case", CASES, lambda case: [case[0], *case[3]], lambda case: f"{case[0]} {case[2]} {'+'.join(case[3])}")
+    parametrize_drawn(metafunc, "amoebanet_recipe", ["data_parallel", "zero_2", "zero_3"], lambda _: ["amoebanet"])
+
+
 def test_the_step_is_the_unsharded_one_and_sends_what_the_partitioner_answers(case):
     name, arguments, mesh, recipes = case
-    reference = unsharded(name, arguments)
+    reference = unsharded(name, arguments, BATCH)
     plan = functools.reduce(Plan.recipe, recipes, Plan(reference.program, mesh))
     results, found = sharded(plan, reference.arguments)
     report = settled(plan)
@@ -119,7 +98,7 @@ def test_the_step_is_the_unsharded_one_and_sends_what_the_partitioner_answers(ca
 @pytest.mark.parametrize(("model", "recipe"), [("conformer", "data_parallel"), ("unet", "spatial")])
 def test_the_way_out_of_a_wrong_result_makes_it_right(model, recipe):
     """What the report suggests, where XLA sums over devices that hold the same."""
-    reference = unsharded(model, ())
+    reference = unsharded(model, (), BATCH)
     plan = Plan(reference.program, mesh_for(recipe)).recipe(recipe)
     note = next(each for each in settled(plan).diagnostics if each.kind == "wrong result")
     mended = note.edits[0].apply(plan)
@@ -145,15 +124,21 @@ def amoebanet_without_ties():
     return wb.trace_training(make, params, noisy(0), optimizer=optax.sgd(0.05), dims=dims, name="amoebanet", init=start, data=noisy)
 
 
-@pytest.mark.parametrize("recipe", ["data_parallel", "zero_2", "zero_3"])
-def test_amoebanet_is_the_unsharded_one_where_no_maximum_is_tied(recipe):
-    reference = reference_of(amoebanet_without_ties())
-    plan = Plan(reference.program, mesh_for(recipe)).recipe(recipe)
+@functools.cache
+def unsharded_amoebanet():
+    program = amoebanet_without_ties()
+    return reference_of(program, BATCH, state_of(program))
+
+
+def test_amoebanet_is_the_unsharded_one_where_no_maximum_is_tied(amoebanet_recipe):
+    reference = unsharded_amoebanet()
+    plan = Plan(reference.program, mesh_for(amoebanet_recipe)).recipe(amoebanet_recipe)
     results, found = sharded(plan, reference.arguments)
     assert wrong(reference, results) == []
     assert differences(settled(plan), found) == []
 
 
+@pytest.mark.nightly
 def test_what_amoebanet_sends_where_images_are_cut_is_what_the_partitioner_answers():
     plan = Plan(amoebanet_without_ties(), mesh_for("spatial")).recipe("spatial")
     found = collectives_of(module_of(compile_step(plan).compiled), plan.mesh)

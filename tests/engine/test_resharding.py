@@ -13,6 +13,8 @@ from workbench.engine.spmd.compiled_step import compile_step
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
 
+pytestmark = pytest.mark.compile
+
 PLACES = (
     "[r, -, -]",
     "[-, c, r]",

@@ -19,6 +19,8 @@ from workbench.spmd.flops import flops_of
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
+pytestmark = pytest.mark.compile
+
 GATHER, REDUCE, PERMUTE = "all-gather", "all-reduce", "collective-permute"
 
 

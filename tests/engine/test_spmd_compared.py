@@ -7,6 +7,8 @@ from workbench.engine.compile.compilation import compile_here
 from workbench.models.gpt import model as gpt
 from workbench.plan.plan import Plan
 
+pytestmark = pytest.mark.compile
+
 MEGATRON = "batch:data; d_ff:model; heads:model"
 CASES = [
     ("stages:2 micro_batches:4 schedule:gpipe", "stage:2 data:2 model:2", MEGATRON),

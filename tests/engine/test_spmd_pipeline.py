@@ -21,6 +21,8 @@ from workbench.plan.plan import Plan
 from workbench.tracing import trace_training
 from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight
 
+pytestmark = pytest.mark.compile
+
 WIDTH, BATCH, LAYERS = 4, 12, 4
 
 
@@ -67,6 +69,7 @@ CASES = [
 ]
 
 
+@pytest.mark.third
 @pytest.mark.parametrize(("pipeline", "mesh", "layout", "stacked"), CASES, ids=[case[0] for case in CASES])
 def test_loss_and_updated_state_are_those_of_the_unpipelined_step(pipeline, mesh, layout, stacked):
     program = network(stacked=stacked)

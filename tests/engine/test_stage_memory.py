@@ -10,6 +10,8 @@ from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.plan.plan import Plan
 
+pytestmark = pytest.mark.compile
+
 MEGATRON = "batch:data; d_ff:model; heads:model"
 CASES = [  # model, layers, mesh, layout, pipeline
     ("gpt", 2, "stage:4", "", "stages:4 micro_batches:4 schedule:1f1b"),  # a stage of the embedding alone
@@ -30,6 +32,7 @@ def quick_code_generation():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.mark.third
 @pytest.mark.parametrize(("model", "layers", "mesh", "layout", "pipeline"), CASES, ids=[f"{case[0]} {case[4]}" for case in CASES])
 def test_peaks_are_predicted_within_a_tenth_of_what_is_compiled(model, layers, mesh, layout, pipeline):
     """The order of the instructions does not tell that a stage far slower than the next, as the U-Net's first is, has the next gradient on

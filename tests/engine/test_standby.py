@@ -14,6 +14,8 @@ from workbench.engine.worker.launch import _compile_job
 from workbench.engine.worker.process import STANDBY, Standby
 from workbench.hardware.catalogue import parse_hardware
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 
 @pytest.fixture(autouse=True)
 def _nothing_stays():

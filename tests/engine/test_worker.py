@@ -18,6 +18,8 @@ from workbench.engine.worker import process as worker_process
 from workbench.errors import EngineError
 from workbench.reports.measurement import Measurement
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 
 def dies_in_step(step, how):
     """A plan whose data function does `how` when it is asked for that step."""

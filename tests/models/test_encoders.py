@@ -17,8 +17,7 @@ from workbench.models.t5.config import PRESETS as T5S
 from workbench.models.unet import model as unet
 from workbench.models.unet.config import PRESETS as UNETS
 
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
-
+pytestmark = pytest.mark.compile
 
 SPEECH = replace(CONFORMERS["tiny"], batch=4, seq=32)
 WORDS = replace(T5S["tiny"], batch=8)

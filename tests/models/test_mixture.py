@@ -19,8 +19,7 @@ from workbench.models.mixture.experts import assign, experts, placed, route
 from workbench.models.mixture.layouts import expert_parallel
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
-
+pytestmark = pytest.mark.compile
 
 TINY, TOP2 = PRESETS["tiny"], PRESETS["tiny-top2"]
 ROOMY = {"capacity_factor": TINY.experts / TINY.top_k}  # a place for every token in every expert
@@ -108,6 +107,7 @@ def test_and_so_are_its_gradients(config):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * float(jnp.abs(b).max())), ours, expected)
 
 
+@pytest.mark.third
 @pytest.mark.parametrize(("preset", "recompute"), [("tiny", "kernels"), ("tiny-top2", "full")])
 def test_a_scanned_mixture_has_the_loss_and_gradients_of_one_that_recomputes(preset, recompute):
     config = replace(PRESETS[preset], batch=2, seq=16)

@@ -16,6 +16,8 @@ from workbench.models.mixture.config import PRESETS
 from workbench.models.mixture.layouts import expert_parallel
 from workbench.plan.plan import Plan
 
+pytestmark = pytest.mark.compile
+
 SMALL = replace(PRESETS["tiny"], layers=2, batch=2, seq=16)
 
 

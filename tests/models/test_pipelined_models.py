@@ -23,8 +23,7 @@ from workbench.pipeline.stage_costs import stage_costs
 from workbench.tracing.stage_partition.partition import cut_loss
 from workbench.tracing.stage_partition.stages import Cut
 
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
-
+pytestmark = pytest.mark.compile
 
 TORCHGPIPE = {"18-208": 81.5, "18-416": 319.0, "18-544": 542.7, "36-544": 1056, "72-512": 1845}
 GPIPE = {"18-208": 82, "18-416": 318, "18-544": 542, "36-544": 1050, "72-512": 1800}

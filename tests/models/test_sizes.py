@@ -19,6 +19,8 @@ from workbench.models.t5 import model as t5
 from workbench.models.unet import config as unet_config
 from workbench.models.unet import model as unet
 
+pytestmark = pytest.mark.compile
+
 GPT2_VOCAB = 50257
 
 

@@ -14,6 +14,8 @@ from workbench.models.data import text
 from workbench.models.gpt import model as gpt
 from workbench.models.gpt.config import PRESETS
 
+pytestmark = pytest.mark.compile
+
 SMALL = replace(PRESETS["tiny"], layers=2, batch=4, seq=16, biases=True)
 
 
@@ -59,6 +61,7 @@ def gradients(*, scan: bool, remat: bool):
     return value, gradient
 
 
+@pytest.mark.third
 @pytest.mark.parametrize(("scan", "remat"), [(False, False), (True, True), (False, True)])
 def test_every_form_has_the_loss_and_gradients_of_the_scanned_one(scan, remat):
     expected, found = gradients(scan=True, remat=False), gradients(scan=scan, remat=remat)

@@ -16,6 +16,8 @@ from workbench.models import ALL_MODELS, build
 from workbench.models.gpt import config as gpt_config
 from workbench.plan.plan import Plan
 
+pytestmark = pytest.mark.compile
+
 MODELS = [pytest.param(model, id=model.name) for model in ALL_MODELS]
 
 

@@ -21,6 +21,8 @@ from workbench.reports.simulated import Simulated
 from workbench.tracing import trace
 from workbench.units import format_bytes, format_seconds
 
+pytestmark = pytest.mark.compile
+
 
 def report(text: str, **planned: object) -> Report:
     """Of a chain of four equal layers, the batch 8; `planned` changes what came of the planning."""

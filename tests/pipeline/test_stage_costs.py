@@ -14,6 +14,8 @@ from workbench.plan.plan import Plan
 from workbench.tracing import trace_training
 from workbench.tracing.stage_partition.partition import network_of
 
+pytestmark = pytest.mark.compile
+
 HARDWARE = "TPU v5e 2x2"
 
 

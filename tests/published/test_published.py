@@ -15,6 +15,8 @@ from benchmarks.published_rows import TABLES, b200_row
 from workbench.hardware.catalogue import default_catalogue
 from workbench.models.mixture.config import MixtureConfig
 
+pytestmark = pytest.mark.compile
+
 # Mean absolute error allowed: (all rows, the half that nothing was fitted on). What each table reaches is in the benchmark's output.
 # Of MaxText one number is fitted, the share of the compiler's estimate that its chips sustain.
 LIMITS = {"megatron": (0.03, 0.03), "sc21": (0.07, 0.07), "b200": (0.05, 0.05), "maxtext": (0.10, 0.10)}
@@ -27,8 +29,7 @@ OTHERS = [
     ("deepseekv2_tp1_ep4_pp2_dp4_l4_mbc4_cef", 282.1, 44.70),
     ("deepseekv3_l4_tp1_ep4_pp2_dp4_mbc4_cef", 452.2, 114.00),
 ]
-slow = pytest.mark.slow
-EACH_TABLE = [pytest.param(table, marks=slow if table in ("megatron", "sc21") else ()) for table in TABLES]
+EACH_TABLE = [pytest.param(table, marks=pytest.mark.nightly if table in ("megatron", "sc21") else ()) for table in TABLES]
 
 
 @cache

@@ -23,6 +23,8 @@ from workbench.session.session import Session
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace_training
 
+pytestmark = pytest.mark.compile
+
 MESHES = ("data:2 model:4", "data:2 expert:4", "data:2 context:4", "data:2 spatial:4")
 NAMES = [recipe.name for recipe in ALL_RECIPES]
 TRAINED = {"data_parallel", "zero_2", "zero_3"}

@@ -23,7 +23,7 @@ from workbench.spmd.executable import module_of
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
-pytestmark = pytest.mark.usefixtures("quick_code_generation")
+pytestmark = pytest.mark.compile
 
 F32 = jnp.float32
 

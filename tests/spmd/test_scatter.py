@@ -10,6 +10,8 @@ from workbench.spmd.collectives import find_collectives
 from workbench.spmd.partition import ask_partitioner
 from workbench.spmd.scatter import scatter_sums
 
+pytestmark = pytest.mark.compile
+
 MESH = Mesh("data:4 model:2")
 SUMMED = """HloModule m, num_partitions=8
 

@@ -13,6 +13,8 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.tracing import constrain, trace
 
+pytestmark = pytest.mark.compile
+
 
 def jax_mesh():
     return jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)

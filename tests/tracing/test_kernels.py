@@ -2,10 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from workbench.models.layers.recompute import replayed
 from workbench.plan.plan import Plan
 from workbench.tracing import fused_kernel, trace, trace_micro_batch, trace_update
+
+pytestmark = pytest.mark.compile
 
 S = jax.ShapeDtypeStruct
 X, W = S((256, 512), "float32"), S((512, 512), "float32")

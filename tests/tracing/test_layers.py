@@ -22,6 +22,8 @@ from workbench.errors import PrecisionError, RematError, TraceError
 from workbench.models import build
 from workbench.plan.plan import Plan
 
+pytestmark = pytest.mark.compile
+
 POLICIES = (
     *("none", "full", "dots", "dots_no_batch", "save:mixed", "save:mixed+hidden"),
     *("offload:hidden", "save:mixed offload:hidden", "recompute:scores", "recompute:scores+mix", "recompute:layers/1"),
@@ -79,6 +81,7 @@ def test_a_policy_of_a_transformer_keeps_less_for_more_arithmetic(policy, scan):
     assert flops(changed) > flops(program) or policy == "dots"
 
 
+@pytest.mark.third
 @pytest.mark.parametrize(("policy", "scan"), [("full", True), ("offload:mlp_hidden", True), ("recompute:scores+mix", False)])
 def test_a_transformer_under_a_policy_trains_the_same(policy, scan):
     changed = variant(transformer(scan=scan), policy)

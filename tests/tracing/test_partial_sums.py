@@ -13,6 +13,8 @@ from workbench.tracing.stage_partition.partition import cut_loss, network_of
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
 from workbench.tracing.stage_partition.stages import cut_network
 
+pytestmark = pytest.mark.compile
+
 MODELS = {
     **pipelines.ALL,
     "gpt": lambda: build("gpt", layers=2, seq=16, batch=8),
@@ -39,6 +41,7 @@ def values_of(specs):
             yield np.zeros(spec.shape, spec.dtype)
 
 
+@pytest.mark.third
 @pytest.mark.parametrize("name", MODELS)
 def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
     stage = whole(network_of(MODELS[name](), 2))

@@ -10,6 +10,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from workbench.tracing.spmd_pipeline.shifting_buffer import iterations_of, shifting_buffer
 
+pytestmark = pytest.mark.compile
+
 FREE = PartitionSpec.UNCONSTRAINED
 WIDTH, EXAMPLES = 8, 4
 
@@ -53,6 +55,7 @@ def agree(found, expected):
 SHAPES = [(1, 3, 2), (2, 3, 2), (3, 2, 2), (4, 8, 1)]
 
 
+@pytest.mark.third
 @pytest.mark.parametrize(("stages", "micro_batches", "repeats"), SHAPES)
 def test_loss_and_gradients_are_those_of_the_stages_one_after_the_other(stages, micro_batches, repeats):
     arguments = case(stages, micro_batches, repeats)

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.jupyterlab import open_lab, running_lab
 from tests.support.scripted import ScriptedRunner
@@ -83,6 +83,35 @@ def stage(server, program) -> Stage:
     return server[1][-1]
 
 
+@pytest.fixture(scope="module")
+def window(browser, browser_context_args) -> Iterator[Page]:
+    """One page for a file of tests: a page that was open before shows a board twice as fast as a new one."""
+    context = browser.new_context(**browser_context_args)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def page(window, browser_context_args) -> Iterator[Page]:
+    """That page, which every test leaves as it was given."""
+    yield window
+    for each in window.context.pages:
+        if each is not window:
+            each.close()
+    window.mouse.up()
+    window.keyboard.up("Shift")
+    window.evaluate("() => { try { sessionStorage.clear(); localStorage.clear(); } catch { /* of a page that nobody answered for */ } }")
+    window.goto("about:blank")
+    window.context.clear_permissions()
+    window.emulate_media(color_scheme="null", reduced_motion=browser_context_args["reduced_motion"])
+    window.set_viewport_size(browser_context_args["viewport"])
+
+
+@pytest.fixture
+def context(page) -> BrowserContext:
+    return page.context
+
+
 @contextmanager
 def within_this_machine(page) -> Iterator:
     """The page may reach this machine alone, and fails its test if it tried to reach another or a script broke."""
@@ -95,10 +124,18 @@ def within_this_machine(page) -> Iterator:
             reached.append(route.request.url)
             route.abort()
 
+    heard = {
+        "pageerror": lambda error: broken.append(f"{error}\n{error.stack}"),
+        "console": lambda told: broken.append(told.text) if "Content Security Policy" in told.text else None,
+    }
     page.route("**/*", guard)
-    page.on("pageerror", lambda error: broken.append(f"{error}\n{error.stack}"))
-    page.on("console", lambda told: broken.append(told.text) if "Content Security Policy" in told.text else None)
+    for event, hear in heard.items():
+        page.on(event, hear)
     yield page
+    for event, hear in heard.items():
+        page.remove_listener(event, hear)
+    if not page.is_closed():
+        page.unroute("**/*", guard)
     assert reached == [], f"the page reached out to {reached}"
     assert broken == [], f"a script broke: {broken}"
 

@@ -12,8 +12,6 @@ from workbench.app.page.serve import listen
 from workbench.multimodel.forecast import forecast
 from workbench.widgets.fleet.view import FleetView
 
-pytestmark = pytest.mark.ui
-
 CELL = """
 import workbench as wb
 from tests.support.fleets import three_models, times_of

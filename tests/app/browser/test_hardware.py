@@ -2,13 +2,10 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_page import drag, figure, settled
 from tests.support.scripted import ScriptedRunner
-
-pytestmark = pytest.mark.ui
 
 
 def choose(page: Page, chip: str) -> None:

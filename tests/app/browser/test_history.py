@@ -13,8 +13,6 @@ from tests.support.importable import regression
 from workbench.documents import ALL_EXPORTS, dump_plan, load_plan
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 
 def tool(page, verb: str):
     return page.locator(f".tools [data-verb={verb}]")

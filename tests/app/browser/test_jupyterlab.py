@@ -12,8 +12,6 @@ from tests.support.jupyterlab import READY, clear, command, double_click, plan_b
 from workbench.documents import load_plan
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 PLAN = """
 import workbench as wb
 from workbench.models import build

@@ -1,12 +1,9 @@
 """The board in a JupyterLab cell: the same module in its other host."""
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.app.browser.test_page import drag, grip
 from tests.support.jupyterlab import READY, open_lab, run_cell, write_notebook
-
-pytestmark = pytest.mark.ui
 
 SETUP = """
 import workbench as wb

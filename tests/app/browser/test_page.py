@@ -14,8 +14,6 @@ from workbench.errors import LayoutError
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
 
-pytestmark = pytest.mark.ui
-
 
 def zone(page: Page, axis: str):
     return page.locator(f'.zone[data-axis="{axis}"]')

@@ -14,8 +14,6 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.widgets.board.state import TABS
 
-pytestmark = pytest.mark.ui
-
 
 def run(page: Page, steps: int = 20) -> None:
     page.get_by_label("steps to run").fill(str(steps))

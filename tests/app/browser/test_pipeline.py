@@ -13,7 +13,6 @@ from tests.support.stack import stack_program
 from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 
 

@@ -12,8 +12,6 @@ from workbench.app.page.serve import serve
 from workbench.documents import load_plan
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, program):

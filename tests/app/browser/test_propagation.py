@@ -12,8 +12,6 @@ from workbench.core.program import Program
 from workbench.models import build
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 CONTESTED = "batch:data p1; w=[-, data]; hidden:model"
 
 

@@ -10,8 +10,6 @@ from tests.support.resharding import reproducer
 from workbench.models import build
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 
 def recipe(page: Page, name: str):
     return page.locator(f'[data-recipe="{name}"]')

@@ -15,8 +15,6 @@ from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 
 @pytest.fixture(scope="module")
 def wire(program):
@@ -29,6 +27,14 @@ def wire(program):
         wait_for(f"http://127.0.0.1:{proxy.port}/liveness")
         yield proxy
         running.stop()
+
+
+@pytest.fixture
+def page(browser, browser_context_args):
+    """Of each test its own: some close it."""
+    context = browser.new_context(**browser_context_args)
+    yield context.new_page()
+    context.close()
 
 
 @pytest.fixture

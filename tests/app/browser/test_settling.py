@@ -8,8 +8,6 @@ from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
 from workbench.plan.plan import Plan
 
-pytestmark = pytest.mark.ui
-
 STANDING = ".wb .standing .origin"
 WATCH = """(root) => {
   const seen = window.seenTiers = [];

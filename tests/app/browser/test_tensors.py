@@ -2,14 +2,11 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_page import centre, drag, settled, zone
 from workbench.models import build
 from workbench.plan.plan import Plan
-
-pytestmark = pytest.mark.ui
 
 
 def chip(page: Page, path: str, place: int):

@@ -12,7 +12,6 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.visualize.draw.collapse import collapse
 
-pytestmark = pytest.mark.ui
 PICTURES = {
     "devices": "params/",
     "communication": "each device sends",

@@ -1,0 +1,61 @@
+"""Which cases a run has is drawn by its seed; over the nights each has its turn."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.choosing import drawn
+
+CASES = [(model, recipe) for model in "abcde" for recipe in range(6)]
+
+FILE = """
+import pytest
+
+@pytest.mark.third
+@pytest.mark.parametrize("case", range(9))
+def test_many(case):
+    pass
+
+@pytest.mark.nightly
+def test_long():
+    pass
+
+def test_short():
+    pass
+"""
+
+
+def test_a_third_is_drawn_with_every_label_in_it_the_same_by_the_same_seed():
+    for seed in range(20):
+        found = drawn(CASES, seed, lambda case: case)
+        assert len(found) == 10
+        assert {label for number in found for label in CASES[number]} == {label for case in CASES for label in case}
+        assert found == drawn(CASES, seed, lambda case: case)
+
+
+def test_every_case_has_its_turn():
+    assert set().union(*(drawn(CASES, seed, lambda case: case) for seed in range(40))) == set(range(len(CASES)))
+
+
+def test_labels_come_before_the_share():
+    assert len(drawn(CASES, 0, lambda case: case, share=30)) >= 5
+
+
+def collected(folder: Path, *options: str) -> list[str]:
+    """Names of the tests that a run with these options has, of the file in the folder."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "tests.conftest", "--rootdir", str(folder), *options]
+    command += ["-c", str(Path(__file__).parents[1] / "pyproject.toml"), str(folder)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=120, check=False)
+    return [line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+
+
+@pytest.mark.compile
+def test_a_run_and_the_night_behind_it_have_every_test_once(tmp_path):
+    (tmp_path / "test_these.py").write_text(FILE)
+    run, night = (collected(tmp_path, "--hypothesis-seed=7", *options) for options in ((), ("-m", "nightly")))
+    assert len(run) == 4
+    assert "test_short" in run
+    assert "test_long" in night
+    assert sorted(run + night) == sorted(["test_short", "test_long", *(f"test_many[{case}]" for case in range(9))])
