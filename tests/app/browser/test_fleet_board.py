@@ -15,9 +15,9 @@ from workbench.widgets.fleet.view import FleetView
 CELL = """
 import workbench as wb
 from tests.support.fleets import three_models, times_of
-from workbench.multimodel.forecast import outlook
+from workbench.multimodel.forecast import forecast
 fleet = three_models(memory=12 * 1024)
-board = wb.FleetBoard(fleet, times_of(outlook(fleet)))
+board = wb.FleetBoard(fleet, times_of(forecast(fleet)))
 board
 """
 
