@@ -77,14 +77,14 @@ def fleet_run(traced: wb.Program, models: int, mini_batches: int, *, double_buff
 
 def one_at_a_time(run: FleetRun, number: int = 0) -> float:
     """Seconds of one model's training on the device of its number, its units one after the other, with everything left there."""
-    trainee, device = run.trainees[number], run.devices[number]
-    units = trainee.units[number]
+    model_run, device = run.model_runs[number], run.devices[number]
+    units = model_run.units[number]
     keys = {key for each in units for key in each.unit.reads if key[0] in ("piece", "state")}
-    arrays = device.bring({key: trainee.store.get(key) for key in keys})
+    arrays = device.bring({key: model_run.store.get(key) for key in keys})
     jax.block_until_ready(list(arrays.values()))
     start = time.perf_counter()
-    for step in range(trainee.model.mini_batches):
-        arrays |= {("batch", number): leaf for number, leaf in enumerate(jax.device_put(trainee.feed(step), device.place))}
+    for step in range(model_run.model.mini_batches):
+        arrays |= {("batch", number): leaf for number, leaf in enumerate(jax.device_put(model_run.feed(step), device.place))}
         for each in units:
             arrays |= dict(zip(each.unit.writes, each.compiled(*(arrays[key] for key in each.unit.reads)), strict=True))
         float(arrays[LOSS])

@@ -25,13 +25,13 @@ from typing import Any
 from workbench.engine import WarmWorker
 from workbench.hardware.hardware import Hardware
 from workbench.models import build
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.session import Session
 from workbench.session.settling import Settler
 
-EDITS = tuple(PlaceDim(dim, axes) for dim in ("d_ff", "heads", "vocab") for axes in (("model",), ()))
+EDITS = tuple(ShardDim(dim, axes) for dim in ("d_ff", "heads", "vocab") for axes in (("model",), ()))
 LIMIT = 60.0  # seconds for a plan to settle or to say why not
 CANCELS = 20
 MOMENTS = (0.0, 0.02, 0.1, 0.3, 1.0)  # seconds after the edits at which the process is ended; the last ones find it starting, or at rest
@@ -71,7 +71,7 @@ class Rounds:
             self._turn(lambda: False, self.chance.choice(MOMENTS))
             self._kill((signal.SIGKILL, signal.SIGABRT)[number % 2])
             self._judge(is_disturbed=True)
-            if self.settler.standing.reason:  # whoever goes on finds another process
+            if self.settler.settling_state.reason:  # whoever goes on finds another process
                 self._edit()
                 self._judge(is_disturbed=False)
         self.settler.close()
@@ -100,8 +100,8 @@ class Rounds:
 
     def _judge(self, *, is_disturbed: bool) -> None:
         """What a plan says once it has come to rest. One that nobody disturbed must settle."""
-        self._turn(lambda: not self.settler.standing.is_settling, LIMIT)
-        standing, report = self.settler.standing, self.session.report
+        self._turn(lambda: not self.settler.settling_state.is_settling, LIMIT)
+        standing, report = self.settler.settling_state, self.session.report
         if report.partitioned is not None:
             self.found["settled"] += 1
             known = self.answers.setdefault(str(report.plan.layout), report.partitioned.collectives)

@@ -20,7 +20,7 @@ from jax.sharding import AxisType, NamedSharding
 
 from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan.edits import Edit, PlaceDim
+from workbench.plan.edits import Edit, ShardDim
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
 from workbench.tracing.constrain import partition_spec
@@ -32,13 +32,13 @@ LAYOUT = "batch:data; heads:model; vocab:model"
 def edits(count: int) -> Iterator[Edit]:
     """A hand that drags `d_ff` onto `model` and off again."""
     for i in range(count):
-        yield PlaceDim("d_ff", () if i % 2 else ("model",))
+        yield ShardDim("d_ff", () if i % 2 else ("model",))
 
 
 def report_seconds(program: Program, mesh: str, repeats: int) -> list[float]:
     """Seconds of each edit, from the gesture to the report."""
     session = Session(Plan(program, mesh, LAYOUT))
-    session.apply(PlaceDim("d_ff", ("model",)))
+    session.apply(ShardDim("d_ff", ("model",)))
     session.undo()
     seconds = []
     for edit in edits(repeats):

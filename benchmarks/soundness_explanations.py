@@ -26,7 +26,7 @@ from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
-from workbench.plan.edits import Constrain, Edit, Override, PlaceDim, Prioritize, SetBarrier, Tie
+from workbench.plan.edits import Constrain, Edit, GroupValues, Override, Prioritize, SetBarrier, ShardDim
 from workbench.plan.plan import Plan
 from workbench.propagation import propagation_of
 from workbench.reports.propagation import Propagation
@@ -100,7 +100,7 @@ def _edits(draw: random.Random, plan: Plan) -> Iterator[Edit]:
     program, names = plan.program, plan.mesh.names
     values = [each for each in program.operations if each.path and each.shape and each.kind not in ("constant", "data_flow_edge")]
     for dim in draw.sample(sorted(program.dims), min(len(program.dims), draw.randint(0, 4))):
-        yield PlaceDim(dim, tuple(draw.sample(names, draw.randint(1, len(names)))))
+        yield ShardDim(dim, tuple(draw.sample(names, draw.randint(1, len(names)))))
         if draw.random() < 0.3:
             yield Prioritize(dim, draw.randint(1, 3))
     for tensor in draw.sample(program.arguments, min(len(program.arguments), draw.randint(0, 3))):
@@ -109,7 +109,7 @@ def _edits(draw: random.Random, plan: Plan) -> Iterator[Edit]:
         yield Constrain(f"/{value.path}", _sharding(draw, names, len(value.shape)))
     if draw.random() < 0.15:
         one = draw.choice(values)
-        yield Tie((f"@/{one.path}", f"@/{draw.choice([each for each in values if each.shape == one.shape]).path}"))
+        yield GroupValues((f"@/{one.path}", f"@/{draw.choice([each for each in values if each.shape == one.shape]).path}"))
     if draw.random() < 0.15:
         yield SetBarrier(f"@/{draw.choice(values).path}", draw.choice(DIRECTIONS))
 

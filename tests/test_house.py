@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,33 @@ ROOMS = (
 VERBS = "plan/verbs.py"
 TEXT = "text"
 MOST = 30  # files and folders in one folder
+
+# Words of a dialect that this house spoke once, each with the field's term: whole words of identifiers, in snake_case or CamelCase.
+RETIRED = {
+    **dict.fromkeys(("told", "untold"), "what it is: a description, a message"),
+    **dict.fromkeys(("wish", "wishes"), "rejected axis, rejections"),
+    **dict.fromkeys(("deciding", "decides"), "conflict resolution, resolves"),
+    **dict.fromkeys(("price", "pricing"), "cost, estimate"),
+    **dict.fromkeys(("trainee", "trainees"), "model run"),
+    **dict.fromkeys(("rehearsal", "rehearse"), "unit profile, profile units"),
+    **dict.fromkeys(("seat", "seats"), "model state, device state"),
+    **dict.fromkeys(("happening", "whats"), "fleet event, event kinds"),
+    **dict.fromkeys(("glance", "glances"), "summary"),
+    **dict.fromkeys(("tie", "untie"), "group, ungroup"),
+    "stretch": "physical span",
+    "closely": "exact memory",
+    "desk": "unit scheduler",
+    "outlook": "forecast",
+    "obey": "handle",
+    "readback": "HLO collectives",
+    "likeness": "structural key",
+    "picks": "selects",
+    "evidence": "comparison state",
+    "aside": "background",
+    "lent": "borrowed gradients",
+    "parcel": "payload",
+    "hush": "silence",
+}
 
 # Each foreign library, and the rooms that may import it, wherever in a file.
 DOORS = {
@@ -184,6 +212,21 @@ def test_a_room_has_a_score_of_files_and_the_house_thirty_boxes():
     boxes = {folder: [each for each in folder.iterdir() if each.suffix == ".py" or any(each.glob("*.py"))] for folder in folders}
     crowded = {folder.relative_to(ROOT).as_posix(): len(found) for folder, found in boxes.items() if len(found) > MOST}
     assert crowded == {}
+
+
+def words_of(identifier: str) -> set[str]:
+    """`read_HLOText2` has the words read, hlo, text and 2."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", identifier)}
+
+
+def test_the_house_speaks_the_language_of_the_field():
+    assert words_of("read_HLOText2") == {"read", "hlo", "text", "2"}
+    found = []
+    for file in sorted(HOUSE.rglob("*.py")):
+        with file.open("rb") as lines:
+            names = [token for token in tokenize.tokenize(lines.readline) if token.type == tokenize.NAME]
+        found += [f"{file.relative_to(ROOT)}:{name.start[0]} {name.string}" for name in names if words_of(name.string) & set(RETIRED)]
+    assert found == []
 
 
 def test_each_foreign_library_has_its_doors():

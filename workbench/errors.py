@@ -89,8 +89,8 @@ def wrong_type(name: str, given: object, expected: str) -> str:
     >>> wrong_type("mesh", (4, 2), "axes with names and sizes"), wrong_type("mesh", len, "axes")
     ('`mesh` is (4, 2); it should be axes with names and sizes.', '`mesh` is of type `builtin_function_or_method`; it should be axes.')
     """
-    told = shortened(given) if type(given) in _SHOWN else f"of type `{type(given).__name__}`"
-    return f"`{name}` is {told}; it should be {expected}."
+    given_text = shortened(given) if type(given) in _SHOWN else f"of type `{type(given).__name__}`"
+    return f"`{name}` is {given_text}; it should be {expected}."
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> tuple[str, tuple[str, ...]]:

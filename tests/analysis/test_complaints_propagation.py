@@ -6,7 +6,7 @@ import pytest
 from jax.experimental import checkify
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from workbench.analysis.conflict_resolution import deciding_edits
+from workbench.analysis.conflict_resolution import resolving_edits
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, TraceError
 from workbench.plan.edits import Constrain
@@ -105,7 +105,7 @@ def test_weights_split_over_the_batch_axis_that_take_it_from_the_batch_are_found
         each for each in report.propagation.conflicts if each.loser.statement == "d16:data" or each.winner.statement == "d16:data"
     )
     assert conflict.reason == USED
-    edits = deciding_edits(report, conflict)
+    edits = resolving_edits(report, conflict)
     assert edits
     for edit in edits:
         after = report.plan.apply(edit).report().propagation

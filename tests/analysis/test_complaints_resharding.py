@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.resharding import reproducer, settled
 from workbench.errors import LayoutError
-from workbench.plan.edits import Override, PlaceDim
+from workbench.plan.edits import Override, ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.reshard import REMATERIALISATION
 from workbench.tracing import trace
@@ -55,7 +55,7 @@ def test_setting_a_few_rows_of_a_split_array_is_told_to_gather_it_and_how_not_to
     (edge,) = [each for each in plan.report().reshards if each.moves]
     assert (edge.path, edge.classes, [move.kind for move in edge.moves]) == ("x", (6,), ["all-gather"])
     assert edge.reader_source.startswith("test_complaints_resharding.py:")
-    assert PlaceDim("row") in edge.edits
+    assert ShardDim("row") in edge.edits
     other = planned(
         lambda x, y: x.at[0:3].set(y),
         [((64, 512), "float32"), ((3, 512), "float32")],
@@ -143,6 +143,6 @@ def test_a_concatenation_along_the_split_dimension_shows_its_moves_and_a_layout_
     moved = [each for each in report.reshards if each.moves]
     assert {(each.path, each.classes) for each in moved} == {("a", (4,)), ("b", (4,)), ("concatenate", (4,))}
     (first,) = [each for each in moved if each.path == "a"]
-    assert {type(edit) for edit in first.edits} <= {Override, PlaceDim}
+    assert {type(edit) for edit in first.edits} <= {Override, ShardDim}
     assert all(plan.apply(edit).report().sent < report.sent for edit in first.edits)
     assert first.is_avoidable

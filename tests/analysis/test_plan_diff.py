@@ -11,7 +11,7 @@ from workbench.analysis.plan_diff import KINDS, Change, FigureChange, PlanDiff, 
 from workbench.core.tensor import Role
 from workbench.documents import plan_diff_record
 from workbench.models import build
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective
 from workbench.reports.memory import Memory
@@ -23,7 +23,7 @@ TOLD = {
     "Override": {"override"},
     "Constrain": {"constraint"},
     "Prioritize": {"priority"},
-    "Tie": {"group"},
+    "GroupValues": {"group"},
     "SetBarrier": {"barrier"},
     "SetLayout": {"rule"},
     "SetMesh": {"mesh axis", "rule"},
@@ -128,7 +128,7 @@ def test_the_text_shows_everything(golden):
 
 def test_a_plan_tells_what_another_decides_otherwise():
     plan = Plan(build("two_layer", batch=16, io=64, hidden=32), "data:4 model:2", "batch:data")
-    found = plan.diff(plan.apply(PlaceDim("hidden", ("model",))))
+    found = plan.diff(plan.apply(ShardDim("hidden", ("model",))))
     assert found.changes == (Change("rule", "hidden", None, ("model",)),)
     assert any(each.axes == ("model",) and each.before == 0 < each.after for each in found.traffic)
 

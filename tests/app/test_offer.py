@@ -2,9 +2,9 @@
 
 import pytest
 
-from workbench.app.page.offer import MOST_HEARD, Unsaved, asked_boards, offer
+from workbench.app.page.offer import MOST_REMEMBERED, Unsaved, asked_boards, offer
 from workbench.models import build
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.session.journal import JournalEntry
 
@@ -38,12 +38,12 @@ def test_what_is_no_id_is_not_looked_for(ids):
 
 def test_a_few_ids_are_heard():
     ids = [f"board-of-a-test-{number}" for number in range(100)]
-    assert asked_boards({"ids": ids}) == ids[:MOST_HEARD]
+    assert asked_boards({"ids": ids}) == ids[:MOST_REMEMBERED]
 
 
 def test_a_board_is_unsaved_while_it_shows_another_plan_than_was_kept():
     plan, told = Plan(build("two_layer"), "data:4"), []
-    edited = plan.apply(PlaceDim("batch", ("data",)))
+    edited = plan.apply(ShardDim("batch", ("data",)))
     unsaved = Unsaved(plan, told.append)
     unsaved.moved(edited)
     unsaved.moved(plan)

@@ -144,7 +144,13 @@ def test_nothing_holds_a_program_that_nobody_has_any_more(pipeline):
     mesh = "stage:2 data:2" if pipeline else "data:4"
     report = Plan(program, mesh, "batch:data", pipeline=pipeline).report()
     assert report.memory.peak
-    for asked in (str(report), report.pipeline, report.graph, program.removed, stage_costs(report.plan, closely=True) if pipeline else ()):
+    for asked in (
+        str(report),
+        report.pipeline,
+        report.graph,
+        program.removed,
+        stage_costs(report.plan, exact_memory=True) if pipeline else (),
+    ):
         assert asked is not None or not pipeline
     gone = weakref.ref(program), weakref.ref(program.__dict__[KEPT])
     del program, report, asked

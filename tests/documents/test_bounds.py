@@ -19,7 +19,7 @@ from workbench.documents import load_plan, parse_fleet, parse_plan
 from workbench.documents.reading import MOST_TEXT
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
-from workbench.hardware.topology import stretches
+from workbench.hardware.topology import physical_spans
 from workbench.models import ALL_MODELS, build
 from workbench.models.bounds import MOST
 from workbench.models.registry import verify_model
@@ -199,7 +199,7 @@ def test_large_meshes_are_laid_over_hardware_at_once(mesh):
     mesh = Mesh(mesh)
     for entry in default_catalogue().entries.values():
         for text in shapes_for(entry, mesh)[:1]:
-            wired = stretches(mesh, parse_hardware(text))
+            wired = physical_spans(mesh, parse_hardware(text))
             assert all(np.prod([each.size for each in wired[name]], initial=1) == size for name, size in mesh.axes)
 
 

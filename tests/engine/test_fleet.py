@@ -32,13 +32,13 @@ def fleet(*names: str, mini_batches: int = 3, **options) -> Fleet:
 
 def is_as_alone(run: FleetRun, name: str, losses) -> None:
     """Bit for bit what its units give one after the other on one device; and what one compiled step gives, as far as rounding goes."""
-    trainee = next(each for each in run.trainees if each.model.name == name)
-    model, program = trainee.model, trainee.model.program
-    cuts = tuple(network_of(program).paths[start] for start in trainee.about["cuts"][1:])
+    model_run = next(each for each in run.model_runs if each.model.name == name)
+    model, program = model_run.model, model_run.model.program
+    cuts = tuple(network_of(program).paths[start] for start in model_run.about["cuts"][1:])
     expected, pieces = alone_in_units(program, cuts, len(losses), model.seed)
     assert list(losses) == expected
     for number, array in pieces.items():
-        np.testing.assert_array_equal(trainee.store.get(("piece", number)), array, err_msg=f"{name} {number}")
+        np.testing.assert_array_equal(model_run.store.get(("piece", number)), array, err_msg=f"{name} {number}")
     whole, parameters = alone(program, len(losses), model.seed)
     np.testing.assert_allclose(losses, whole, rtol=1e-5)
     found = run.parameters(name)
@@ -91,7 +91,7 @@ def test_a_budget_cuts_models_into_shards_and_is_never_exceeded():
 
 
 def _own(run: FleetRun):
-    units = run.trainees[0].units[0]
+    units = run.model_runs[0].units[0]
     return {key: spec for each in units for key, spec in zip(each.unit.reads, each.unit.specs, strict=True)}
 
 
@@ -112,13 +112,13 @@ def test_a_model_stops_early_and_the_rest_are_whole():
 def test_a_model_is_stopped_by_hand():
     told = []
     run = FleetRun(fleet("sgd", "adam", devices=1, mini_batches=10), told.append)
-    run._tell = run.floor._tell = lambda event: event.get("done", 0) >= 5 and event["model"] == "sgd" and run.floor.stop("sgd")
+    run._tell = run.executor._tell = lambda event: event.get("done", 0) >= 5 and event["model"] == "sgd" and run.executor.stop("sgd")
     measured = run.run()
     assert 1 <= len(measured.losses["sgd"]) < 20
     is_as_alone(run, "sgd", measured.losses["sgd"])
     assert len(measured.losses["adam"]) == 20
     with pytest.raises(FleetError, match="There is no model `sdg`; there are"):
-        run.floor.stop("sdg")
+        run.executor.stop("sdg")
 
 
 def test_a_model_that_is_added_while_others_train_ends_as_it_would_alone():
@@ -130,12 +130,12 @@ def test_a_model_that_is_added_while_others_train_ends_as_it_would_alone():
         if event.get("done") == 3 and event["model"] == "sgd":
             run.add(FleetModel("adam", programs()["adam"], 3, cuts=CUTS["adam"], seed=5))
 
-    run._tell = run.floor._tell = listen
+    run._tell = run.executor._tell = listen
     measured = run.run()
     assert measured.names == ("sgd", "adam")
     assert measured.schedule.faults() == []
     first = min(each.start for each in measured.predicted.placed if each.model == 1)
-    assert 0 < run.trainees[1].came <= first  # predicted from when it came
+    assert 0 < run.model_runs[1].arrival_time <= first  # predicted from when it came
     assert [each["names"] for each in events if each["event"] == "schedule"][:2] == [["sgd"], ["sgd", "adam"]]
     assert {each.device for each in measured.schedule.placed} == {0, 1}
     for name in ("sgd", "adam"):
@@ -148,7 +148,7 @@ def test_a_model_that_is_added_while_others_train_ends_as_it_would_alone():
 
 def test_a_device_that_fails_in_mid_unit_loses_that_unit_and_another_repeats_it(monkeypatch):
     run = FleetRun(fleet("sgd", "adam", "momentum", devices=3))
-    compute, numbers = run.floor._compute, itertools.count()
+    compute, numbers = run.executor._compute, itertools.count()
 
     def fails_once(turn):
         results = compute(turn)
@@ -156,7 +156,7 @@ def test_a_device_that_fails_in_mid_unit_loses_that_unit_and_another_repeats_it(
             raise jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")
         return results
 
-    monkeypatch.setattr(run.floor, "_compute", fails_once)
+    monkeypatch.setattr(run.executor, "_compute", fails_once)
     measured = run.run()
     lost = [each for each in measured.schedule.placed if each.lost]
     assert len(lost) == 1
@@ -168,7 +168,7 @@ def test_a_device_that_fails_in_mid_unit_loses_that_unit_and_another_repeats_it(
 
 def test_without_a_device_the_run_says_so(monkeypatch):
     run = FleetRun(fleet("sgd", devices=1))
-    monkeypatch.setattr(run.floor, "_compute", lambda _: (_ for _ in ()).throw(jax.errors.JaxRuntimeError("INTERNAL: gone")))
+    monkeypatch.setattr(run.executor, "_compute", lambda _: (_ for _ in ()).throw(jax.errors.JaxRuntimeError("INTERNAL: gone")))
     with pytest.raises(FleetError, match="The last device failed: INTERNAL: gone"):
         run.run()
 
@@ -176,17 +176,17 @@ def test_without_a_device_the_run_says_so(monkeypatch):
 @pytest.mark.parametrize("spill", ["host", "disk"])
 def test_a_run_goes_on_where_the_checkpoint_is(tmp_path, spill):
     first = FleetRun(fleet("sgd", "masked", devices=2, folder=tmp_path, spill=spill))
-    first.floor._tell = lambda event: (event["done"] == 7 and first.floor.leave(0)) or first.floor.leave(1)
+    first.executor._tell = lambda event: (event["done"] == 7 and first.executor.leave(0)) or first.executor.leave(1)
     with pytest.raises(FleetError, match="No device is left"):
         first.run()
     second = FleetRun(fleet("sgd", "masked", devices=1, folder=tmp_path, spill=spill))
-    assert any(each.done for each in second.trainees)
+    assert any(each.done for each in second.model_runs)
     measured = second.run()
     for name in ("sgd", "masked"):
         assert len(measured.losses[name]) == 6
         is_as_alone(second, name, measured.losses[name])
     if spill == "disk":
-        assert not any(each.store._arrays for each in second.trainees)
+        assert not any(each.store._arrays for each in second.model_runs)
 
 
 def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(tmp_path, monkeypatch):
@@ -203,7 +203,7 @@ def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(
         "checksum differs. It goes on from the one before, which is whole."
     )
     assert [each for each in told if each["event"] == "notice"] == [{"event": "notice", "model": "momentum", "message": notice}]
-    assert 0 < again.trainees[0].done < again.trainees[0].last
+    assert 0 < again.model_runs[0].done < again.model_runs[0].last
     is_as_alone(again, "momentum", again.run().losses["momentum"])
 
 
@@ -213,12 +213,12 @@ def test_pinned_memory_changes_no_result(monkeypatch, tmp_path, folder):
     monkeypatch.setattr("workbench.engine.fleet.train.pinned_place", lambda _: place)
     run = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path if folder else None))
     measured = run.run()
-    assert {run.trainees[0].store.get(("piece", 0)).sharding.memory_kind} == {"pinned_host"}
+    assert {run.model_runs[0].store.get(("piece", 0)).sharding.memory_kind} == {"pinned_host"}
     for name in ("sgd", "momentum"):
         is_as_alone(run, name, measured.losses[name])
     if folder:
         again = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path))
-        is_as_alone(again, "sgd", again.trainees[0].losses)
+        is_as_alone(again, "sgd", again.model_runs[0].losses)
 
 
 def test_the_hosts_own_devices_need_no_pinned_memory():
@@ -262,11 +262,11 @@ def test_a_killed_run_loses_no_unit_that_was_told_and_ends_with_the_same_paramet
     assert killed.returncode == -signal.SIGKILL
     told = dict(line.split() for line in killed.stdout.splitlines())  # the last of each model
     run = FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=tmp_path))
-    begun = {each.model.name: each.done for each in run.trainees}
+    begun = {each.model.name: each.done for each in run.model_runs}
     assert told
     for name, done in told.items():
         assert begun[name] >= int(done)
-    assert 0 < sum(begun.values()) < sum(each.last for each in run.trainees)
+    assert 0 < sum(begun.values()) < sum(each.last for each in run.model_runs)
     measured = run.run()
     for name in ("sgd", "adam"):
         is_as_alone(run, name, measured.losses[name])
@@ -302,7 +302,7 @@ def test_what_its_loss_has_stopped_stays_stopped_unless_that_is_asked_for_otherw
 
     run = FleetRun(early(1e9))
     if moment == "within the mini-batch":  # killed after the loss was known
-        run.floor._tell = lambda event: event["loss"] is not None and run.floor.leave(0)
+        run.executor._tell = lambda event: event["loss"] is not None and run.executor.leave(0)
         with pytest.raises(FleetError, match="No device is left"):
             run.run()
     else:
@@ -310,14 +310,14 @@ def test_what_its_loss_has_stopped_stays_stopped_unless_that_is_asked_for_otherw
     told: list[dict] = []
     again = FleetRun(early(1e9, FleetModel("adam", programs()["adam"], 2, cuts=CUTS["adam"])), told.append)
     measured = again.run()
-    length = len(again.trainees[0].job.units)
+    length = len(again.model_runs[0].job.units)
     assert len(measured.losses["sgd"]) == 1
     assert measured.ended["sgd"].endswith("is below its stop_below of 1e+09")
     planned = [each for each in measured.predicted.placed if each.model == 0]
-    assert len(planned) == length - again.trainees[0].spared
-    assert measured.resumed == again.trainees[0].spared
+    assert len(planned) == length - again.model_runs[0].spared
+    assert measured.resumed == again.model_runs[0].spared
     schedule = next(each for each in told if each["event"] == "schedule")
-    assert schedule["last"] == [length, again.trainees[1].job.length]
+    assert schedule["last"] == [length, again.model_runs[1].job.length]
     is_as_alone(again, "sgd", measured.losses["sgd"])
     on = FleetRun(early(1e-9))
     assert len(on.run().losses["sgd"]) == 6

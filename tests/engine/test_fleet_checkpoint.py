@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engine.test_fleet_desk import trainee as trainee_of
-from tests.engine.test_fleet_desk import unit
+from tests.engine.test_unit_scheduler import model_run as trainee_of
+from tests.engine.test_unit_scheduler import unit
 from workbench.documents import durable_files
 from workbench.engine.fleet import checkpoint as fleet_checkpoint
 from workbench.engine.fleet.checkpoint import Checkpoint

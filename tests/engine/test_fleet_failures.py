@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from tests.engine.test_fleet import fleet, is_as_alone
-from tests.engine.test_fleet_desk import ended
+from tests.engine.test_unit_scheduler import ended
 from workbench.engine.fleet.train import FleetRun
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
@@ -21,7 +21,7 @@ def test_a_device_that_fails_while_state_is_brought_in_leaves_its_model_to_the_o
     bring, failed = run.devices[1].bring, []
 
     def fails(*given):
-        if run.floor.placed and not failed:
+        if run.executor.placed and not failed:
             failed.append(threading.current_thread().name)
             raise GONE
         return bring(*given)
@@ -36,18 +36,18 @@ def test_a_device_that_fails_while_state_is_brought_in_leaves_its_model_to_the_o
 
 def test_a_device_that_fails_in_the_last_unit_of_all_leaves_it_to_one_that_had_nothing_left_to_do(monkeypatch):
     run = FleetRun(fleet("sgd", devices=2))
-    compute, failed = run.floor._compute, []
+    compute, failed = run.executor._compute, []
 
     def fails(turn):
-        if turn.index + 1 == run.trainees[0].last and not failed:
+        if turn.index + 1 == run.model_runs[0].last and not failed:
             mine = threading.current_thread()
-            (other,) = (each for each in run.floor._threads.values() if each is not mine)
+            (other,) = (each for each in run.executor._threads.values() if each is not mine)
             failed.append(mine.name)
             other.join(timeout=0.5)
             raise GONE
         return compute(turn)
 
-    monkeypatch.setattr(run.floor, "_compute", fails)
+    monkeypatch.setattr(run.executor, "_compute", fails)
     (measured,) = ended(run.run, 30)
     assert len(failed) == 1
     is_as_alone(run, "sgd", measured.losses["sgd"])
@@ -61,14 +61,14 @@ def test_a_device_that_fails_while_results_are_taken_back_leaves_their_unit_to_t
 
     def failing(put):
         def fails(arrays):
-            if any(each[0] == key for each in arrays) and len(run.floor.placed) > 3 and not failed:
+            if any(each[0] == key for each in arrays) and len(run.executor.placed) > 3 and not failed:
                 failed.append(True)
                 raise GONE
             put(arrays)
 
         return fails
 
-    for each in run.trainees:
+    for each in run.model_runs:
         monkeypatch.setattr(each.store, "put", failing(each.store.put))
     (measured,) = ended(run.run, 30)
     assert failed
@@ -81,15 +81,15 @@ def test_a_device_that_fails_while_results_are_taken_back_leaves_their_unit_to_t
 
 def test_a_device_that_leaves_and_fails_while_its_last_results_are_taken_back_leaves_their_unit_to_the_others(monkeypatch):
     run = FleetRun(fleet("momentum", devices=2))
-    store = run.trainees[0].store
+    store = run.model_runs[0].store
     put, failed = store.put, []
 
     def fails(arrays):
-        if len(run.floor.placed) > 3 and not failed:
-            number = run.floor.placed[-1].device
+        if len(run.executor.placed) > 3 and not failed:
+            number = run.executor.placed[-1].device
             failed.append(number)
-            run.floor.leave(number)
-            run.floor._threads[number].join(timeout=0.3)
+            run.executor.leave(number)
+            run.executor._threads[number].join(timeout=0.3)
             raise GONE
         put(arrays)
 

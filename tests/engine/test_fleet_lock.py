@@ -56,7 +56,7 @@ def test_a_second_training_in_a_folder_touches_nothing_and_comes_in_once_the_fir
     with pytest.raises(FleetError, match="9 devices"):
         FleetRun(fleet("momentum", devices=9, folder=tmp_path))
     second = FleetRun(fleet("momentum", devices=1, folder=tmp_path))  # the one that was refused has let it go
-    assert second.trainees[0].done == first.trainees[0].last
+    assert second.model_runs[0].done == first.model_runs[0].last
 
 
 def test_a_training_that_is_thrown_away_lets_its_folder_go(tmp_path):
@@ -79,10 +79,10 @@ def test_an_interrupted_training_has_ended_when_its_folder_is_free(tmp_path, mon
             raise KeyboardInterrupt
 
     monkeypatch.setattr("workbench.engine.fleet.executor._SECURED", 0.0)
-    monkeypatch.setattr(run.floor, "_secure", interrupted)
+    monkeypatch.setattr(run.executor, "_secure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run.run()
-    assert not any(each.is_alive() for each in run.floor._threads.values())
-    assert any(each.done < each.last for each in run.trainees)
+    assert not any(each.is_alive() for each in run.executor._threads.values())
+    assert any(each.done < each.last for each in run.model_runs)
     with holding(tmp_path):
         pass

@@ -15,7 +15,7 @@ from tests.engine.test_fleet_worker import line
 from tests.support.fleet_models import batches
 from workbench.engine import start_fleet
 from workbench.engine.fleet import train as fleet_engine
-from workbench.engine.fleet.commands import Stage, obey
+from workbench.engine.fleet.commands import Stage, handle_command
 from workbench.engine.fleet.train import FleetRun
 from workbench.engine.worker.job_payload import adding
 from workbench.multimodel.fleet import Fleet, FleetModel
@@ -83,7 +83,7 @@ class Told:
         stage = Stage(self.events.put)
         self.run = FleetRun(fleet("sgd", devices=2), stage)
         stage({"event": "progress", "stage": "training"})
-        threading.Thread(target=obey, args=(self.run, self.orders, stage), daemon=True).start()
+        threading.Thread(target=handle_command, args=(self.run, self.orders, stage), daemon=True).start()
 
     def answer(self, **order: object) -> dict:
         self.orders.put(order)
@@ -148,7 +148,7 @@ def test_what_the_compiler_raises_for_a_model_that_is_added_refuses_it(told, mon
 
 
 def test_an_order_that_meets_with_a_fault_of_our_own_is_refused_too(told, monkeypatch):
-    monkeypatch.setattr(told.run.floor, "stop", lambda name: {}[name])
+    monkeypatch.setattr(told.run.executor, "stop", lambda name: {}[name])
     answer = told.answer(order="stop", model="sgd")
     assert answer["event"] == "refused"
     assert answer["message"].startswith("The order {'order': 'stop', 'model': 'sgd'} could not be carried out: KeyError: 'sgd'")

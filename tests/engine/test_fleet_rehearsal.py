@@ -27,7 +27,7 @@ def test_every_unit_has_its_seconds_and_nothing_is_left_in_the_folder(tmp_path):
             assert min(unit.seconds, unit.load, unit.store) > 0
             assert min(unit.slowed, unit.pause) >= 0
     assert sorted(each.name for each in tmp_path.iterdir()) == [LOCK, "momentum", "sgd"]
-    assert all(each.done == 0 for each in run.trainees)
+    assert all(each.done == 0 for each in run.model_runs)
     again = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path / "another"))
     assert again.jobs == run.jobs  # known, and not timed once more
 
@@ -54,12 +54,12 @@ def test_data_that_are_not_there_are_told_of_the_model():
 
 
 def test_only_units_that_ran_among_enough_others_count_and_the_first_mini_batch_does_not():
-    trainee = SimpleNamespace(job=SimpleNamespace(units=(None,)))
+    model_run = SimpleNamespace(job=SimpleNamespace(units=(None,)))
     placed = [Placed(0, 0, 0, 0.0, 9.0, 0.0), Placed(0, 1, 0, 9.0, 11.0, 9.0), Placed(0, 2, 0, 11.0, 12.0, 11.0)]
     beside = [Placed(1, 0, 1, 0.0, 11.0, 0.0)]
-    floor = SimpleNamespace(trainees=[trainee], placed=[*placed, *beside])
-    assert fleet_rehearsal._seconds(floor, 0, 2) == [2.0]
-    assert fleet_rehearsal._seconds(floor, 0, 1) == [1.5]
+    executor = SimpleNamespace(model_runs=[model_run], placed=[*placed, *beside])
+    assert fleet_rehearsal._seconds(executor, 0, 2) == [2.0]
+    assert fleet_rehearsal._seconds(executor, 0, 1) == [1.5]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from workbench.reports.diagnostic import NO_ROOM
 from workbench.session.settling import settled_report
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
-from workbench.widgets.board.tiers import standing_state, tier_of
+from workbench.widgets.board.tiers import settling_record, tier_of
 
 pytestmark = needs_libtpu
 
@@ -360,7 +360,7 @@ def test_a_report_and_a_board_say_whose_figures_these_are():
     libtpu = report.compiled.compiler
     assert f"as {libtpu} schedules it for TPU v5e 2x4" in " ".join(str(report).split())
     assert [tier_of(key, report) for key in ("memory", "sent", "predicted", "flops")] == ["compiled", "compiled", "partitioned", "planned"]
-    text = standing_state(None, report)["text"]
+    text = settling_record(None, report)["text"]
     assert text == f"by {libtpu}: what is sent, memory; the times of its kernels are worked out"
 
 

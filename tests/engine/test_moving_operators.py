@@ -31,7 +31,7 @@ from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.placement import host_value
 from workbench.errors import PartitionError
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
@@ -140,14 +140,14 @@ def test_a_convolution_that_xla_doubles_is_told_and_mended():
         "the same parts. Let `a` split the batch, or keep the image whole."
     )
     assert note.subject == "grad/conv_general_dilated"
-    assert note.edits == (PlaceDim("n", ("a",)),)
+    assert note.edits == (ShardDim("n", ("a",)),)
     assert wrong_results(note.edits[0].apply(plan)) == []
 
 
 def test_a_kernel_that_makes_xla_double_a_convolution_is_left_whole():
     plan, note = notes(conv(), "h:b; o:a", "a:4 b:2")
     assert "4 times too large" in note.message
-    assert note.edits == (PlaceDim("o"),)
+    assert note.edits == (ShardDim("o"),)
     assert wrong_results(note.edits[0].apply(plan)) == []
 
 
@@ -159,7 +159,7 @@ def test_two_poolings_that_xla_pads_alike_are_told_and_mended():
         "they pad it with different numbers, and one of the two comes out wrong. Leave whole what `b` splits here, or let one of them read "
         "other windows."
     )
-    assert note.edits == (PlaceDim("h"),)
+    assert note.edits == (ShardDim("h"),)
     assert wrong_results(note.edits[0].apply(plan)) == []
 
 

@@ -96,8 +96,8 @@ def test_stages_are_sharded_on_their_own_devices_and_pipelines_are_data_parallel
     sharded.feed(values, 0)
     stages = [set(sharded.stages.devices(i).mesh.devices.flat) for i in range(2)]
     assert len(stages[0] | stages[1]) == 8
-    batch = next(name for name in sharded.registers.numbers if name[0] == "batch")
-    array = values[sharded.registers.number(batch)]
+    batch = next(name for name in sharded.buffer_slots.numbers if name[0] == "batch")
+    array = values[sharded.buffer_slots.number(batch)]
     assert array.addressable_shards[0].data.shape[0] * 2 == array.shape[0]
 
 
@@ -118,12 +118,12 @@ def test_pipelines_side_by_side_add_up_their_gradients_once_a_step(network):
 def test_weights_and_sums_stay_where_they_are(sharded):
     values = sharded.begin()
     sharded.feed(values, 0)
-    lasting = {number for name, number in sharded.registers.numbers.items() if name[0] in ("piece", "total", "state")}
+    lasting = {number for name, number in sharded.buffer_slots.numbers.items() if name[0] in ("piece", "total", "state")}
     sharded.advance(values, 0)
     assert {i for i, value in enumerate(values) if value is not None} >= lasting
     old = {i: values[i] for i in lasting}
     sharded.advance(values, 0)
-    borrowed = {sharded.registers.number(("piece", stage, piece)) for stage in range(2) for piece in sharded.stages.borrowed(stage)}
+    borrowed = {sharded.buffer_slots.number(("piece", stage, piece)) for stage in range(2) for piece in sharded.stages.borrowed(stage)}
     assert all(old[i].is_deleted() for i in lasting - borrowed)  # donated: updated in place
 
 
@@ -145,8 +145,8 @@ def test_the_peak_of_each_stage_is_predicted_within_a_tenth_of_what_is_compiled(
     """Also of the last stage of zero bubble, where most waits between the halves of backward tasks."""
     program = gpt.build(layers=2, seq=32, batch=8)
     step = pipelined(program, f"stages:2 micro_batches:2 schedule:{schedule} remat:{remat}")
-    for closely in (False, True):
-        predicted = simulate(step.stages.spec, stage_costs(step.plan, closely=closely)).peaks
+    for exact_memory in (False, True):
+        predicted = simulate(step.stages.spec, stage_costs(step.plan, exact_memory=exact_memory)).peaks
         for ours, compiled in zip(predicted, compiled_peaks(step), strict=True):
             assert ours == pytest.approx(compiled, rel=0.1)
 

@@ -10,7 +10,7 @@ from workbench.engine.mpmd.memory import compiled_peaks
 from workbench.engine.mpmd.step import compile_mpmd
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.compared import compared_blocks
 
@@ -54,7 +54,7 @@ def test_the_comparison_is_of_the_fullest_stage_and_never_of_the_program_whole(p
     fullest = compiled.fullest
     peak = comparison.figures[0]
     assert (peak.name, peak.compiled) == (f"peak memory, stage {fullest}", compiled.memory.peak)
-    assert peak.predicted == plan.report().pipeline.closely.peaks[fullest]
+    assert peak.predicted == plan.report().pipeline.exact_memory.peaks[fullest]
     assert [(row.axes, row.agrees) for row in comparison.collectives] == [(("data",), True)]
     assert comparison.differences == comparison.memory_differences == comparison.kernel_differences == ()
     text = str(comparison)
@@ -65,6 +65,6 @@ def test_the_comparison_is_of_the_fullest_stage_and_never_of_the_program_whole(p
 
 
 def test_the_compared_tab_has_a_row_a_stage(plan, compiled):
-    blocks = compared_blocks(Evidence(Comparison(plan.report(), compiled)), Paint({"stage": 0, "data": 1}))
+    blocks = compared_blocks(ComparisonState(Comparison(plan.report(), compiled)), Paint({"stage": 0, "data": 1}))
     (table,) = [each for each in blocks if each["title"].startswith("Stage by stage")]
     assert [each["key"] for each in table["rows"]] == ["stage 0", "stage 1"]

@@ -7,7 +7,7 @@ import pytest
 
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.placement import host_value
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.tracing import trace
@@ -59,4 +59,4 @@ def test_suggested_mesh_sizes_leave_nothing_padded(plan):
 def test_what_divides_has_no_padding(plan):
     even = plan.updated(layout="@sin=[-, m]", mesh="m:4")
     assert even.report().padding == ()
-    assert PlaceDim("row") not in [edit for note in even.report().diagnostics for edit in note.edits]
+    assert ShardDim("row") not in [edit for note in even.report().diagnostics for edit in note.edits]

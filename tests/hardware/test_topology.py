@@ -10,7 +10,7 @@ from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment import Route, Wiring, parse_wiring
 from workbench.hardware.catalogue import every_hardware, load_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import default_wiring, device_order, stretches, wiring_problem
+from workbench.hardware.topology import default_wiring, device_order, physical_spans, wiring_problem
 from workbench.text.hardware import wiring_text
 
 ALL_HARDWARE = every_hardware(load_catalogue())
@@ -48,7 +48,7 @@ def test_by_itself_a_mesh_as_large_as_the_hardware_takes_each_device_once(hardwa
     assert sorted(order.flat) == list(range(hardware.size))
     # The text of the default says all of it.
     again = parse_wiring(str(wiring))
-    assert stretches(mesh, hardware, again) == stretches(mesh, hardware, wiring)
+    assert physical_spans(mesh, hardware, again) == physical_spans(mesh, hardware, wiring)
     assert (device_order(mesh, hardware, again) == order).all()
     assert (device_order(mesh, hardware) == order).all()
 
@@ -65,13 +65,13 @@ def test_any_mesh_is_wired_to_different_devices_or_the_problem_is_told(hardware,
     assert mesh.size <= hardware.size
     order = device_order(mesh, hardware)
     assert len(set(order.flat)) == mesh.size
-    for name, routes in stretches(mesh, hardware).items():
-        assert math.prod(stretch.size for stretch in routes) == mesh[name]
+    for name, routes in physical_spans(mesh, hardware).items():
+        assert math.prod(physical_span.size for physical_span in routes) == mesh[name]
 
 
 def test_a_link_that_carries_nothing_of_an_axis_is_no_part_of_its_way():
     mesh, hardware = Mesh("data:4"), parse_hardware("TPU v5e 2x4")
-    assert stretches(mesh, hardware, parse_wiring("data:x+y")) == stretches(mesh, hardware, parse_wiring("data:y"))
+    assert physical_spans(mesh, hardware, parse_wiring("data:x+y")) == physical_spans(mesh, hardware, parse_wiring("data:y"))
     assert wiring_text(mesh, hardware, parse_wiring("data:x+y")) == "data over y (4, a line)"
 
 
@@ -115,20 +115,20 @@ def test_whole_dimensions_are_assigned_as_jax_does(x, y, z):
 
 def test_axes_that_share_a_physical_axis_stand_apart():
     hardware = parse_hardware("TPU v5e 16x16")
-    apart = stretches(Mesh("data:4 model:4"), hardware, parse_wiring("data:x; model:x"))
+    apart = physical_spans(Mesh("data:4 model:4"), hardware, parse_wiring("data:x; model:x"))
     assert [(each.size, each.stride) for name in ("data", "model") for each in apart[name]] == [(4, 4), (4, 1)]
-    swapped = stretches(Mesh("data:4 model:4"), hardware, parse_wiring("model:x; data:x"))
+    swapped = physical_spans(Mesh("data:4 model:4"), hardware, parse_wiring("model:x; data:x"))
     assert [each.stride for name in ("data", "model") for each in swapped[name]] == [1, 4]
     assert device_order(Mesh("data:2 model:2"), parse_hardware("TPU v5e 4x1"), parse_wiring("model:x; data:x")).tolist() == [[0, 2], [1, 3]]
 
 
 def test_an_axis_that_the_wiring_does_not_name_goes_where_there_is_room():
     hardware = parse_hardware("TPU v5e 16x16")
-    assert [each.physical.name for each in stretches(Mesh("data:16 model:16"), hardware, parse_wiring("data:x"))["model"]] == ["y"]
+    assert [each.physical.name for each in physical_spans(Mesh("data:16 model:16"), hardware, parse_wiring("data:x"))["model"]] == ["y"]
 
 
 def test_open_sizes_are_found_from_the_minor_one_on():
-    routes = stretches(Mesh("data:64"), parse_hardware("32 nodes of 8 H100"), parse_wiring("data:node+device"))["data"]
+    routes = physical_spans(Mesh("data:64"), parse_hardware("32 nodes of 8 H100"), parse_wiring("data:node+device"))["data"]
     assert [(each.physical.name, each.size) for each in routes] == [("node", 8), ("device", 8)]
 
 

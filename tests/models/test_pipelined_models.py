@@ -97,7 +97,7 @@ def test_a_pipelined_amoebanet_is_the_unpipelined_one(monkeypatch):
     monkeypatch.setattr(amoebanet, "cells_of", lambda _: two)
     step = pipelined(amoebanet.build(), "stages:2 micro_batches:2 schedule:1f1b boundaries:stem/2")
     assert largest_error(step) < TOLERANCE
-    predicted = simulate(step.stages.spec, stage_costs(step.plan, closely=True)).peaks
+    predicted = simulate(step.stages.spec, stage_costs(step.plan, exact_memory=True)).peaks
     assert predicted == pytest.approx(compiled_peaks(step), rel=0.1)
 
 

@@ -12,7 +12,7 @@ from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, MENU, Job, Pass, Placed, Unit, chain, list_bound, lower_bound, policy_named, simulate
 from workbench.multimodel.exact import optimum, prepared
 from workbench.multimodel.expected import expected
-from workbench.multimodel.progress import Standing
+from workbench.multimodel.progress import FleetProgress
 from workbench.text.fleet import list_note, ways_text
 from workbench.text.fleet_schedule import legend_text
 
@@ -73,8 +73,8 @@ def test_a_legend_says_whose_the_letters_are():
 
 def test_what_an_earlier_run_has_done_is_not_expected_again():
     jobs = [chain("a", (1.0,) * 4), chain("b", (1.0,) * 4)]
-    stand = Standing.at_the_start(jobs, 1, (4, 2))
-    predicted = simulate(jobs, 1, LRTF, standing=stand)
+    stand = FleetProgress.at_the_start(jobs, 1, (4, 2))
+    predicted = simulate(jobs, 1, LRTF, progress=stand)
     assert expected(predicted, jobs, (), [4, 4], LRTF).makespan == predicted.makespan == 2.0
 
 
@@ -91,12 +91,12 @@ def test_a_pause_lies_between_two_units_of_a_device():
 
 def test_what_is_left_begins_where_it_stands():
     jobs = [chain("a", (1.0,) * 4), chain("b", (1.0,) * 4)]
-    stand = Standing(done=(3, 1), last=(4, 4), back=(5.0, 5.0), free=(5.0, 6.0))
-    schedule = simulate(jobs, 2, LRTF, standing=stand)
+    stand = FleetProgress(done=(3, 1), last=(4, 4), back=(5.0, 5.0), free=(5.0, 6.0))
+    schedule = simulate(jobs, 2, LRTF, progress=stand)
     assert {(each.model, each.unit) for each in schedule.placed} == {(0, 3), (1, 1), (1, 2), (1, 3)}
     assert min(each.start for each in schedule.placed) == 5.0
     assert schedule.makespan == 8.0
-    assert {each.device for each in simulate(jobs, 2, LRTF, standing=replace(stand, away=frozenset({0}))).placed} == {1}
+    assert {each.device for each in simulate(jobs, 2, LRTF, progress=replace(stand, away=frozenset({0}))).placed} == {1}
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])

@@ -10,7 +10,7 @@ from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import Transfer
 from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
-from workbench.reports.pipeline import Piece, PipelineReport
+from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.text.pipeline import gantt_text
 
 
@@ -20,7 +20,7 @@ def planned(text: str, forward=(1.0, 1.0), sent: int = 100, update: float = 2.0)
         StageCost(time, time, time, 1000, 100, 10, 10, ((number + 1, sent),) if number + 1 < spec.pieces else (), update)
         for number, time in enumerate(forward)
     )
-    pieces = tuple(Piece(number, number % spec.stages, (f"layers/{number}",), cost) for number, cost in enumerate(costs))
+    pieces = tuple(VirtualStage(number, number % spec.stages, (f"layers/{number}",), cost) for number, cost in enumerate(costs))
     return PipelineReport(spec, pieces, simulate(spec, costs, Transfer(lambda _: 0.0)), capacity=2000)
 
 

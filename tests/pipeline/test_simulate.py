@@ -189,7 +189,7 @@ def test_batch_data_is_there_from_the_start_until_the_task_that_reads_it_last():
 
 
 def test_sums_of_gradients_that_other_stages_send_are_there_in_the_update():
-    found = simulate(PipelineSpec(2, 1), (StageCost(1, 1, 1, held=100, lent=50), StageCost(1, 1, 1, held=100, kept=20)))
+    found = simulate(PipelineSpec(2, 1), (StageCost(1, 1, 1, held=100, borrowed_grads=50), StageCost(1, 1, 1, held=100, kept=20)))
     assert found.peaks == (150, 120)
 
 

@@ -74,12 +74,12 @@ def test_devices_that_share_the_micro_batches_add_up_gradients_once_a_step(plan)
         assert not {axes for (axes, kind), count in many.sent_both if count > 64}  # the loss alone
         assert few.update > 2 * few.held / plan.hardware.chip.memory_bandwidth
     assert stage_costs(plan)[1].sent_update == (
-        ((("data",), "all-reduce"), stage_costs(plan)[1].lent),
+        ((("data",), "all-reduce"), stage_costs(plan)[1].borrowed_grads),
     )  # the first has the tied table's too
     held = [each.held for each in stage_costs(plan.updated(hardware=None))]
     scattered = stage_costs(plan.updated(hardware=None, layout="batch:data; d_model:data"))
     assert all(each.held < 0.6 * whole for each, whole in zip(scattered, held, strict=True))
-    assert sum(count for each in scattered for _, count in each.sent_update) < 0.1 * sum(each.lent for each in stage_costs(plan))
+    assert sum(count for each in scattered for _, count in each.sent_update) < 0.1 * sum(each.borrowed_grads for each in stage_costs(plan))
     in_one = stage_costs(plan.updated(pipeline="stages:2 micro_batches:2 schedule:gpipe engine:spmd"))
     assert all(each.sent_update == () and each.sent_both for each in in_one)
 

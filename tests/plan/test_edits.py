@@ -13,9 +13,10 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import (
     ALL_EDITS,
     Constrain,
+    EditGroup,
+    GroupValues,
     OpenPlan,
     Override,
-    PlaceDim,
     Prioritize,
     RenameDim,
     SetBarrier,
@@ -25,9 +26,8 @@ from workbench.plan.edits import (
     SetPrecision,
     SetRemat,
     SetWiring,
-    Tie,
-    Together,
-    Untie,
+    ShardDim,
+    UngroupValues,
 )
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
@@ -38,9 +38,9 @@ W1 = "params/layers/*/w1"
 
 # An edit, how the history shows it, and the mesh and layout after it.
 CASES = [
-    (PlaceDim("d_model", ("model",)), "d_model → model", None, None),  # refused: d_ff is on model already
-    (PlaceDim("d_ff", ("data", "model")), "d_ff → data+model", "data:4 model:2", "batch:data; d_ff:data+model"),
-    (PlaceDim("d_ff"), "d_ff → whole", "data:4 model:2", "batch:data"),
+    (ShardDim("d_model", ("model",)), "d_model → model", None, None),  # refused: d_ff is on model already
+    (ShardDim("d_ff", ("data", "model")), "d_ff → data+model", "data:4 model:2", "batch:data; d_ff:data+model"),
+    (ShardDim("d_ff"), "d_ff → whole", "data:4 model:2", "batch:data"),
     (Override(W1, Sharding.parse("[model, -]")), f"{W1} → [model, -]", "data:4 model:2", f"{LAYOUT}; {W1}=[model, -]"),
     (Override(W1, None), f"{W1} → by the rules", "data:4 model:2", LAYOUT),
     (
@@ -54,14 +54,14 @@ CASES = [
     (Prioritize("d_ff", 0), "d_ff → p0", "data:4 model:2", LAYOUT),
     (Prioritize("d_model", 1), "d_model → p1", None, None),  # it has no rule
     (Prioritize("d_ff", -1), "d_ff → p-1", None, None),
-    (Tie((W1, "@mlp/tanh")), f"group[{W1}, @mlp/tanh]", None, None),  # not of one shape
+    (GroupValues((W1, "@mlp/tanh")), f"group[{W1}, @mlp/tanh]", None, None),  # not of one shape
     (
-        Tie(("layers/0/w1", "layers/1/w1")),
+        GroupValues(("layers/0/w1", "layers/1/w1")),
         "group[layers/0/w1, layers/1/w1]",
         "data:4 model:2",
         f"{LAYOUT}; group[layers/0/w1, layers/1/w1]",
     ),
-    (Untie(("layers/0/w1", "layers/1/w1")), "no group[layers/0/w1, layers/1/w1]", None, None),  # there is none
+    (UngroupValues(("layers/0/w1", "layers/1/w1")), "no group[layers/0/w1, layers/1/w1]", None, None),  # there is none
     (SetBarrier("@mlp/dot_general"), "barrier[@mlp/dot_general]", "data:4 model:2", f"{LAYOUT}; barrier[@mlp/dot_general]"),
     (
         SetBarrier(W1, "forward"),
@@ -72,12 +72,12 @@ CASES = [
     (SetBarrier(W1, None), f"no barrier[{W1}]", "data:4 model:2", LAYOUT),
     (SetLayout(Layout("batch:model")), "layout batch:model", "data:4 model:2", "batch:model"),
     (
-        Together("megatron", (PlaceDim("d_ff"), PlaceDim("d_model", ("model",)))),
+        EditGroup("megatron", (ShardDim("d_ff"), ShardDim("d_model", ("model",)))),
         "megatron (2 edits)",
         "data:4 model:2",
         "batch:data; d_model:model",
     ),
-    (Together("both", (PlaceDim("d_ff"), ResizeAxis("data", 3))), "both (2 edits)", None, None),
+    (EditGroup("both", (ShardDim("d_ff"), ResizeAxis("data", 3))), "both (2 edits)", None, None),
     (SetLayout(Layout()), "layout replicated", "data:4 model:2", ""),
     (SetMesh(Mesh("model:8")), "mesh model:8", "model:8", "d_ff:model"),
     (ResizeAxis("model", 4), "model:4", "data:4 model:4", LAYOUT),
@@ -128,8 +128,8 @@ def test_every_edit_of_the_family_is_tried_here():
 @pytest.mark.parametrize(
     ("edit", "error"),
     [
-        (PlaceDim("d_f", ("model",)), LayoutError),
-        (PlaceDim("d_ff", ("modle",)), LayoutError),
+        (ShardDim("d_f", ("model",)), LayoutError),
+        (ShardDim("d_ff", ("modle",)), LayoutError),
         (Override("nowhere", Sharding.parse("[-]")), LayoutError),
         (Constrain("nowhere", Sharding.parse("[-]")), LayoutError),
         (ResizeAxis("modle", 2), MeshError),

@@ -16,7 +16,7 @@ from workbench.propagation.explain.origins import recording_passes
 from workbench.propagation.module.context import main_function, run_passes
 from workbench.propagation.module.operations import operations_below
 from workbench.propagation.propagate import annotated_module, propagating_passes
-from workbench.reports.propagation import REASONS, Origin, Point, Propagation
+from workbench.reports.propagation import REASONS, AxisOnDim, Origin, Propagation
 
 
 @st.composite
@@ -33,9 +33,9 @@ def constrained(draw):
     return plan.apply(Constrain(f"/{operation.path}", Sharding(dims)))
 
 
-def points(replay: Propagation) -> list[Point]:
+def points(replay: Propagation) -> list[AxisOnDim]:
     return [
-        Point(number, dim, axis)
+        AxisOnDim(number, dim, axis)
         for number, site in enumerate(replay.sites)
         if replay.one[number] == number
         for dim, axes in enumerate(site.sharding.dims)
@@ -60,12 +60,12 @@ def name(origin: Origin) -> tuple[str, str, int, str]:
     return origin.kind, origin.path, origin.point.dim, base_axis(origin.axis)
 
 
-def assert_law(plan, replay: Propagation, point: Point) -> None:
+def assert_law(plan, replay: Propagation, point: AxisOnDim) -> None:
     told = replay.axis(*point)
     after = propagation_of(without(plan, told.origin))
     left = [axis for axis in after.sites[point.value].sharding.dims[point.dim] or () if base_axis(axis) == base_axis(point.axis)]
     for axis in left:
-        assert name(after.whose(Point(point.value, point.dim, axis))) in map(name, told.others)
+        assert name(after.whose(AxisOnDim(point.value, point.dim, axis))) in map(name, told.others)
 
 
 @settings(max_examples=60)
@@ -156,9 +156,9 @@ def test_the_replay_only_ever_adds_axes(plan):
 def test_a_wish_that_lost_is_of_an_axis_that_its_giver_has_and_the_value_has_not(plan):
     replay = propagation_of(plan)
     for number in range(len(replay.sites)):
-        for wish in replay.wishes(number):
-            site, giver = replay.sites[wish.wanted.value], replay.sites[wish.giver.value]
-            assert wish.giver.axis in giver.sharding.dims[wish.giver.dim]
-            assert wish.wanted.axis not in (site.sharding.dims[wish.wanted.dim] or ())
-            assert wish.reason in REASONS
-            assert wish.origin == replay.trace(wish.giver)[0]
+        for rejected in replay.rejections(number):
+            site, giver = replay.sites[rejected.wanted.value], replay.sites[rejected.giver.value]
+            assert rejected.giver.axis in giver.sharding.dims[rejected.giver.dim]
+            assert rejected.wanted.axis not in (site.sharding.dims[rejected.wanted.dim] or ())
+            assert rejected.reason in REASONS
+            assert rejected.origin == replay.trace(rejected.giver)[0]

@@ -76,7 +76,7 @@ def test_few_layers_tell_where_all_values_of_all_layers_lie(unrolled, layout, mo
     assert told(target) == told(module)
     mine = plan.report()
     assert str(mine) == str(report)
-    assert (mine.collectives, mine.list_values(), mine.memory) == (report.collectives, report.list_values(), report.memory)
+    assert (mine.collectives, mine.values, mine.memory) == (report.collectives, report.values, report.memory)
 
 
 @pytest.mark.parametrize("layout", APART)

@@ -31,7 +31,7 @@ def typed(x, w):
 
 
 def test_constraints_and_manual_regions_are_read_with_their_lines():
-    own = Plan(trace(constrained, spec(8, 16), spec(16, 32)), "data:4 model:2").report().own_annotations
+    own = Plan(trace(constrained, spec(8, 16), spec(16, 32)), "data:4 model:2").report().source_annotations
     (constraint,) = own.constraints
     assert (constraint.path, constraint.shape, str(constraint.sharding)) == ("mlp", (8, 32), "[data, ?]")
     assert constraint.source.startswith("test_own_annotations.py:")
@@ -45,7 +45,7 @@ def test_the_types_of_explicit_mode_are_read():
     x, w = (spec(*shape, at=NamedSharding(EXPLICIT, at)) for shape, at in (((8, 16), P("data")), ((16, 32), P(None, "model"))))
     with jax.sharding.use_abstract_mesh(EXPLICIT):
         program = trace(typed, x, w)
-    own = Plan(program, "data:4 model:2").report().own_annotations
+    own = Plan(program, "data:4 model:2").report().source_annotations
     assert [(each.path, str(each.sharding)) for each in own.types] == [("x", "[data, -]"), ("w", "[-, model]")]
     assert [str(each.sharding) for each in own.constraints] == ["[data, model]", "[data, -]"]
 
@@ -53,7 +53,7 @@ def test_the_types_of_explicit_mode_are_read():
 def test_arrays_that_happen_to_lie_somewhere_say_nothing():
     program = trace(jnp.tanh, spec(8, 16, at=NamedSharding(AUTO, P("data"))))
     report = Plan(program, "x:2").report()
-    assert not report.own_annotations
+    assert not report.source_annotations
     assert "What the function itself lays out" not in str(report)
 
 

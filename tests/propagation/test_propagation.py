@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.analysis.conflict_resolution import decides, deciding_edits
+from workbench.analysis.conflict_resolution import resolves, resolving_edits
 from workbench.cli import main
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.models import build
-from workbench.plan.edits import Constrain, PlaceDim
+from workbench.plan.edits import Constrain, ShardDim
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import Prioritize
 from workbench.reports.propagation import BACKWARD, FORWARD, HELD_UP, MINOR, ORDER, USED, Propagation, PropagationError
@@ -33,7 +33,7 @@ def lies(replay: Propagation, path: str) -> str:
 
 
 def lost(replay: Propagation, path: str) -> set[tuple[str, int, str]]:
-    return {(wish.wanted.axis, wish.wanted.dim, wish.reason) for wish in replay.wishes(replay.find(path)[0])}
+    return {(rejected.wanted.axis, rejected.wanted.dim, rejected.reason) for rejected in replay.rejections(replay.find(path)[0])}
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +95,8 @@ def test_the_published_reshard_example_names_both_sides():
     report = reported(lambda a, b: a @ b, [(8, 32), (32, 16)], "x:4 y:2", "a=[x, y]; b=[y, x]; result=[x, -]")
     replay = report.propagation
     assert lies(replay, "dot_general") == "[x, -]"
-    [wish] = replay.wishes(replay.find("dot_general")[0])
-    assert (wish.reason, wish.wanted.axis, wish.origin.path, wish.rival_origin.path) == (USED, "x", "b", "result")
+    [rejected] = replay.rejections(replay.find("dot_general")[0])
+    assert (rejected.reason, rejected.wanted.axis, rejected.origin.path, rejected.rival_origin.path) == (USED, "x", "b", "result")
     assert report.reshards
 
 
@@ -160,10 +160,10 @@ def test_a_conflict_has_two_sides_and_edits_that_decide_it_the_other_way(fought)
     replay = fought.propagation
     conflict = next(each for each in replay.conflicts if each.loser.statement == "batch:data")
     assert (conflict.winner.statement, conflict.winner.axis, conflict.reason) == ("d_model:data", "data", USED)
-    edits = deciding_edits(fought, conflict)
-    assert {type(edit) for edit in edits} >= {Prioritize, Constrain, PlaceDim}
-    assert all(decides(fought.plan, replay, edit, conflict.first) for edit in edits)
-    assert not decides(fought.plan, replay, PlaceDim("d_ff", ()), conflict.first)
+    edits = resolving_edits(fought, conflict)
+    assert {type(edit) for edit in edits} >= {Prioritize, Constrain, ShardDim}
+    assert all(resolves(fought.plan, replay, edit, conflict.first) for edit in edits)
+    assert not resolves(fought.plan, replay, ShardDim("d_ff", ()), conflict.first)
 
 
 def test_a_priority_decides_and_the_explanation_says_so(fought):

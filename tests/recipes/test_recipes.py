@@ -13,7 +13,7 @@ from workbench.core.tensor import Role
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import DocumentError, MeshError, RecipeError, WorkbenchError
 from workbench.models import ALL_MODELS, build
-from workbench.plan.edits import Constrain, Override, PlaceDim, SetPipeline
+from workbench.plan.edits import Constrain, Override, SetPipeline, ShardDim
 from workbench.plan.plan import Plan
 from workbench.recipes import ALL_RECIPES, find_recipe, list_recipes
 from workbench.recipes.names import DIMS, Use, is_named
@@ -93,7 +93,7 @@ CASES = [(model, recipe) for model, names in APPLIES.items() for recipe in NAMES
 def test_a_recipe_is_a_list_of_ordinary_edits_and_its_plan_an_ordinary_plan(model, recipe):
     before = plan_of(model, mesh_for(recipe))
     edits = find_recipe(recipe).edits(before)
-    assert {type(edit) for edit in edits} <= {PlaceDim, Override, Constrain}
+    assert {type(edit) for edit in edits} <= {ShardDim, Override, Constrain}
     after = before
     for edit in edits:
         assert after.apply(edit) != after, f"{edit} changes nothing"

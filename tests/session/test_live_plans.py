@@ -7,7 +7,7 @@ import pytest
 
 from workbench.app.notebook.workbench import Workbench
 from workbench.models import build
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.session import live_plans as module
 from workbench.session.live_plans import live_plans
@@ -38,7 +38,7 @@ def test_names_of_one_plan_share_a_row_and_a_report_or_session_tells_the_memory(
 def test_a_board_that_no_variable_names_is_told_with_its_present_plan(plan):
     session = Session(plan)
     boards = [Workbench(session), Workbench(session)]
-    session.apply(PlaceDim("io", ("model",)))
+    session.apply(ShardDim("io", ("model",)))
     for board in boards:
         assert [(row["layout"], row["names"]) for row in live_plans({})] == [(str(session.plan.layout), [])]
         board.close()

@@ -5,7 +5,7 @@ import pytest
 from tests.support.machines import flat
 from workbench.errors import LayoutError, MeshError, WorkbenchError
 from workbench.models import build
-from workbench.plan.edits import PlaceDim, RenameDim
+from workbench.plan.edits import RenameDim, ShardDim
 from workbench.plan.mesh_edits import AddAxis, ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.session.session import KEPT_REPORTS, MOST_NAME, Node, Session
@@ -20,7 +20,7 @@ def session():
 
 def test_undo_and_redo_walk_the_plans(session):
     first = session.plan
-    session.apply(PlaceDim("hidden", ("cols",)))
+    session.apply(ShardDim("hidden", ("cols",)))
     second = session.plan
     session.undo()
     assert session.plan is first
@@ -31,10 +31,10 @@ def test_undo_and_redo_walk_the_plans(session):
 
 
 def test_an_edit_after_undo_begins_a_branch_and_loses_nothing(session):
-    session.apply(PlaceDim("hidden", ("cols",)))
+    session.apply(ShardDim("hidden", ("cols",)))
     left = session.node
     session.undo()
-    session.apply(PlaceDim("io", ("cols",)))
+    session.apply(ShardDim("io", ("cols",)))
     assert not session.can_redo
     assert [str(edit) for edit in session.edits] == ["io → cols"]
     assert [(each.number, each.parent) for each in session.nodes] == [(0, None), (1, 0), (2, 0)]
@@ -46,10 +46,10 @@ def test_an_edit_after_undo_begins_a_branch_and_loses_nothing(session):
 
 
 def test_redo_after_going_to_a_node_walks_the_branch_it_is_on(session):
-    for edit in (PlaceDim("hidden", ("cols",)), PlaceDim("batch", ())):
+    for edit in (ShardDim("hidden", ("cols",)), ShardDim("batch", ())):
         session.apply(edit)
     session.go(0)
-    session.apply(PlaceDim("io", ("cols",)))
+    session.apply(ShardDim("io", ("cols",)))
     session.go(2)
     session.undo()
     session.undo()
@@ -70,7 +70,7 @@ def test_a_node_that_is_not_there_is_refused(session, number):
 def test_names_and_pins_stay_with_their_plan(session):
     session.name(0, "  by\n hand ")
     session.pin(0)
-    session.apply(PlaceDim("hidden", ("cols",)))
+    session.apply(ShardDim("hidden", ("cols",)))
     assert [(each.name, each.pinned) for each in session.nodes] == [("by hand", True), ("", False)]
     session.pin(0, False)
     session.name(0, "x" * 500)
@@ -78,21 +78,21 @@ def test_names_and_pins_stay_with_their_plan(session):
 
 
 def test_what_was_foreseen_is_the_edit_that_follows_and_no_other(session):
-    foreseen = session.foresee(PlaceDim("hidden", ("cols",)))
-    assert session.foresee(PlaceDim("hidden", ("cols",))) is foreseen
+    foreseen = session.foresee(ShardDim("hidden", ("cols",)))
+    assert session.foresee(ShardDim("hidden", ("cols",))) is foreseen
     assert (session.edits, len(session.nodes)) == ((), 1)
-    assert session.apply(PlaceDim("hidden", ("cols",))) is foreseen
+    assert session.apply(ShardDim("hidden", ("cols",))) is foreseen
     assert session.plan is foreseen.plan
-    session.foresee(PlaceDim("hidden"))
-    assert session.apply(PlaceDim("batch")).plan.layout.rule("hidden") == ("cols",)
+    session.foresee(ShardDim("hidden"))
+    assert session.apply(ShardDim("batch")).plan.layout.rule("hidden") == ("cols",)
     with pytest.raises(LayoutError):
-        session.foresee(PlaceDim("io", ("cols",)))
+        session.foresee(ShardDim("io", ("cols",)))
 
 
 def test_what_was_foreseen_for_other_hardware_is_forgotten(session):
-    session.foresee(PlaceDim("hidden", ("cols",)))
+    session.foresee(ShardDim("hidden", ("cols",)))
     session.use_hardware(HARDWARE)
-    assert session.apply(PlaceDim("hidden", ("cols",))).step_time.hardware == "test"
+    assert session.apply(ShardDim("hidden", ("cols",))).step_time.hardware == "test"
 
 
 def test_a_few_reports_are_kept_and_others_made_again(session):
@@ -118,7 +118,7 @@ def test_of_large_programs_fewer_reports_are_kept_and_the_present_one_always(ses
 @pytest.mark.parametrize(
     ("edit", "error"),
     [
-        (PlaceDim("io", ("rows",)), LayoutError),
+        (ShardDim("io", ("rows",)), LayoutError),
         (ResizeAxis("rows", 3), LayoutError),
         (ResizeAxis("rows", 0), MeshError),
         (AddAxis("rows", 2), MeshError),
@@ -135,7 +135,7 @@ def test_a_refused_edit_changes_nothing(session, edit, error):
 def test_listeners_hear_every_move_until_they_stop(session):
     heard = []
     stop = session.listen(lambda plan, report: heard.append((str(plan.layout), report.plan is plan)))
-    session.apply(PlaceDim("hidden", ("cols",)))
+    session.apply(ShardDim("hidden", ("cols",)))
     session.undo()
     stop()
     session.redo()
@@ -152,7 +152,7 @@ def test_a_listener_hears_of_names_and_pins(session):
 
 def test_hardware_times_every_later_plan(session):
     assert session.use_hardware(HARDWARE).step_time is not None
-    assert session.apply(PlaceDim("hidden", ("cols",))).step_time.hardware == "test"
+    assert session.apply(ShardDim("hidden", ("cols",))).step_time.hardware == "test"
 
 
 def test_a_renamed_dimension_keeps_its_rule(session):
@@ -163,12 +163,12 @@ def test_a_renamed_dimension_keeps_its_rule(session):
 
 
 def test_a_session_restored_is_as_it_was(session):
-    for edit in (PlaceDim("hidden", ("cols",)), PlaceDim("batch", ())):
+    for edit in (ShardDim("hidden", ("cols",)), ShardDim("batch", ())):
         session.apply(edit)
     session.name(1, "mine")
     session.undo()
-    again = Session.restored(session.nodes, session.node.number, session.later, session.glances)
-    assert (again.nodes, again.node, again.glances) == (session.nodes, session.node, session.glances)
+    again = Session.restored(session.nodes, session.node.number, session.later, session.summaries)
+    assert (again.nodes, again.node, again.summaries) == (session.nodes, session.node, session.summaries)
     assert again.report.memory == session.report.memory
     assert again.redo().plan is session.redo().plan
     assert len(session.nodes) == len(again.nodes) == 3

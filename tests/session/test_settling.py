@@ -9,16 +9,16 @@ from tests.support.machines import flat
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.models import build
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.session import Session
-from workbench.session.settling import ONE_DEVICE, PATIENCE, PIPELINED, REST, Settler, Standing
+from workbench.session.settling import ONE_DEVICE, PATIENCE, PIPELINED, REST, Settler, SettlingState
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
-SETTLING, SETTLED = Standing("planned", is_settling=True), Standing("partitioned")
-EDITS = [PlaceDim("hidden", ("cols",)), PlaceDim("batch", ()), PlaceDim("io", ("rows",))]
+SETTLING, SETTLED = SettlingState("planned", is_settling=True), SettlingState("partitioned")
+EDITS = [ShardDim("hidden", ("cols",)), ShardDim("batch", ()), ShardDim("io", ("rows",))]
 
 
 def answer_of(payload=1000):
@@ -80,8 +80,8 @@ class Bench:
         return [plan for plan, _, _ in self.asked]
 
     @property
-    def standing(self):
-        return self.settler.standing
+    def settling_state(self):
+        return self.settler.settling_state
 
 
 @pytest.fixture
@@ -90,12 +90,12 @@ def bench():
 
 
 def test_the_planned_figures_settle_to_the_partitioned_ones(bench):
-    assert bench.standing == SETTLING
+    assert bench.settling_state == SETTLING
     assert bench.asked == [], "what made the plan goes first"
     bench.turn()
-    assert (bench.plans, bench.standing) == ([bench.session.plan], SETTLING)
+    assert (bench.plans, bench.settling_state) == ([bench.session.plan], SETTLING)
     bench.answer()
-    assert (bench.standing, bench.session.report.tier) == (SETTLED, "partitioned")
+    assert (bench.settling_state, bench.session.report.tier) == (SETTLED, "partitioned")
     assert bench.session.report.collectives[0].payload == 1000
     assert bench.told == [bench.session.report]
 
@@ -103,9 +103,9 @@ def test_the_planned_figures_settle_to_the_partitioned_ones(bench):
 def test_an_edit_shows_planned_figures_at_once_and_asks_anew(bench):
     bench.turn().answer()
     bench.session.apply(EDITS[0])
-    assert (bench.standing, bench.session.report.tier, len(bench.asked)) == (SETTLING, "planned", 1)
+    assert (bench.settling_state, bench.session.report.tier, len(bench.asked)) == (SETTLING, "planned", 1)
     bench.turn().answer()
-    assert (bench.standing, len(bench.asked)) == (SETTLED, 2)
+    assert (bench.settling_state, len(bench.asked)) == (SETTLED, 2)
 
 
 def test_while_one_question_runs_only_the_latest_plan_waits(bench):
@@ -129,7 +129,7 @@ def test_the_answer_to_a_plan_that_was_left_is_kept_and_analysed_when_it_is_undo
         bench.answer(0)
     assert (bench.told, bench.session.report.tier) == ([], "planned")
     bench.session.undo()
-    assert (bench.session.report.tier, bench.standing) == ("partitioned", SETTLED)
+    assert (bench.session.report.tier, bench.settling_state) == ("partitioned", SETTLED)
     bench.answer(1)
     assert bench.session.redo().tier == "partitioned"
     assert len(bench.asked) == 2
@@ -141,7 +141,7 @@ def test_an_old_question_that_was_overtaken_is_cancelled_and_its_failure_is_no_n
     bench.session.apply(EDITS[0])
     bench.turn()
     assert bench.cancelled == [bench.asked[0][2]]
-    assert (bench.plans[1:], bench.standing) == ([bench.session.plan], SETTLING)
+    assert (bench.plans[1:], bench.settling_state) == ([bench.session.plan], SETTLING)
 
 
 def test_a_plan_gone_back_to_while_its_question_was_cancelled_is_asked_about_again(bench):
@@ -152,7 +152,7 @@ def test_a_plan_gone_back_to_while_its_question_was_cancelled_is_asked_about_aga
     bench.turn()
     bench.session.undo()
     bench.turn().answer(0, PartitionError("The question was cancelled."))
-    assert (bench.plans, bench.standing) == ([bench.session.plan] * 2, SETTLING)
+    assert (bench.plans, bench.settling_state) == ([bench.session.plan] * 2, SETTLING)
 
 
 def test_of_edits_in_quick_succession_only_the_last_plan_is_asked_about(bench):
@@ -179,19 +179,19 @@ def test_a_question_that_was_overtaken_is_looked_at_again_when_it_is_old(bench):
 def test_a_plan_that_xla_refuses_stays_planned_and_says_why(bench):
     planned = bench.session.report
     bench.turn().answer(outcome=PartitionError("XLA refuses this plan: no.", ["change it"]))
-    assert bench.standing == Standing("planned", reason="XLA refuses this plan: no.")
+    assert bench.settling_state == SettlingState("planned", reason="XLA refuses this plan: no.")
     assert (bench.session.report, bench.told) == (planned, [])
     bench.changed.assert_called_once_with()
     bench.session.name(0, "mine")
     assert len(bench.turn().asked) == 1, "a name is no reason to ask again"
     bench.session.apply(EDITS[0])
-    assert bench.turn().answer().standing == SETTLED
+    assert bench.turn().answer().settling_state == SETTLED
 
 
 def test_what_breaks_in_the_asking_is_a_reason_and_no_traceback(bench):
     bench.ask = Mock(side_effect=OSError("no processes left"))
     bench.turn()
-    assert bench.standing.reason == "XLA's partitioner could not be asked: OSError: no processes left"
+    assert bench.settling_state.reason == "XLA's partitioner could not be asked: OSError: no processes left"
 
 
 def test_what_breaks_in_reading_an_answer_is_a_reason_and_the_plan_can_be_gone_back_to(bench, monkeypatch):
@@ -199,7 +199,7 @@ def test_what_breaks_in_reading_an_answer_is_a_reason_and_the_plan_can_be_gone_b
     with monkeypatch.context() as patched:
         patched.setattr("workbench.session.session.analyze", Mock(side_effect=ValueError("strange")))
         bench.answer()
-    assert "ValueError: strange" in bench.standing.reason
+    assert "ValueError: strange" in bench.settling_state.reason
     bench.session.apply(EDITS[0])
     assert bench.session.undo().tier == "planned"
 
@@ -223,7 +223,7 @@ def test_a_hand_that_edits_quickly_finds_nobody_at_work(bench):
     bench.run()
     ((seconds, _),) = bench.later
     assert (seconds, bench.session.report.tier) == (pytest.approx(REST - 0.1), "planned")
-    assert bench.turn().standing == SETTLED
+    assert bench.turn().settling_state == SETTLED
 
 
 def test_an_answer_that_waits_for_the_hand_to_rest_keeps_no_newer_question_waiting(bench):
@@ -236,7 +236,7 @@ def test_an_answer_that_waits_for_the_hand_to_rest_keeps_no_newer_question_waiti
     assert bench.plans[1:] == [bench.session.plan]
     late()
     bench.run()
-    assert bench.answer(1).standing == SETTLED
+    assert bench.answer(1).settling_state == SETTLED
     assert bench.session.undo().tier == "partitioned"
 
 
@@ -266,13 +266,13 @@ def test_other_hardware_is_another_question(bench):
 )
 def test_there_are_plans_that_nothing_is_asked_about(plan, reason):
     bench = Bench(plan()).turn()
-    assert (bench.asked, bench.standing) == ([], Standing("planned", reason=reason))
+    assert (bench.asked, bench.settling_state) == ([], SettlingState("planned", reason=reason))
 
 
 def test_a_mesh_that_becomes_large_enough_is_asked_about():
     bench = Bench(Plan(build("two_layer"), "rows:1", "")).turn()
     bench.session.apply(SetMesh(Mesh("rows:2")))
-    assert (bench.turn().plans, bench.standing) == ([bench.session.plan], SETTLING)
+    assert (bench.turn().plans, bench.settling_state) == ([bench.session.plan], SETTLING)
 
 
 def test_a_settler_that_is_closed_asks_no_more(bench):

@@ -14,7 +14,7 @@ import workbench as wb
 from workbench.multimodel import lower_bound, policy_named, simulate
 from workbench.multimodel.estimate import estimated_job, layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.forecast import Outlook, devices_of
+from workbench.multimodel.forecast import FleetForecast, devices_of
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.multimodel.shards import shard_bytes
 
@@ -41,7 +41,7 @@ def three_models(**options: Any) -> Fleet:
     return Fleet(models, **{"devices": 2, **options})
 
 
-def times_of(seen: Outlook, factor: float = 0.5) -> FleetTimes:
+def times_of(seen: FleetForecast, factor: float = 0.5) -> FleetTimes:
     """As if a compiler had made shards of `factor` times their estimate, whose units take a millisecond each."""
     jobs, starts, needs = [], [], []
     for each in seen.models:
@@ -96,7 +96,7 @@ class ToldRunner:
 class Training:
     """A run as the simulator has it, told unit by unit."""
 
-    def __init__(self, handle: ToldHandle, seen: Outlook, devices: int = 0) -> None:
+    def __init__(self, handle: ToldHandle, seen: FleetForecast, devices: int = 0) -> None:
         self.handle, self.jobs, self.times = handle, seen.jobs, times_of(seen)
         self.devices = devices or devices_of(handle.fleet)
         self.predicted = simulate(seen.jobs, self.devices, policy_named(handle.fleet.policy))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import pipelines
 from workbench.models import build
-from workbench.tracing.grad_accumulation.partial_sums import Parts, in_parts
+from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups, in_parts
 from workbench.tracing.grad_accumulation.stage_sums import split_task
 from workbench.tracing.stage_partition.partition import cut_loss, network_of
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
@@ -46,7 +46,7 @@ def values_of(specs):
 def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
     stage = whole(network_of(MODELS[name](), 2))
     task = stage.backward(recompute=True)
-    split, places = split_task(stage, task, Parts(("data",), 2, frozenset(stage.segment.pieces)))
+    split, places = split_task(stage, task, DataParallelGroups(("data",), 2, frozenset(stage.segment.pieces)))
     assert len(stage.trained) - len(places) == AT_ONCE.get(name, 0)
     values = list(values_of(task.specs))
     wholes = jax.jit(task.call)(*values)
@@ -61,7 +61,7 @@ def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
 def test_what_every_device_has_not_whole_is_left_as_it_is():
     stage = whole(network_of(pipelines.chain(), 2))
     task = stage.backward(recompute=True)
-    _, places = split_task(stage, task, Parts(("data",), 2, frozenset(stage.segment.pieces[:3])))
+    _, places = split_task(stage, task, DataParallelGroups(("data",), 2, frozenset(stage.segment.pieces[:3])))
     assert places == {0, 1, 2}
     assert in_parts(task, 3, 4, stage.trained) == (task, frozenset())  # three do not divide four
 

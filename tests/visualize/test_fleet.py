@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from workbench.multimodel import Happening, Job, Pass, Unit, lower_bound, policy_named, simulate
+from workbench.multimodel import FleetEvent, Job, Pass, Unit, lower_bound, policy_named, simulate
 from workbench.multimodel.measured import FleetMeasurement
 from workbench.units import format_seconds
 from workbench.visualize import fleet, fleet_text
@@ -21,7 +21,7 @@ def job(name: str, seconds: float, batches: int) -> Job:
 JOBS = (job("wide", 0.02, 8), job("narrow", 0.01, 6), job("deep", 0.03, 3))
 LRTF = policy_named("sharded-lrtf")
 PREDICTED = simulate(JOBS, 2, LRTF)
-GONE = (Happening(0.3, "device leaves", 1), Happening(0.35, "device returns", 1))
+GONE = (FleetEvent(0.3, "device leaves", 1), FleetEvent(0.35, "device returns", 1))
 RAN = simulate(JOBS, 2, LRTF, double_buffer=False, happenings=GONE)
 MEASURED = FleetMeasurement(("wide", "narrow", "deep"), LRTF.name, JOBS, RAN, PREDICTED, lower_bound(JOBS, 2), {}, (2, 2, 2), "cpu", None)
 BOTH = fleet(MEASURED)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.machines import flat
 from tests.support.scripted import HeldRunner, measurement
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.widgets.board.board import Board
 
 
@@ -87,7 +87,7 @@ def test_an_interrupt_of_the_kernel_is_answered_and_the_board_goes_on(session, m
         screen.send("undo")
     assert screen.shown["board"]["answer"]["seq"] == 1
     assert "interrupted" in screen.shown["board"]["refusal"]["message"]
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     assert screen.shown["board"]["layout"] == "batch:data; hidden:model"
 
 
@@ -118,7 +118,7 @@ def test_a_mesh_is_edited_from_the_board(session):
 
 def test_edits_made_elsewhere_are_shown(session):
     screen = Screen(session)
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     assert screen.shown["board"]["layout"] == "batch:data; hidden:model"
     screen.board.close()
     screen.board.close()  # as `__del__` of a widget does once more

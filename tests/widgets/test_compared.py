@@ -9,7 +9,7 @@ from tests.support.scripted import HeldRunner, compiled, measurement
 from tests.widgets.test_board import Screen
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import SetHardware
-from workbench.widgets.board.comparison_state import evidence, on_these_devices
+from workbench.widgets.board.comparison_state import comparison_state, on_these_devices
 from workbench.widgets.board.tiers import mark_of
 from workbench.widgets.run.compiling import Compiling
 from workbench.widgets.run.live import Live
@@ -144,17 +144,17 @@ def test_run_and_compilation_meet_in_one_comparison(screen):
 def test_a_run_on_other_devices_says_nothing_of_the_hardware_that_is_planned_for(session):
     session.apply(SetHardware(parse_hardware("TPU v5e 2x4")))
     ran = Live("done", measurement=measurement(session.plan), report=session.report)
-    assert evidence(session.report, Compiling(), ran) is None
+    assert comparison_state(session.report, Compiling(), ran) is None
     assert on_these_devices(session.plan, measurement(session.plan, device_kind="TPU v5 lite"))
 
 
 def test_differences_are_worked_out_once_however_many_edits_follow(screen):
     compile_now(screen)
     screen.send("drop", dim="hidden", source="", target="model")
-    kept = screen.board._evidence.comparison
+    kept = screen.board._comparison_state.comparison
     screen.send("resize", axis="model", size="1")
-    assert screen.board._evidence.stale
-    assert screen.board._evidence.comparison is kept
+    assert screen.board._comparison_state.stale
+    assert screen.board._comparison_state.comparison is kept
 
 
 def test_a_run_here_does_not_replace_the_hardware_that_is_planned_for(screen):

@@ -12,7 +12,7 @@ from workbench.documents import load_fleet
 from workbench.errors import EngineError, FleetError
 from workbench.multimodel import ALL_POLICIES, lower_bound
 from workbench.multimodel.fleet import FleetModel
-from workbench.multimodel.forecast import outlook
+from workbench.multimodel.forecast import forecast
 from workbench.multimodel.shards import shard_bytes
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.fleet.view import FleetView
@@ -27,7 +27,7 @@ def fleet():
 
 @pytest.fixture(scope="module")
 def times(fleet):
-    return times_of(outlook(fleet))
+    return times_of(forecast(fleet))
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_run_ends_the_timing_and_brings_its_own_times(fleet, runner):
     view.look()
     training = ran(view, runner)
     assert runner.timings[0].cancels == 1
-    assert view.times == training.times.told_of(fleet.models)
+    assert view.times == training.times.for_models(fleet.models)
     assert figure(view, "makespan")["note"] == "from units timed alone and together"
 
 
@@ -410,7 +410,7 @@ def test_a_model_that_is_added_joins_the_run_and_is_predicted_with_it(view, runn
 
 def join(training: Training, model: FleetModel) -> None:
     """As the engine takes it in: it tells the schedule anew."""
-    seen = outlook(training.handle.fleet.updated(models=(*training.handle.fleet.models, model)))
+    seen = forecast(training.handle.fleet.updated(models=(*training.handle.fleet.models, model)))
     told = {"devices": 2, "bound": 1.0, "predicted": [], "times": json.loads(json.dumps(times_of(seen).record()))}
     training.handle.tell({"event": "schedule", "names": [each.name for each in seen.jobs], **told})
 
@@ -475,7 +475,7 @@ def test_the_file_read_again_with_another_program_of_that_name_is_predicted_anew
     path.write_text(model.format(8))
     fleet = load_fleet(path, allow="tests")
     budget = 12 * 1024
-    times = times_of(outlook(fleet.updated(memory=budget)))
+    times = times_of(forecast(fleet.updated(memory=budget)))
     view = FleetView(fleet.updated(memory=budget), runner, times, path=str(path), allow=("tests",))
     assert view.seen.source == "timed"
     path.write_text(model.format(4))
@@ -713,5 +713,5 @@ def test_the_cell_keeps_a_static_picture(fleet, times, runner):
     for words in ("deep", "Makespan", "lower bound"):
         assert words in data["text/html"]
     assert len(data["text/html"]) < 40_000
-    assert board.times == times.told_of(fleet.models)
+    assert board.times == times.for_models(fleet.models)
     board.close()

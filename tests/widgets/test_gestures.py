@@ -6,19 +6,19 @@ import pytest
 
 from tests.support.programs import mlp_report
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import PlaceDim, RenameDim
+from workbench.plan.edits import RenameDim, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.reports.diagnostic import Diagnostic
 from workbench.widgets.board.drops import dropped_axes
 from workbench.widgets.board.gestures import edit_of, zone_of
 
 MEANINGS = [
-    ({"verb": "drop", "dim": "d_model", "source": "", "target": "model"}, PlaceDim("d_model", ("model",))),
-    ({"verb": "drop", "dim": "batch", "source": "data", "target": ""}, PlaceDim("batch", ())),
-    ({"verb": "drop", "dim": "batch", "source": "data", "target": "model"}, PlaceDim("batch", ("model",))),
-    ({"verb": "drop", "dim": "batch", "source": "data", "target": "model", "add": True}, PlaceDim("batch", ("data", "model"))),
-    ({"verb": "major", "dim": "batch", "axis": "data"}, PlaceDim("batch", ("data",))),
-    ({"verb": "whole", "dim": "batch"}, PlaceDim("batch", ())),
+    ({"verb": "drop", "dim": "d_model", "source": "", "target": "model"}, ShardDim("d_model", ("model",))),
+    ({"verb": "drop", "dim": "batch", "source": "data", "target": ""}, ShardDim("batch", ())),
+    ({"verb": "drop", "dim": "batch", "source": "data", "target": "model"}, ShardDim("batch", ("model",))),
+    ({"verb": "drop", "dim": "batch", "source": "data", "target": "model", "add": True}, ShardDim("batch", ("data", "model"))),
+    ({"verb": "major", "dim": "batch", "axis": "data"}, ShardDim("batch", ("data",))),
+    ({"verb": "whole", "dim": "batch"}, ShardDim("batch", ())),
     ({"verb": "rename_dim", "dim": "batch", "name": " rows "}, RenameDim("batch", "rows")),
     ({"verb": "resize", "axis": "data", "size": "8"}, ResizeAxis("data", 8)),
     ({"verb": "add_axis", "axis": "pipe", "size": "2"}, AddAxis("pipe", 2)),
@@ -57,7 +57,7 @@ def test_nonsense_is_refused_and_named(gesture, named):
 
 
 def test_the_edit_of_a_note_is_found_by_its_text():
-    suggested = PlaceDim("d_model", ("data",))
+    suggested = ShardDim("d_model", ("data",))
     report = replace(mlp_report(), diagnostics=(Diagnostic("idle axis", "data", "`data` is idle", (suggested,)),))
     assert edit_of({"verb": "mend", "edit": str(suggested)}, report.plan, report) == suggested
 

@@ -5,7 +5,7 @@ import pytest
 from tests.support.machines import flat
 from tests.widgets.test_board import Screen
 from workbench.analysis.plan_diff import PlanDiff
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.session.session import Node, Session
 from workbench.widgets.tabs.history import MOST_NODES, lanes_of
@@ -16,7 +16,7 @@ from workbench.widgets.tabs.history_diff import diff_blocks
 def screen(session) -> Screen:
     """start - hidden → model; start - io → model - batch → whole, and the last one is present."""
     screen = Screen(session)
-    for edit in (PlaceDim("hidden", ("model",)), None, PlaceDim("io", ("model",)), PlaceDim("batch")):
+    for edit in (ShardDim("hidden", ("model",)), None, ShardDim("io", ("model",)), ShardDim("batch")):
         session.apply(edit) if edit else session.undo()
     screen.send("history")
     return screen
@@ -28,7 +28,7 @@ def nodes(screen) -> dict[int, dict]:
 
 def test_a_closed_history_tells_how_many_plans_it_has_and_no_more(session):
     screen = Screen(session)
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     shown = screen.shown["board"]["history"]
     assert (shown["open"], shown["count"], shown["nodes"], shown["compared"]) == (False, 2, [], None)
 
@@ -186,6 +186,6 @@ def test_the_history_of_code_that_ran_before_the_board_is_there(two_layer):
     from workbench.plan.plan import Plan
 
     session = Session(Plan(two_layer, "data:4"))
-    session.apply(PlaceDim("batch", ("data",)))
+    session.apply(ShardDim("batch", ("data",)))
     shown = Screen(session).send("history")["history"]["nodes"]
     assert [(node["edit"], len(node["figures"])) for node in shown] == [("batch → data", 2), ("start", 2)]

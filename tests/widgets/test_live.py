@@ -9,7 +9,7 @@ import pytest
 from tests.support.scripted import HeldRunner, compiled, measurement
 from tests.widgets.test_board import Screen
 from workbench.app.runners.worker_runner import WorkerRunner
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.widgets.run.curves import MOST_POINTS, curve
 from workbench.widgets.run.jobs import Jobs
@@ -100,7 +100,7 @@ def test_compiled_collectives_that_differ_say_by_how_much(session):
 
 def test_a_result_stays_with_its_plan_and_is_stale_beside_another(session):
     live, first = ended(session), session.plan
-    second = first.apply(PlaceDim("hidden", ("model",)))
+    second = first.apply(ShardDim("hidden", ("model",)))
     beside = run_state(live, second)
     assert (beside["stale"], beside["message"], beside["of"]) == (True, STALE, str(first))
     live = live.begun(second.report(), 3, {}).after({"event": "done", "measurement": measurement(second, losses=(9.0, 8.0))})
@@ -112,7 +112,7 @@ def test_a_result_stays_with_its_plan_and_is_stale_beside_another(session):
 
 def test_an_error_of_one_plan_says_so_beside_another_and_not_beside_one_that_ran(session):
     failed = begun(session).after({"event": "error", "message": "out of memory"})
-    other = session.plan.apply(PlaceDim("hidden", ("model",)))
+    other = session.plan.apply(ShardDim("hidden", ("model",)))
     assert run_state(failed, session.plan)["message"] == "out of memory"
     state = run_state(failed, other)
     assert (state["message"], state["of"]) == ("out of memory", str(session.plan))

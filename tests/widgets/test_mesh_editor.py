@@ -6,7 +6,7 @@ from tests.support.programs import mlp_report
 from workbench.core.mesh import Mesh
 from workbench.errors import MeshError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ReorderAxes
 from workbench.widgets.board.figures import figure_states, figures
 from workbench.widgets.board.gestures import edit_of
@@ -43,7 +43,7 @@ def test_devices_are_counted_out_against_the_hardware(mesh, hardware, text, tone
 
 def test_the_collectives_an_edit_adds_are_named_and_those_it_takes_away(session):
     before = figures(session.report)
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     after = figures(session.report)
 
     def changes(now, then):
@@ -58,7 +58,7 @@ def test_the_collectives_an_edit_adds_are_named_and_those_it_takes_away(session)
 
 def test_every_figure_that_moves_says_by_how_much(session):
     before = figures(session.report)
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     after = figures(session.report)
     old = {figure.key: figure for figure in before}
     for state, figure in zip(figure_states(after, before), after, strict=True):

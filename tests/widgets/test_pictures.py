@@ -15,7 +15,7 @@ from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.session.session import Session
 from workbench.visualize.draw.collapse import open_at_first
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 
@@ -30,16 +30,16 @@ MADE = Compiled(
 )
 
 
-def beside(stale: bool = False) -> Evidence:
-    return Evidence(Comparison(step_report(), MADE), stale=stale)
+def beside(stale: bool = False) -> ComparisonState:
+    return ComparisonState(Comparison(step_report(), MADE), stale=stale)
 
 
-def every_tab(report, evidence=None):
+def every_tab(report, comparison_state=None):
     return {
         "devices": device_blocks(report),
-        "communication": traffic_blocks(report, evidence, PAINT),
-        "memory": memory_blocks(report, evidence, Views()),
-        "step": step_blocks(report, evidence),
+        "communication": traffic_blocks(report, comparison_state, PAINT),
+        "memory": memory_blocks(report, comparison_state, Views()),
+        "step": step_blocks(report, comparison_state),
         "graph": graph_blocks(report, Views()),
     }
 

@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.models import build
-from workbench.plan.edits import Together
+from workbench.plan.edits import EditGroup
 from workbench.plan.plan import Plan
 from workbench.recipes import ALL_RECIPES
 from workbench.session.session import Session
@@ -70,7 +70,7 @@ def test_a_recipe_is_one_step_of_the_history_and_undo_takes_all_of_it_back(scree
     before = screen.session.plan
     screen.do(verb="recipe", name="megatron", axes=[])
     assert screen.refusal is None
-    assert isinstance(screen.session.edits[-1], Together)
+    assert isinstance(screen.session.edits[-1], EditGroup)
     assert screen.session.plan.layout.rule("d_ff") == ("model",)
     assert screen.recipes["megatron"]["state"] == "holds"
     screen.do(verb="undo")

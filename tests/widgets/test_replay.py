@@ -11,7 +11,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.propagation.explain import origins
 from workbench.session.session import Session
-from workbench.widgets.board.background_queries import Aside
+from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.propagation import NO_RECORD, NOTHING, Replay, replay_blocks
@@ -146,18 +146,18 @@ def test_an_axis_that_is_not_there_has_no_answer(report, of):
 
 def test_a_late_answer_is_told_when_it_is_there_and_one_of_another_report_never(report):
     told, go = threading.Event(), threading.Event()
-    aside = Aside(lambda work: work(), told.set)
+    background = BackgroundQueries(lambda work: work(), told.set)
 
     def slow() -> str:
         go.wait(10)
         return "done"
 
-    assert aside.ask(report, "slow", slow, patience=0.0) is None
+    assert background.ask(report, "slow", slow, patience=0.0) is None
     go.set()
     assert told.wait(10)
-    assert aside.ask(report, "slow", slow) == "done"
-    assert aside.known(report) == {"slow": "done"}
-    assert aside.known(mlp_report()) == {}
+    assert background.ask(report, "slow", slow) == "done"
+    assert background.known(report) == {"slow": "done"}
+    assert background.known(mlp_report()) == {}
 
 
 def test_what_goes_wrong_aside_is_told_to_who_asked(report):
@@ -165,7 +165,7 @@ def test_what_goes_wrong_aside_is_told_to_who_asked(report):
         raise WorkbenchError("It cannot be.")
 
     with pytest.raises(WorkbenchError, match="It cannot be"):
-        Aside(lambda work: work(), lambda: None).ask(report, "broken", broken, patience=10.0)
+        BackgroundQueries(lambda work: work(), lambda: None).ask(report, "broken", broken, patience=10.0)
 
 
 def test_what_cannot_be_recorded_is_told_in_the_tab_and_in_every_answer(report, monkeypatch):
@@ -179,11 +179,11 @@ def test_what_cannot_be_recorded_is_told_in_the_tab_and_in_every_answer(report, 
     monkeypatch.setattr(origins, "recorder", Ended)
     again = report.plan.report()
     told = "Shardy itself ended.\n  Ways out: change the constraint."
-    aside = Aside(lambda work: work(), lambda: None)
+    background = BackgroundQueries(lambda work: work(), lambda: None)
     with pytest.raises(PartitionError):
-        aside.ask(again, "propagation", lambda: again.propagation, patience=60.0)
+        background.ask(again, "propagation", lambda: again.propagation, patience=60.0)
     for _ in range(3):
-        assert [block["note"] for block in replay_blocks(again, PAINT, Replay(), aside)] == [told]
+        assert [block["note"] for block in replay_blocks(again, PAINT, Replay(), background)] == [told]
     assert len(asked) == 1
     for of in ("axis value 1 data first/dot_general", "tensor w", "value first/dot_general"):
         assert told in [block["note"] for block in why(of, again, PAINT)["blocks"]], of

@@ -17,7 +17,7 @@ from workbench.session.session import Session
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.glossary.glossary import GROUPS
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.padding import padding_blocks
@@ -32,8 +32,10 @@ def plan() -> Plan:
     return reproducer()
 
 
-def table(report, evidence=None) -> dict:
-    return next(block for block in resharding_blocks(report, evidence, PAINT) if block["title"] == "Where a sharding turns into another")
+def table(report, comparison_state=None) -> dict:
+    return next(
+        block for block in resharding_blocks(report, comparison_state, PAINT) if block["title"] == "Where a sharding turns into another"
+    )
 
 
 def remedies(row: dict) -> dict:
@@ -103,10 +105,10 @@ def test_the_compilers_own_warnings_stand_beside_what_was_foreseen(plan):
         Rematerialised("sharding_constraint", "copy.1", "f32[32,64,16]", "{a}", "{b}"),
         Rematerialised("other", "x", "f32[]", "{}", "{}"),
     )
-    found = Evidence(Comparison(report, replace(compiled(plan), rematerialised=warned), None))
+    found = ComparisonState(Comparison(report, replace(compiled(plan), rematerialised=warned), None))
     block = next(each for each in resharding_blocks(report, found, PAINT) if "the compiler warned" in each["title"])
     assert [row["cells"][-1]["text"] for row in block["rows"]] == ["yes", "no"]
-    silent = Evidence(Comparison(report, compiled(plan), None))
+    silent = ComparisonState(Comparison(report, compiled(plan), None))
     assert any("no warning" in each["note"] for each in resharding_blocks(report, silent, PAINT))
     assert not any("warn" in each["note"] for each in resharding_blocks(report, silent._replace(stale=True), PAINT))
 

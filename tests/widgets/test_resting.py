@@ -5,7 +5,7 @@ import pytest
 from tests.support.machines import flat
 from tests.support.scripted import HeldRunner, compiled
 from tests.widgets.test_board import Screen
-from workbench.plan.edits import PlaceDim, SetHardware
+from workbench.plan.edits import SetHardware, ShardDim
 from workbench.widgets.run.resting import BUSY, PAUSE, SETTING, RestingCompiler, is_busy, processor_seconds
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
@@ -85,7 +85,7 @@ def test_an_edit_ends_it_without_a_word_and_undo_shows_what_was_found(screen):
     screen.rest()
     screen.done()
     found = session.report
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     assert session.report.tier == "planned"
     screen.rest()
     assert screen.is_compiling
@@ -104,7 +104,7 @@ def test_what_was_compiled_of_a_plan_is_shown_when_somebody_goes_back_to_it(scre
     session = screen.board.session
     screen.send("compile_at_rest", on=False)
     screen.send("compile")
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     screen.done()
     assert session.report.tier == "planned", "it is of the plan before"
     session.undo()
@@ -114,9 +114,9 @@ def test_what_was_compiled_of_a_plan_is_shown_when_somebody_goes_back_to_it(scre
 
 def test_of_edits_in_quick_succession_only_the_last_is_compiled(screen):
     session = screen.board.session
-    session.apply(PlaceDim("hidden", ("model",)))
-    session.apply(PlaceDim("hidden", ()))
-    session.apply(PlaceDim("io", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ()))
+    session.apply(ShardDim("io", ("model",)))
     screen.rest()
     assert screen.runner.plan is session.plan
 
@@ -139,7 +139,7 @@ def test_it_can_be_switched_off_and_on(screen):
     screen.runner.tell({"event": "cancelled"})
     screen.turn()
     assert screen.shown["live"]["at_rest"]["on"] is False
-    screen.board.session.apply(PlaceDim("hidden", ("model",)))
+    screen.board.session.apply(ShardDim("hidden", ("model",)))
     screen.rest()
     assert not screen.is_compiling
     screen.send("compile_at_rest", on=True)

@@ -12,7 +12,7 @@ from tests.widgets.test_board import Screen
 from workbench.app.notebook.workbench import Workbench
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
-from workbench.plan.edits import PlaceDim, SetHardware
+from workbench.plan.edits import SetHardware, ShardDim
 from workbench.plan.mesh_edits import SetMesh
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.settling import ONE_DEVICE, Settler
@@ -102,7 +102,7 @@ def test_the_board_is_shown_first_and_the_tables_after_it(screen):
 
 
 def test_nothing_but_the_board_is_shown_where_the_mark_alone_changed(screen, session):
-    session.apply(PlaceDim("batch", ()))  # nothing is split: nothing is sent, whoever is asked
+    session.apply(ShardDim("batch", ()))  # nothing is split: nothing is sent, whoever is asked
     screen.turn()
     screen.answer()  # of the plan before
     assert session.report.collectives == ()
@@ -160,7 +160,7 @@ def test_the_communication_tab_says_whose_collectives_these_are(screen):
     screen.send("open", tab="communication")
     screen.turn()
     session = screen.board.session
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     screen.turn()
     assert screen.shown["table"]["blocks"][0]["note"].startswith("Planned: ")
     screen.answer()  # of the plan before
@@ -217,7 +217,7 @@ def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkey
 
     without_a_loop(lambda: asyncio.run(seen()))
     assert known.count == 1
-    session.apply(PlaceDim("hidden", ("model",)))  # after the loop has ended
+    session.apply(ShardDim("hidden", ("model",)))  # after the loop has ended
     assert bench.report.tier == "planned"
     bench.close()
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.machines import flat
 from workbench.errors import LayoutError
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import AddAxis, ResizeAxis
 from workbench.reports.step_time import StepTime
 from workbench.session.session import Session
@@ -47,7 +47,7 @@ def test_a_drop_that_does_not_divide_is_barred_with_its_arithmetic(session):
 
 def test_a_drop_on_an_axis_that_a_tensor_uses_is_barred_by_name(session):
     assert chip(board_state(session), "io")["illegal"]["data"]["move"] == "x has batch on data"
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     assert chip(board_state(session), "io")["illegal"]["model"]["move"] == "w has hidden on model"
 
 
@@ -55,7 +55,7 @@ def test_every_verdict_is_what_the_session_does(session):
     """The mark before the drop and the drop itself agree, for every chip, target and way."""
     from workbench.widgets.board.gestures import edit_of
 
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     state, judged = board_state(session), 0
     for source in state["zones"]:
         for each in source["chips"]:
@@ -73,7 +73,7 @@ def test_every_verdict_is_what_the_session_does(session):
 
 
 def test_a_dimension_on_two_axes_has_numbered_chips_and_can_be_turned_around(session):
-    session.apply(PlaceDim("batch", ("data", "model")))
+    session.apply(ShardDim("batch", ("data", "model")))
     state = board_state(session)
     major, minor = chip(state, "batch", "data"), chip(state, "batch", "model")
     assert (major["order"], minor["order"], major["size"]) == ("1", "2", "16 → 2")
@@ -94,7 +94,7 @@ def test_axes_are_coloured_by_order_and_a_new_name_is_offered(session):
 
 def test_figures_tell_by_how_much_an_edit_moved_them(session):
     before = figures(session.report)
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     after = figures(session.report)
     now = {each["key"]: each["delta"] for each in figure_states(after, before)}
     back = {each["key"]: each["delta"] for each in figure_states(before, after)}

@@ -8,7 +8,7 @@ import pytest
 from tests.support.details import with_details
 from tests.support.programs import mlp_report, parameter, program
 from workbench.core.sharding import Sharding
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement, Value
@@ -32,7 +32,7 @@ def test_every_tab_is_json_with_as_many_cells_as_columns(tab):
 
 
 def test_operations_stand_with_the_most_bytes_first(session):
-    session.apply(PlaceDim("hidden", ("model",)))
+    session.apply(ShardDim("hidden", ("model",)))
     _, totals, operations = table_state(Facts(session.report), "communication")["blocks"]
     sent = [int(row["cells"][4]["title"].split()[0].replace(",", "")) for row in operations["rows"]]
     assert sent == sorted(sent, reverse=True)

@@ -5,7 +5,7 @@ from workbench.analysis.details import PlannedDetails
 from workbench.analysis.diagnose import diagnose
 from workbench.cost.estimate import estimate
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.spmd_program import in_one_program
+from workbench.pipeline.spmd_program import as_spmd_program
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
@@ -41,4 +41,4 @@ def _as_run(plan: Plan, hardware: Hardware | None) -> Report | None:
     """A pipeline in step is another program, planned as that."""
     if plan.pipeline is None or plan.pipeline.engine != "spmd":
         return None
-    return analyze(in_one_program(plan), hardware)
+    return analyze(as_spmd_program(plan), hardware)

@@ -170,7 +170,7 @@ class Comparison:
         if self._planned is not None:
             device = self._fullest
             seen = measured.device_peak if measured else None
-            yield Figure(f"peak memory, stage {device}", "bytes", self._planned.closely.peaks[device], peak, seen)
+            yield Figure(f"peak memory, stage {device}", "bytes", self._planned.exact_memory.peaks[device], peak, seen)
             yield Figure("held throughout", "bytes", self._planned.held(device), compiled.memory.arguments if compiled else None, None)
             return
         yield Figure("peak memory", "bytes", self._ran.memory.peak, peak, measured.device_peak if measured else None)
@@ -210,7 +210,7 @@ def _tiers(figure: Figure) -> int:
 
 def _stage_row(planned: PipelineReport, device: int, compiled: Compiled) -> StageRow:
     payload = sum(count for _, count in planned.payload(device))
-    return StageRow(device, planned.held(device), planned.closely.peaks[device], payload, compiled)
+    return StageRow(device, planned.held(device), planned.exact_memory.peaks[device], payload, compiled)
 
 
 def compare_collectives(report: Report, compiled: Volumes) -> tuple[CollectiveRow, ...]:

@@ -9,33 +9,33 @@ from collections.abc import Iterator, Sequence
 from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import Constrain, Edit, Override, PlaceDim
+from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import Prioritize
 from workbench.propagation import propagation_of
-from workbench.reports.propagation import Conflict, Origin, Point, Propagation, Site, Wish
+from workbench.reports.propagation import AxisOnDim, Conflict, Origin, Propagation, RejectedAxis, ShardedValue
 from workbench.reports.report import Report
 
 
-def deciding_edits(report: Report, conflict: Conflict) -> tuple[Edit, ...]:
+def resolving_edits(report: Report, conflict: Conflict) -> tuple[Edit, ...]:
     """The edits after which the loser's axis splits the dimension that it lost first; empty if only the function itself can be changed."""
     plan, replay = report.plan, report.propagation
-    return tuple(edit for edit in dict.fromkeys(_candidates(plan, replay, conflict)) if decides(plan, replay, edit, conflict.first))
+    return tuple(edit for edit in dict.fromkeys(_candidates(plan, replay, conflict)) if resolves(plan, replay, edit, conflict.first))
 
 
-def decides(plan: Plan, replay: Propagation, edit: Edit, wish: Wish) -> bool:
+def resolves(plan: Plan, replay: Propagation, edit: Edit, rejected: RejectedAxis) -> bool:
     """Whether a wish that lost is fulfilled after an edit."""
     try:
         after = propagation_of(plan.apply(edit))
     except WorkbenchError:  # not legal, or refused by Shardy
         return False
-    site = replay.sites[wish.wanted.value]
+    site = replay.sites[rejected.wanted.value]
     before, now = (_named_alike(sites, site) for sites in (replay.sites, after.sites))
-    place = before.index(wish.wanted.value) if len(now) == len(before) else 0
-    return bool(now) and base_axis(wish.wanted.axis) in map(base_axis, after.sites[now[place]].sharding.dims[wish.wanted.dim] or ())
+    place = before.index(rejected.wanted.value) if len(now) == len(before) else 0
+    return bool(now) and base_axis(rejected.wanted.axis) in map(base_axis, after.sites[now[place]].sharding.dims[rejected.wanted.dim] or ())
 
 
-def _named_alike(sites: Sequence[Site], site: Site) -> list[int]:
+def _named_alike(sites: Sequence[ShardedValue], site: ShardedValue) -> list[int]:
     """The numbers of the sites that go by the name of this one, in the order of the program."""
     wanted = (site.role, site.path, site.kind, site.shape)
     return [number for number, each in enumerate(sites) if (each.role, each.path, each.kind, each.shape) == wanted]
@@ -57,22 +57,22 @@ def _ruled(layout: Layout, origin: Origin) -> str:
     return dim if origin.kind in ("argument", "result") and "=" not in origin.statement and layout.rule(dim) else ""
 
 
-def _constrained(replay: Propagation, wish: Wish) -> Iterator[Edit]:
+def _constrained(replay: Propagation, rejected: RejectedAxis) -> Iterator[Edit]:
     """The value as the loser wants it in this dimension: an intermediate one with its other dimensions left to propagation."""
-    site = replay.sites[wish.wanted.value]
-    axes = _wanted(replay, wish)
+    site = replay.sites[rejected.wanted.value]
+    axes = _wanted(replay, rejected)
     if site.role == "argument" and not any(":" in axis for axis in axes):
         kept = (tuple(axis for axis in each or () if axis not in axes) for each in site.sharding.dims)
-        yield Override(site.path, Sharding(tuple(axes if dim == wish.wanted.dim else each for dim, each in enumerate(kept))))
+        yield Override(site.path, Sharding(tuple(axes if dim == rejected.wanted.dim else each for dim, each in enumerate(kept))))
     if site.role == "value" and site.path and not any(":" in axis for axis in axes):
-        dims = tuple(axes if dim == wish.wanted.dim else None for dim in range(len(site.shape)))
+        dims = tuple(axes if dim == rejected.wanted.dim else None for dim in range(len(site.shape)))
         yield Constrain(f"/{site.path}", Sharding(dims))
 
 
-def _wanted(replay: Propagation, wish: Wish) -> tuple[str, ...]:
+def _wanted(replay: Propagation, rejected: RejectedAxis) -> tuple[str, ...]:
     """The giver's axes down to the one that lost."""
-    held = replay.sites[wish.giver.value].sharding.dims[wish.giver.dim] or ()
-    place = held.index(wish.giver.axis) if wish.giver.axis in held else 0
+    held = replay.sites[rejected.giver.value].sharding.dims[rejected.giver.dim] or ()
+    place = held.index(rejected.giver.axis) if rejected.giver.axis in held else 0
     return held[: place + 1]
 
 
@@ -83,7 +83,7 @@ def _without(layout: Layout, replay: Propagation, winner: Origin) -> Iterator[Ed
     if (dim := _ruled(layout, winner)) and winner.kind == "argument":
         yield Override(winner.path, _less(Sharding(tuple(layout.rule(each) for each in site.dims)), winner.point, axis))
     if dim:
-        yield PlaceDim(dim, tuple(each for each in layout.rule(dim) if each != axis))
+        yield ShardDim(dim, tuple(each for each in layout.rule(dim) if each != axis))
     for kind, entries, edit in (("argument", layout.overrides, Override), ("constraint", layout.constraints, Constrain)):
         for pattern, sharding in entries:
             if winner.kind == kind and winner.statement in (f"{pattern}={sharding}", f"@{pattern}={sharding}"):
@@ -91,7 +91,7 @@ def _without(layout: Layout, replay: Propagation, winner: Origin) -> Iterator[Ed
                 yield edit(pattern, None)
 
 
-def _less(sharding: Sharding, point: Point, axis: str) -> Sharding:
+def _less(sharding: Sharding, point: AxisOnDim, axis: str) -> Sharding:
     """Without one axis of one dimension; what was kept whole there is left open."""
     left = tuple(each for each in sharding.dims[point.dim] or () if each != axis)
     return sharding.with_dim(point.dim, left if axis else None)

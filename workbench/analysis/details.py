@@ -9,7 +9,7 @@ from workbench.analysis.pipeline_notes import with_pipeline
 from workbench.analysis.remedies import find_remedies
 from workbench.core.program import Operation
 from workbench.core.sharding import Sharding
-from workbench.core.source_annotations import OwnAnnotations
+from workbench.core.source_annotations import SourceAnnotations
 from workbench.cost.estimate import Estimate
 from workbench.cost.events import timeline
 from workbench.cost.flops import product_list
@@ -20,7 +20,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.pipeline.planned import pipeline_report
 from workbench.plan.edits import SetHardware
 from workbench.plan.plan import Plan
-from workbench.propagation import Dims, local_shape, own_annotations, padding_list, propagation_of, reshard_list
+from workbench.propagation import Dims, local_shape, padding_list, propagation_of, reshard_list, source_annotations
 from workbench.propagation.collectives import Reshard as Collective
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.graph import Graph
@@ -93,8 +93,8 @@ class PlannedDetails(Details):
     def as_run(self) -> Report | None:
         return self.run_as(self._plan, self.estimate.hardware)
 
-    def own_annotations(self) -> OwnAnnotations:
-        return own_annotations(self._plan.program)
+    def source_annotations(self) -> SourceAnnotations:
+        return source_annotations(self._plan.program)
 
     def padding(self) -> tuple[Padding, ...]:
         return padding_list(self._plan, self.estimate.partitioned)

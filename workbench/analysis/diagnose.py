@@ -12,7 +12,7 @@ from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.topology import wiring_problem
-from workbench.plan.edits import PlaceDim, SetRemat, SetWiring
+from workbench.plan.edits import SetRemat, SetWiring, ShardDim
 from workbench.plan.legality import why_illegal
 from workbench.propagation import Propagated, padding_list, reshard_list
 from workbench.propagation.edges import Edge
@@ -88,10 +88,10 @@ def _remats(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
     return (SetRemat(Remat("full")),) if can else ()
 
 
-def _splits(report: Report) -> tuple[PlaceDim, ...]:
+def _splits(report: Report) -> tuple[ShardDim, ...]:
     """Split the largest dimensions that lie whole, over the largest axis where that is legal."""
     axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
-    found: dict[str, PlaceDim] = {}
+    found: dict[str, ShardDim] = {}
     for axis in axes:
         for edit in _suggestions(report, axis) if len(found) < _LARGEST - 1 else ():
             found.setdefault(edit.dim, edit)
@@ -101,8 +101,8 @@ def _splits(report: Report) -> tuple[PlaceDim, ...]:
 def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
     """What XLA's partitioner warned of, where it was asked; with a sharding in between that avoids it, where one is found."""
     found = [each for each in edges if each.gathered_whole]
-    told = {warning for each in found for warning in each.gathered_whole}
-    untold = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in told]
+    matched = {warning for each in found for warning in each.gathered_whole}
+    unmatched = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in matched]
     places = _reshards(report, partitioned, found) if found else ()
     return [
         Diagnostic(
@@ -114,7 +114,7 @@ def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence
             find=partial(avoiding, report.plan, partitioned, each) if number < _LARGEST else None,
         )
         for number, each in enumerate(places)
-    ] + [_elsewhere(report, partitioned, each) for each in untold]
+    ] + [_elsewhere(report, partitioned, each) for each in unmatched]
 
 
 def _elsewhere(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
@@ -305,9 +305,9 @@ def _named_besides(report: Report) -> list[Diagnostic]:
     return found
 
 
-def _suggestions(report: Report, axis: str) -> tuple[PlaceDim, ...]:
+def _suggestions(report: Report, axis: str) -> tuple[ShardDim, ...]:
     """The largest dimensions that may go there."""
     plan = report.plan
     free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
     legal = (dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
-    return tuple(PlaceDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))
+    return tuple(ShardDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))

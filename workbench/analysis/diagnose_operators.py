@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.core.program import Program
 from workbench.core.sharding import axis_size, base_axis
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.plan.legality import why_illegal
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
@@ -136,13 +136,13 @@ def _padded_alike(report: Report, partitioned: Propagated) -> Iterator[Diagnosti
             )
 
 
-def _freed(report: Report, axes: AbstractSet[str]) -> tuple[PlaceDim, ...]:
+def _freed(report: Report, axes: AbstractSet[str]) -> tuple[ShardDim, ...]:
     """Edits that take the axes from the dimensions that lie along them."""
     rules = report.plan.layout.rules
-    return tuple(PlaceDim(dim, tuple(axis for axis in placed if axis not in axes)) for dim, placed in rules if set(placed) & axes)
+    return tuple(ShardDim(dim, tuple(axis for axis in placed if axis not in axes)) for dim, placed in rules if set(placed) & axes)
 
 
-def _mends(report: Report, axes: Sequence[str]) -> tuple[PlaceDim, ...]:
+def _mends(report: Report, axes: Sequence[str]) -> tuple[ShardDim, ...]:
     """What lies along the axes is left whole, where something does; else the first dimension of the inputs that may go there, the batch as
     a rule, does, too."""
     plan = report.plan
@@ -150,11 +150,11 @@ def _mends(report: Report, axes: Sequence[str]) -> tuple[PlaceDim, ...]:
         return there
     rules = dict(plan.layout.rules)
     dims = dict.fromkeys(dim for index in plan.program.inputs for dim in plan.program.arguments[index].dims)
-    found = (PlaceDim(dim, (*rules.get(dim, ()), *axes)) for dim in dims)
+    found = (ShardDim(dim, (*rules.get(dim, ()), *axes)) for dim in dims)
     return tuple(itertools.islice((each for each in found if _is_legal(plan, each)), 1))
 
 
-def _is_legal(plan: Plan, edit: PlaceDim) -> bool:
+def _is_legal(plan: Plan, edit: ShardDim) -> bool:
     return why_illegal(plan.program, plan.mesh, plan.layout, edit.dim, edit.axes) is None
 
 

@@ -154,15 +154,18 @@ def _wide_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     if bubble <= WIDE:
         return
     filling = bubble if least is None else min(least, bubble)
-    told = f"The stages do nothing for {bubble:.0%} of the step's time"
+    sentence = f"The stages do nothing for {bubble:.0%} of the step's time"
     if filling <= NARROW:
-        why = f"{told}; equal stages and free transfers would leave {filling:.0%}: it is their balance and what they send, not the filling."
+        why = (
+            f"{sentence}; equal stages and free transfers would leave {filling:.0%}: it is their balance and what they send, "
+            "not the filling."
+        )
         yield Diagnostic("bubble", "pipeline", why)
         return
     need = int(-(-spec.micro_batches * filling * (1 - NARROW) // ((1 - filling) * NARROW)))
     more = _with_micro_batches(plan, spec, need)
     message = (
-        f"{told} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would bring that "
+        f"{sentence} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would bring that "
         f"to {NARROW:.0%}."
     )
     if more is None:

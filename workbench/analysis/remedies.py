@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator, Sequence
 from workbench.core.mesh import Mesh
 from workbench.core.paths import template
 from workbench.core.program import Operation
-from workbench.core.selectors import picks
+from workbench.core.selectors import selects
 from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import Constrain, Edit, Override, PlaceDim
+from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.propagation import Dims, Propagated, local_shape, padding_list, partition, reshard_list
@@ -145,8 +145,8 @@ def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
         yield from (ResizeAxis(padding.axes[0], size) for size in sorted(sizes, key=lambda size: (abs(size - old), size))[:2])
     if padding.dim in plan.program.dims:
         others = [name for name, size in plan.mesh.axes if name not in padding.axes and size > 1 and padding.size % size == 0]
-        yield from (PlaceDim(padding.dim, (name,)) for name in others[:1])
-        yield PlaceDim(padding.dim, ())
+        yield from (ShardDim(padding.dim, (name,)) for name in others[:1])
+        yield ShardDim(padding.dim, ())
 
 
 def _at(report: Report, place: Reshard) -> list[Reshard]:
@@ -165,7 +165,7 @@ def _candidates(plan: Plan, place: Reshard) -> Iterator[Edit]:
     if place.is_argument and after:
         yield Override(f"/{place.path}", after)
     for pattern, _ in plan.layout.constraints:
-        if any(picks(pattern, path, source) for path, source in ((place.path, place.source), (place.reader, place.reader_source))):
+        if any(selects(pattern, path, source) for path, source in ((place.path, place.source), (place.reader, place.reader_source))):
             yield Constrain(pattern, None)
     yield from _placements(plan, place)
 
@@ -252,7 +252,7 @@ def _placements(plan: Plan, place: Reshard) -> Iterator[Edit]:
     for dim, old, new in zip(place.dims, place.before.dims, place.after.dims, strict=True):
         if old != new and dim in plan.program.dims and (rule := plan.layout.rule(dim)):
             plain = tuple(axis for axis in new or () if axis == base_axis(axis))
-            yield from (PlaceDim(dim, axes) for axes in (plain, tuple(reversed(rule)), ()) if axes != rule)
+            yield from (ShardDim(dim, axes) for axes in (plain, tuple(reversed(rule)), ()) if axes != rule)
 
 
 __all__ = ["between", "find_remedies", "step_sends"]

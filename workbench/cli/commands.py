@@ -162,9 +162,9 @@ def diff(options: argparse.Namespace) -> None:
     from workbench.documents import load_plan, plan_diff_record
     from workbench.hardware.catalogue import parse_hardware
     from workbench.plan.edits import SetHardware
-    from workbench.tracing.platform import leave_accelerators_alone
+    from workbench.tracing.platform import force_cpu_backend
 
-    leave_accelerators_alone()
+    force_cpu_backend()
     use_hardware_file(options)
     plans = [load_plan(path, allowed(options)) for path in (options.before, options.after)]
     if options.hardware is not None:

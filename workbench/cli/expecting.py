@@ -12,7 +12,7 @@ from workbench.units import format_seconds
 MOST_LEFT = 5_000  # units that are simulated for a line of progress
 
 
-class ShortOutlook:
+class ShortForecast:
     """Hears what a training tells, and says where it is going."""
 
     def __init__(self, fleet: Fleet) -> None:

@@ -8,7 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.expecting import ShortOutlook
+from workbench.cli.expecting import ShortForecast
 from workbench.cli.plans import allowed
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, Schedule, policy_named
@@ -67,11 +67,11 @@ def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
     """The page of the file's fleet, served to those who may `reach` it. Raises `OSError` where it cannot listen."""
     from workbench.app.page.fleet import serve_fleet
     from workbench.documents import load_fleet
-    from workbench.tracing.platform import leave_accelerators_alone
+    from workbench.tracing.platform import force_cpu_backend
 
     if options.plan or options.model:
         raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
-    leave_accelerators_alone()
+    force_cpu_backend()
     fleet, allow = load_fleet(options.fleet, allowed(options)), allowed(options)
     opened = {"open_browser": not options.no_open, "unix_socket": options.unix_socket, "path": options.fleet, "allow": allow}
     serve_fleet(fleet, options.port, **opened, **reach)
@@ -91,9 +91,9 @@ def _schedules(times: FleetTimes, devices: int, fleet: Fleet, wanted: str) -> di
 def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
     """The file's fleet, with what the command line says otherwise; that is judged before any model is traced."""
     from workbench.documents import load_fleet
-    from workbench.tracing.platform import leave_accelerators_alone
+    from workbench.tracing.platform import force_cpu_backend
 
-    leave_accelerators_alone()
+    force_cpu_backend()
     if options.devices is not None:
         changes["devices"] = options.devices
     if options.memory is not None:
@@ -109,14 +109,14 @@ class _Progress:
     """A line a stage, a line a tenth of all units, and one for each model that is done; on standard error."""
 
     def __init__(self, fleet: Fleet) -> None:
-        self._outlook = ShortOutlook(fleet)
+        self._forecast = ShortForecast(fleet)
         self._stage, self._units, self._of = "", 0, 0
         self._losses: dict[str, float] = {}
         self._lengths: dict[str, int] = {}  # units of a mini-batch
         self._failed: set[str] = set()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        self._outlook.hear(event)
+        self._forecast.hear(event)
         if event["event"] == "progress" and event["stage"] != self._stage:
             self._stage = event["stage"]
             self.say(f"{self._stage} ...")
@@ -153,7 +153,7 @@ class _Progress:
             ended = f"has {event['ended']}" if event["ended"] else f"is done, loss {self._losses.get(model, float('nan')):.4f}"
             self.say(f"`{model}` {ended}")
         elif self._units % max(1, self._of // 10) == 0:
-            self.say(f"unit {self._units:,} of {self._of:,}{self._outlook.text}")
+            self.say(f"unit {self._units:,} of {self._of:,}{self._forecast.text}")
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -16,9 +16,9 @@ DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
 
 def plan_on_the_cpu(options: argparse.Namespace) -> Plan:
     """The plan, with this process kept off the accelerators: a worker process runs it and needs their memory."""
-    from workbench.tracing.platform import leave_accelerators_alone
+    from workbench.tracing.platform import force_cpu_backend
 
-    leave_accelerators_alone()
+    force_cpu_backend()
     return plan_of(options)
 
 

@@ -75,10 +75,10 @@ class Mesh:
         return {name: place[name] for name in self.names}
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """For a sentence, where a mesh without axes is no word at all.
 
-        >>> Mesh("data:4").told, Mesh("").told
+        >>> Mesh("data:4").description, Mesh("").description
         ('data:4', 'one device')
         """
         return str(self) or "one device"
@@ -144,8 +144,10 @@ def _verify(axes: tuple[tuple[str, int], ...]) -> None:
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise MeshError(f"Mesh axis `{name}` has size {size}; a size is a whole number from 1.", ["remove the axis to leave it out"])
         if size > MAX_DEVICES:
-            told = f"{size:,}" if size < 10**18 else "more than 10**18"
-            raise MeshError(f"Mesh axis `{name}` has size {told}; a mesh has at most {MAX_DEVICES:,} devices.", ["make the axis smaller"])
+            description = f"{size:,}" if size < 10**18 else "more than 10**18"
+            raise MeshError(
+                f"Mesh axis `{name}` has size {description}; a mesh has at most {MAX_DEVICES:,} devices.", ["make the axis smaller"]
+            )
     if (devices := math.prod(size for _, size in axes)) > MAX_DEVICES:
         raise MeshError(
             f"{' x '.join(str(size) for _, size in axes)} = {devices:,} devices; a mesh has at most {MAX_DEVICES:,}.",

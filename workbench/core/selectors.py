@@ -25,10 +25,10 @@ def is_line(pattern: str) -> bool:
     return _LINE.fullmatch(pattern) is not None
 
 
-def picks(pattern: str, path: str, source: str) -> bool:
+def selects(pattern: str, path: str, source: str) -> bool:
     """Whether a pattern names the value of this path, made by this line.
 
-    >>> picks("gpt.py:42", "mlp/dot_general", "gpt.py:42"), picks("gpt.py:42", "grad/mlp/dot_general", "gpt.py:42")
+    >>> selects("gpt.py:42", "mlp/dot_general", "gpt.py:42"), selects("gpt.py:42", "grad/mlp/dot_general", "gpt.py:42")
     (True, False)
     """
     found = _LINE.fullmatch(pattern)
@@ -45,7 +45,7 @@ def unknown_line(pattern: str, values: Iterable[tuple[str, str]]) -> tuple[str, 
     ('There is no line with an intermediate value `gpt.py:7`; there are `gpt.py:9`, `gpt.py:12`.', ('the nearest is `gpt.py:9`',))
     """
     file, _, number = pattern.partition("/")[0].rpartition(":")
-    lines = {source for path, source in values if is_line(source) and picks(source, path, source)}
+    lines = {source for path, source in values if is_line(source) and selects(source, path, source)}
     near = sorted(lines, key=lambda line: (not line.startswith(f"{file}:"), abs(int(line.rpartition(":")[2]) - int(number)), line))
     message, ways_out = unknown_name("line with an intermediate value", pattern, near)
     return message, (f"the nearest is `{near[0]}`",) if near and near[0].startswith(f"{file}:") else ways_out
@@ -60,7 +60,7 @@ def operations_at(program: Program, pattern: str, rank: int | None = None) -> tu
     named = {
         i
         for i, op in enumerate(program.operations)
-        if (rank is None or len(op.shape) == rank) and op.dtype and op.kind not in _NO_VALUES and picks(pattern, op.path, op.source)
+        if (rank is None or len(op.shape) == rank) and op.dtype and op.kind not in _NO_VALUES and selects(pattern, op.path, op.source)
     }
     return tuple(i for i in sorted(named) if not (i + 1 in named and program.operations[i + 1].path == program.operations[i].path))
 

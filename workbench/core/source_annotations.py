@@ -11,7 +11,7 @@ from workbench.core.sharding import Sharding
 
 
 @dataclass(frozen=True, slots=True)
-class OwnConstraint:
+class SourceConstraint:
     """A value the function lays out itself: its path, the user's line, and how; `times` such at this place."""
 
     path: str
@@ -24,7 +24,7 @@ class OwnConstraint:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnType:
+class SourceType:
     """An argument whose type carries a sharding."""
 
     path: str
@@ -43,18 +43,18 @@ class ManualRegion:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnAnnotations:
+class SourceAnnotations:
     """All of them, in the order of the program; `mesh` are the axes they speak of, with the sizes they had in the trace."""
 
     mesh: tuple[tuple[str, int], ...] = ()
-    types: tuple[OwnType, ...] = ()
-    constraints: tuple[OwnConstraint, ...] = ()
+    types: tuple[SourceType, ...] = ()
+    constraints: tuple[SourceConstraint, ...] = ()
     regions: tuple[ManualRegion, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.types or self.constraints or self.regions)
 
     def __str__(self) -> str:
-        from workbench.text.source_annotations import own_annotations_text
+        from workbench.text.source_annotations import source_annotations_text
 
-        return own_annotations_text(self)
+        return source_annotations_text(self)

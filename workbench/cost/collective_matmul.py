@@ -50,7 +50,7 @@ WHOLE = Steps(1, is_summed=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Apart:
+class CollectiveMatmul:
     """What one execution of each kernel launches, moves (bytes) and passes over (elements) beside its own; `steps` of products."""
 
     launches: NDArray[np.float64]
@@ -64,9 +64,9 @@ class Apart:
         self.elements[kernel] += elements
 
 
-def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> Apart:
+def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> CollectiveMatmul:
     """Of all kernels of a plan; `local_bytes` are those of each value of the structure."""
-    apart = Apart(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
+    apart = CollectiveMatmul(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
     structure = partitioned.structure
     for each in partitioned.reshards if chip.platform == "tpu" else ():
         maker = kernels.of[each.source] if each.source is not None else -1
@@ -121,7 +121,9 @@ def _gathered(each: Reshard, partitioned: Propagated, local_bytes: Sequence[int]
     return None
 
 
-def _window(apart: Apart, each: Reshard, steps: Steps, kernels: Kernels, structure: Structure, local_bytes: Sequence[int]) -> None:
+def _window(
+    apart: CollectiveMatmul, each: Reshard, steps: Steps, kernels: Kernels, structure: Structure, local_bytes: Sequence[int]
+) -> None:
     op = each.source if each.kind == "reduce-scatter" else each.before
     assert op is not None
     kernel, value = kernels.of[op], structure.ops[op].results[0]

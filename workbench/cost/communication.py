@@ -18,7 +18,7 @@ from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment import Wiring
 from workbench.hardware.hardware import Hardware, Link, Shape
-from workbench.hardware.topology import Stretch, Stretches, stretches
+from workbench.hardware.topology import PhysicalSpan, Stretches, physical_spans
 
 
 def collective_seconds(
@@ -112,11 +112,11 @@ Group = tuple[tuple[Dimension, ...], ...]  # from the inside out: dimensions tha
 
 def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None, devices: int | None = None) -> Group:
     """The devices that one collective over these mesh axes joins; empty if it joins one."""
-    wired = closest_stretches(mesh, hardware, wiring)
-    taken = [stretch for name in dict.fromkeys(axes) if name in wired for stretch in wired[name] if stretch.size > 1]
+    wired = closest_spans(mesh, hardware, wiring)
+    taken = [physical_span for name in dict.fromkeys(axes) if name in wired for physical_span in wired[name] if physical_span.size > 1]
     levels: list[list[Dimension]] = []
     for axis in reversed(hardware.axes):
-        here = [stretch for stretch in taken if stretch.physical.name == axis.name]
+        here = [physical_span for physical_span in taken if physical_span.physical.name == axis.name]
         if not here:
             continue
         dimension = _dimension(here, hardware)
@@ -129,22 +129,22 @@ def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiri
     return whole if devices is None else _shrunk(whole, devices)
 
 
-def closest_stretches(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
+def closest_spans(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
     """Where each axis of the mesh runs; where the wiring does not fit by the default, where the mesh is larger on larger hardware."""
     for attempt in (wiring, None):
         try:
-            return stretches(mesh, hardware, attempt)
+            return physical_spans(mesh, hardware, attempt)
         except HardwareError:
             continue
     outermost = replace(hardware.axes[0], size=mesh.size)
-    return stretches(mesh, replace(hardware, axes=(outermost, *hardware.axes[1:])))
+    return physical_spans(mesh, replace(hardware, axes=(outermost, *hardware.axes[1:])))
 
 
-def _dimension(here: Sequence[Stretch], hardware: Hardware) -> Dimension:
+def _dimension(here: Sequence[PhysicalSpan], hardware: Hardware) -> Dimension:
     """The stretches of a group on one physical axis as one: so many devices, standing apart by what lies between them."""
     axis = here[0].physical
-    n = math.prod(stretch.size for stretch in here)
-    span = max(stretch.size * stretch.stride for stretch in here)
+    n = math.prod(physical_span.size for physical_span in here)
+    span = max(physical_span.size * physical_span.stride for physical_span in here)
     closed = axis.shape is Shape.RING and span == axis.size
     shape = axis.shape if closed or axis.shape is Shape.SWITCH else Shape.LINE
     chip = hardware.chip

@@ -22,7 +22,7 @@ from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
 from workbench.cost.on_chip import OnChip, on_chip
 from workbench.cost.step_time import collective_costs, step_time
-from workbench.cost.tiles import laid_out_bytes
+from workbench.cost.tiles import tiled_bytes
 from workbench.cost.timeline import Cost, Region, SimulatedStep, regions_of, simulate_step
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
@@ -32,8 +32,8 @@ from workbench.propagation import (
     arguments_placed,
     backend_of,
     collectives,
+    gc_paused,
     local_shape,
-    no_collection,
     partition,
     structure_of,
 )
@@ -96,7 +96,7 @@ def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned |
 
     Raises `PartitionError` where Shardy refuses the plan.
     """
-    with no_collection() if len(plan.program.operations) > _MANY else nullcontext():
+    with gc_paused() if len(plan.program.operations) > _MANY else nullcontext():
         return _estimate(plan, hardware or plan.hardware, answer)
 
 
@@ -179,6 +179,6 @@ def _local_bytes(plan: Plan, partitioned: Propagated, fixed: _Fixed, tile: tuple
         if key not in known:
             shape = () if dims is None else local_shape(value.shape, dims, plan.mesh)
             dtype = "float32" if wide and stored in HALVES else stored
-            known[key] = (0, 0) if dims is None else (laid_out_bytes(shape, dtype), laid_out_bytes(shape, dtype, tile))
+            known[key] = (0, 0) if dims is None else (tiled_bytes(shape, dtype), tiled_bytes(shape, dtype, tile))
         found.append(known[key])
     return [plain for plain, _ in found], [padded for _, padded in found]

@@ -15,7 +15,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip import Interval, OnChip
-from workbench.cost.tiles import laid_out_bytes
+from workbench.cost.tiles import tiled_bytes
 from workbench.propagation import Propagated
 from workbench.propagation.structure.views import VIEWING
 from workbench.reports.memory import STAYING, Alive, Memory, MemoryCurve
@@ -200,7 +200,7 @@ class MemoryOverStep:
             else:
                 touched = (*(() if index in brought else op.operands[:1]), *op.results)
                 values = [self._structure.values[value] for value in touched if self._is_cut(value, op.shifted)]
-                whole = sum(laid_out_bytes(value.shape, value.dtype) for value in values)
+                whole = sum(tiled_bytes(value.shape, value.dtype) for value in values)
             if whole:
                 found.setdefault(op.region, []).append((op.position, whole))
         return found

@@ -13,7 +13,7 @@ from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.timeline import Cost, SimulatedStep, overlaps, windowed
 from workbench.errors import HardwareError
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import stretches
+from workbench.hardware.topology import physical_spans
 from workbench.plan.plan import Plan
 from workbench.propagation.collectives import Reshard
 from workbench.reports.step_time import StepTime
@@ -45,7 +45,7 @@ def _group(axes: tuple[str, ...], mesh: Mesh) -> int | None:
 def _links(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ...]]:
     """The physical axes each mesh axis runs over."""
     try:
-        found = stretches(plan.mesh, hardware, plan.wiring)
+        found = physical_spans(plan.mesh, hardware, plan.wiring)
     except HardwareError:  # it does not fit, which is a diagnostic: then each axis has links of its own
         return {}
     return {axis: tuple(each.physical.name for each in parts) for axis, parts in found.items()}

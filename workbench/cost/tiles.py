@@ -11,7 +11,7 @@ _MATRIX = 2  # dimensions from which an array has rows
 
 
 @functools.lru_cache(maxsize=65536)
-def laid_out_bytes(shape: tuple[int, ...], dtype: str, tile: tuple[int, ...] = ()) -> int:
+def tiled_bytes(shape: tuple[int, ...], dtype: str, tile: tuple[int, ...] = ()) -> int:
     """Bytes of an array, `tile` being (sublanes, lanes) for 4-byte elements; () pads nothing.
 
     The compiler chooses which two dimensions are last, so the order that wastes least counts. A dimension shorter than the sublanes is

@@ -152,8 +152,8 @@ def _memory(value: str | float, name: str) -> int:
     """Bytes; the schema takes 1.0 for a whole number, which is hardly meant as one byte."""
     found = value if isinstance(value, int) else parse_bytes(value) if isinstance(value, str) else None
     if found is None:
-        told = f'"{value[:80]}"' if isinstance(value, str) else f"{value:g} without a unit"
-        raise DocumentError(f"{name}: {told} is no amount of memory.", ['write "2 GiB", "512 MiB" or a whole number of bytes'])
+        shown = f'"{value[:80]}"' if isinstance(value, str) else f"{value:g} without a unit"
+        raise DocumentError(f"{name}: {shown} is no amount of memory.", ['write "2 GiB", "512 MiB" or a whole number of bytes'])
     return found
 
 

@@ -19,7 +19,7 @@ from workbench.units import divisors
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PhysicalSpan:
     """A mesh axis on one physical axis: `size` devices of it, each `stride` devices from the next."""
 
     physical: PhysicalAxis
@@ -27,7 +27,7 @@ class Stretch:
     stride: int
 
 
-Stretches = Mapping[str, tuple[Stretch, ...]]
+Stretches = Mapping[str, tuple[PhysicalSpan, ...]]
 
 
 @functools.lru_cache(maxsize=256)
@@ -42,16 +42,16 @@ def default_wiring(mesh: Mesh, hardware: Hardware) -> Wiring:
 
 
 @functools.lru_cache(maxsize=256)
-def stretches(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
+def physical_spans(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
     """Where each axis of the mesh runs, major to minor. `HardwareError` if the mesh is too large, or the wiring does not fit it."""
     wiring = wiring or Wiring()
     placed = _placed(mesh, hardware, wiring)
     named = [name for name, _ in wiring.routes]
     order = [*(name for name in mesh.names if name not in named), *named]
     strides = dict.fromkeys((axis.name for axis in hardware.axes), 1)
-    found: dict[str, tuple[Stretch, ...]] = {}
+    found: dict[str, tuple[PhysicalSpan, ...]] = {}
     for name in reversed(order):
-        found[name] = tuple(Stretch(physical, size, strides[physical.name]) for physical, size in placed[name])
+        found[name] = tuple(PhysicalSpan(physical, size, strides[physical.name]) for physical, size in placed[name])
         for physical, size in placed[name]:
             strides[physical.name] *= size
     return {name: found[name] for name in mesh.names}
@@ -67,7 +67,7 @@ def verify_links(hardware: Hardware, wiring: Wiring) -> None:
 def wiring_problem(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> HardwareError | None:
     """Why the mesh cannot be wired to the hardware so, as an error to show; `None` if it can."""
     try:
-        stretches(mesh, hardware, wiring)
+        physical_spans(mesh, hardware, wiring)
     except HardwareError as error:
         return error
     return None
@@ -85,13 +85,13 @@ def device_order(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -
     [[0, 2], [1, 3]]
     """
     places = {axis.name: np.zeros((1,) * len(mesh.axes), dtype=np.int64) for axis in hardware.axes}
-    for number, (name, routes) in enumerate(stretches(mesh, hardware, wiring).items()):
+    for number, (name, routes) in enumerate(physical_spans(mesh, hardware, wiring).items()):
         shape = [1] * len(mesh.axes)
         shape[number] = mesh[name]
         index = np.arange(mesh[name]).reshape(shape)
-        for stretch in reversed(routes):
-            index, part = np.divmod(index, stretch.size)
-            places[stretch.physical.name] = places[stretch.physical.name] + part * stretch.stride
+        for physical_span in reversed(routes):
+            index, part = np.divmod(index, physical_span.size)
+            places[physical_span.physical.name] = places[physical_span.physical.name] + part * physical_span.stride
     sizes = tuple(axis.size for axis in hardware.axes)
     numbers = np.ravel_multi_index(tuple(np.broadcast_arrays(*places.values())), sizes)
     return np.broadcast_to(numbers, mesh.sizes).astype(np.int64)

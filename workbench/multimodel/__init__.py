@@ -15,5 +15,5 @@ from workbench.multimodel.policies import Policy as Policy
 from workbench.multimodel.policies import policy_named as policy_named
 from workbench.multimodel.schedule import Placed as Placed
 from workbench.multimodel.schedule import Schedule as Schedule
-from workbench.multimodel.simulate import Happening as Happening
+from workbench.multimodel.simulate import FleetEvent as FleetEvent
 from workbench.multimodel.simulate import simulate as simulate

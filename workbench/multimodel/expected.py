@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from workbench.multimodel.jobs import Job
 from workbench.multimodel.policies import Policy
-from workbench.multimodel.progress import Standing
+from workbench.multimodel.progress import FleetProgress
 from workbench.multimodel.schedule import Placed, Schedule
 from workbench.multimodel.simulate import simulate
 
@@ -41,8 +41,8 @@ def expected(
         free[each.device] = max(free[each.device], each.end)
         if not each.lost:
             done[each.model], back[each.model] = max(done[each.model], each.unit + 1), max(back[each.model], each.end)
-    stand = Standing(tuple(done), tuple(last), tuple(back), tuple(free), away)
-    rest = simulate(_revised(predicted, jobs, ran), devices, policy, double_buffer=double_buffer, standing=stand)
+    stand = FleetProgress(tuple(done), tuple(last), tuple(back), tuple(free), away)
+    rest = simulate(_revised(predicted, jobs, ran), devices, policy, double_buffer=double_buffer, progress=stand)
     return replace(rest, placed=rest.placed or tuple(ran))
 
 

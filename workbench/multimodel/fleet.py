@@ -51,15 +51,15 @@ class FleetModel:
     def _verify_types(self) -> None:
         """Raises `FleetError` for what is no program, no list of paths or no loss."""
         if not isinstance(self.program, Program):
-            raise FleetError(self._told("program", "a `Program`"), ["make it with `wb.trace_training`"])
+            raise FleetError(self._expected_text("program", "a `Program`"), ["make it with `wb.trace_training`"])
         if not isinstance(self.cuts, list | tuple) or not all(isinstance(each, str) for each in self.cuts):
-            raise FleetError(self._told("cuts", "a list of the paths of blocks"), [f"write cuts={_listed(self.cuts)}"])
+            raise FleetError(self._expected_text("cuts", "a list of the paths of blocks"), [f"write cuts={_listed(self.cuts)}"])
         if not _is_whole(self.seed) or not -(2**63) <= self.seed < 2**63:
-            raise FleetError(self._told("seed", "a whole number of 64 bits"), ["write seed=0, say", "leave it out"])
+            raise FleetError(self._expected_text("seed", "a whole number of 64 bits"), ["write seed=0, say", "leave it out"])
         if self.stop_below is not None and not _is_number(self.stop_below):
-            raise FleetError(self._told("stop_below", "a number"), ["write stop_below=0.1, say", "leave it out"])
+            raise FleetError(self._expected_text("stop_below", "a number"), ["write stop_below=0.1, say", "leave it out"])
 
-    def _told(self, field: str, expected: str) -> str:
+    def _expected_text(self, field: str, expected: str) -> str:
         return f"Model `{self.name}`: {wrong_type(field, getattr(self, field), expected)}"
 
 

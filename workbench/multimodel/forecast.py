@@ -34,7 +34,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class ModelOutlook:
+class ModelForecast:
     """One model, cut. `source` says where its seconds come from: `timed`, `scaled` from another cut that was, or `estimated`."""
 
     model: FleetModel
@@ -48,16 +48,16 @@ class ModelOutlook:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class FleetForecast:
     """A fleet on so many devices, cut and scheduled; `usable` are the bytes that a unit may use of each, if they are limited."""
 
     fleet: Fleet
     devices: int
-    models: tuple[ModelOutlook, ...]
+    models: tuple[ModelForecast, ...]
     usable: int | None = None
 
     @property
-    def doubtful(self) -> tuple[ModelOutlook, ...]:
+    def doubtful(self) -> tuple[ModelForecast, ...]:
         """Models with a shard that is estimated larger than there is room: its compiled size will tell."""
         return tuple(each for each in self.models if self.usable and max(shard.bytes for shard in each.shards) > self.usable)
 
@@ -98,14 +98,14 @@ class Outlook:
         return max((each.source for each in self.models), key=SOURCES.index)
 
 
-def outlook(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | None = None) -> Outlook:
+def forecast(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | None = None) -> FleetForecast:
     """The fleet's outlook; of `timed`, the newest is first. `attached` are the devices that there are, if that is known.
 
     Raises `FleetError` for a layer, or a given shard, that does not fit; `PipelineError` for a program that cannot be cut.
     """
     devices = devices_of(fleet, attached)
     room = _room(fleet, timed)
-    return Outlook(fleet, devices, tuple(_model(fleet, each, timed, room) for each in fleet.models), room.usable if room else None)
+    return FleetForecast(fleet, devices, tuple(_model(fleet, each, timed, room) for each in fleet.models), room.usable if room else None)
 
 
 def devices_of(fleet: Fleet, attached: int | None = None) -> int:
@@ -114,7 +114,7 @@ def devices_of(fleet: Fleet, attached: int | None = None) -> int:
     return fleet.devices or min(len(fleet.models), attached or MOST_UNASKED)
 
 
-def _model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelOutlook:
+def _model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelForecast:
     layers = layers_of(model.program)
     found = [(each.memory, times) for each in timed if (times := each.of(model)) and times.starts[-1] < len(layers)]
     known = [times for _, times in found]
@@ -124,13 +124,13 @@ def _model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: R
     same = next((each for each in known if each.starts == given), None)
     if same:
         job = replace(same.job, mini_batches=model.mini_batches, epochs=model.epochs)
-        return ModelOutlook(model, _shards(layers, given, same.needs), job, "timed")
+        return ModelForecast(model, _shards(layers, given, same.needs), job, "timed")
     sizes = [int(shard_bytes(layers, *ends) * factor) for ends in _ends(layers, given)]
     estimate = estimated_job(model, given)
     if not known:
-        return ModelOutlook(model, _shards(layers, given, sizes), estimate, "estimated")
+        return ModelForecast(model, _shards(layers, given, sizes), estimate, "estimated")
     pace = known[0].job.mini_batch_seconds / (estimated_job(model, known[0].starts).mini_batch_seconds or 1.0)
-    return ModelOutlook(model, _shards(layers, given, sizes), scaled(estimate, pace), "scaled")
+    return ModelForecast(model, _shards(layers, given, sizes), scaled(estimate, pace), "scaled")
 
 
 def _room(fleet: Fleet, timed: Sequence[FleetTimes]) -> Room | None:

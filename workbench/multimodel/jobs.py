@@ -70,8 +70,8 @@ class Job:
 
     def __post_init__(self) -> None:
         if not self.units or self.mini_batches < 1 or self.epochs < 1:
-            told = f"{len(self.units)} units, {self.mini_batches} mini-batches, {self.epochs} epochs"
-            raise FleetError(f"Model `{self.name}` has {told}.", ["each must be 1 at least"])
+            summary = f"{len(self.units)} units, {self.mini_batches} mini-batches, {self.epochs} epochs"
+            raise FleetError(f"Model `{self.name}` has {summary}.", ["each must be 1 at least"])
         if any(each.least < 0 for each in self.units):
             raise FleetError(f"A unit of model `{self.name}` lasts less than no time.", ["measure it again"])
 

@@ -28,7 +28,7 @@ class FleetTimes:
 
     - `memory`: the budget that was asked for, `None` for all of a device; `budget`: the bytes that came of it;
     - `starts`, `needs`: of each model the blocks at which its shards begin, and the bytes that each of these needs, compiled;
-    - `programs`, `cuts`: of each model the fingerprint of its program and its own cuts, as far as that is told (`told_of`).
+    - `programs`, `cuts`: of each model the fingerprint of its program and its own cuts, as far as that is told (`for_models`).
     """
 
     jobs: tuple[Job, ...]
@@ -42,7 +42,7 @@ class FleetTimes:
     programs: tuple[str, ...] = ()
     cuts: tuple[tuple[str, ...], ...] = ()
 
-    def told_of(self, models: Sequence[FleetModel]) -> "FleetTimes":
+    def for_models(self, models: Sequence[FleetModel]) -> "FleetTimes":
         """With what was timed, by name: a model that is changed later keeps its name. What is told already stays."""
         if self.programs:
             return self

@@ -7,7 +7,7 @@ from workbench.multimodel.jobs import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FleetProgress:
     """Seconds from the start of the run.
 
     - of each model: units that are `done`, the unit before which it ends (`last`), and when its state was `back` on the host;
@@ -21,7 +21,7 @@ class Standing:
     away: frozenset[int] = frozenset()
 
     @classmethod
-    def at_the_start(cls, jobs: Sequence[Job], devices: int, done: Sequence[int] | None = None) -> "Standing":
+    def at_the_start(cls, jobs: Sequence[Job], devices: int, done: Sequence[int] | None = None) -> "FleetProgress":
         """Nothing has run yet, or `done` units of each, in a run before."""
         models = len(jobs)
         return cls(tuple(done or (0,) * models), tuple(each.length for each in jobs), (0.0,) * models, (0.0,) * devices)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from workbench.errors import FleetError
 from workbench.multimodel.jobs import Job, Pass, Unit, verify_devices, verify_names
 from workbench.multimodel.policies import Candidate, Policy
-from workbench.multimodel.progress import Standing
+from workbench.multimodel.progress import FleetProgress
 from workbench.multimodel.schedule import Placed, Schedule
-from workbench.multimodel.states import DeviceSeat, ModelSeat
+from workbench.multimodel.states import DeviceState, ModelState
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class FleetEvent:
     """Something on the way, at `time` seconds: a model (by its place in the list) comes or stops, or a device leaves or returns.
 
     A model that stops finishes the unit that runs (the executor, the mini-batch that it is in); a device that leaves loses the unit that
@@ -26,7 +26,7 @@ class Happening:
     number: int
 
 
-WHATS = ("model comes", "model stops", "device leaves", "device returns")
+EVENT_KINDS = ("model comes", "model stops", "device leaves", "device returns")
 
 
 def simulate(
@@ -35,10 +35,10 @@ def simulate(
     policy: Policy,
     *,
     double_buffer: bool = True,
-    happenings: Sequence[Happening] = (),
-    standing: Standing | None = None,
+    happenings: Sequence[FleetEvent] = (),
+    progress: FleetProgress | None = None,
 ) -> Schedule:
-    """The schedule of these jobs on so many equal devices, or of what is left of them where they are `standing`.
+    """The schedule of these jobs on so many equal devices, or of what is left of them where they are `progress`.
 
     Without `double_buffer` a device brings a unit's state in, computes, and takes it back, one after the other. With it, the next unit is
     chosen while one runs and its state comes in meanwhile (H12); the successor of the running unit on the same device keeps its boundary
@@ -50,19 +50,19 @@ def simulate(
     verify_names([each.name for each in jobs])
     verify_devices(devices)
     for each in happenings:
-        if each.what not in WHATS or not 0 <= each.number < (len(jobs) if each.what.startswith("model") else devices):
-            raise FleetError(f"`{each.what} {each.number}` is nothing that can happen here.", WHATS)
-    return _Floor(tuple(jobs), devices, policy, double_buffer, happenings, standing or Standing.at_the_start(jobs, devices)).run()
+        if each.what not in EVENT_KINDS or not 0 <= each.number < (len(jobs) if each.what.startswith("model") else devices):
+            raise FleetError(f"`{each.what} {each.number}` is nothing that can happen here.", EVENT_KINDS)
+    return _Simulator(tuple(jobs), devices, policy, double_buffer, happenings, progress or FleetProgress.at_the_start(jobs, devices)).run()
 
 
 @dataclass
-class _Floor:
+class _Simulator:
     jobs: tuple[Job, ...]
     count: int
     policy: Policy
     double_buffer: bool
-    happenings: Sequence[Happening]
-    standing: Standing
+    happenings: Sequence[FleetEvent]
+    progress: FleetProgress
     placed: list[Placed] = field(default_factory=list)
     decisions: int = 0
     now: float = 0.0
@@ -91,13 +91,13 @@ class _Floor:
     def _sit(self) -> None:
         """Models and devices as they stand."""
         coming = {each.number for each in self.happenings if each.what == "model comes"}
-        stand = self.standing
-        seats = zip(self.jobs, stand.done, stand.last, stand.back, strict=True)
-        self.models = [ModelSeat(job, i not in coming, done, last, back=back) for i, (job, done, last, back) in enumerate(seats)]
-        self.devices = [DeviceSeat(each not in stand.away, free=free, link=free, out=free) for each, free in enumerate(stand.free)]
+        stand = self.progress
+        states = zip(self.jobs, stand.done, stand.last, stand.back, strict=True)
+        self.models = [ModelState(job, i not in coming, done, last, back=back) for i, (job, done, last, back) in enumerate(states)]
+        self.devices = [DeviceState(each not in stand.away, free=free, link=free, out=free) for each, free in enumerate(stand.free)]
         self.uneven = any(unit.slowed for job in self.jobs for unit in job.units)
 
-    def _complete(self, device: DeviceSeat) -> None:
+    def _complete(self, device: DeviceState) -> None:
         """A unit is done: what it changed goes back to the host, also where the device goes on with the same model."""
         running = device.running
         assert running is not None
@@ -117,7 +117,7 @@ class _Floor:
             if time > self.now:
                 self._later(time)
 
-    def _happen(self, event: Happening) -> None:
+    def _happen(self, event: FleetEvent) -> None:
         if event.what == "model comes":
             self.models[event.number].there = True
         elif event.what == "model stops":
@@ -131,7 +131,7 @@ class _Floor:
         else:
             self._leave(self.devices[event.number])
 
-    def _leave(self, device: DeviceSeat) -> None:
+    def _leave(self, device: DeviceState) -> None:
         if device.running:
             lost = device.running
             self.placed[device.place] = Placed(lost.model, lost.unit, lost.device, lost.start, self.now, lost.load, lost=True)
@@ -140,7 +140,7 @@ class _Floor:
             self.models[device.next].taken = False
         device.there, device.running, device.next, device.shard = False, None, None, None
 
-    def _fill(self, number: int, device: DeviceSeat) -> None:
+    def _fill(self, number: int, device: DeviceState) -> None:
         """Give a device that computes nothing a unit, and start it if its state is there."""
         if not device.there or device.running:
             return
@@ -149,7 +149,7 @@ class _Floor:
         if device.next is not None and device.ready <= self.now and device.free <= self.now:
             self._start(number, device)
 
-    def _choose(self, device: DeviceSeat) -> None:
+    def _choose(self, device: DeviceState) -> None:
         """Ask the policy for the device's next unit, and bring its state in."""
         running = device.running
         candidates = [self._candidate(i, device) for i, model in enumerate(self.models) if model.idle(self.now)]
@@ -168,13 +168,13 @@ class _Floor:
         model.taken = True
         self._later(device.ready)
 
-    def _candidate(self, number: int, device: DeviceSeat, ahead: int = 0) -> Candidate:
+    def _candidate(self, number: int, device: DeviceState, ahead: int = 0) -> Candidate:
         model = self.models[number]
         here = ahead > 0 or (device.shard is not None and device.shard[0] == number)
         done = model.done + ahead
         return Candidate(number, model.job.remaining(done), model.job.unit(done).seconds, model.started, here, done)
 
-    def _start(self, number: int, device: DeviceSeat) -> None:
+    def _start(self, number: int, device: DeviceState) -> None:
         chosen = device.next
         assert chosen is not None
         model, unit = self.models[chosen], self._unit(chosen)

@@ -7,7 +7,7 @@ from workbench.multimodel.schedule import Placed
 
 
 @dataclass(slots=True)
-class ModelSeat:
+class ModelState:
     """Where one job stands. Its units end before `last`; a model that stops has fewer."""
 
     job: Job
@@ -23,7 +23,7 @@ class ModelSeat:
 
 
 @dataclass(slots=True)
-class DeviceSeat:
+class DeviceState:
     """What lies on one device, and what runs there. `shard` is the (model, shard) whose state it holds."""
 
     there: bool = True

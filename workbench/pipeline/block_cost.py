@@ -19,16 +19,16 @@ from workbench.core.program import Program
 from workbench.core.schedules.costs import Payload
 from workbench.core.sharding import Sharding, axis_size, overlap
 from workbench.core.tensor import Role, Tensor
-from workbench.cost.communication import closest_stretches
+from workbench.cost.communication import closest_spans
 from workbench.cost.estimate import Estimate, estimate
-from workbench.cost.tiles import laid_out_bytes
+from workbench.cost.tiles import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import Stretch
+from workbench.hardware.topology import PhysicalSpan
 from workbench.pipeline.data_parallel_groups import parts_of, split_over
 from workbench.plan.plan import Plan
 from workbench.reports.collective import payload_by_axis_and_kind
-from workbench.tracing.grad_accumulation.partial_sums import Parts
+from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
 NOMINAL = 1e12  # operations a second where no hardware is chosen
@@ -38,7 +38,7 @@ NOMINAL = 1e12  # operations a second where no hardware is chosen
 class OnStage:
     """A plan as one stage of it sees it; two that are equal price alike.
 
-    - `mesh`: its axes but that of the stages; `stretches`: where each of them runs on the hardware, beside that of the stages;
+    - `mesh`: its axes but that of the stages; `physical_spans`: where each of them runs on the hardware, beside that of the stages;
     - `parts`: how its devices share a micro-batch;
     - `plan`: one of those that look so, without its pipeline.
     """
@@ -47,8 +47,8 @@ class OnStage:
     layout: Layout
     hardware: Hardware | None
     mesh: Mesh
-    stretches: tuple[tuple[Stretch, ...], ...]
-    parts: Parts
+    physical_spans: tuple[tuple[PhysicalSpan, ...], ...]
+    parts: DataParallelGroups
     plan: Plan = field(compare=False, repr=False)
 
     @property
@@ -61,7 +61,7 @@ def on_stage(plan: Plan) -> OnStage:
     """Of a plan with a pipeline."""
     assert plan.pipeline is not None, "asked of plans with a pipeline"
     mesh = Mesh({name: size for name, size in plan.mesh.axes if name != plan.pipeline.axis})
-    known = closest_stretches(plan.mesh, plan.hardware, plan.wiring) if plan.hardware else {}
+    known = closest_spans(plan.mesh, plan.hardware, plan.wiring) if plan.hardware else {}
     runs = tuple(known.get(name, ()) for name in mesh.names)
     return OnStage(plan.program, plan.layout, plan.hardware, mesh, runs, parts_of(plan), plan.updated(pipeline=None, name=""))
 
@@ -96,10 +96,11 @@ class TaskBytes(NamedTuple):
         return self.staying + self.beside
 
 
-class Price(NamedTuple):
-    """One block, one micro-batch, one device: seconds, bytes of its forward pass and of its backward pass that keeps, and what collectives
-    carry in a forward pass, and in both."""
+class BlockCost(NamedTuple):
+    """One block, one micro-batch, one device of its stage: seconds, bytes of its forward pass and of its backward pass that keeps, and what
+    collectives carry in a forward pass, and in both."""
 
+    path: str
     forward: float
     backward_input: float
     backward_weight: float
@@ -108,8 +109,13 @@ class Price(NamedTuple):
     sent_forward: Payload
     sent_both: Payload
 
+    @property
+    def work(self) -> float:
+        """Seconds without recomputation."""
+        return self.forward + self.backward_input + self.backward_weight
 
-def price(block: BlockTasks, stage: OnStage) -> Price:
+
+def estimate_block(block: BlockTasks, stage: OnStage) -> BlockCost:
     """The backward pass is what forward and backward take together beyond the forward pass alone."""
     forward, both = (estimate(_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
     one, two = _seconds(forward, both)
@@ -117,7 +123,9 @@ def price(block: BlockTasks, stage: OnStage) -> Price:
     weight = backward * block.weight_share
     sent_forward, sent_both = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, both))
     at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, apart=stage.adds_apart), stage)
-    return Price(one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both)
+    return BlockCost(
+        block.stage.segment.blocks[0], one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both
+    )
 
 
 def task_bytes(program: Program, stage: OnStage) -> TaskBytes:
@@ -128,7 +136,7 @@ def task_bytes(program: Program, stage: OnStage) -> TaskBytes:
 def _bytes_in(found: Estimate) -> TaskBytes:
     hardware = found.hardware
     tile = hardware.chip.array_tile if hardware else ()
-    sizes = [(each.tensor, laid_out_bytes(each.local_shape, each.tensor.dtype, tile)) for each in found.arguments]
+    sizes = [(each.tensor, tiled_bytes(each.local_shape, each.tensor.dtype, tile)) for each in found.arguments]
     read = tuple((tensor.path, size) for tensor, size in sizes if tensor.role is Role.INPUT)
     held = sum(size for tensor, size in sizes if tensor.role is not Role.INPUT)
     sums = {group: sum(size for path, size in read if path.startswith(f"{group}/")) for group in ("arriving", "pending")}

@@ -6,11 +6,11 @@ from workbench.core.micro_batches import batch_dim
 from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import Role
 from workbench.plan.plan import Plan
-from workbench.tracing.grad_accumulation.partial_sums import WHOLE, Parts
+from workbench.tracing.grad_accumulation.partial_sums import WHOLE, DataParallelGroups
 from workbench.tracing.stage_partition.partition import network_of
 
 
-def parts_of(plan: Plan) -> Parts:
+def parts_of(plan: Plan) -> DataParallelGroups:
     """Of a plan with a pipeline. Where all is one program its compiler decides what is added up when: then there are no parts."""
     spec = plan.pipeline
     assert spec is not None, "asked of plans with a pipeline"
@@ -21,7 +21,7 @@ def parts_of(plan: Plan) -> Parts:
     split = [bool({base_axis(axis) for axis in plan.argument_shardings[i].axes} & set(axes)) for i in parameters]
     pieces = network_of(plan.program, spec.micro_batches).flat.pieces
     whole = (number for number, (piece, _) in enumerate(pieces) if not split[piece.leaf])
-    return Parts(axes, prod(plan.mesh[axis] for axis in axes), frozenset(whole))
+    return DataParallelGroups(axes, prod(plan.mesh[axis] for axis in axes), frozenset(whole))
 
 
 def spread(plan: Plan) -> int:

@@ -11,7 +11,7 @@ from workbench.pipeline.stage_memory import with_close_memory
 from workbench.pipeline.stage_partition import network_blocks, program_blocks
 from workbench.pipeline.transfer import FREE, Transfer
 from workbench.plan.plan import Plan
-from workbench.reports.pipeline import Piece, PipelineReport, PlannedBlock
+from workbench.reports.pipeline import PipelineReport, PlannedBlock, VirtualStage
 from workbench.reports.simulated import Simulated
 
 
@@ -30,17 +30,17 @@ def _cut_at(plan: Plan, starts: Sequence[int]) -> PipelineReport:
     paths = program_blocks(plan.program, spec.micro_batches)
     bounds = (0, *starts, len(paths))
     pieces = tuple(
-        Piece(number, number % spec.stages, tuple(paths[a:b]), cost)
+        VirtualStage(number, number % spec.stages, tuple(paths[a:b]), cost)
         for number, (a, b, cost) in enumerate(zip(bounds[:-1], bounds[1:], costs, strict=True))
     )
     capacity = plan.hardware.chip.memory if plan.hardware else 0
     blocks = tuple(_blocks(plan, spec.micro_batches))
     step = simulate(spec, costs, transfer_of(plan))
-    closely = partial(_closely, plan, tuple(starts), costs)
-    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, plan), partial(costs_of_cut, plan), closely)
+    exact_memory = partial(_exact_memory, plan, tuple(starts), costs)
+    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, plan), partial(costs_of_cut, plan), exact_memory)
 
 
-def _closely(plan: Plan, starts: tuple[int, ...], costs: Sequence[StageCost]) -> Simulated:
+def _exact_memory(plan: Plan, starts: tuple[int, ...], costs: Sequence[StageCost]) -> Simulated:
     assert plan.pipeline is not None, "asked of plans with a pipeline"
     return simulate(plan.pipeline, with_close_memory(plan, starts, costs), transfer_of(plan))
 

@@ -19,7 +19,7 @@ from workbench.tracing.spmd_pipeline.loss import stacked_leaves
 from workbench.tracing.spmd_pipeline.step import run_in_step, traced_in_step
 
 
-def in_one_program(plan: Plan, mesh: Any = None) -> Plan:
+def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
     """The plan whose step is pipelined in step; it has no pipeline any more. Over a `mesh` of devices it is to be run, and its program is
     planned as it was; without one it is traced anew, to be planned.
 

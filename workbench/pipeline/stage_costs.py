@@ -16,39 +16,20 @@ from workbench.core.schedules.costs import AtWork, Halves, Payload, StageCost, a
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import collective_seconds
-from workbench.cost.tiles import laid_out_bytes
-from workbench.pipeline.block_cost import OnStage, Price, TaskBytes, on_stage, price
+from workbench.cost.tiles import tiled_bytes
+from workbench.pipeline.block_cost import BlockCost, OnStage, estimate_block, on_stage
 from workbench.pipeline.data_parallel_groups import spread
 from workbench.pipeline.stage_memory import with_close_memory
 from workbench.pipeline.stage_partition import starts_of
 from workbench.plan.plan import Plan
-from workbench.propagation import no_collection
-from workbench.tracing.grad_accumulation.partial_sums import Parts
+from workbench.propagation import gc_paused
+from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.jaxpr.work import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network import Network
 from workbench.tracing.stage_partition.partition import network_of
 from workbench.tracing.stage_partition.stage_update import accumulator_type
 from workbench.tracing.stage_partition.stages import Cut
-
-
-@dataclass(frozen=True, slots=True)
-class BlockCost:
-    """One block, one micro-batch, one device of its stage, as `stage_pricing.Price` has it."""
-
-    path: str
-    forward: float
-    backward_input: float
-    backward_weight: float
-    at_forward: TaskBytes
-    at_backward: TaskBytes
-    sent_forward: Payload
-    sent_both: Payload
-
-    @property
-    def work(self) -> float:
-        """Seconds without recomputation."""
-        return self.forward + self.backward_input + self.backward_weight
 
 
 def block_costs(plan: Plan) -> tuple[BlockCost, ...]:
@@ -59,25 +40,25 @@ def block_costs(plan: Plan) -> tuple[BlockCost, ...]:
 
 @kept_with_program(5)
 def _block_costs(stage: OnStage, micro_batches: int) -> tuple[BlockCost, ...]:
-    known: dict[int, Price] = {}
+    known: dict[int, BlockCost] = {}
     found = []
-    with no_collection():  # what is traced is kept
+    with gc_paused():  # what is traced is kept
         for block in _tasks(network_of(stage.program, micro_batches)):
             alike = id(block.exemplar)
             if alike not in known:
-                known[alike] = price(block.exemplar, stage)
-            found.append(BlockCost(block.stage.segment.blocks[0], **known[alike]._asdict()))
+                known[alike] = estimate_block(block.exemplar, stage)
+            found.append(known[alike]._replace(path=block.stage.segment.blocks[0]))
     return tuple(found)
 
 
-def stage_costs(plan: Plan, *, closely: bool = False) -> tuple[StageCost, ...]:
+def stage_costs(plan: Plan, *, exact_memory: bool = False) -> tuple[StageCost, ...]:
     """One a piece of the plan's pipeline, cut as its boundaries and the balance of these costs say.
 
-    `closely` takes memory from each whole piece as one program, not from its blocks (`stage_memory`).
+    `exact_memory` takes memory from each whole piece as one program, not from its blocks (`stage_memory`).
     """
     starts = plan_starts(plan)
     costs = costs_of_cut(plan, starts)
-    return with_close_memory(plan, starts, costs) if closely else costs
+    return with_close_memory(plan, starts, costs) if exact_memory else costs
 
 
 def plan_starts(plan: Plan) -> tuple[int, ...]:
@@ -113,7 +94,7 @@ def costs_of_cut(plan: Plan, starts: Sequence[int]) -> tuple[StageCost, ...]:
             sends=ledger.sends(stage),
             update=ledger.update(stage, sent),
             fed=ledger.fed(stage),
-            lent=ledger.lent(stage) + summed,
+            borrowed_grads=ledger.borrowed_grads(stage) + summed,
             sent_update=sent,
             sent_forward=added(each.sent_forward for each in own),
             sent_both=added(each.sent_both for each in own),
@@ -141,7 +122,7 @@ class _Ledger:
     tasks: tuple[BlockTasks, ...]
     stage_of: dict[int, int]
     pieces: tuple[frozenset[int], ...]
-    parts: Parts
+    parts: DataParallelGroups
     weights: "tuple[_Weight, ...]"
     spread: int
 
@@ -159,7 +140,7 @@ class _Ledger:
         """What the stage updates: what it is the first to use."""
         return self.pieces[stage].difference(*self.pieces[:stage])
 
-    def lent(self, stage: int) -> int:
+    def borrowed_grads(self, stage: int) -> int:
         """Sums of gradients of what the stage updates and later ones use too."""
         owned = self._owned(stage)
         return sum(self.weights[piece].sums for later in self.pieces[stage + 1 :] for piece in later & owned)
@@ -285,4 +266,4 @@ def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding
     if layer is not None:
         shape, dims = (1, *shape[1:]), ((), *dims[1:])
     tile = plan.hardware.chip.array_tile if plan.hardware else ()
-    return laid_out_bytes(tuple(Sharding(dims).local_shape(shape, plan.mesh)), dtype, tile)
+    return tiled_bytes(tuple(Sharding(dims).local_shape(shape, plan.mesh)), dtype, tile)

@@ -27,7 +27,7 @@ def with_close_memory(plan: Plan, starts: tuple[int, ...], costs: Sequence[Stage
     stage = on_stage(plan)
     pieces = _pieces(stage, spec.micro_batches, starts)
     modes = {spec.recomputes(i) for i in range(spec.micro_batches)}
-    return tuple(_closely(cost, piece, stage, spec, modes) for cost, piece in zip(costs, pieces, strict=True))
+    return tuple(_exact_memory(cost, piece, stage, spec, modes) for cost, piece in zip(costs, pieces, strict=True))
 
 
 @kept_with_program(1500)
@@ -36,10 +36,10 @@ def _pieces(stage: OnStage, micro_batches: int, starts: tuple[int, ...]) -> tupl
     cut = cut_network(network_of(stage.program, micro_batches), starts)
     first: dict[tuple[object, ...], BlockTasks] = {}
     whole = (BlockTasks(StageTasks(cut, segment)) for segment in cut.segments)
-    return tuple(first.setdefault(each.likeness, each) for each in whole)
+    return tuple(first.setdefault(each.structural_key, each) for each in whole)
 
 
-def _closely(cost: StageCost, piece: BlockTasks, stage: OnStage, spec: PipelineSpec, modes: set[bool]) -> StageCost:
+def _exact_memory(cost: StageCost, piece: BlockTasks, stage: OnStage, spec: PipelineSpec, modes: set[bool]) -> StageCost:
     """What a schedule has no task for stays as it was."""
     at_work = [cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)]
     halves = [cost.halves_of(recomputed=False), cost.halves_of(recomputed=True)]

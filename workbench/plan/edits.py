@@ -15,7 +15,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import wiring_problem
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
-from workbench.plan.statement_edits import Prioritize, SetBarrier, Tie, Untie
+from workbench.plan.statement_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
 
 
 class Edit(Protocol):
@@ -27,7 +27,7 @@ class Edit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceDim:
+class ShardDim:
     """Put a dimension onto mesh axes, major to minor; onto none to leave it whole."""
 
     dim: str
@@ -178,7 +178,7 @@ class SetPipeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class EditGroup:
     """Several edits as one step of the history, `name` for people: a recipe, say. All of them are made, or none."""
 
     name: str
@@ -208,7 +208,7 @@ class OpenPlan:
 
 
 ALL_EDITS = (
-    *(PlaceDim, Override, Constrain, Prioritize, Tie, Untie, SetBarrier, SetLayout),
+    *(ShardDim, Override, Constrain, Prioritize, GroupValues, UngroupValues, SetBarrier, SetLayout),
     *(SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
-    *(SetRemat, SetPrecision, SetHardware, SetWiring, SetPipeline, Together, OpenPlan),
+    *(SetRemat, SetPrecision, SetHardware, SetWiring, SetPipeline, EditGroup, OpenPlan),
 )

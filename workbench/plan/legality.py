@@ -13,7 +13,7 @@ from workbench.core.micro_batches import splits_of
 from workbench.core.paths import matches, unfolded
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
-from workbench.core.selectors import is_line, operations_at, picks, unknown_line
+from workbench.core.selectors import is_line, operations_at, selects, unknown_line
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Tensor
 from workbench.errors import LayoutError, PipelineError, unknown_name
@@ -154,7 +154,7 @@ def why_unconstrained(program: Program, pattern: str, sharding: Sharding) -> Ite
 
 def _unknown_value(program: Program, pattern: str) -> LayoutError:
     """There is no such value; or there was one in the function, and it is not computed."""
-    if gone := next((each for each in program.removed if picks(pattern, each.path, each.source)), None):
+    if gone := next((each for each in program.removed if selects(pattern, each.path, each.source)), None):
         where = f" ({gone.source})" if gone.source else ""
         return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {gone.why}.", list(gone.ways_out))
     known = (each for each in program.operations if each.path and each.shape)
@@ -171,9 +171,9 @@ def why_not_alike(program: Program, places: tuple[str, ...]) -> Iterator[LayoutE
         return
     shapes = {shape: place for place in reversed(places) for shape in _shapes_at(program, place)}
     if len(shapes) > 1:
-        told = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
+        listed = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
         yield LayoutError(
-            f"`{group_text(places)}` ties {told}; only values of one shape can lie alike.",
+            f"`{group_text(places)}` ties {listed}; only values of one shape can lie alike.",
             ["name values of one shape", "override or constrain each by itself"],
         )
 

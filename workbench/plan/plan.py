@@ -80,7 +80,7 @@ class Plan(Verbs):
     def __str__(self) -> str:
         traced_with = f", {self.program.traced_with}" if self.program.traced_with else ""
         pipelined = f", pipeline {self.pipeline}" if self.pipeline else ""
-        return f"{self.name} on {self.mesh.told}: {str(self.layout) or 'replicated'}{traced_with}{pipelined}"
+        return f"{self.name} on {self.mesh.description}: {str(self.layout) or 'replicated'}{traced_with}{pipelined}"
 
     def __repr__(self) -> str:
         return f"Plan({self.program.name!r}, mesh={str(self.mesh)!r}, layout={str(self.layout)!r})"

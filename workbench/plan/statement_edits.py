@@ -24,7 +24,7 @@ class Prioritize:
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
+class GroupValues:
     """Let arguments, and intermediate values (`@`), lie alike, however that is (`shard_as`)."""
 
     places: tuple[str, ...]
@@ -37,7 +37,7 @@ class Tie:
 
 
 @dataclass(frozen=True, slots=True)
-class Untie:
+class UngroupValues:
     """Take a group back."""
 
     places: tuple[str, ...]

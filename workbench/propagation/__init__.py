@@ -12,7 +12,7 @@ from workbench.propagation.lowered import module_of as module_of
 from workbench.propagation.lowered import write_layout as write_layout
 from workbench.propagation.module.attributes import Dims as Dims
 from workbench.propagation.module.attributes import local_shape as local_shape
-from workbench.propagation.module.garbage import no_collection as no_collection
+from workbench.propagation.module.garbage import gc_paused as gc_paused
 from workbench.propagation.module.location import readable_path as readable_path
 from workbench.propagation.module.marks import kernel_scope as kernel_scope
 from workbench.propagation.module.naming import value_names as value_names
@@ -23,4 +23,4 @@ from workbench.propagation.placements import result_placements as result_placeme
 from workbench.propagation.program import prepare_program as prepare_program
 from workbench.propagation.program import structure_of as structure_of
 from workbench.propagation.resharding import reshard_list as reshard_list
-from workbench.propagation.source_annotations import own_annotations as own_annotations
+from workbench.propagation.source_annotations import source_annotations as source_annotations

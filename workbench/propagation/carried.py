@@ -21,8 +21,8 @@ def close_arguments(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) ->
     not have them otherwise."""
     entries = list(ir.ArrayAttr(main.attributes["arg_attrs"]))
     kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
-    for number, wish in enumerate(plan.argument_shardings):
-        if not wish.is_closed:
+    for number, requested in enumerate(plan.argument_shardings):
+        if not requested.is_closed:
             kept = {entry.name: entry.attr for entry in ir.DictAttr(entries[number])}
             closed = sharding_attribute(lies[number], plan.mesh, ir.RankedTensorType(kinds[number]).rank)
             entries[number] = ir.DictAttr.get(kept | {_SHARDING: closed})
@@ -55,8 +55,8 @@ def close_carried(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> N
     for result, argument in carried:
         value = end.operands[result]
         rank = ir.RankedTensorType(value.type).rank
-        wish, closed = (sharding_attribute(each, plan.mesh, rank) for each in (plan.argument_shardings[argument], lies[argument]))
-        wished = ir.Operation.create("sdy.sharding_constraint", [value.type], [value], {"sharding": wish}, ip=ir.InsertionPoint(end))
+        requested, closed = (sharding_attribute(each, plan.mesh, rank) for each in (plan.argument_shardings[argument], lies[argument]))
+        wished = ir.Operation.create("sdy.sharding_constraint", [value.type], [value], {"sharding": requested}, ip=ir.InsertionPoint(end))
         direction = {"allowed_direction": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _NONE)}
         apart = ir.Operation.create("sdy.propagation_barrier", [value.type], [wished.result], direction, ip=ir.InsertionPoint(end))
         end.operands[result] = apart.result

@@ -26,7 +26,7 @@ from workbench.propagation.structure.structure import Structure
 _LEAST = 40 * FEWEST  # operations of a program that is looked at
 _SHARDING, _RULE = "sdy.sharding", "sdy.sharding_rule"
 _CLEAN = "sdy-basic-propagate{keep-sharding-rules=true},func.func(sdy-sink-data-flow-edges)"  # with nothing to propagate: drop what is dead
-_TOLD = ("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier")
+_STATED = ("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier")
 
 _Pairs = tuple[tuple[int, int], ...]
 _Numbers = tuple[int, ...]
@@ -51,9 +51,9 @@ class Shortened(NamedTuple):
         layout, lies = plan.layout, plan.argument_shardings
         if layout.constraints or layout.groups or layout.barriers or layout.priorities or not all(each.is_plain for each in lies):
             return False
-        wishes = result_shardings(plan) if layout.overrides else {}
+        rejections = result_shardings(plan) if layout.overrides else {}
         return all(lies[one] == lies[two] for one, two in self.arguments) and all(
-            wishes.get(one) == wishes.get(two) for one, two in self.results
+            rejections.get(one) == rejections.get(two) for one, two in self.results
         )
 
     def tell(self, whole: ir.Operation, few: ir.Operation) -> list[ir.Operation] | None:
@@ -78,7 +78,7 @@ class Shortened(NamedTuple):
 def shortened(program: Program) -> Shortened | None:
     """A program without the layers that are like others; `None` if it has too few."""
     source, structure = prepared(program)
-    if len(structure.regions) > 1 or len(structure.ops) < _LEAST or not structure.kinds.isdisjoint(_TOLD):
+    if len(structure.regions) > 1 or len(structure.ops) < _LEAST or not structure.kinds.isdisjoint(_STATED):
         return None
     with source.context, ir.Location.unknown():
         return _shorten(source, structure)

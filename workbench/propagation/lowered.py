@@ -12,7 +12,7 @@ from jax.extend.mlir import ir
 
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
-from workbench.core.selectors import picks
+from workbench.core.selectors import selects
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
 from workbench.propagation.carried import close_arguments, close_carried
@@ -136,7 +136,7 @@ def _propagates_here(layout: Layout) -> bool:
 
 def _find(places: list[_Place], pattern: str, rank: int | None) -> Iterable[int]:
     """As `places.operations_at` finds them among a program's operations."""
-    named = {i for i, (path, source, of) in enumerate(places) if of >= 0 and rank in (None, of) and picks(pattern, path, source)}
+    named = {i for i, (path, source, of) in enumerate(places) if of >= 0 and rank in (None, of) and selects(pattern, path, source)}
     return (i for i in sorted(named) if not (i + 1 in named and places[i + 1][0] == places[i][0]))
 
 

@@ -14,11 +14,13 @@ from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.statements import result_shardings
 
 
-def placed(wishes: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:
+def placed(requests: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:
     """Each wish as it is fulfilled: closed, without priorities; what is a partial sum stays one."""
     return tuple(
-        wish if wish.is_plain else Sharding((wish.dims if wish.is_closed else (dims or ())[: len(wish.dims)]), unreduced=wish.unreduced)
-        for wish, dims in zip(wishes, found, strict=True)
+        requested
+        if requested.is_plain
+        else Sharding((requested.dims if requested.is_closed else (dims or ())[: len(requested.dims)]), unreduced=requested.unreduced)
+        for requested, dims in zip(requests, found, strict=True)
     )
 
 
@@ -36,12 +38,15 @@ def argument_placements(plan: Plan) -> tuple[Sharding, ...]:
 
 def result_placements(plan: Plan) -> dict[int, Sharding]:
     """Where the results that the plan says something of lie, by number."""
-    wishes = result_shardings(plan)
-    if all(each.is_plain for each in wishes.values()):
-        return wishes
+    requests = result_shardings(plan)
+    if all(each.is_plain for each in requests.values()):
+        return requests
     arguments, results = _propagated(plan)
     becomes = dict(plan.program.carried)
-    return {i: arguments[becomes[i]] if i in becomes else replace(results[i], unreduced=wish.unreduced) for i, wish in wishes.items()}
+    return {
+        i: arguments[becomes[i]] if i in becomes else replace(results[i], unreduced=requested.unreduced)
+        for i, requested in requests.items()
+    }
 
 
 @kept_with_program(50)

@@ -1,4 +1,4 @@
-"""The function's own annotations, read off the prepared module: `own_annotations.OwnAnnotations`."""
+"""The function's own annotations, read off the prepared module: `source_annotations.SourceAnnotations`."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from jax.extend.mlir import ir
 
 from workbench.core.program import Program
 from workbench.core.program_cache import kept_with_program
-from workbench.core.source_annotations import ManualRegion, OwnAnnotations, OwnConstraint, OwnType
+from workbench.core.source_annotations import ManualRegion, SourceAnnotations, SourceConstraint, SourceType
 from workbench.propagation.module.attributes import read_annotation, read_annotations
 from workbench.propagation.module.context import declared_mesh, main_function
 from workbench.propagation.module.operations import axes_made_manual, operations_below
@@ -15,7 +15,7 @@ from workbench.propagation.program import prepared
 
 
 @kept_with_program(5)
-def own_annotations(program: Program) -> OwnAnnotations:
+def source_annotations(program: Program) -> SourceAnnotations:
     """What the traced function says of shardings by itself."""
     module, structure = prepared(program)
     with module.context:
@@ -23,34 +23,34 @@ def own_annotations(program: Program) -> OwnAnnotations:
         mesh = re.findall(r'"([^"]+)"=(\d+)', str(declared_mesh(module.operation).attributes["mesh"]))
         speaks = structure.kinds & {"sdy.sharding_constraint", "sdy.manual_computation"}
         ops = list(operations_below(main)) if speaks else []
-        return OwnAnnotations(
+        return SourceAnnotations(
             tuple((name, int(size)) for name, size in mesh), _types(program, main), _constraints(program, ops), _regions(program, ops)
         )
 
 
-def _types(program: Program, main: ir.Operation) -> tuple[OwnType, ...]:
+def _types(program: Program, main: ir.Operation) -> tuple[SourceType, ...]:
     if "arg_attrs" not in main.attributes:
         return ()
     entries = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
     return tuple(
-        OwnType(tensor.path, read_annotation(each["sdy.sharding"]))
+        SourceType(tensor.path, read_annotation(each["sdy.sharding"]))
         for tensor, each in zip(program.arguments, entries, strict=True)
         if "sdy.sharding" in each
     )
 
 
-def _constraints(program: Program, ops: list[ir.Operation]) -> tuple[OwnConstraint, ...]:
+def _constraints(program: Program, ops: list[ir.Operation]) -> tuple[SourceConstraint, ...]:
     """Those that say something, alike ones together: all dimensions open say nothing."""
-    found: Counter[OwnConstraint] = Counter()
+    found: Counter[SourceConstraint] = Counter()
     for operation, op in zip(program.operations, ops, strict=False):
         if op.name != "sdy.sharding_constraint":
             continue
         sharding = read_annotation(op.attributes["sharding"])
         if sharding.named or any(dim is not None for dim in sharding.dims):
             path = operation.path.removesuffix("/sharding_constraint") or operation.path
-            found[OwnConstraint(path, operation.source, operation.shape, operation.dtype, sharding, operation.manual)] += 1
+            found[SourceConstraint(path, operation.source, operation.shape, operation.dtype, sharding, operation.manual)] += 1
     return tuple(
-        OwnConstraint(each.path, each.source, each.shape, each.dtype, each.sharding, each.manual, times) for each, times in found.items()
+        SourceConstraint(each.path, each.source, each.shape, each.dtype, each.sharding, each.manual, times) for each, times in found.items()
     )
 
 

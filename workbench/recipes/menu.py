@@ -63,13 +63,13 @@ def list_recipes(plan: Plan, axes: Mapping[str, tuple[str, ...]] | None = None) 
 
 
 def _row(recipe: Recipe, plan: Plan) -> Row:
-    told = Row(recipe.name, recipe.title, recipe.about, applies=False, axes=recipe.axes, most_axes=recipe.most_axes)
+    row = Row(recipe.name, recipe.title, recipe.about, applies=False, axes=recipe.axes, most_axes=recipe.most_axes)
     try:
         draft = recipe.drafted(plan)
     except WorkbenchError as error:
-        return replace(told, reason=error.message, ways_out=error.ways_out)
-    told = replace(told, axes=draft.axes)
+        return replace(row, reason=error.message, ways_out=error.ways_out)
+    row = replace(row, axes=draft.axes)
     if not draft.edits:
         already = recipe.already()
-        return replace(told, holds=True, reason=already.message, ways_out=already.ways_out)
-    return replace(told, applies=True, edits=tuple(map(str, draft.edits)), reason="; ".join(draft.notes))
+        return replace(row, holds=True, reason=already.message, ways_out=already.ways_out)
+    return replace(row, applies=True, edits=tuple(map(str, draft.edits)), reason="; ".join(draft.notes))

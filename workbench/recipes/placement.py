@@ -11,7 +11,7 @@ from workbench.core.program import Operation, Program
 from workbench.core.program_cache import kept_with_program
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
-from workbench.plan.edits import Constrain, Edit, Override, PlaceDim
+from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.plan import Plan
 
 
@@ -20,7 +20,7 @@ def place(plan: Plan, dim: str, axes: tuple[str, ...]) -> Iterator[Edit]:
     old = plan.layout.rule(dim)
     wanted = (*axes, *(axis for axis in old if axis not in axes))
     if wanted != old and set(axes) - set(old):
-        yield PlaceDim(dim, wanted)
+        yield ShardDim(dim, wanted)
     for pattern, sharding in plan.layout.overrides:
         named = {each.dims for each in plan.program.arguments if matches(pattern, each.path)}
         at = {dims.index(dim) for dims in named if dim in dims}

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from workbench.core.layout import Layout
 from workbench.errors import RecipeError
-from workbench.plan.edits import Constrain, Edit, Override, PlaceDim, Together
+from workbench.plan.edits import Constrain, Edit, EditGroup, Override, ShardDim
 from workbench.plan.legality import verify_layout
 from workbench.plan.plan import Plan
 
@@ -49,9 +49,9 @@ class Recipe(ABC):
         """The edits that make the plan so; raises `RecipeError`, saying why, where that cannot be."""
         return self.verified(plan).edits
 
-    def edit(self, plan: Plan) -> Together:
+    def edit(self, plan: Plan) -> EditGroup:
         """The same as one line of a history."""
-        return Together(str(self), self.edits(plan))
+        return EditGroup(str(self), self.edits(plan))
 
     def verified(self, plan: Plan) -> Draft:
         """The draft, if it changes anything."""
@@ -105,7 +105,7 @@ def changing(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
 def _is_so(edit: Edit, layout: Layout) -> bool:
     """Whether the layout says this already. Among statements of one kind the order counts, so one made again would not be the same."""
     match edit:
-        case PlaceDim(dim, axes):
+        case ShardDim(dim, axes):
             return layout.rule(dim) == axes
         case Override(pattern, sharding):
             return (pattern, sharding) in layout.overrides
@@ -116,7 +116,7 @@ def _is_so(edit: Edit, layout: Layout) -> bool:
 
 def _layout_after(edit: Edit, layout: Layout) -> Layout:
     match edit:
-        case PlaceDim(dim, axes):
+        case ShardDim(dim, axes):
             return layout.with_rule(dim, axes)
         case Override(pattern, sharding):
             return layout.with_override(pattern, sharding)

@@ -29,7 +29,7 @@ class PlannedBlock(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class VirtualStage:
     """Consecutive blocks of the network, on the devices of one stage; `blocks` are their paths."""
 
     number: int
@@ -51,7 +51,7 @@ class PipelineReport:
     """
 
     spec: PipelineSpec
-    pieces: tuple[Piece, ...]
+    pieces: tuple[VirtualStage, ...]
     simulated: Simulated
     capacity: int = 0
     blocks: tuple[PlannedBlock, ...] = ()
@@ -60,7 +60,7 @@ class PipelineReport:
     make_close: Callable[[], Simulated] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
-    def closely(self) -> Simulated:
+    def exact_memory(self) -> Simulated:
         """The step with the memory of each piece as one program, which is nearer to what is compiled than the sum of its blocks. Made when
         first asked for: a second or more."""
         return self.make_close() if self.make_close else self.simulated

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from workbench.core.selectors import is_line, picks, unknown_line
+from workbench.core.selectors import is_line, selects, unknown_line
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import WorkbenchError, unknown_name
 
@@ -31,7 +31,7 @@ class PropagationError(WorkbenchError):
     """A value or a step that the replay does not have."""
 
 
-class Point(NamedTuple):
+class AxisOnDim(NamedTuple):
     """A mesh axis, or a part of one, on one dimension of one value."""
 
     value: int
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ShardedValue:
     """One value of the program and where it lies in the end.
 
     - `role`: `argument`, `result` or `value`;
@@ -68,7 +68,7 @@ class Origin:
     """
 
     kind: str
-    point: Point
+    point: AxisOnDim
     path: str
     statement: str
     source: str = ""
@@ -85,7 +85,7 @@ class Origin:
         return f"{words}{on}{line}" + (f", priority {self.priority}" if self.priority else "")
 
 
-class Move(NamedTuple):
+class AxisPropagation(NamedTuple):
     """One axis handed on at one step, over the operation `over` (its kind, its line), from one dimension of a value to another's."""
 
     step: int
@@ -100,9 +100,9 @@ class Move(NamedTuple):
     direction: str
 
     @property
-    def point(self) -> Point:
+    def point(self) -> AxisOnDim:
         """What was reached."""
-        return Point(self.target, self.target_dim, self.axis)
+        return AxisOnDim(self.target, self.target_dim, self.axis)
 
 
 class Step(NamedTuple):
@@ -112,24 +112,24 @@ class Step(NamedTuple):
     over: str
     kind: str
     line: str
-    moves: tuple[Move, ...]
+    moves: tuple[AxisPropagation, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RejectedAxis:
     """An axis that was there to be had and was not taken: `giver` has it, over `over`, `wanted` is where it would have gone.
 
     `rival` is the axis that stood in the way, if one did, and `rival_origin` whose that is.
     """
 
-    wanted: Point
-    giver: Point
+    wanted: AxisOnDim
+    giver: AxisOnDim
     origin: Origin
     over: str
     kind: str
     line: str
     reason: str
-    rival: Point | None = None
+    rival: AxisOnDim | None = None
     rival_origin: Origin | None = None
 
 
@@ -143,10 +143,10 @@ class Explanation:
       other can.
     """
 
-    point: Point
+    point: AxisOnDim
     origin: Origin
-    path: tuple[Move, ...]
-    lost: tuple[Wish, ...]
+    path: tuple[AxisPropagation, ...]
+    lost: tuple[RejectedAxis, ...]
     others: tuple[Origin, ...]
 
 
@@ -154,17 +154,17 @@ class Explanation:
 class Conflict:
     """Two origins that met and could not both have their way: `winner` holds, `loser` lost; alike places of one pair are one conflict.
 
-    `wishes` are the places, first of the program first.
+    `rejections` are the places, first of the program first.
     """
 
     winner: Origin
     loser: Origin
     reason: str
-    wishes: tuple[Wish, ...]
+    rejections: tuple[RejectedAxis, ...]
 
     @property
-    def first(self) -> Wish:
-        return self.wishes[0]
+    def first(self) -> RejectedAxis:
+        return self.rejections[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,19 +178,19 @@ class Propagation:
     - `one[v]` is the number that value `v` goes by: what a loop hands round, and the like, is one value (Shardy Y17).
     """
 
-    sites: tuple[Site, ...]
-    moves: tuple[Move, ...]
-    origins: Mapping[Point, Origin]  # what stood there before the first step
+    sites: tuple[ShardedValue, ...]
+    moves: tuple[AxisPropagation, ...]
+    origins: Mapping[AxisOnDim, Origin]  # what stood there before the first step
     one: tuple[int, ...]
-    find_wishes: "Callable[[Propagation, int], tuple[Wish, ...]]" = field(repr=False)
-    find_others: "Callable[[Propagation, Point], tuple[Origin, ...]]" = field(repr=False)
+    find_rejections: "Callable[[Propagation, int], tuple[RejectedAxis, ...]]" = field(repr=False)
+    find_others: "Callable[[Propagation, AxisOnDim], tuple[Origin, ...]]" = field(repr=False)
     list_conflicts: "Callable[[Propagation], tuple[Conflict, ...]]" = field(repr=False)
     _shown: tuple[int, tuple[Sharding, ...]] = field(default=(-1, ()), init=False, repr=False)  # the step looked at last
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """All steps, from step 1; before it stands what was written by hand."""
-        grouped: dict[int, list[Move]] = {}
+        grouped: dict[int, list[AxisPropagation]] = {}
         for move in self.moves:
             grouped.setdefault(move.step, []).append(move)
         return tuple(Step(number, moves[0].over, moves[0].kind, moves[0].line, tuple(moves)) for number, moves in grouped.items())
@@ -201,8 +201,8 @@ class Propagation:
         return self.list_conflicts(self)
 
     @cached_property
-    def _arrivals(self) -> Mapping[Point, Move]:
-        found: dict[Point, Move] = {}
+    def _arrivals(self) -> Mapping[AxisOnDim, AxisPropagation]:
+        found: dict[AxisOnDim, AxisPropagation] = {}
         for move in self.moves:
             found.setdefault(move.point, move)
         return found
@@ -213,7 +213,7 @@ class Propagation:
         Raises `PropagationError` with the nearest name if there is none.
         """
         named = [number for number, site in enumerate(self.sites) if site.path == pattern]
-        found = named or [number for number, site in enumerate(self.sites) if site.path and picks(pattern, site.path, site.source)]
+        found = named or [number for number, site in enumerate(self.sites) if site.path and selects(pattern, site.path, site.source)]
         if not found and is_line(pattern):
             raise PropagationError(*unknown_line(pattern, ((site.path, site.source) for site in self.sites)))
         if not found:
@@ -231,45 +231,45 @@ class Propagation:
 
     def axis(self, value: int, dim: int, axis: str) -> Explanation:
         """Why `axis` splits dimension `dim` of a value. Raises `PropagationError` if it does not."""
-        point = Point(self.one[value], dim, axis)
+        point = AxisOnDim(self.one[value], dim, axis)
         site = self.sites[value]
         if not 0 <= dim < len(site.shape) or axis not in (site.sharding.dims[dim] or ()):
             raise PropagationError(
                 f"`{axis}` does not split dimension {dim} of `{site.path}`, which lies as {site.sharding}.", ["ask about an axis it has"]
             )
         origin, path = self.trace(point)
-        lost = tuple(each for each in self.wishes(value) if each.wanted.dim == dim or each.wanted.axis == axis)
+        lost = tuple(each for each in self.rejections(value) if each.wanted.dim == dim or each.wanted.axis == axis)
         others = tuple(each for each in self.find_others(self, point) if each != origin)
         return Explanation(point, origin, path, lost, others)
 
-    def trace(self, point: Point) -> tuple[Origin, tuple[Move, ...]]:
+    def trace(self, point: AxisOnDim) -> tuple[Origin, tuple[AxisPropagation, ...]]:
         """The origin of an axis that is there, and the moves that brought it."""
-        path: list[Move] = []
+        path: list[AxisPropagation] = []
         while point not in self.origins:
             move = self._arrivals[point]
             path.append(move)
             point = self.held(move.source, move.source_dim, move.axis)
         return self.origins[point], tuple(reversed(path))
 
-    def whose(self, point: Point) -> Origin:
+    def whose(self, point: AxisOnDim) -> Origin:
         """The origin of an axis that is there."""
         return self._whose[point]
 
     @cached_property
-    def _whose(self) -> Mapping[Point, Origin]:
+    def _whose(self) -> Mapping[AxisOnDim, Origin]:
         found = dict(self.origins)
         for move in self.moves:
             found.setdefault(move.point, found[self.held(move.source, move.source_dim, move.axis)])
         return found
 
-    def held(self, value: int, dim: int, axis: str) -> Point:
+    def held(self, value: int, dim: int, axis: str) -> AxisOnDim:
         """The axis a dimension of a value has of `axis`: itself, or one that is a part of it or that it is a part of (Shardy Y6)."""
         axes = self.sites[value].sharding.dims[dim] or ()
-        return Point(value, dim, axis if axis in axes else next(each for each in axes if base_axis(each) == base_axis(axis)))
+        return AxisOnDim(value, dim, axis if axis in axes else next(each for each in axes if base_axis(each) == base_axis(axis)))
 
-    def wishes(self, value: int) -> tuple[Wish, ...]:
+    def rejections(self, value: int) -> tuple[RejectedAxis, ...]:
         """All wishes that lost on a value."""
-        return self.find_wishes(self, self.one[value])
+        return self.find_rejections(self, self.one[value])
 
     def at(self, step: int) -> tuple[Sharding, ...]:
         """The sharding of every value after so many steps, by number; 0 is what was written by hand. What a loop hands round lies at each
@@ -297,14 +297,14 @@ class Propagation:
         return replay_text(self)
 
     @cached_property
-    def _to(self) -> Mapping[int, list[Move]]:
-        found: dict[int, list[Move]] = {}
+    def _to(self) -> Mapping[int, list[AxisPropagation]]:
+        found: dict[int, list[AxisPropagation]] = {}
         for move in self.moves:
             found.setdefault(move.target, []).append(move)
         return found
 
 
-def _before(sharding: Sharding, moves: Sequence[Move], step: int) -> Sharding:
+def _before(sharding: Sharding, moves: Sequence[AxisPropagation], step: int) -> Sharding:
     """How a value lay after a step, of how it lies in the end and the moves that reached it."""
     return _without(sharding, frozenset((move.target_dim, move.axis) for move in moves if move.step > step))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from workbench.core.mesh import Mesh
-from workbench.core.source_annotations import OwnAnnotations
+from workbench.core.source_annotations import SourceAnnotations
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
@@ -72,9 +72,9 @@ class Details:
         """The report of the one program that all devices run in place of this one, if there is such; may raise `PipelineError`."""
         return None
 
-    def own_annotations(self) -> OwnAnnotations:
+    def source_annotations(self) -> SourceAnnotations:
         """What the traced function says of shardings by itself."""
-        return OwnAnnotations()
+        return SourceAnnotations()
 
     def padding(self) -> tuple[Padding, ...]:
         """Values whose dimensions do not divide, the most wasteful first."""
@@ -207,9 +207,9 @@ class Report:
         return self.details.graph()
 
     @cached_property
-    def own_annotations(self) -> OwnAnnotations:
+    def source_annotations(self) -> SourceAnnotations:
         """What the traced function says of shardings by itself: constraints, explicit types, manual regions; read when first asked for."""
-        return self.details.own_annotations()
+        return self.details.source_annotations()
 
     @cached_property
     def timeline(self) -> Timeline | None:

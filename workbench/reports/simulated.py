@@ -143,7 +143,7 @@ class Simulated:
         return tuple(max(self._updating(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
 
     def _updating(self, device: int) -> int:
-        return sum(self.costs[stage].held + self.costs[stage].lent for stage in self.stages_of(device))
+        return sum(self.costs[stage].held + self.costs[stage].borrowed_grads for stage in self.stages_of(device))
 
 
 def _flights(spans: Sequence[Span]) -> Iterator[tuple[float, int]]:

@@ -36,7 +36,7 @@ class Node:
     pinned: bool = False
 
 
-class Glance(NamedTuple):
+class ReportSummary(NamedTuple):
     """What is remembered of every report: bytes at the peak, bytes sent, seconds of a step if they are known."""
 
     peak: int
@@ -60,24 +60,27 @@ class Session:
         nodes: Sequence[Node],
         now: int,
         later: Mapping[int, int],
-        glances: Mapping[int, Glance],
+        summaries: Mapping[int, ReportSummary],
         hardware: Hardware | None = None,
     ) -> "Session":
-        """A session whose `nodes`, number of the present `node`, `later` and `glances` another one had; only its present plan is analysed.
+        """A session whose `nodes`, number of the present `node`, `later` and `summaries` another one had; only its present plan is
+        analysed.
 
         Raises `WorkbenchError` for what is no history: numbers out of order, a parent that comes later, a `later` that is no child.
         """
         _verify_history(nodes, now, later)
         session = cls.__new__(cls)
-        cls._begin(session, list(nodes), now, dict(later), dict(glances), hardware)
+        cls._begin(session, list(nodes), now, dict(later), dict(summaries), hardware)
         return session
 
-    def _begin(self, nodes: list[Node], now: int, later: dict[int, int], glances: dict[int, Glance], hardware: Hardware | None) -> None:
+    def _begin(
+        self, nodes: list[Node], now: int, later: dict[int, int], summaries: dict[int, ReportSummary], hardware: Hardware | None
+    ) -> None:
         self._hardware = hardware
         self._nodes, self._now = nodes, now
         self._later = later
         self._reports: dict[int, Report] = {}  # least recently used first
-        self._glances = glances
+        self._summaries = summaries
         self._answers: dict[int, Partitioned] = {}
         self._compiled: dict[int, Compiled] = {}
         self._foreseen: Report | None = None
@@ -104,9 +107,9 @@ class Session:
         return tuple(self._nodes)
 
     @property
-    def glances(self) -> Mapping[int, Glance]:
+    def summaries(self) -> Mapping[int, ReportSummary]:
         """The key figures of the plans of the history that were analysed for the present hardware, by number."""
-        return self._glances
+        return self._summaries
 
     @property
     def later(self) -> Mapping[int, int]:
@@ -215,7 +218,7 @@ class Session:
         self._answers.clear()
         self._compiled.clear()
         self._reports.clear()
-        self._glances.clear()
+        self._summaries.clear()
         self._foreseen = None
         return self._move(self._now)
 
@@ -255,7 +258,7 @@ class Session:
 
     def _keep(self, number: int, report: Report) -> Report:
         self._reports[number] = report
-        self._glances[number] = _glance(report)
+        self._summaries[number] = _summary(report)
         while len(self._reports) > KEPT_REPORTS or (len(self._reports) > 1 and self._kept_bytes > KEPT_BYTES):
             del self._reports[next(iter(self._reports))]
         return report
@@ -271,13 +274,13 @@ class Session:
         begun = time.monotonic()
         report = analyze(plan, self.hardware_of(plan), answer)
         report = with_compiled(report, compiled) if compiled is not None else report
-        _glance(report)  # a report works out what it is asked
+        _summary(report)  # a report works out what it is asked
         self.seconds = time.monotonic() - begun
         return report
 
 
-def _glance(report: Report) -> Glance:
-    return Glance(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
+def _summary(report: Report) -> ReportSummary:
+    return ReportSummary(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
 
 
 def _verify_history(nodes: Sequence[Node], now: int, later: Mapping[int, int]) -> None:

@@ -44,7 +44,7 @@ class Partitioner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SettlingState:
     """The `tier` of the present figures; whether an answer is awaited that will replace them, or the `reason` why none will."""
 
     tier: str
@@ -77,11 +77,11 @@ class Settler:
     """Asks XLA's partitioner about the present plan of a session after every move, and settles the session to the answer.
 
     One question is under way at a time, and only the latest plan waits behind it. The answer to a plan that is no longer present is kept,
-    so that undo finds it. A plan that is refused stays planned, and `standing` says why.
+    so that undo finds it. A plan that is refused stays planned, and `settling_state` says why.
 
     - `defer(work)` carries work onto the loop on which the session is moved, behind what is being done there;
     - `is_idle()`: while it is false a gesture waits there or is about to come, which goes first;
-    - `on_change()` is called there when `standing` changes although the session was not moved;
+    - `on_change()` is called there when `settling_state` changes although the session was not moved;
     - `call_later(seconds, work)` calls it then, from any thread.
     """
 
@@ -109,13 +109,13 @@ class Settler:
         self._hear_move(session.plan, session.report)
 
     @property
-    def standing(self) -> Standing:
+    def settling_state(self) -> SettlingState:
         """Of the present figures."""
         report = self._session.report
         if report.partitioned is not None:
-            return Standing(report.tier)
+            return SettlingState(report.tier)
         reason = self._reason()
-        return Standing(report.tier, is_settling=not reason, reason=reason)
+        return SettlingState(report.tier, is_settling=not reason, reason=reason)
 
     def close(self) -> None:
         """Ask no more, and give up what was asked."""
@@ -137,7 +137,7 @@ class Settler:
         """The question waits until what moved the session is done and shown, and a little longer."""
         if report is not self._seen:  # else a plan was named or pinned
             self._seen, self._failed, self._moved_at = report, None, self._clock()
-            if self.standing.is_settling:
+            if self.settling_state.is_settling:
                 self._call_later(PAUSE, partial(self._defer, partial(self._ask_about, report)))
 
     def _ask_about(self, report: Report) -> None:
@@ -146,7 +146,7 @@ class Settler:
 
     def _ask(self) -> None:
         """About the present plan, unless that is known or one is being asked; an old question about another plan is given up."""
-        if self._is_closed or not self.standing.is_settling:
+        if self._is_closed or not self.settling_state.is_settling:
             return
         subject, asked = self._subject(), self._question
         if asked is None:

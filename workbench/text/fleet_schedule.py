@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from workbench.multimodel.schedule import Schedule
 
-_MOST_TOLD = 12  # models of a legend
+_MOST_NAMED = 12  # models of a legend
 
 
 def schedule_text(schedule: Schedule, names: Sequence[str], width: int = 72) -> str:
@@ -42,9 +42,9 @@ def legend_text(names: Sequence[str]) -> str:
     marks = _marks(names)
     if marks == [each[:1] for each in names]:
         return ""
-    told = [f"{mark} {name}" for mark, name in zip(marks, names, strict=True)][:_MOST_TOLD]
-    left = len(names) - len(told)
-    return " · ".join([*told, *([f"and so on for {left:,} more in their order"] if left else [])])
+    legend = [f"{mark} {name}" for mark, name in zip(marks, names, strict=True)][:_MOST_NAMED]
+    left = len(names) - len(legend)
+    return " · ".join([*legend, *([f"and so on for {left:,} more in their order"] if left else [])])
 
 
 def _marks(names: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment import Wiring
 from workbench.hardware.catalogue import Catalogue, Entry, parse_hardware
 from workbench.hardware.hardware import Hardware, Shape
-from workbench.hardware.topology import Stretch, stretches, wiring_problem
+from workbench.hardware.topology import PhysicalSpan, physical_spans, wiring_problem
 from workbench.text.tables import pairs_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 
@@ -52,16 +52,16 @@ def wiring_text(mesh: Mesh, hardware: Hardware, wiring: Wiring | None) -> str:
     """What each mesh axis runs over: `data over y (16, a ring) · model over x (4, a line)`; empty where it does not fit."""
     if wiring_problem(mesh, hardware, wiring):
         return ""
-    routes = stretches(mesh, hardware, wiring)
-    return " · ".join(f"{name} over {' and '.join(map(_stretch, routes[name]))}" for name, size in mesh.axes if size > 1)
+    routes = physical_spans(mesh, hardware, wiring)
+    return " · ".join(f"{name} over {' and '.join(map(physical_span_of, routes[name]))}" for name, size in mesh.axes if size > 1)
 
 
-def _stretch(stretch: Stretch) -> str:
-    axis = stretch.physical
-    closed = axis.shape is Shape.RING and stretch.size * stretch.stride == axis.size
+def physical_span_of(physical_span: PhysicalSpan) -> str:
+    axis = physical_span.physical
+    closed = axis.shape is Shape.RING and physical_span.size * physical_span.stride == axis.size
     shape = axis.shape if closed or axis.shape is Shape.SWITCH else Shape.LINE
-    apart = f", {stretch.stride} apart" if stretch.stride > 1 and axis.shape is not Shape.SWITCH else ""
-    return f"{axis.name} ({stretch.size}, {_SHAPES[shape]}{apart})"
+    apart = f", {physical_span.stride} apart" if physical_span.stride > 1 and axis.shape is not Shape.SWITCH else ""
+    return f"{axis.name} ({physical_span.size}, {_SHAPES[shape]}{apart})"
 
 
 def entry_text(entry: Entry) -> str:

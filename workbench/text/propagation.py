@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from workbench.analysis.conflict_resolution import deciding_edits
+from workbench.analysis.conflict_resolution import resolving_edits
 from workbench.core.paths import template
 from workbench.core.selectors import is_line
 from workbench.core.sharding import base_axis
@@ -17,21 +17,21 @@ from workbench.reports.propagation import (
     REPLICATED,
     UNEVEN,
     USED,
+    AxisPropagation,
     Conflict,
     Explanation,
-    Move,
     Origin,
     Propagation,
     PropagationError,
-    Site,
-    Wish,
+    RejectedAxis,
+    ShardedValue,
 )
 from workbench.reports.report import Report
 from workbench.text.tables import wrapped
 
 MOST_VALUES = 4  # of one pattern
 _FIRST, _LAST = 3, 2  # steps of a long path that are told
-_MOST_WISHES = 6
+_MOST_REJECTIONS = 6
 _MOST_OTHERS = 3
 
 
@@ -41,15 +41,15 @@ def explanation_text(report: Report, value: str, dim: int | str | None = None) -
         return conflicts_text(report)
     replay = report.propagation
     groups = alike(replay, replay.find(value))
-    told = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
+    explanation = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
     if len(groups) > MOST_VALUES:
         others = list(dict.fromkeys(accepted_name(replay.sites[each[0]], value) for each in groups[MOST_VALUES:]))
         shown = ", ".join(f"`{each}`" for each in others[:MOST_VALUES])
-        told.append(f"`{value}` also names {shown}" + (" and more." if len(others) > MOST_VALUES else "."))
-    return "\n\n".join(told)
+        explanation.append(f"`{value}` also names {shown}" + (" and more." if len(others) > MOST_VALUES else "."))
+    return "\n\n".join(explanation)
 
 
-def accepted_name(site: Site, asked: str) -> str:
+def accepted_name(site: ShardedValue, asked: str) -> str:
     """What tells a value from others that the same words name, as it may be asked for: its path, or its line with it."""
     by_line = site.role == "value" and site.source and not site.path.startswith("grad/")
     return f"{site.source}/{site.path}" if by_line and (site.path == asked or not is_line(asked)) else site.path
@@ -67,7 +67,7 @@ def alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
     return found or [tuple(numbers)]
 
 
-def asked_dims(site: Site, dim: int | str | None) -> tuple[int, ...]:
+def asked_dims(site: ShardedValue, dim: int | str | None) -> tuple[int, ...]:
     """The dimensions that are asked about, by place or name. Raises `PropagationError` if there is none."""
     every = tuple(range(len(site.shape)))
     if dim is None:
@@ -84,38 +84,38 @@ def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int,
     yield f"{site_text(site)}, lies as {site.sharding}" + (f", and {len(numbers) - 1} more like it" if len(numbers) > 1 else "")
     if site.computed != site.sharding:
         yield f"  Its operation computes it as {site.computed}; it is resharded behind it."
-    wishes = replay.wishes(number)
+    rejections = replay.rejections(number)
     for dim in dims:
         axes = site.sharding.dims[dim] or ()
         yield f"  {_dim_text(site, dim)}: {' then '.join(axes) or 'whole'}"
         for axis in axes:
             yield from _axis_lines(replay, replay.axis(number, dim, axis))
-        lost = tuple(wish for wish in wishes if wish.wanted.dim == dim)
+        lost = tuple(rejected for rejected in rejections if rejected.wanted.dim == dim)
         if not axes and not lost:
             yield "    nobody wanted to split it"
-        yield from (f"    lost: {wish_text(replay, wish)}" for wish in lost[:_MOST_WISHES])
-        if len(lost) > _MOST_WISHES:
-            yield f"    and {counted(len(lost) - _MOST_WISHES, 'more wish', 'more wishes')} that lost"
+        yield from (f"    lost: {rejection_text(replay, rejected)}" for rejected in lost[:_MOST_REJECTIONS])
+        if len(lost) > _MOST_REJECTIONS:
+            yield f"    and {counted(len(lost) - _MOST_REJECTIONS, 'more wish', 'more wishes')} that lost"
 
 
-def _axis_lines(replay: Propagation, told: Explanation) -> Iterator[str]:
-    yield f"    `{told.point.axis}` is from {told.origin}"
-    path = told.path
+def _axis_lines(replay: Propagation, explanation: Explanation) -> Iterator[str]:
+    yield f"    `{explanation.point.axis}` is from {explanation.origin}"
+    path = explanation.path
     hidden = len(path) - _FIRST - _LAST
     for move in path if hidden <= 1 else path[:_FIRST]:
         yield f"      {move_text(replay, move)}"
     if hidden > 1:
         yield f"      ... {hidden} more steps ..."
         yield from (f"      {move_text(replay, move)}" for move in path[-_LAST:])
-    if any(str(each) != str(told.origin) for each in told.others):
-        yield f"      without it, `{base_axis(told.point.axis)}` could still come from {_others_text(told)}"
+    if any(str(each) != str(explanation.origin) for each in explanation.others):
+        yield f"      without it, `{base_axis(explanation.point.axis)}` could still come from {_others_text(explanation)}"
 
 
-def _others_text(told: Explanation) -> str:
+def _others_text(explanation: Explanation) -> str:
     """Origins by their statements: `batch:data` on x and 3 other places. A statement holds an argument and the result it becomes alike."""
     places: dict[str, dict[str, None]] = {}
-    for origin in told.others:
-        if str(origin) != str(told.origin):
+    for origin in explanation.others:
+        if str(origin) != str(explanation.origin):
             places.setdefault(origin.statement or origin.kind, {})[str(origin)] = None
     each = [next(iter(same)) + (f" and {counted(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
     return " or ".join(each[:_MOST_OTHERS]) + (
@@ -123,14 +123,14 @@ def _others_text(told: Explanation) -> str:
     )
 
 
-def site_text(site: Site) -> str:
+def site_text(site: ShardedValue) -> str:
     """`mlp/dot_general: dot_general [batch=16, d_ff=64], mlp.py:7`."""
     dims = ", ".join(str(size) if name == "_" else f"{name}={size}" for name, size in zip(site.dims, site.shape, strict=True))
     kind = {"input": "argument", "sharding_constraint": "behind a constraint"}.get(site.kind, site.kind)
     return f"{site.path or 'a value'}: {kind} [{dims}]" + (f", {site.source}" if site.source else "")
 
 
-def _dim_text(site: Site, dim: int) -> str:
+def _dim_text(site: ShardedValue, dim: int) -> str:
     name = site.dims[dim]
     return f"{'dimension ' + str(dim) if name == '_' else name} ({site.shape[dim]:,})"
 
@@ -141,7 +141,7 @@ def _place_text(replay: Propagation, value: int, dim: int) -> str:
     return f"{name} of {site_name(site)}"
 
 
-def site_name(site: Site) -> str:
+def site_name(site: ShardedValue) -> str:
     """A value by its path; what stands behind it by what it does."""
     behind = {"sharding_constraint": " behind its constraint", "data_flow_edge": " as it is handed round"}.get(site.kind, "")
     if site.role == "result":
@@ -149,7 +149,7 @@ def site_name(site: Site) -> str:
     return f"{site.path or 'a value'}{behind}"
 
 
-def move_text(replay: Propagation, move: Move) -> str:
+def move_text(replay: Propagation, move: AxisPropagation) -> str:
     """`step 3, forward: data from batch of x to batch of mlp/dot_general (dot_general, mlp.py:7)`."""
     source, target = _place_text(replay, move.source, move.source_dim), _place_text(replay, move.target, move.target_dim)
     kind = {"data_flow_edge": "handed round", "return": "returned"}.get(move.kind, move.kind)
@@ -167,26 +167,26 @@ def replay_text(replay: Propagation) -> str:
     return "\n".join([*by_hand, *(move_text(replay, move) for move in replay.moves)])
 
 
-def wish_text(replay: Propagation, wish: Wish) -> str:
+def rejection_text(replay: Propagation, rejected: RejectedAxis) -> str:
     """Whose axis it was, and what stood in its way."""
-    line = f" ({wish.line})" if wish.line else ""
-    over = " ".join(dict.fromkeys(word for word in (wish.kind, wish.over) if word))
-    return f"`{wish.wanted.axis}`, {wish.origin}, over {over}{line}: {_reason(replay, wish)}"
+    line = f" ({rejected.line})" if rejected.line else ""
+    over = " ".join(dict.fromkeys(word for word in (rejected.kind, rejected.over) if word))
+    return f"`{rejected.wanted.axis}`, {rejected.origin}, over {over}{line}: {_reason(replay, rejected)}"
 
 
-def _reason(replay: Propagation, wish: Wish) -> str:
-    rival, axis = wish.rival, wish.wanted.axis
+def _reason(replay: Propagation, rejected: RejectedAxis) -> str:
+    rival, axis = rejected.rival, rejected.wanted.axis
     where = _place_text(replay, rival.value, rival.dim) if rival else ""
-    by = f", by {wish.rival_origin}" if wish.rival_origin and rival and rival.axis else ""
-    first = _priority_text(wish)
-    if wish.reason == USED:
+    by = f", by {rejected.rival_origin}" if rejected.rival_origin and rival and rival.axis else ""
+    first = _priority_text(rejected)
+    if rejected.reason == USED:
         return f"{rival.axis if rival else axis} already splits {where}{by}{first}"
-    if wish.reason == CONTESTED:
+    if rejected.reason == CONTESTED:
         return f"{where} gives the same axis to another dimension, so that neither has it{by}"
-    if wish.reason == ORDER:
+    if rejected.reason == ORDER:
         return f"{rival.axis if rival else 'another axis'} is there, and major axes must agree{by}{first}"
-    if wish.reason == CLOSED:
-        return f"the dimension is closed {_closed_by(wish.rival_origin)}"
+    if rejected.reason == CLOSED:
+        return f"the dimension is closed {_closed_by(rejected.rival_origin)}"
     texts = {
         REPLICATED: f"the tensor keeps {axis} out",
         HELD_UP: f"{where} stands against it in the same operation{by}",
@@ -194,7 +194,7 @@ def _reason(replay: Propagation, wish: Wish) -> str:
         MINOR: "it splits only a minor part of what is one dimension here, and that would not be one piece a device",
         NOT_PASSED: "the operation does not hand this dimension on",
     }
-    return texts[wish.reason]
+    return texts[rejected.reason]
 
 
 def _closed_by(origin: Origin | None) -> str:
@@ -206,22 +206,22 @@ def _closed_by(origin: Origin | None) -> str:
     return f"by {origin}"
 
 
-def _priority_text(wish: Wish) -> str:
+def _priority_text(rejected: RejectedAxis) -> str:
     """Where priorities decided."""
-    if wish.rival_origin is None or wish.rival_origin.priority == wish.origin.priority:
+    if rejected.rival_origin is None or rejected.rival_origin.priority == rejected.origin.priority:
         return ""
-    mine, theirs = wish.origin.priority, wish.rival_origin.priority
+    mine, theirs = rejected.origin.priority, rejected.rival_origin.priority
     return f": priority {theirs} goes before {mine}" if theirs < mine else ""
 
 
 def conflict_text(replay: Propagation, conflict: Conflict) -> str:
     """Both sides, and where they met first."""
-    places = counted(len(conflict.wishes), "place")
-    wish = conflict.first
-    at = _place_text(replay, wish.wanted.value, wish.wanted.dim)
+    places = counted(len(conflict.rejections), "place")
+    rejected = conflict.first
+    at = _place_text(replay, rejected.wanted.value, rejected.wanted.dim)
     return (
         f"{conflict.winner} against {conflict.loser}, {conflict.reason}, in {places}; first at {at}: "
-        f"`{wish.wanted.axis}` lost, for {_reason(replay, wish)}"
+        f"`{rejected.wanted.axis}` lost, for {_reason(replay, rejected)}"
     )
 
 
@@ -230,12 +230,14 @@ def conflicts_text(report: Report) -> str:
     replay = report.propagation
     if not replay.conflicts:
         return f"No conflict: in {counted(len(replay.steps), 'step')} every axis went as far as it was wanted."
-    told = []
+    explanation = []
     for conflict in replay.conflicts:
-        edits = deciding_edits(report, conflict)
+        edits = resolving_edits(report, conflict)
         ways = " · ".join(map(str, edits)) or "only a change of the function, or of the mesh"
-        told.append("\n".join([wrapped(conflict_text(replay, conflict)), wrapped(f"to decide it the other way: {ways}", "    ", "  ")]))
-    return "\n\n".join(told)
+        explanation.append(
+            "\n".join([wrapped(conflict_text(replay, conflict)), wrapped(f"to decide it the other way: {ways}", "    ", "  ")])
+        )
+    return "\n\n".join(explanation)
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -17,7 +17,7 @@ from workbench.text.hardware import wiring_text
 from workbench.text.pipeline import headline
 from workbench.text.reshard import padding_text, reshards_text
 from workbench.text.run import measurement_text
-from workbench.text.source_annotations import own_annotations_text
+from workbench.text.source_annotations import source_annotations_text
 from workbench.text.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 
@@ -30,14 +30,14 @@ def report_text(report: Report) -> str:
     devices = f"{report.mesh.size:,} device" + "s" * (report.mesh.size != 1)
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
     laid_out = "; ".join(filter(None, (str(plan.layout) or "everything replicated", plan.program.traced_with)))
-    where = f"{report.mesh} ({devices})" if report.mesh.axes else report.mesh.told
+    where = f"{report.mesh} ({devices})" if report.mesh.axes else report.mesh.description
     head = wrapped(f"{title} on {where}, {laid_out}")
     sections = [
         head,
         pairs_text(_figures(report)),
         _pipeline(report),
         f"Arguments, and what one device holds of them\n\n{_arguments(report.arguments)}",
-        own_annotations_text(report.own_annotations),
+        source_annotations_text(report.source_annotations),
         _collectives(report),
         reshards_text(report.reshards),
         padding_text(report.padding),
@@ -51,10 +51,10 @@ def _pipeline(report: Report) -> str:
     if report.plan.pipeline is None:
         return ""
     try:
-        planned, told = str(report.pipeline), "Memory, time, utilisation and arithmetic are the pipeline's; all else is"
+        planned, remark = str(report.pipeline), "Memory, time, utilisation and arithmetic are the pipeline's; all else is"
     except PipelineError as error:
-        planned, told = f"Pipeline {report.plan.pipeline}\n\n  {error}", "The figures above are"
-    return f"({told} of the program whole, on the devices of one stage.)\n\n{planned}"
+        planned, remark = f"Pipeline {report.plan.pipeline}\n\n  {error}", "The figures above are"
+    return f"({remark} of the program whole, on the devices of one stage.)\n\n{planned}"
 
 
 def _planned(report: Report) -> PipelineReport | None:

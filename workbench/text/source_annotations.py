@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from workbench.core.source_annotations import OwnAnnotations
+from workbench.core.source_annotations import SourceAnnotations
 from workbench.text.tables import axes_text, shape_text, table_text, tail_text
 
 MOST = 24  # rows
 
 
-def own_annotations_text(own: OwnAnnotations) -> str:
+def source_annotations_text(own: SourceAnnotations) -> str:
     """One row an annotation, by place and line; empty if there is none."""
     if not own:
         return ""
@@ -19,7 +19,7 @@ def own_annotations_text(own: OwnAnnotations) -> str:
     return f"{head}\n\n{table_text(['what', 'value', 'lies', 'source'], rows[:MOST])}{more}"
 
 
-def _rows(own: OwnAnnotations) -> Iterator[tuple[str, str, str, str]]:
+def _rows(own: SourceAnnotations) -> Iterator[tuple[str, str, str, str]]:
     for argument in own.types:
         yield "type", argument.path, str(argument.sharding), ""
     for each in own.constraints:

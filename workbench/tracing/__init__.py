@@ -15,7 +15,7 @@ from workbench.tracing.kernel import fused_kernel as fused_kernel
 from workbench.tracing.layers import layer as layer
 from workbench.tracing.losses import scanned_loss as scanned_loss
 from workbench.tracing.losses import sequential_loss as sequential_loss
-from workbench.tracing.platform import hush_absent_tpu
+from workbench.tracing.platform import silence_libtpu
 from workbench.tracing.training import trace_training as trace_training
 
-hush_absent_tpu()  # before anything here starts JAX's backends
+silence_libtpu()  # before anything here starts JAX's backends

@@ -13,7 +13,7 @@ import jax
 from jax.extend import core as jex_core
 from jax.sharding import NamedSharding, PartitionSpec
 
-from workbench.core.selectors import is_line, picks
+from workbench.core.selectors import is_line, selects
 from workbench.core.sharding import Sharding
 from workbench.tracing.jaxpr.removed import path_of_equation, source_line
 
@@ -67,7 +67,7 @@ def _bound(jaxpr: Any, eqn: Any, read: Callable[[Any], Any]) -> list[Any]:
 
 def _laid_out(value: Any, path: str, source: str, constraints: Constraints, mesh: Any) -> Any:
     for pattern, sharding in reversed(constraints):  # the last one that matches holds
-        if len(sharding.dims) == getattr(value, "ndim", -1) and picks(pattern, path, source):
+        if len(sharding.dims) == getattr(value, "ndim", -1) and selects(pattern, path, source):
             return jax.lax.with_sharding_constraint(value, NamedSharding(mesh, partition_spec(sharding)))
     return value
 

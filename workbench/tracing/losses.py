@@ -78,7 +78,7 @@ def verify_pure(layer: LayerFunction, title: str, weights: Any, x: Any) -> None:
 
 
 def _verify_carried(layer: LayerFunction, weights: Any, x: Any) -> None:
-    given, returned = _told(x), _told(jax.eval_shape(layer, weights, x))
+    given, returned = _spec_text(x), _spec_text(jax.eval_shape(layer, weights, x))
     if given != returned:
         raise PipelineError(
             f"A scanned layer returns what it is given, changed in value alone; this one is given {given} and returns {returned}.",
@@ -86,5 +86,5 @@ def _verify_carried(layer: LayerFunction, weights: Any, x: Any) -> None:
         )
 
 
-def _told(tree: Any) -> str:
+def _spec_text(tree: Any) -> str:
     return ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree))

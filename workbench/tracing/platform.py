@@ -14,7 +14,7 @@ NO_TPU = {  # libtpu asks Google's metadata server where it is, unless it is tol
 }
 
 
-def leave_accelerators_alone() -> None:
+def force_cpu_backend() -> None:
     """Keep JAX in this process on the CPU: planning needs no more, and the worker process that runs the plan needs the accelerators whole.
 
     JAX starts its default backend when it lowers a function, and a GPU's backend takes most of its memory. Without effect once JAX is up.
@@ -23,7 +23,7 @@ def leave_accelerators_alone() -> None:
         jax.config.update("jax_platforms", "cpu")
 
 
-def hush_absent_tpu() -> None:
+def silence_libtpu() -> None:
     """Where libtpu is installed to compile for TPUs and none is attached, keep it from asking Google's metadata server where it is.
 
     JAX looks for a TPU when it starts, and libtpu would complain at length on standard error, in every notebook.

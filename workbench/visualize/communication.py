@@ -52,7 +52,7 @@ def communication_text(report: Report) -> str:
 
 def _title(report: Report) -> str:
     amount = f"sends {format_bytes(report.sent)} in a step" if report.sent else "sends nothing"
-    return f"{report.plan.name} on {report.mesh.told}: each device {amount}"
+    return f"{report.plan.name} on {report.mesh.description}: each device {amount}"
 
 
 def _place(report: Report, axes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -88,11 +88,11 @@ def _unit(placed: Placed, job: Job, left: float, at: float, scale: float) -> Ite
     batch = placed.unit // len(job.units) + 1
     width = (placed.end - placed.start) * scale
     what = f"{unit.kind.replace('_', ' and ')} of shard {unit.shard}, mini-batch {batch}"
-    told = f"{job.name}: {what}, {format_seconds(placed.end - placed.start)}"
+    label = f"{job.name}: {what}, {format_seconds(placed.end - placed.start)}"
     strong = _FORWARD if unit.kind == "forward" else _LATER
     gap = 0.5 if width > _SMALL else 0.0
     lost = " (lost with its device)" if placed.lost else ""
-    yield Rectangle(left + placed.start * scale, at, max(width - gap, 0.3), _HIGH, colour, strong, hatched=placed.lost, title=told + lost)
+    yield Rectangle(left + placed.start * scale, at, max(width - gap, 0.3), _HIGH, colour, strong, hatched=placed.lost, title=label + lost)
     if placed.start > placed.load:
         moving = f"{job.name}: brought in, {format_seconds(placed.start - placed.load)} before it begins"
         yield Rectangle(

@@ -66,7 +66,7 @@ def graph_dot(report: Report, opened: Collection[str] | None = None) -> str:
 
 def _title(report: Report, seen: Collapsed) -> str:
     kernels = sum(not node.is_input for node in seen.graph.nodes)
-    return f"{report.plan.name} on {report.mesh.told}: {kernels:,} kernels of the step in {len(seen.boxes)} boxes"
+    return f"{report.plan.name} on {report.mesh.description}: {kernels:,} kernels of the step in {len(seen.boxes)} boxes"
 
 
 def _text(report: Report, seen: Collapsed) -> str:
@@ -99,7 +99,7 @@ def dot_of(seen: Collapsed, pills: Sequence[Pill]) -> str:
     through = {pill.ends for pill in pills}
     arrows = [
         (seen.boxes[maker].key, seen.boxes[reader].key, float(maker < reader))
-        for maker, reader in seen.told
+        for maker, reader in seen.essential_arrows
         if (maker, reader) not in through
     ]
     for pill in pills:

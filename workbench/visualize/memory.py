@@ -19,7 +19,7 @@ def memory_text(report: Report) -> str:
 
 
 def _title(report: Report) -> str:
-    return f"{report.plan.name} on {report.mesh.told}: each device holds {format_bytes(report.memory.peak)} at the peak of a step"
+    return f"{report.plan.name} on {report.mesh.description}: each device holds {format_bytes(report.memory.peak)} at the peak of a step"
 
 
 def _bars(report: Report) -> tuple[Bar, ...]:

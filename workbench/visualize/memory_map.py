@@ -50,7 +50,7 @@ def _title(report: Report, place: int | None) -> str:
     held = report.memory.peak if place is None else sum(counts[place] for counts in curve.by_role.values())
     moment = "the peak of a step" if place is None else curve.near(place)
     beside = f", and {format_bytes(alive - held)} on the chip" if alive - held > 0.001 * held else ""
-    return f"{report.plan.name} on {report.mesh.told}: what one device holds at {moment}, {format_bytes(held)}{beside}"
+    return f"{report.plan.name} on {report.mesh.description}: what one device holds at {moment}, {format_bytes(held)}{beside}"
 
 
 def _cells(report: Report, place: int | None) -> tuple[_Cell, ...]:

@@ -81,7 +81,8 @@ def _compiled(compiled: Compiled) -> _Chart:
 
 
 def _title(report: Report) -> str:
-    return f"{report.plan.name} on {report.mesh.told}: what one device holds over the step, {format_bytes(report.memory.peak)} at the peak"
+    peak = format_bytes(report.memory.peak)
+    return f"{report.plan.name} on {report.mesh.description}: what one device holds over the step, {peak} at the peak"
 
 
 def _room(report: Report, charts: Sequence[_Chart]) -> int:

@@ -54,9 +54,9 @@ def pipeline(step: Simulated, tasks: Sequence[TaskTime] = (), *, memory: bool = 
     text = gantt_text(step)
     if tasks:
         lasted = max(task.end for task in tasks)
-        told = f"measured: {format_seconds(lasted)}, {bubble_of(tasks):.0%} idle"
-        y = _part(marks, told, _measured(tasks, devices), devices, lasted, head, y)
-        text += f"\n\n{told}"
+        caption = f"measured: {format_seconds(lasted)}, {bubble_of(tasks):.0%} idle"
+        y = _part(marks, caption, _measured(tasks, devices), devices, lasted, head, y)
+        text += f"\n\n{caption}"
     marks += _key({box.kind for box in _simulated(step)}, again=any(span.recompute for span in step.spans), head=head, y=y)
     return Picture(fitted(tuple(marks)), text)
 

@@ -51,7 +51,7 @@ def propagation_text(report: Report) -> str:
 def _title(report: Report) -> str:
     steps = len(report.propagation.steps)
     shown = f", the first {MOST_STEPS} here" if steps > MOST_STEPS else ""
-    return f"{report.plan.name} on {report.mesh.told}: its shardings spread in {counted(steps, 'step')}{shown}"
+    return f"{report.plan.name} on {report.mesh.description}: its shardings spread in {counted(steps, 'step')}{shown}"
 
 
 def _heads(replay: Propagation) -> list[str]:
@@ -70,8 +70,8 @@ def _rows(replay: Propagation) -> list[_Row]:
 
 
 def _row(replay: Propagation, number: int, at: Sequence[Sharding]) -> _Row:
-    came = [tuple(axis for axis in after.axes if axis not in before.axes) for before, after in itertools.pairwise(at)]
-    return _Row(site_name(replay.sites[number]), tuple(at), (at[0].axes, *came))
+    gained = [tuple(axis for axis in after.axes if axis not in before.axes) for before, after in itertools.pairwise(at)]
+    return _Row(site_name(replay.sites[number]), tuple(at), (at[0].axes, *gained))
 
 
 def _marks(title: str, rows: Sequence[_Row], heads: Sequence[str], mesh: Mesh) -> Iterator[Mark]:

@@ -94,8 +94,10 @@ def roofline_text(report: Report) -> str:
 
 def _title(report: Report) -> str:
     if report.plan.hardware is None or not report.kernel_costs:
-        return f"{report.plan.name} on {report.mesh.told}: no roof, as the plan names no hardware"
-    return f"{report.plan.name} on {report.mesh.told}: the kernels of one step under the roof of one {report.plan.hardware.chip.name}"
+        return f"{report.plan.name} on {report.mesh.description}: no roof, as the plan names no hardware"
+    return (
+        f"{report.plan.name} on {report.mesh.description}: the kernels of one step under the roof of one {report.plan.hardware.chip.name}"
+    )
 
 
 def _shown(report: Report) -> tuple[Kernel, ...]:

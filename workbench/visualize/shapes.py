@@ -6,7 +6,7 @@ from math import prod
 
 from workbench.core.paths import template
 from workbench.core.tensor import Role, itemsize
-from workbench.cost.tiles import laid_out_bytes
+from workbench.cost.tiles import tiled_bytes
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.text.tables import dims_text, grouped, shape_text, table_text, tail_text
@@ -37,7 +37,7 @@ def padding(placement: Placement, tile: tuple[int, ...] = ()) -> int:
     Devices at the end of an uneven dimension hold more padding than the average that is told here.
     """
     tensor, parts = placement.tensor, prod(placement.sharding.parts(placement.mesh))
-    held = laid_out_bytes(placement.local_shape, tensor.dtype, tile)
+    held = tiled_bytes(placement.local_shape, tensor.dtype, tile)
     return max(held - round(tensor.elements * itemsize(tensor.dtype) / parts), 0)
 
 
@@ -62,7 +62,7 @@ def _rows(report: Report) -> tuple[_Row, ...]:
     for group in groups:
         first = group[0]
         path = template(first.tensor.path) if len(group) > 1 else first.tensor.path
-        held = laid_out_bytes(first.local_shape, first.tensor.dtype, tile)
+        held = tiled_bytes(first.local_shape, first.tensor.dtype, tile)
         found.append(_Row(first, path, len(group), held * len(group), padding(first, tile) * len(group)))
     return tuple(sorted(found, key=lambda each: -each.bytes))
 
@@ -70,7 +70,7 @@ def _rows(report: Report) -> tuple[_Row, ...]:
 def _title(report: Report, rows: Sequence[_Row]) -> str:
     held, empty = sum(each.bytes for each in rows), sum(each.padding for each in rows)
     beside = f", {format_bytes(empty)} of it padding" if empty else ""
-    return f"{report.plan.name} on {report.mesh.told}: arguments take {format_bytes(held)} on each device{beside}"
+    return f"{report.plan.name} on {report.mesh.description}: arguments take {format_bytes(held)} on each device{beside}"
 
 
 def _text(report: Report, rows: Sequence[_Row]) -> str:

@@ -11,7 +11,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.paths import template
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.reports.propagation import Move, Propagation, Site
+from workbench.reports.propagation import AxisPropagation, Propagation, ShardedValue
 from workbench.reports.report import Report
 from workbench.text.tables import table_text
 from workbench.visualize.draw.collapse import Collapsed, collapse
@@ -87,7 +87,7 @@ def spread(report: Report, step: int | None = None, laid: Laid | None = None) ->
     marks: list[Mark] = [Label(0, 12, _split(laid, now), bold=True), Label(0, 30, _LEGEND)]
     for frame in laid.rows.frames:
         marks += _frame_marks(report.mesh, laid, frame, now)
-    for ends in laid.seen.told:
+    for ends in laid.seen.essential_arrows:
         marks += _arrow(laid.rows.way(ends), NEUTRAL, 1.0, 0.45)
     for number in range(laid.count):
         marks += _box(report, laid, number, now)
@@ -99,7 +99,7 @@ def spread(report: Report, step: int | None = None, laid: Laid | None = None) ->
 
 
 def _now(replay: Propagation, laid: Laid, step: int) -> _Step:
-    moves: Sequence[Move] = replay.steps[step - 1].moves if step else ()
+    moves: Sequence[AxisPropagation] = replay.steps[step - 1].moves if step else ()
     arrows: dict[Ends, str] = {}
     fresh: dict[int, str] = {}
     for move in moves:
@@ -118,7 +118,7 @@ def _row_at(replay: Propagation, laid: Laid, number: int) -> int | None:
     return laid.row_of[number]
 
 
-def _found_row(site: Site, number: int, laid: Laid) -> int | None:
+def _found_row(site: ShardedValue, number: int, laid: Laid) -> int | None:
     if site.role == "value":
         found = laid.seen.at(site.path) if site.path else None
         return laid.rows.scopes[found] if isinstance(found, str) else found
@@ -137,7 +137,7 @@ def _lying(laid: Laid, node: int, now: _Step) -> Sharding | None:
     return lies if wanted is None or lies.axes else now.lies[wanted]
 
 
-def _told(laid: Laid, number: int, now: _Step) -> tuple[int, Sharding | None]:
+def _member_at(laid: Laid, number: int, now: _Step) -> tuple[int, Sharding | None]:
     """The member a box speaks of: one that has an axis, else the one that costs most."""
     box = laid.seen.boxes[number]
     largest = laid.seen.largest(box)
@@ -151,7 +151,7 @@ def _axes(sharding: Sharding | None) -> tuple[str, ...]:
 
 def _box(report: Report, laid: Laid, number: int, now: _Step) -> Iterator[Mark]:
     box, seen = laid.seen.boxes[number], laid.seen
-    member, sharding = _told(laid, number, now)
+    member, sharding = _member_at(laid, number, now)
     node = seen.graph.nodes[member]
     dims = [] if box.rest else dims_of(node, sharding or Sharding.whole(len(node.shape)))
     about = f"{node.path} {sharding or ''}".strip() + (f" · {node.source}" if node.source else "")
@@ -189,8 +189,8 @@ def _row(
     axes = axes or ((now.fresh[number],) if is_fresh else ())
     colour = axis_colour(axes[0], mesh) if axes else NEUTRAL
     alpha = 0.36 if is_fresh else 0.16 if axes else 0.05
-    told = f"{ARRIVED if is_fresh else ''}{title}"
-    yield Rectangle(x, y, WIDTH - x, HEIGHT, colour, alpha, line=colour, title=told, subject=subject, opens=opens, round=3)
+    hint = f"{ARRIVED if is_fresh else ''}{title}"
+    yield Rectangle(x, y, WIDTH - x, HEIGHT, colour, alpha, line=colour, title=hint, subject=subject, opens=opens, round=3)
     strip = STRIP * (2.0 if is_fresh else 1.0)
     yield Rectangle(x, y, strip, HEIGHT, fill=colour, alpha=1.0 if axes else 0.3)
     if len(axes) > 1:
@@ -239,7 +239,7 @@ def _text(report: Report, replay: Propagation, laid: Laid, now: _Step) -> str:
         lying = now.lies[alike[0]]
         rows.append((mark, template(replay.sites[alike[0]].path), str(lying) if lying.axes else ""))
     for number, box in enumerate(laid.seen.boxes):
-        _, sharding = _told(laid, number, now)
+        _, sharding = _member_at(laid, number, now)
         rows.append((ARRIVED.strip() if number in now.fresh else "", box.key, str(sharding) if _axes(sharding) else ""))
-    title = f"{report.plan.name} on {report.mesh.told}: {_split(laid, now)}"
+    title = f"{report.plan.name} on {report.mesh.description}: {_split(laid, now)}"
     return f"{title}\n\n{table_text(['', 'scope', 'lies so far'], rows)}" if rows else title

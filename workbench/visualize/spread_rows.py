@@ -66,7 +66,7 @@ def rows_of(seen: Collapsed, before: int, top: float) -> Rows:
     order = {number: place for place, number in enumerate(ranked)}
     scopes = {frame.scope: len(places) + place for place, frame in enumerate(each for each in frames if each.scope)}
     places |= {scopes[frame.scope]: (frame.x, frame.y) for frame in frames if frame.scope}
-    return Rows(places, tuple(frames), scopes, _lanes(seen.told, order), WIDTH + FRAME * max(depth, bool(before)))
+    return Rows(places, tuple(frames), scopes, _lanes(seen.essential_arrows, order), WIDTH + FRAME * max(depth, bool(before)))
 
 
 def _tree(seen: Collapsed) -> dict[str, list[int | str]]:

@@ -79,9 +79,9 @@ def _predicted(step: StepTime) -> _Bar:
 
 def _title(report: Report, bars: Sequence[_Bar]) -> str:
     if not bars:
-        return f"{report.plan.name} on {report.mesh.told}: its time is not known, as the plan names no hardware"
-    told = ", ".join(f"{format_seconds(bar.seconds)} {bar.name}" for bar in bars)
-    return f"{report.plan.name} on {report.mesh.told}: one step, {told}"
+        return f"{report.plan.name} on {report.mesh.description}: its time is not known, as the plan names no hardware"
+    listed = ", ".join(f"{format_seconds(bar.seconds)} {bar.name}" for bar in bars)
+    return f"{report.plan.name} on {report.mesh.description}: one step, {listed}"
 
 
 def _text(report: Report, bars: Sequence[_Bar]) -> str:

@@ -61,11 +61,11 @@ def _parts(report: Report, trace: Trace | None) -> tuple[_Part, ...]:
     found = []
     if (predicted := report.timeline) is not None:
         events = predicted.events
-        looks = {
+        styles = {
             (each.kind, each.path, each.stream): (_name(_operation(each.kind), each.path), _weight(each.kind, each.stream))
             for each in events
         }
-        spans = tuple(Span(each.stream, each.start, each.seconds, *looks[each.kind, each.path, each.stream]) for each in unrolled(events))
+        spans = tuple(Span(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unrolled(events))
         found.append(_part("predicted", predicted.seconds, spans, report.mesh))
     if trace is not None and trace.events:
         device = trace.events[0].device
@@ -108,7 +108,7 @@ def _name(*words: str) -> str:
 
 def _title(report: Report, parts: Sequence[_Part]) -> str:
     what = " and ".join(part.title.partition(":")[0] for part in parts) or "neither measured nor predicted, as the plan names no hardware"
-    return f"{report.plan.name} on {report.mesh.told}: one step of one device, {what}"
+    return f"{report.plan.name} on {report.mesh.description}: one step of one device, {what}"
 
 
 def _busy(part: _Part, row: str) -> float:

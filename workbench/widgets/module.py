@@ -1,4 +1,4 @@
-"""The front end: one ES module that anywidget and Panel both host. Plain files joined here: nothing to build, nothing to fetch."""
+"""The front end: one ES module that anywidget and Panel both host, bundled by `tools/bundle.py` out of the modules in `static`."""
 
 import hashlib
 import json
@@ -7,66 +7,14 @@ from pathlib import Path
 
 from workbench.widgets.glossary.glossary import glossary_state
 
-_STATIC = Path(__file__).parent / "static"
-_STYLES = (
-    "style.css",
-    "panels.css",
-    "help.css",
-    "select.css",
-    "picture.css",
-    "tensors.css",
-    "axes.css",
-    "why.css",
-    "history.css",
-    "replay.css",
-    "recipes.css",
-    "resharding.css",
-    "picking.css",
-    "stages.css",
-    "gantt.css",
-    "fleet.css",
-)
-_SCRIPTS = (
-    *(
-        "cut.js",
-        "parts.js",
-        "dom.js",
-        "theme.js",
-        "help.js",
-        "tour.js",
-        "cells.js",
-        "board.js",
-        "drag.js",
-        "menus.js",
-        "sort.js",
-        "picture.js",
-        "hardware.js",
-    ),
-    *(
-        "select.js",
-        "tensors.js",
-        "axes.js",
-        "why.js",
-        "picking.js",
-        "replay.js",
-        "files.js",
-        "history.js",
-        "recipes.js",
-        "resharding.js",
-        "curves.js",
-        "run.js",
-        "stages.js",
-        "stage_drag.js",
-    ),
-    *("gantt.js", "gantt_draw.js", "fleet_draw.js", "losses.js", "fleet_parts.js", "fleet.js", "main.js"),
-)
+_BUNDLES = Path(__file__).parent / "static" / "bundle"
 
 
 @cache
 def module_text() -> str:
-    """The scripts in order, with the style sheets and the glossary as constants before them. `main.js` holds the only `export`."""
-    style = "\n".join(map(_text, _STYLES))
-    return "\n".join([f"const STYLE = {json.dumps(style)};", f"const GLOSSARY = {json.dumps(glossary_state())};", *map(_text, _SCRIPTS)])
+    """The board's module, and before it what Python gives it: the style sheets and the glossary, which `given.js` reads."""
+    given = {"style": _text("board.css"), "glossary": glossary_state()}
+    return f"const GIVEN = {json.dumps(given)};\n{_text('board.js')}"
 
 
 PARTS = ("board", "table", "live")
@@ -80,4 +28,4 @@ def cell_module_text() -> str:
 
 
 def _text(name: str) -> str:
-    return (_STATIC / name).read_text(encoding="utf-8")
+    return (_BUNDLES / name).read_text(encoding="utf-8")

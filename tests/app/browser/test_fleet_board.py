@@ -9,7 +9,7 @@ from tests.support.jupyterlab import READY, run_cell, write_notebook
 from tests.support.servers import free_port, wait_for
 from workbench.app.page import fleet as fleet_app
 from workbench.app.page.serve import listen
-from workbench.multimodel.forecast import outlook
+from workbench.multimodel.forecast import forecast
 from workbench.widgets.fleet.view import FleetView
 
 CELL = """
@@ -29,7 +29,7 @@ def fleet():
 
 @pytest.fixture(scope="module")
 def times(fleet):
-    return times_of(outlook(fleet))
+    return times_of(forecast(fleet))
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ def fleet_html(view: FleetView) -> str:
     controls = board["controls"]
     memory = f", {controls['memory']} of each" if controls["memory"] else ""
     name = f'<b style="font-size:16px">{escape(board["name"])}</b>'
-    told = f"{name} {escape(board['devices'])}{escape(memory)}, {controls['policy']}"
-    parts = [f"<div>{told}</div>", _figures(board["figures"]), _models(board), _schedule(view)]
+    heading = f"{name} {escape(board['devices'])}{escape(memory)}, {controls['policy']}"
+    parts = [f"<div>{heading}</div>", _figures(board["figures"]), _models(board), _schedule(view)]
     if board["problem"]:
         parts.insert(1, f"<div><b>{escape(board['problem']['message'])}</b></div>")
     style = f"font:13px/1.5 system-ui,sans-serif;border:1px solid {NEUTRAL};border-radius:8px;padding:12px;max-width:960px;overflow-x:auto"

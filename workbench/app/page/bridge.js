@@ -1,3 +1,4 @@
+// @ts-check
 // Between the page and the window around it, which may be a document tab of JupyterLab. It decides nothing: it carries the document's
 // text, the wish to save, the theme, and notices with their buttons. Only a parent of the same origin is spoken to or heard. The id of a board
 // goes into the address, so that the page finds it again, and this browser remembers its last boards.
@@ -6,32 +7,79 @@ const NAME = "sharding-workbench";
 const BOARDS = "workbench.boards", ASKED = "workbench.boards.asked";
 const MOST_BOARDS = 10;
 
+/**
+ * What Python has of this page: traits that are read, and one that is written. Defined here, for this file is served as it stands.
+ * @typedef {object} Model
+ * @property {(name: string) => any} get
+ * @property {(name: string, value: unknown) => void} set
+ * @property {() => void} save_changes
+ * @property {(event: string, listener: () => void) => void} on
+ * @property {(event: string, listener: () => void) => void} off
+ */
+
+/** @returns {{ id: string; name: string; time: number }[]} */
 function knownBoards() {
   try {
     const known = JSON.parse(localStorage.getItem(BOARDS) ?? "[]");
     return Array.isArray(known) ? known.filter((each) => typeof each?.id === "string") : [];
-  } catch { return []; }
+  } catch {
+    return [];
+  }
 }
 
+/**
+ * @param {string} id
+ * @param {string} name
+ */
 function rememberBoard(id, name) {
   const others = knownBoards().filter((each) => each.id !== id);
-  try { localStorage.setItem(BOARDS, JSON.stringify([{ id, name, time: Date.now() }, ...others].slice(0, MOST_BOARDS))); } catch { /* kept nowhere */ }
+  try {
+    localStorage.setItem(BOARDS, JSON.stringify([{ id, name, time: Date.now() }, ...others].slice(0, MOST_BOARDS)));
+  } catch { /* kept nowhere */ }
 }
 
+/** The page's first question of a visit. @returns {boolean} */
 function isFirstTime() {
   try {
     const asked = sessionStorage.getItem(ASKED);
     sessionStorage.setItem(ASKED, "yes");
     return asked === null;
-  } catch { return false; }
+  } catch {
+    return false;
+  }
 }
 
+/**
+ * @param {HTMLElement} box
+ * @param {string} tag
+ * @returns {HTMLElement}
+ */
+const the = (box, tag) => /** @type {HTMLElement} */ (box.querySelector(tag));
+
+/**
+ * @param {{ model: Model; el: HTMLElement }} given
+ * @returns {() => void}
+ */
 function render({ model, el }) {
   const framed = window.parent !== window;
   const stop = new AbortController();
+  /**
+   * @param {EventTarget} target
+   * @param {string} event
+   * @param {(event: any) => void} action
+   * @param {AddEventListenerOptions} [options]
+   */
   const listen = (target, event, action, options = {}) => target.addEventListener(event, action, { ...options, signal: stop.signal });
+  /**
+   * @param {string} kind
+   * @param {object} [more]
+   */
   const post = (kind, more = {}) => framed && window.parent.postMessage({ to: NAME, kind, ...more }, location.origin);
   let seq = 0;
+  /**
+   * @param {string} kind
+   * @param {object} [more]
+   */
   const tell = (kind, more = {}) => {
     seq += 1;
     model.set("heard", { kind, seq, ...more });
@@ -46,7 +94,7 @@ function render({ model, el }) {
     bar.hidden = !text;
     if (!text) return bar.replaceChildren();
     const strong = Object.assign(document.createElement("b"), { textContent: title });
-    const buttons = (choices ?? []).map(([kind, label, address]) => {
+    const buttons = /** @type {[kind: string, label: string, address?: string][]} */ (choices ?? []).map(([kind, label, address]) => {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: label });
       button.addEventListener("click", () => (address ? location.assign(address) : tell(kind)));
       return button;
@@ -74,15 +122,23 @@ function render({ model, el }) {
     const { text, by_link } = model.get("failure"), box = document.getElementById("failure");
     if (!box) return;
     box.hidden = !text;
-    box.querySelector("b").textContent = by_link ? "This link could not be opened" : "This page could not be opened";
-    box.querySelector("span").textContent = text ?? "";
-    box.querySelector("a").hidden = !by_link;
+    the(box, "b").textContent = by_link ? "This link could not be opened" : "This page could not be opened";
+    the(box, "span").textContent = text ?? "";
+    the(box, "a").hidden = !by_link;
   };
-  const hideOpening = () => { const box = document.getElementById("opening"); if (box && model.get("shown") > 0) box.hidden = true; };
+  const hideOpening = () => {
+    const box = document.getElementById("opening");
+    if (box && model.get("shown") > 0) box.hidden = true;
+  };
   const product = document.title;
-  const showTitle = () => { document.title = model.get("title") ? `${model.get("title")} · ${product}` : product; };
+  const showTitle = () => {
+    document.title = model.get("title") ? `${model.get("title")} · ${product}` : product;
+  };
 
-  const dress = (theme) => { if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme; };
+  /** @param {unknown} theme */
+  const dress = (theme) => {
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  };
   listen(window, "message", (event) => {
     if (!framed || event.source !== window.parent || event.origin !== location.origin || event.data?.from !== NAME) return;
     const { kind, text, name, theme } = event.data;
@@ -104,7 +160,9 @@ function render({ model, el }) {
   listen(window, "focus", () => post("focus"));
   listen(document, "pointerdown", () => post("focus"), { capture: true });
   const page = document.documentElement;
-  const markUnsaved = () => { page.dataset.unsaved = String(!framed && model.get("unsaved")); }; // the page asks who leaves
+  const markUnsaved = () => {
+    page.dataset.unsaved = String(!framed && model.get("unsaved"));
+  }; // the page asks who leaves
   const addressBoard = () => {
     const id = page.dataset.board = model.get("board");
     if (!id) return;
@@ -117,7 +175,10 @@ function render({ model, el }) {
   };
 
   const listeners = {
-    "change:shown": () => { hideOpening(); post("shown"); },
+    "change:shown": () => {
+      hideOpening();
+      post("shown");
+    },
     "change:text": () => post("text", { text: model.get("text"), created: model.get("created") }),
     "change:saves": () => post("save"),
     "change:notice": showNotice,

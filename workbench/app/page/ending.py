@@ -16,20 +16,20 @@ PATIENCE = 3.0
 FAREWELL = 1.0  # seconds for the browsers to hear that the connection is closed
 
 
-def serve_until_told(start: Callable[[], Any], close: Callable[[], None], unix_socket: str | None = None) -> Any:
+def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix_socket: str | None = None) -> Any:
     """Serve with the server that `start` makes, until SIGTERM or Ctrl-C comes; then let nobody in any more, `close` what visitors have, and
     hang up.
 
     After SIGTERM it raises `SystemExit` with code 0, and ends the process with that code if closing takes longer than `PATIENCE`; after
     Ctrl-C it returns the server. A second signal ends it at once.
     """
-    told = Told()
-    with told.listening():
+    received = Signals()
+    with received.listening():
         server = start()
-        told.stop = lambda: server.io_loop.asyncio_loop.call_soon_threadsafe(server.io_loop.stop)
+        received.stop = lambda: server.io_loop.asyncio_loop.call_soon_threadsafe(server.io_loop.stop)
         server.start()
-        if not told.signals:
-            with told.listening():  # again, for Panel takes Ctrl-C for itself
+        if not received.signals:
+            with received.listening():  # again, for Panel takes Ctrl-C for itself
                 server.io_loop.start()
     server.stop()
     try:
@@ -38,12 +38,12 @@ def serve_until_told(start: Callable[[], Any], close: Callable[[], None], unix_s
         _hang_up(server)
         if unix_socket:
             _remove_socket(Path(unix_socket))
-    if signal.SIGTERM in told.signals:
+    if signal.SIGTERM in received.signals:
         raise SystemExit(0)
     return server
 
 
-class Told:
+class Signals:
     """The signals that came; the first one stops a server, if there is one yet: one that is being made is not left half made."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from workbench.plan.plan import Plan
 from workbench.session.journal import JournalEntry, is_board_id
 
 MOST_OFFERED = 3
-MOST_HEARD = 10
+MOST_REMEMBERED = 10
 _LONGEST = 60  # characters of a name or an edit
 _SPANS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 
@@ -16,7 +16,7 @@ _SPANS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 def asked_boards(message: Mapping[str, Any]) -> list[str]:
     """The ids of a `boards` message of the bridge, as far as they are ids."""
     ids = message.get("ids")
-    return [each for each in ids[:MOST_HEARD] if isinstance(each, str) and is_board_id(each)] if isinstance(ids, list) else []
+    return [each for each in ids[:MOST_REMEMBERED] if isinstance(each, str) and is_board_id(each)] if isinstance(ids, list) else []
 
 
 def offer(entries: Iterable[JournalEntry], now: float | None = None) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ class Screen:
         self.hear: Callable[[dict[str, Any]], None] = lambda _message: None
         self._defer, self._theme = on_document(document) if document else at_once, "auto"
         self._bridge = Bridge(width=0, height=0, margin=0)
-        self._bridge.param.watch(lambda event: self._heard(event.new), "heard")
+        self._bridge.param.watch(lambda event: self._receive(event.new), "heard")
         self._board: BoardComponent | None = None
         self._place = pn.Column(sizing_mode="stretch_width", margin=0)
         self.root = pn.Column(self._bridge, self._place, sizing_mode="stretch_width", margin=0)
@@ -78,7 +78,7 @@ class Screen:
         elif self._board:
             self._board.param.update(**parameters)
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _receive(self, message: dict[str, Any]) -> None:
         if message.get("theme") in ("light", "dark"):
             self._theme = message["theme"]
             if self._board:

@@ -11,7 +11,7 @@ from typing import Any
 
 import panel as pn
 
-from workbench.app.page.ending import serve_until_told
+from workbench.app.page.ending import serve_until_signal
 from workbench.app.page.gate import guarded_server, serve_in_thread
 from workbench.app.page.guard import Hosts, allowed_hosts
 from workbench.app.page.opening import Served, live_plan, open_visit
@@ -103,15 +103,15 @@ def listen(
     """Serve a page, made anew for each visitor, as `serve` describes. When it is told to end, what visitors have is `close`d."""
     page = {BEHIND_PROXY if unix_socket else "/": make}
     place, allowed = _at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)
-    told = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
+    options = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
     if threaded:
-        return serve_in_thread(page, place, allowed, **told)
-    make_server = functools.partial(guarded_server, page, place, allowed, **told)
+        return serve_in_thread(page, place, allowed, **options)
+    make_server = functools.partial(guarded_server, page, place, allowed, **options)
     if asyncio._get_running_loop() is not None:  # noqa: SLF001 - asks without raising; a notebook's kernel, say: the server is left to it
         server = make_server()
         server.start()
         return server
-    return serve_until_told(make_server, close, unix_socket)
+    return serve_until_signal(make_server, close, unix_socket)
 
 
 def _at_socket(path: str) -> tuple[dict[str, Any], None]:

@@ -31,8 +31,8 @@ class Boards:
     """
 
     def __init__(self, served: Served, queue: JobQueue) -> None:
-        parcel = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
-        self._prepare = {"prepare": {"served": base64.b64encode(parcel).decode(), "jax_config": jax_settings()}}
+        job_payload = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
+        self._prepare = {"prepare": {"served": base64.b64encode(job_payload).decode(), "jax_config": jax_settings()}}
         self._forking, self._queue, self._worker = ForkServer(), queue, shared_worker()
         self._lock = threading.RLock()
         self._boards: list[ServedBoard] = []

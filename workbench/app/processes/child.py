@@ -35,14 +35,14 @@ from workbench.engine.worker.job_payload import use_jax_settings
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.session.journal import journal_folder
-from workbench.tracing.platform import leave_accelerators_alone
+from workbench.tracing.platform import force_cpu_backend
 
 MEMORY = 4 << 30  # bytes of data a board may take; the kernel refuses more, and the process ends
 
 
 def serve_board(descriptor: int) -> None:
     """One board, from its opening to the end of the connection."""
-    leave_accelerators_alone()
+    force_cpu_backend()
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with Connection(descriptor) as connection:

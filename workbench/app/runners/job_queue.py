@@ -53,7 +53,7 @@ class Place:
     def __init__(self, line: "_Line", on_change: Callable[[int], None]) -> None:
         self._line, self._on_change = line, on_change
         self.ahead = 0
-        self._told: int | None = None
+        self._reported: int | None = None
         self._telling, self._left = False, False
 
     def leave(self) -> None:
@@ -81,11 +81,11 @@ class Place:
     def _news(self) -> int | None:
         """What is still to be told; `None` ends the telling."""
         with self._line.lock:
-            if self._left or self._told == self.ahead:
+            if self._left or self._reported == self.ahead:
                 self._telling = False
                 return None
-            self._told = self.ahead
-            return self._told
+            self._reported = self.ahead
+            return self._reported
 
 
 class _Line:

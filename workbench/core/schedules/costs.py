@@ -42,7 +42,7 @@ class StageCost:
     - `sent_forward`, `sent_both`: what collectives inside of the stage carry in a forward pass, and in a forward and a backward one.
     - `update`, `sent_update`: seconds of the optimiser's step and of the sum of gradients over devices that share the micro-batches, once
       a step, and what that sum carries.
-    - `lent`: bytes of sums of gradients that come from other stages, or from among the devices, for the update.
+    - `borrowed_grads`: bytes of sums of gradients that come from other stages, or from among the devices, for the update.
 
     **Invariants**
 
@@ -59,7 +59,7 @@ class StageCost:
     sends: tuple[tuple[int, int], ...] = ()
     update: float = 0.0
     fed: int = 0
-    lent: int = 0
+    borrowed_grads: int = 0
     at_work: tuple[AtWork, AtWork] | None = None
     halves: tuple[Halves, Halves] | None = None
     sent_forward: Payload = ()

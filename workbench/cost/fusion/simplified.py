@@ -35,7 +35,7 @@ def repeated_slices(structure: Structure) -> set[int]:
 
 def _simplified(structure: Structure, op: Op, others: set[int]) -> Op:
     """`others` are the values that something else than a convolution reads."""
-    if op.picks:
+    if op.selects:
         return replace(op, kind=_SELECT)
     if op.kind == _REVERSE and not others & set(op.results):
         return replace(op, kind=_RESHAPE)

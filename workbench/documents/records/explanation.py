@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from workbench.reports.propagation import Conflict, Move, Origin, Propagation, Wish
+from workbench.reports.propagation import AxisPropagation, Conflict, Origin, Propagation, RejectedAxis
 from workbench.reports.report import Report
-from workbench.text.propagation import MOST_VALUES, alike, wish_text
+from workbench.text.propagation import MOST_VALUES, alike, rejection_text
 
 
 def explanation_record(report: Report, value: str) -> list[dict[str, Any]]:
@@ -29,17 +29,17 @@ def _value_record(replay: Propagation, numbers: tuple[int, ...]) -> dict[str, An
         "computed": str(site.computed),
         "count": len(numbers),
         "dims": dims,
-        "lost": [_wish_record(replay, wish) for wish in replay.wishes(numbers[0])],
+        "lost": [_rejection_record(replay, rejected) for rejected in replay.rejections(numbers[0])],
     }
 
 
 def _axis_record(replay: Propagation, value: int, dim: int, axis: str) -> dict[str, Any]:
-    told = replay.axis(value, dim, axis)
+    explanation = replay.axis(value, dim, axis)
     return {
         "axis": axis,
-        "origin": origin_record(told.origin),
-        "path": [_move_record(replay, move) for move in told.path],
-        "others": [origin_record(origin) for origin in told.others],
+        "origin": origin_record(explanation.origin),
+        "path": [_move_record(replay, move) for move in explanation.path],
+        "others": [origin_record(origin) for origin in explanation.others],
     }
 
 
@@ -48,7 +48,7 @@ def origin_record(origin: Origin) -> dict[str, Any]:
     return {**{key: each for key, each in asdict(origin).items() if key != "point"}, "axis": origin.axis, "dim": origin.point.dim}
 
 
-def _move_record(replay: Propagation, move: Move) -> dict[str, Any]:
+def _move_record(replay: Propagation, move: AxisPropagation) -> dict[str, Any]:
     ends = {
         name: {"path": replay.sites[value].path, "dim": dim}
         for name, value, dim in (("from", move.source, move.source_dim), ("to", move.target, move.target_dim))
@@ -56,14 +56,14 @@ def _move_record(replay: Propagation, move: Move) -> dict[str, Any]:
     return {"step": move.step, "direction": move.direction, "over": move.over, "kind": move.kind, "source": move.line, **ends}
 
 
-def _wish_record(replay: Propagation, wish: Wish) -> dict[str, Any]:
+def _rejection_record(replay: Propagation, rejected: RejectedAxis) -> dict[str, Any]:
     return {
-        "axis": wish.wanted.axis,
-        "dim": wish.wanted.dim,
-        "origin": origin_record(wish.origin),
-        "reason": wish.reason,
-        "rival": wish.rival_origin and origin_record(wish.rival_origin),
-        "text": wish_text(replay, wish),
+        "axis": rejected.wanted.axis,
+        "dim": rejected.wanted.dim,
+        "origin": origin_record(rejected.origin),
+        "reason": rejected.reason,
+        "rival": rejected.rival_origin and origin_record(rejected.rival_origin),
+        "text": rejection_text(replay, rejected),
     }
 
 
@@ -73,6 +73,6 @@ def conflict_record(replay: Propagation, conflict: Conflict) -> dict[str, Any]:
         "winner": origin_record(conflict.winner),
         "loser": origin_record(conflict.loser),
         "reason": conflict.reason,
-        "places": len(conflict.wishes),
-        "first": _wish_record(replay, conflict.first) | {"path": replay.sites[conflict.first.wanted.value].path},
+        "places": len(conflict.rejections),
+        "first": _rejection_record(replay, conflict.first) | {"path": replay.sites[conflict.first.wanted.value].path},
     }

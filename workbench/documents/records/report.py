@@ -131,7 +131,7 @@ def _trace_record(trace: Trace) -> dict[str, Any]:
 
 def _own(report: Report) -> dict[str, Any]:
     """What the function itself lays out, shardings in text."""
-    own = report.own_annotations
+    own = report.source_annotations
     constraints = [{**asdict(each), "sharding": str(each.sharding)} for each in own.constraints]
     regions = [{**asdict(each), "incoming": [*map(str, each.incoming)], "outgoing": [*map(str, each.outgoing)]} for each in own.regions]
     return {"types": {each.path: str(each.sharding) for each in own.types}, "constraints": constraints, "regions": regions}

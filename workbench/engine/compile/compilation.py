@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.engine.compile import store as compiled_store
-from workbench.engine.compile.partitioner_warnings import rematerialised_since, said_so_far
+from workbench.engine.compile.partitioner_warnings import rematerialised_since, stderr_offset
 from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
 from workbench.engine.hlo.report import READER, read_again, read_compiled
 from workbench.engine.mpmd.compile import compile_pipeline
@@ -109,7 +109,7 @@ def _compile(
     if keep and (known := compiled_store.load(key)):
         return replace(_read_today(key, *known, plan, target), target=target.name), partial(module_text, known[1])
     with stages.stage("compiling"):
-        start, said = time.perf_counter(), said_so_far()
+        start, said = time.perf_counter(), stderr_offset()
         executable, packed = _compiled(step, options, target)
         seconds = time.perf_counter() - start
     with stages.stage("reading"):

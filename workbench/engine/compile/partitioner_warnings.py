@@ -8,14 +8,14 @@ from workbench.reports.compiled import Rematerialised
 from workbench.spmd.partitioner_warnings import read_warnings
 
 
-def said_so_far() -> int:
+def stderr_offset() -> int:
     """How much has been said; -1 if it cannot be read back (a terminal, a pipe)."""
     status = os.fstat(2)
     return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
-def said_since(start: int) -> str:
-    """What has been said since `said_so_far` said this; empty where nothing can be read back."""
+def stderr_since(start: int) -> str:
+    """What has been said since `stderr_offset` said this; empty where nothing can be read back."""
     if start < 0:
         return ""
     try:
@@ -25,8 +25,8 @@ def said_since(start: int) -> str:
 
 
 def rematerialised_since(start: int) -> tuple[Rematerialised, ...]:
-    """The involuntary full rematerialisations warned of since `said_so_far` said this; none where nothing can be read back."""
-    return rematerialised(said_since(start))
+    """The involuntary full rematerialisations warned of since `stderr_offset` said this; none where nothing can be read back."""
+    return rematerialised(stderr_since(start))
 
 
 def rematerialised(text: str) -> tuple[Rematerialised, ...]:

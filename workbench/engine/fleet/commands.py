@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from workbench.engine.fleet.executor import Floor, Listener
+from workbench.engine.fleet.executor import FleetExecutor, Listener
 from workbench.engine.worker.failures import in_user_terms
 from workbench.engine.worker.job_payload import unpack_model
 from workbench.errors import EngineError, WorkbenchError
@@ -16,7 +16,7 @@ Orders = SimpleQueue[dict[str, Any]]
 class Training(Protocol):
     """A fleet that runs (`train.FleetRun`), as far as orders need it."""
 
-    floor: Floor
+    executor: FleetExecutor
 
     def add(self, model: FleetModel) -> None:
         """One more model; raises `WorkbenchError` where it cannot be trained with the others."""
@@ -34,15 +34,15 @@ class Stage:
         self.tell(event)
 
 
-def obey(run: Training, orders: Orders, stage: Stage) -> None:
+def handle_command(run: Training, orders: Orders, stage: Stage) -> None:
     """Each order as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
     while True:
         order = orders.get()
-        told = {key: value for key, value in order.items() if key != "parcel"}
+        about = {key: value for key, value in order.items() if key != "parcel"}
         try:
-            answer = {"event": "obeyed", **told, **_obeyed(run, order, stage)}
+            answer = {"event": "obeyed", **about, **_obeyed(run, order, stage)}
         except Exception as error:  # noqa: BLE001 - whatever a user's function or XLA raises is told, in the answer
-            answer = {"event": "refused", **told, "message": str(_refusal(error, told))}
+            answer = {"event": "refused", **about, "message": str(_refusal(error, about))}
         stage(answer)
 
 
@@ -51,9 +51,9 @@ def _obeyed(run: Training, order: dict[str, Any], stage: Stage) -> Mapping[str, 
     if order.get("order") == "add":
         model = unpack_model(order.get("parcel", ""))
         _add(run, model, stage)
-        return run.floor.standing(model.name)
-    run.floor.obey(order)
-    return run.floor.standing(order["model"]) if order["order"] == "stop" else {}
+        return run.executor.progress_of(model.name)
+    run.executor.handle_command(order)
+    return run.executor.progress_of(order["model"]) if order["order"] == "stop" else {}
 
 
 def _add(run: Training, model: FleetModel, stage: Stage) -> None:

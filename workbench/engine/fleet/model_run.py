@@ -15,7 +15,7 @@ Feed = Callable[[int], Sequence[Any]]
 
 
 @dataclass
-class Trainee:
+class ModelRun:
     """Where one model stands. `begun` units were given to a device, `done` are back on the host; it is idle when these are equal."""
 
     model: FleetModel
@@ -27,7 +27,7 @@ class Trainee:
     done: int = 0
     last: int = 0
     spared: int = 0  # by a checkpoint
-    came: float = 0.0  # seconds from the start of the run, for a model that was added to it
+    arrival_time: float = 0.0  # seconds from the start of the run, for a model that was added to it
     started: float = float("-inf")
     back: float = 0.0  # when the last unit's results came to the host, by the clock of `time.perf_counter`
     losses: list[float] = field(default_factory=list)
@@ -93,9 +93,9 @@ def not_read(model: FleetModel, step: int, error: Exception) -> WorkbenchError:
     return in_user_terms(error, Fleet((model,)), f"reading mini-batch {step + 1} of {model.mini_batches * model.epochs}")
 
 
-def trainee_named(trainees: Sequence[Trainee], name: str) -> Trainee:
+def run_named(model_runs: Sequence[ModelRun], name: str) -> ModelRun:
     """Raises `FleetError` where no model of the fleet has this name."""
-    found = next((each for each in trainees if each.model.name == name), None)
+    found = next((each for each in model_runs if each.model.name == name), None)
     if found is None:
-        raise FleetError(*unknown_name("model", name, (each.model.name for each in trainees)))
+        raise FleetError(*unknown_name("model", name, (each.model.name for each in model_runs)))
     return found

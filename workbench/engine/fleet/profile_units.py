@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from workbench.engine.fleet.devices import FleetDevice, Handling, pinned_place
-from workbench.engine.fleet.executor import Floor
-from workbench.engine.fleet.model_run import Trainee, not_read, ran_out
+from workbench.engine.fleet.executor import FleetExecutor
+from workbench.engine.fleet.model_run import ModelRun, not_read, ran_out
 from workbench.engine.fleet.model_shards import CutModel
 from workbench.engine.fleet.store import HostStore
 from workbench.engine.fleet.units import UnitFunction
@@ -36,7 +36,7 @@ Alike = tuple[Any, tuple[int, ...]]
 
 
 @dataclass
-class Rehearsal:
+class UnitProfile:
     """Seconds of each unit of a mini-batch by what models have in common, alone and among so many devices; what went on around them."""
 
     alone: dict[Alike, list[float]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Rehearsal:
         return Job(model.name, tuple(units), model.mini_batches, model.epochs)
 
 
-def rehearse(cuts: Sequence[CutModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> Rehearsal:
+def profile_units(cuts: Sequence[CutModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> UnitProfile:
     """Of all the models, on devices like these; without compiled units for each, devices of this machine are stood in for by the first.
 
     Known already where models like these were rehearsed like that. Raises what a run raises: `FleetError` where the memory does not
@@ -92,18 +92,18 @@ class _Occasion:
 
 
 @lru_cache(maxsize=16)
-def _rehearsed(given: _Occasion) -> Rehearsal:
+def _rehearsed(given: _Occasion) -> UnitProfile:
     cast, fleet, devices = given.cast, given.fleet, given.devices
-    found = Rehearsal()
+    found = UnitProfile()
     _warm(cast[: given.different], len(devices))
     for each in cast[: given.different]:
-        floor, handling = _played([each], fleet, devices[:1])
-        found.alone[each.alike] = _seconds(floor, 0, 1)
+        executor, handling = _played([each], fleet, devices[:1])
+        found.alone[each.alike] = _seconds(executor, 0, 1)
         found.handling = _joined((found.handling, *handling))
     if len(devices) > 1 and len(cast) > 1 and devices[0].device.platform == "cpu":
         found.among = min(len(devices), len(cast))
-        floor, handling = _played(cast, fleet, devices[: found.among])
-        found.together = {each.alike: _seconds(floor, number, found.among) for number, each in reversed(list(enumerate(cast)))}
+        executor, handling = _played(cast, fleet, devices[: found.among])
+        found.together = {each.alike: _seconds(executor, number, found.among) for number, each in reversed(list(enumerate(cast)))}
         found.handling = _joined(handling)
     return found
 
@@ -131,30 +131,30 @@ def _zeros(spec: jax.ShapeDtypeStruct) -> Any:
     return jnp.empty(spec.shape, spec.dtype) if is_key else np.zeros(spec.shape, spec.dtype)
 
 
-def _played(cast: Sequence[CutModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[Floor, list[Handling]]:
+def _played(cast: Sequence[CutModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[FleetExecutor, list[Handling]]:
     """The floor that has run these models for a while, each in turn."""
     handling = [Handling() for _ in devices]
-    seats = [FleetDevice(i, each.device, each.budget, handling=handling[i]) for i, each in enumerate(devices)]
+    stand_ins = [FleetDevice(i, each.device, each.budget, handling=handling[i]) for i, each in enumerate(devices)]
     folder = None if fleet.folder is None else fleet.folder / FOLDER
-    floor = Floor(seats, policy_named("round-robin"), double_buffer=fleet.double_buffer)
-    floor.listen(_Enough(floor, [len(each.units.functions) for each in cast]))
+    executor = FleetExecutor(stand_ins, policy_named("round-robin"), double_buffer=fleet.double_buffer)
+    executor.listen(_Enough(executor, [len(each.units.functions) for each in cast]))
     try:
         for number, each in enumerate(cast):
-            floor.add(_stand_in(number, each, fleet, devices, folder))
-        floor.run()
+            executor.add(_stand_in(number, each, fleet, devices, folder))
+        executor.run()
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-    if failure := next((each.failure for each in floor.trainees if each.failure), None):
+    if failure := next((each.failure for each in executor.model_runs if each.failure), None):
         raise failure
-    return floor, handling
+    return executor, handling
 
 
 class _Enough:
     """Ends all models together, so that all devices compute to the last: when each has run twice, for a while, or often enough."""
 
-    def __init__(self, floor: Floor, lengths: Sequence[int]) -> None:
-        self._floor, self._lengths = floor, lengths
+    def __init__(self, executor: FleetExecutor, lengths: Sequence[int]) -> None:
+        self._executor, self._lengths = executor, lengths
         self._done = [0] * len(lengths)
         self._began = time.perf_counter()
         self._over = False
@@ -168,10 +168,10 @@ class _Enough:
         if not self._over and long and min(batches) > 1:
             self._over = True
             for number in range(len(self._lengths)):
-                self._floor.stop(str(number))
+                self._executor.stop(str(number))
 
 
-def _stand_in(number: int, cut: CutModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> Trainee:
+def _stand_in(number: int, cut: CutModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> ModelRun:
     """A model with the same units and data, whose parameters are zeros and which does not end."""
     model, units = cut.model, cut.units.functions
     twin = FleetModel(str(number), model.program, _ENDLESS)
@@ -180,7 +180,7 @@ def _stand_in(number: int, cut: CutModel, fleet: Fleet, devices: Sequence[FleetD
     state = {key: spec for each in units for key, spec in zip(each.reads, each.specs, strict=True) if key[0] in ("piece", "state")}
     store.put({key: np.zeros(spec.shape, spec.dtype) for key, spec in state.items()})
     compiled = cut.compiled if len(cut.compiled) >= len(devices) else cut.compiled[:1] * len(devices)
-    return Trainee(twin, job, _First(model), store, compiled, last=job.length)
+    return ModelRun(twin, job, _First(model), store, compiled, last=job.length)
 
 
 @dataclass(frozen=True)
@@ -198,16 +198,16 @@ class _First:
             raise not_read(self.model, 0, error) from error
 
 
-def _seconds(floor: Floor, number: int, devices: int) -> list[float]:
+def _seconds(executor: FleetExecutor, number: int, devices: int) -> list[float]:
     """What each unit of a mini-batch took while so many devices computed; the first mini-batch does not count where others are left."""
-    length = len(floor.trainees[number].job.units)
-    mine = [each for each in floor.placed if each.model == number]
+    length = len(executor.model_runs[number].job.units)
+    mine = [each for each in executor.placed if each.model == number]
     crowded = (devices - 1) - 0.5  # the other devices, of which one may have paused for half of the time
     found = []
     for place in range(length):
         turns = [each for each in mine if each.unit % length == place]
         late = [each for each in turns if each.unit >= length] or turns[-1:]
-        full = [each for each in late if _beside(each, floor.placed) > crowded] or late
+        full = [each for each in late if _beside(each, executor.placed) > crowded] or late
         found.append(_usual([each.end - each.start for each in full]))
     return found
 

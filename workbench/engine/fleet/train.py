@@ -14,24 +14,24 @@ import jax
 import numpy as np
 
 from workbench.engine.fleet.checkpoint import Checkpoint
-from workbench.engine.fleet.commands import Orders, Stage, obey
+from workbench.engine.fleet.commands import Orders, Stage, handle_command
 from workbench.engine.fleet.devices import FleetDevice, pinned_place
-from workbench.engine.fleet.executor import Floor, Listener
+from workbench.engine.fleet.executor import FleetExecutor, Listener
 from workbench.engine.fleet.lock import holding
-from workbench.engine.fleet.model_run import Trainee, trainee_named
+from workbench.engine.fleet.model_run import ModelRun, run_named
 from workbench.engine.fleet.model_shards import CutModel, compiled_units, shard_starts
-from workbench.engine.fleet.profile_units import rehearse
+from workbench.engine.fleet.profile_units import profile_units
 from workbench.engine.fleet.store import HostStore
 from workbench.engine.worker.failures import in_user_terms
 from workbench.errors import FleetError
-from workbench.multimodel import Happening, Job, Schedule, lower_bound, simulate
+from workbench.multimodel import FleetEvent, Job, Schedule, lower_bound, simulate
 from workbench.multimodel.exact import prepared
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.forecast import devices_of
 from workbench.multimodel.jobs import verify_names
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.multimodel.policies import policy_named
-from workbench.multimodel.progress import Standing
+from workbench.multimodel.progress import FleetProgress
 from workbench.tracing.stage_partition.partition import network_of
 
 MOST_STOOD_IN = 8  # devices that one of this machine's own stands in for, when units are only timed
@@ -40,16 +40,16 @@ MOST_STOOD_IN = 8  # devices that one of this machine's own stands in for, when 
 def train_fleet(fleet: Fleet, on_event: Listener | None = None, orders: Orders | None = None) -> FleetMeasurement:
     """Train all models of the fleet on the attached devices, and measure.
 
-    With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`Floor.obey`, and
-    `parcel.adding`): each is followed by an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices, a budget
-    smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that cannot be
-    cut; `EngineError` for what a user's function raises.
+    With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`FleetExecutor.handle_command`,
+    `job_payload.adding`): each is answered by an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices,
+    a budget smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that
+    cannot be cut; `EngineError` for what a user's function raises.
     """
     stage = Stage(on_event or (lambda _: None))
     try:
         run = FleetRun(fleet, stage)
         if orders is not None:
-            threading.Thread(target=obey, args=(run, orders, stage), daemon=True).start()
+            threading.Thread(target=handle_command, args=(run, orders, stage), daemon=True).start()
         return run.run()
     except Exception as error:  # whatever a user's function or XLA raises
         raise in_user_terms(error, fleet, stage.name) from error
@@ -67,7 +67,7 @@ def time_fleet(fleet: Fleet, on_event: Listener | None = None) -> FleetTimes:
 
 
 class FleetRun:
-    """A fleet made ready, then run; `floor` takes what happens on the way (a model that stops, a device that leaves).
+    """A fleet made ready, then run; `executor` takes what happens on the way (a model that stops, a device that leaves).
 
     `jobs` are its models as the simulator sees them, their units rehearsed; with `train=False` there is no more. Its folder is its own
     until it has run, or is thrown away.
@@ -86,24 +86,24 @@ class FleetRun:
     def _prepare(self, *, train: bool) -> None:
         fleet = self.fleet
         self.devices = _devices(fleet, train=train)
-        self.floor = Floor(self.devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer, tell=self._tell)
+        self.executor = FleetExecutor(self.devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer, tell=self._tell)
         self.compile_seconds = 0.0
         self.cuts = self._cut(fleet.models, train=train)
         self._say("timing the units")
-        rehearsal = rehearse(self.cuts, fleet, self.devices)
-        self.jobs = [rehearsal.job(each) for each in self.cuts]
+        profile = profile_units(self.cuts, fleet, self.devices)
+        self.jobs = [profile.job(each) for each in self.cuts]
         if fleet.policy == "exact" and train:
             self._say("solving for the shortest schedule")
-            self.floor.desk.policy = prepared(self.floor.desk.policy, self.jobs, len(self.devices))
+            self.executor.scheduler.policy = prepared(self.executor.scheduler.policy, self.jobs, len(self.devices))
         for device in self.devices:
-            device.speed = rehearsal.inwards
+            device.speed = profile.inwards
         if train:
             for each, job in zip(self.cuts, self.jobs, strict=True):
-                self.floor.add(self._trainee(each, job))
+                self.executor.add(self._model_run(each, job))
 
     @property
-    def trainees(self) -> list[Trainee]:
-        return self.floor.trainees
+    def model_runs(self) -> list[ModelRun]:
+        return self.executor.model_runs
 
     @property
     def times(self) -> FleetTimes:
@@ -122,16 +122,16 @@ class FleetRun:
 
         Raises `FleetError` for a name that is there already, for a layer that does not fit, and once the run has ended.
         """
-        verify_names([*(each.model.name for each in self.trainees), model.name])
-        self.floor.verify_goes_on(model.name)
+        verify_names([*(each.model.name for each in self.model_runs), model.name])
+        self.executor.verify_goes_on(model.name)
         (cut,) = self._cut([model])
         self._say(f"timing the units of `{model.name}`", model.name)
         alone = self.fleet.updated(folder=None, spill="host", double_buffer=False)
-        with self.floor.room(0, max(each.needs for each in cut.compiled[0])):
-            job = rehearse([cut], alone, self.devices[:1]).job(cut)
+        with self.executor.room(0, max(each.needs for each in cut.compiled[0])):
+            job = profile_units([cut], alone, self.devices[:1]).job(cut)
         with self._entering:
-            self.floor.verify_goes_on(model.name)
-            self.floor.add(self._trainee(cut, job))
+            self.executor.verify_goes_on(model.name)
+            self.executor.add(self._model_run(cut, job))
         self.jobs.append(job)
         self.cuts.append(cut)
         self._foresee()
@@ -139,16 +139,16 @@ class FleetRun:
 
     def _foresee(self) -> tuple[Schedule, float]:
         """The predicted schedule and the lower bound, of the models so far, each from when it came, or from where its checkpoint is."""
-        comes = [Happening(each.came, "model comes", number) for number, each in enumerate(self.trainees) if each.came]
-        count, names = len(self.devices), [each.model.name for each in self.trainees]
-        spared = [each.spared for each in self.trainees]
-        jobs = [each.planned(job) for each, job in zip(self.trainees, self.jobs, strict=True)]
-        buffered, stand = self.fleet.double_buffer, Standing.at_the_start(jobs, count, spared)
-        predicted = simulate(jobs, count, self.floor.desk.policy, double_buffer=buffered, happenings=comes, standing=stand)
+        comes = [FleetEvent(each.arrival_time, "model comes", number) for number, each in enumerate(self.model_runs) if each.arrival_time]
+        count, names = len(self.devices), [each.model.name for each in self.model_runs]
+        spared = [each.spared for each in self.model_runs]
+        jobs = [each.planned(job) for each, job in zip(self.model_runs, self.jobs, strict=True)]
+        buffered, stand = self.fleet.double_buffer, FleetProgress.at_the_start(jobs, count, spared)
+        predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, happenings=comes, progress=stand)
         bound = lower_bound(jobs, count, spared)
         plan = [[each.model, each.unit, each.device, each.start, each.end] for each in predicted.placed]
-        told = {"names": names, "devices": count, "bound": bound, "predicted": plan, "times": self.times.record()}
-        self._tell({"event": "schedule", **told, "spared": spared, "last": [each.length for each in jobs]})
+        facts = {"names": names, "devices": count, "bound": bound, "predicted": plan, "times": self.times.record()}
+        self._tell({"event": "schedule", **facts, "spared": spared, "last": [each.length for each in jobs]})
         return predicted, bound
 
     def run(self) -> FleetMeasurement:
@@ -162,39 +162,39 @@ class FleetRun:
     def _run(self) -> FleetMeasurement:
         predicted, bound = self._foresee()
         self._say("training")
-        schedule = self.floor.run()
-        if any(each.came for each in self.trainees):
+        schedule = self.executor.run()
+        if any(each.arrival_time for each in self.model_runs):
             predicted, bound = self._foresee()
         moved = sum(each.moved for each in self.devices)
         moving, waited = sum(each.moving for each in self.devices), sum(each.waited for each in self.devices)
         return FleetMeasurement(
-            tuple(each.model.name for each in self.trainees),
+            tuple(each.model.name for each in self.model_runs),
             self.fleet.policy,
             tuple(self.jobs),
             schedule,
             predicted,
             bound,
-            {each.model.name: tuple(each.losses) for each in self.trainees},
+            {each.model.name: tuple(each.losses) for each in self.model_runs},
             self.shards,
             self.devices[0].device.device_kind,
             self.devices[0].budget,
             tuple(each.peak for each in self.devices),
             moved,
             max(0.0, 1 - waited / moving) if moving else 1.0,
-            self.floor.desk.deciding / max(self.floor.desk.decisions, 1),
+            self.executor.scheduler.decision_seconds / max(self.executor.scheduler.decisions, 1),
             self.compile_seconds,
-            tuple(each.spared for each in self.trainees),
-            {each.model.name: each.ended for each in self.trainees if each.ended},
-            tuple(each.model.name for each in self.trainees if each.failure),
+            tuple(each.spared for each in self.model_runs),
+            {each.model.name: each.ended for each in self.model_runs if each.ended},
+            tuple(each.model.name for each in self.model_runs if each.failure),
         )
 
     def parameters(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
         """A model's parameters by path, as they are on the host now, layers stacked again."""
-        trainee = trainee_named(self.trainees, name)
-        network = network_of(trainee.model.program)
+        model_run = run_named(self.model_runs, name)
+        network = network_of(model_run.model.program)
         found: dict[str, list[np.ndarray[Any, Any]]] = {}
         for number, ((leaf, _), _) in enumerate(network.flat.pieces):
-            found.setdefault(network.parameter_paths[leaf], []).append(np.asarray(trainee.store.get(("piece", number))))
+            found.setdefault(network.parameter_paths[leaf], []).append(np.asarray(model_run.store.get(("piece", number))))
         return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
 
     def _cut(self, models: Sequence[FleetModel], *, train: bool = True) -> list[CutModel]:
@@ -214,27 +214,27 @@ class FleetRun:
 
     def _compiled(self, model: FleetModel, starts: tuple[int, ...], devices: Sequence[FleetDevice]) -> CutModel:
         start = time.perf_counter()
-        units, told = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
-        self._say(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {told}", model.name)
+        units, facts = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
+        self._say(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {facts}", model.name)
         compiled = compiled_units(model.program, starts, [each.device for each in devices])
         self.compile_seconds += time.perf_counter() - start
         return CutModel(model, starts, compiled)
 
-    def _trainee(self, cut: CutModel, job: Job) -> Trainee:
+    def _model_run(self, cut: CutModel, job: Job) -> ModelRun:
         """With its first state, or as a checkpoint says it stood."""
         model = cut.model
         store = HostStore(_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_place(self.devices[0].device))
-        trainee = Trainee(model, job, model.program.step.feed, store, cut.compiled, last=job.length)
+        model_run = ModelRun(model, job, model.program.step.feed, store, cut.compiled, last=job.length)
         position = store.resume()
         if store.notice:
             self._tell({"event": "notice", "model": model.name, "message": store.notice})
         if position is None:
             store.put(cut.units.initial(_initial(model)))
         else:
-            trainee.resume(position)
-        trainee.about = {"cuts": list(cut.starts), "fingerprint": model.program.fingerprint}
-        store.commit(trainee.position(trainee.done))
-        return trainee
+            model_run.resume(position)
+        model_run.about = {"cuts": list(cut.starts), "fingerprint": model.program.fingerprint}
+        store.commit(model_run.position(model_run.done))
+        return model_run
 
     def _say(self, stage: str, model: str = "") -> None:
         """The stage, and the model that it is about, if it is about one."""

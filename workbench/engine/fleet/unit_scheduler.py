@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workbench.engine.fleet.devices import Arrays, CompiledUnit, FleetDevice
-from workbench.engine.fleet.model_run import Trainee
+from workbench.engine.fleet.model_run import ModelRun
 from workbench.multimodel import Candidate, Policy
 
 
 @dataclass(eq=False)
-class Turn:
+class UnitDispatch:
     """One unit on one device, from the decision on."""
 
     device: int
-    trainee: int
+    model_run: int
     index: int
     unit: CompiledUnit
     arrays: Arrays
@@ -25,19 +25,19 @@ class Turn:
     after: float | None = None  # when the unit before it on the device ended, if it was chosen by then
     began: float | None = None  # to compute
     claimed: int = 0  # bytes of the device
-    following: "Turn | None" = None
+    following: "UnitDispatch | None" = None
 
 
-class Desk:
+class UnitScheduler:
     """Models and their turns. `changed` is the lock, and tells when a model, a device or memory is free; a `failure` ends all."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.trainees: list[Trainee] = []
-        self.turns: list[Turn] = []  # begun, and not yet back on the host
+        self.model_runs: list[ModelRun] = []
+        self.turns: list[UnitDispatch] = []  # begun, and not yet back on the host
         self.changed = threading.Condition()
         self.failure: BaseException | None = None
-        self.decisions, self.deciding = 0, 0.0
+        self.decisions, self.decision_seconds = 0, 0.0
         self.began = 0.0
 
     def fail(self, error: BaseException) -> None:
@@ -46,7 +46,7 @@ class Desk:
             self.failure = self.failure or error
             self.changed.notify_all()
 
-    def next(self, device: FleetDevice) -> Turn | None:
+    def next(self, device: FleetDevice) -> UnitDispatch | None:
         """The device's next unit, as soon as a model is idle; `None` once all are done: until then another device may fail, and what it
         was doing is to be done again. Raises what the device failed with."""
         with self.changed:
@@ -54,53 +54,53 @@ class Desk:
                 candidates = [] if device.wanted else self._idle()
                 if candidates:
                     return self._taken(device, self._asked(candidates), {}, follows=False)
-                if all(each.done >= each.last for each in self.trainees):
+                if all(each.done >= each.last for each in self.model_runs):
                     return None
                 self.changed.wait()
             return None
 
-    def ahead(self, device: FleetDevice, turn: Turn, written: Arrays) -> Turn | None:
+    def ahead(self, device: FleetDevice, turn: UnitDispatch, written: Arrays) -> UnitDispatch | None:
         """What follows while `turn` runs; `None` where nothing can be brought in beside it.
 
         The successor of what runs here needs no transfer of what that leaves behind.
         """
         with self.changed:
-            follows = turn.index + 1 < self.trainees[turn.trainee].last
-            candidates = [*([self._candidate(turn.trainee, here=True)] if follows else []), *self._idle()]
+            follows = turn.index + 1 < self.model_runs[turn.model_run].last
+            candidates = [*([self._candidate(turn.model_run, here=True)] if follows else []), *self._idle()]
             if not candidates or self.failure or not device.there or device.wanted:
                 return None
             chosen = self._asked(candidates)
             if not device.fits(self._unit(chosen, device).takes):
                 return None  # it is asked again when this one is done: to wait here for memory that this one holds would be for ever
-            if chosen != turn.trainee:
+            if chosen != turn.model_run:
                 return self._taken(device, chosen, {}, follows=False)
             stays = {key: array for key, array in turn.arrays.items() if key not in written and key[0] != "batch"}
             return self._taken(device, chosen, stays | written, follows=True)
 
-    def wait_for(self, device: FleetDevice, trainee: Trainee, done: int) -> None:
+    def wait_for(self, device: FleetDevice, model_run: ModelRun, done: int) -> None:
         """Until so many units of a model are on the host. Raises what the device failed with."""
         with self.changed:
-            while trainee.done < done and self._goes_on(device):
+            while model_run.done < done and self._goes_on(device):
                 self.changed.wait()
 
-    def claim(self, device: FleetDevice, count: int, own: int, turn: Turn) -> None:
+    def claim(self, device: FleetDevice, count: int, own: int, turn: UnitDispatch) -> None:
         """Speak for memory, once what goes back to the host has left it; the device refuses what can never fit. Raises what it failed
         with."""
         while self._goes_on(device) and not device.fits(count) and device.held > own:
             self.changed.wait()
-        device.claim(count, f"Unit {turn.index} of `{self.trainees[turn.trainee].model.name}`")
+        device.claim(count, f"Unit {turn.index} of `{self.model_runs[turn.model_run].model.name}`")
         turn.claimed += count
 
-    def put_away(self, device: FleetDevice, turn: Turn) -> None:
+    def put_away(self, device: FleetDevice, turn: UnitDispatch) -> None:
         """It is done, or will not be: its memory is free."""
         self.turns.remove(turn)
         device.give_back(turn.claimed)
         self.changed.notify_all()
 
-    def end(self, trainee: Trainee) -> None:
+    def end(self, model_run: ModelRun) -> None:
         """With the mini-batch that it is in."""
-        length = len(trainee.job.units)
-        trainee.last = min(trainee.last, -(-trainee.begun // length) * length)
+        length = len(model_run.job.units)
+        model_run.last = min(model_run.last, -(-model_run.begun // length) * length)
         self.changed.notify_all()
 
     def take_up_again(self, device: FleetDevice) -> None:
@@ -108,11 +108,11 @@ class Desk:
         else two devices would do the same unit."""
         for each in [each for each in self.turns if each.device == device.number]:
             self.put_away(device, each)
-            self.trainees[each.trainee].begun = self.trainees[each.trainee].done
+            self.model_runs[each.model_run].begun = self.model_runs[each.model_run].done
 
-    def standing(self, trainee: Trainee) -> Mapping[str, int]:
+    def progress_of(self, model_run: ModelRun) -> Mapping[str, int]:
         with self.changed:
-            return {"done": trainee.done, "of": trainee.last}
+            return {"done": model_run.done, "of": model_run.last}
 
     def _goes_on(self, device: FleetDevice) -> bool:
         """`False` once the run has failed; raises what the device failed with."""
@@ -120,33 +120,33 @@ class Desk:
         return self.failure is None
 
     def _idle(self) -> list[Candidate]:
-        return [self._candidate(i) for i, each in enumerate(self.trainees) if each.idle]
+        return [self._candidate(i) for i, each in enumerate(self.model_runs) if each.idle]
 
     def _asked(self, candidates: list[Candidate]) -> int:
         start = time.perf_counter()
         chosen = self.policy.choose(candidates, self.decisions).model
-        self.deciding += time.perf_counter() - start
+        self.decision_seconds += time.perf_counter() - start
         self.decisions += 1
         return chosen
 
     def _candidate(self, number: int, *, here: bool = False) -> Candidate:
-        trainee = self.trainees[number]
-        begun, job = trainee.begun, trainee.job
-        return Candidate(number, job.remaining(begun), job.unit(begun).seconds, trainee.started, here, begun)
+        model_run = self.model_runs[number]
+        begun, job = model_run.begun, model_run.job
+        return Candidate(number, job.remaining(begun), job.unit(begun).seconds, model_run.started, here, begun)
 
     def _unit(self, chosen: int, device: FleetDevice) -> CompiledUnit:
-        trainee = self.trainees[chosen]
-        return trainee.units[device.number][trainee.begun % len(trainee.job.units)]
+        model_run = self.model_runs[chosen]
+        return model_run.units[device.number][model_run.begun % len(model_run.job.units)]
 
-    def _taken(self, device: FleetDevice, chosen: int, near: Arrays, *, follows: bool) -> Turn:
+    def _taken(self, device: FleetDevice, chosen: int, near: Arrays, *, follows: bool) -> UnitDispatch:
         """The model's next unit is this device's, with what of its arrays is here already."""
-        trainee, unit = self.trainees[chosen], self._unit(chosen, device)
+        model_run, unit = self.model_runs[chosen], self._unit(chosen, device)
         now = time.perf_counter()
         here = {key: near[key] for key in unit.unit.reads if key in near}
         overwrites = any(unit.unit.reads[place] in here for place in unit.unit.donated)
-        found = Turn(device.number, chosen, trainee.begun, unit, here, now, follows, overwrites)
+        found = UnitDispatch(device.number, chosen, model_run.begun, unit, here, now, follows, overwrites)
         self.turns.append(found)
-        trainee.begun += 1
-        trainee.started = now - self.began
+        model_run.begun += 1
+        model_run.started = now - self.began
         self.claim(device, unit.takes, 0, found)
         return found

@@ -112,8 +112,8 @@ class ModelUnits:
         given = tuple(self.key(stage, *each) for each in task.gives if each[0] == "departing")
         partial: dict[Key, Any] = {("cotangent", v): self.cut.values[v].aval for _, v in given if shard != max(self.cut.values[v].readers)}
         pieces = self.cut.network.flat.pieces
-        lent = tuple(n for n in self._trained(stage) if self._owners[n] != shard)
-        borrowed = {n: self.cut.shared.get(n, ()) for n in (*update.owned, *lent)}
+        borrowed_grads = tuple(n for n in self._trained(stage) if self._owners[n] != shard)
+        borrowed = {n: self.cut.shared.get(n, ()) for n in (*update.owned, *borrowed_grads)}
         partial |= {("partial", n): accumulator(pieces[n][1].aval) for n, users in borrowed.items() if users and shard != max(users)}
         weight: dict[Key, Any] = {} if is_last or not self._is_weighted else {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32)}
         state: dict[Key, Any] = {
@@ -122,8 +122,8 @@ class ModelUnits:
         own: dict[Key, Any] = {("piece", n): pieces[n][1].aval for n in update.owned}
         reads = {key: _spec(each) for key, each in {**own, **state, **partial, **weight, **reads}.items()}
         results = (LOSS, *([WEIGHT] if self._is_weighted else [])) if is_last else ()
-        writes = (*own, *state, *given, *(("partial", n) for n in lent), *results)
-        run = _Backward(self, stage, update, task, tuple(reads), given, lent, frozenset(partial))
+        writes = (*own, *state, *given, *(("partial", n) for n in borrowed_grads), *results)
+        run = _Backward(self, stage, update, task, tuple(reads), given, borrowed_grads, frozenset(partial))
         kind = Pass.FORWARD_LOSS if is_last else Pass.BACKWARD
         return UnitFunction(shard, kind, tuple(reads), tuple(reads.values()), writes, (), run)
 
@@ -161,7 +161,7 @@ class _Backward:
     task: Task
     reads: tuple[Key, ...]
     given: tuple[Key, ...]
-    lent: tuple[int, ...]
+    borrowed_grads: tuple[int, ...]
     partial: frozenset[Key]
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
@@ -173,7 +173,7 @@ class _Backward:
         sums = [jnp.zeros(each.shape, each.dtype) if gradient is None else gradient for each, gradient in zip(pieces, owned, strict=True)]
         state = [at["state", self.stage.segment.number, *place] for place in self.update.state]
         fresh, moments = self.update.call(pieces, state, sums, 1.0 if weight is None else weight)
-        return (*fresh, *moments, *(cotangents[key] for key in self.given), *(gradients[n] for n in self.lent), *loss)
+        return (*fresh, *moments, *(cotangents[key] for key in self.given), *(gradients[n] for n in self.borrowed_grads), *loss)
 
     def _loss(self, at: dict[Key, Any]) -> tuple[tuple[Any, ...], Any]:
         """Loss (and weight) to be told, and the weight that gradients are divided by."""

@@ -13,7 +13,7 @@ Name = Hashable
 
 
 class Instruction(NamedTuple):
-    """`registers[writes] = call(*registers[reads])`, then `registers[drops]` are emptied. `label` says whose task it is, if any's."""
+    """`buffer_slots[writes] = call(*buffer_slots[reads])`, then `buffer_slots[drops]` are emptied. `label` says whose task it is."""
 
     call: Callable[..., Sequence[Any]]
     reads: tuple[int, ...]
@@ -29,7 +29,7 @@ def place_of(label: Any, devices: int) -> int:
 
 
 @dataclass(slots=True)
-class Registers:
+class BufferSlots:
     """Names to numbers."""
 
     numbers: dict[Name, int] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class Registers:
         return len(self.numbers)
 
 
-def run(instructions: Sequence[Instruction], registers: list[Any]) -> None:
+def run(instructions: Sequence[Instruction], buffer_slots: list[Any]) -> None:
     """Dispatch all instructions in order."""
     for call, reads, writes, drops, _ in instructions:
-        results = call(*[registers[i] for i in reads])
+        results = call(*[buffer_slots[i] for i in reads])
         for i, value in zip(writes, results):  # noqa: B905 - equal by construction; this loop is the engine's own cost
-            registers[i] = value
+            buffer_slots[i] = value
         for i in drops:
-            registers[i] = None
+            buffer_slots[i] = None
 
 
 def with_drops(instructions: Sequence[Instruction], lasting: Iterable[int]) -> list[Instruction]:

@@ -15,7 +15,7 @@ from workbench.engine.mpmd.step import MpmdStep
 from workbench.engine.spmd.against_unsharded import free_bytes, relative, worst
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves
-from workbench.tracing.grad_accumulation.whole_step import accumulated_step
+from workbench.tracing.grad_accumulation.whole_step import grad_accumulation_step
 from workbench.units import format_bytes
 
 
@@ -88,7 +88,7 @@ def plain_step(program: Program, micro_batches: int) -> tuple[Any, Sequence[Any]
     given = jax.tree.map(jnp.asarray, program.step.given)
     state = jax.jit(program.step.initialize)(jax.random.key(0), given)
     batches = [[jnp.asarray(parts[i]) for parts in leaves] for i in range(micro_batches)]
-    return accumulated_step(program, micro_batches)(state, batches)
+    return grad_accumulation_step(program, micro_batches)(state, batches)
 
 
 def _largest(array: Any) -> float:

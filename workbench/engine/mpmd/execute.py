@@ -127,7 +127,7 @@ def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
     found = []
     for number in range(len(step.stages.cut.network.flat.pieces)):
         stage = step.stages.owners[number]
-        array = values[step.registers.number(("piece", stage, number))]
+        array = values[step.buffer_slots.number(("piece", stage, number))]
         leaf, layer = step.stages.cut.network.flat.pieces[number][0]
         path = step.stages.cut.network.parameter_paths[leaf]
         tensor, sharding = next(

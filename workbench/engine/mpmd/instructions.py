@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from workbench.core.schedules.tasks import Kind, Task
-from workbench.engine.mpmd.buffer_slots import Instruction, Name, Registers, in_order, with_drops
+from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, Name, in_order, with_drops
 from workbench.engine.mpmd.stages import Stages, piece_sharding
 from workbench.plan.plan import Plan
 
@@ -27,17 +27,19 @@ class Compilation:
     micro_batches: int
 
 
-def instructions_of(plan: Plan, stages: Stages, registers: Registers) -> tuple[list[Instruction], Compilation]:
+def instructions_of(plan: Plan, stages: Stages, buffer_slots: BufferSlots) -> tuple[list[Instruction], Compilation]:
     """One step of the plan, in an order in which nothing is read before it is written."""
-    building = _Building(stages, registers)
+    building = _Building(stages, buffer_slots)
     queues = [[building.task(task) for task in order] for order in stages.orders]
     queues = [[task for task in queue if task] for queue in queues]
-    before = [number for name, number in registers.numbers.items() if isinstance(name, tuple) and name[0] in _GIVEN]
+    before = [number for name, number in buffer_slots.numbers.items() if isinstance(name, tuple) and name[0] in _GIVEN]
     ordered = [*in_order(queues, before), *building.end()]
-    lasting = [number for name, number in registers.numbers.items() if name == "loss" or (isinstance(name, tuple) and name[0] in _LASTING)]
+    lasting = [
+        number for name, number in buffer_slots.numbers.items() if name == "loss" or (isinstance(name, tuple) and name[0] in _LASTING)
+    ]
     assert plan.pipeline is not None, "asked of plans with a pipeline"
-    last = registers.of(("piece", stage, piece) for stage in range(stages.count) for piece in stages.updates[stage].owned)
-    ends = registers.of(["loss"])
+    last = buffer_slots.of(("piece", stage, piece) for stage in range(stages.count) for piece in stages.updates[stage].owned)
+    ends = buffer_slots.of(["loss"])
     return with_drops(ordered, lasting), Compilation((*last, *ends), plan.pipeline.micro_batches)
 
 
@@ -48,7 +50,7 @@ _GIVEN = (*_LASTING, "batch")
 @dataclass(frozen=True)
 class _Building:
     stages: Stages
-    registers: Registers
+    buffer_slots: BufferSlots
 
     def task(self, task: Task) -> list[Instruction]:
         """The instructions of one task: what it computes, then what it sends."""
@@ -61,7 +63,7 @@ class _Building:
         reads = [*totals, *(name for group, place in found.task.reads for name in self._read(group, place, task))]
         results = [self._written(group, place, task) for group, place in found.task.gives if group != "gradient"]
         token = ("token", *task)
-        own = Instruction(found.compiled, self.registers.of(reads), self.registers.of([token, *totals, *results]), (), task)
+        own = Instruction(found.compiled, self.buffer_slots.of(reads), self.buffer_slots.of([token, *totals, *results]), (), task)
         sends = self._values_sent(task.stage, i) if task.kind is Kind.FORWARD else self._gradients_sent(task.stage, i)
         gives = {group for group, _ in found.task.gives}
         return [own, *(self._transfer(sends) if gives & {"leaving", "departing"} else [])]
@@ -117,14 +119,14 @@ class _Building:
         if not sends:
             return []
         call = _sender([place for _, _, place in sends])
-        return [Instruction(call, self.registers.of(a for a, _, _ in sends), self.registers.of(b for _, b, _ in sends), ())]
+        return [Instruction(call, self.buffer_slots.of(a for a, _, _ in sends), self.buffer_slots.of(b for _, b, _ in sends), ())]
 
     def end(self) -> list[Instruction]:
         """What comes after the last micro-batch: the loss, gradients of shared pieces to their owners, the updates, new values back."""
         stages, count = self.stages, self.stages.spec.micro_batches
         weighs = stages.cut.network.flat.weight is not None
         parts = [*(("loss", i) for i in range(count)), *((("weight", i) for i in range(count)) if weighs else ())]
-        found = [Instruction(stages.finish, self.registers.of(parts), self.registers.of(["loss", "weight"]), ())]
+        found = [Instruction(stages.finish, self.buffer_slots.of(parts), self.buffer_slots.of(["loss", "weight"]), ())]
         if weighs:
             found += self._transfer([("weight", ("total weight", stage), stages.devices(stage).whole) for stage in range(stages.count)])
         found += [self._added_up(stage) for stage in stages.compiled_sums]
@@ -139,7 +141,7 @@ class _Building:
         split = self.stages.split(stage)
         reads: list[Name] = [("total", stage, piece) for piece in split]
         writes: list[Name] = [("token", "sums", stage), *(("whole", stage, piece) for piece in split)]
-        return Instruction(self.stages.compiled_sums[stage], self.registers.of(reads), self.registers.of(writes), (), ("sums", stage))
+        return Instruction(self.stages.compiled_sums[stage], self.buffer_slots.of(reads), self.buffer_slots.of(writes), (), ("sums", stage))
 
     def _gradient(self, stage: int, piece: int) -> Name:
         """The sum of a step's gradients."""
@@ -148,7 +150,7 @@ class _Building:
     def _lendings(self) -> list[tuple[Name, Name, Any]]:
         sends: list[tuple[Name, Name, Any]] = []
         for stage, update in enumerate(self.stages.updates):
-            for place, user in self.stages.lent(stage):
+            for place, user in self.stages.borrowed_grads(stage):
                 piece = update.owned[place]
                 sends.append((self._gradient(user, piece), ("lent", stage, piece, user), self._place(stage, piece)))
         return sends
@@ -170,14 +172,14 @@ class _Building:
         count = max(update.sums for update in stages.updates)
         for stage, call in stages.compiled_terms.items():
             terms: list[Name] = [("term", stage, place) for place in range(count)]
-            pieces, state, totals, lent = self._updated(stage)
-            reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else [])]
-            found.append(Instruction(call, self.registers.of(reads), self.registers.of(terms), ()))
+            pieces, state, totals, borrowed_grads = self._updated(stage)
+            reads = [*pieces, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else [])]
+            found.append(Instruction(call, self.buffer_slots.of(reads), self.buffer_slots.of(terms), ()))
             ends += [(name, ("added", 0, stage, place), stages.devices(0).whole) for place, name in enumerate(terms)]
         if not ends:
             return []
         sums: list[Name] = [("sum", 0, place) for place in range(count)]
-        added = Instruction(stages.add_up, self.registers.of(to for _, to, _ in ends), self.registers.of(sums), ())
+        added = Instruction(stages.add_up, self.buffer_slots.of(to for _, to, _ in ends), self.buffer_slots.of(sums), ())
         backs: list[tuple[Name, Name, Any]] = []
         for stage in stages.compiled_terms:
             backs += [(name, ("sum", stage, place, "here"), stages.devices(stage).whole) for place, name in enumerate(sums)]
@@ -190,20 +192,22 @@ class _Building:
             [("piece", stage, piece) for piece in update.owned],
             [("state", stage, place) for place in range(len(update.state))],
             [self._gradient(stage, piece) for piece in update.owned],
-            [("lent", stage, update.owned[place], user) for place, user in self.stages.lent(stage)],
+            [("lent", stage, update.owned[place], user) for place, user in self.stages.borrowed_grads(stage)],
         )
 
     def _update(self, stage: int, *, weighs: bool) -> Instruction:
-        pieces, state, totals, lent = self._updated(stage)
+        pieces, state, totals, borrowed_grads = self._updated(stage)
         sums: list[Name] = [("sum", stage, place, "here") for place in range(self.stages.updates[stage].sums)]
-        reads = [*pieces, *state, *totals, *lent, *([("total weight", stage)] if weighs else []), *sums]
+        reads = [*pieces, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else []), *sums]
         writes: list[Name] = [("token", "update", stage), *pieces, *state]
-        return Instruction(self.stages.compiled_updates[stage], self.registers.of(reads), self.registers.of(writes), (), ("update", stage))
+        return Instruction(
+            self.stages.compiled_updates[stage], self.buffer_slots.of(reads), self.buffer_slots.of(writes), (), ("update", stage)
+        )
 
     def _zeros(self, stage: int) -> Instruction:
         """The sums of gradients for the next step, once the update has read them."""
         pieces = (*self.stages.updates[stage].owned, *self.stages.borrowed(stage))
-        totals = self.registers.of(("total", stage, piece) for piece in pieces)
+        totals = self.buffer_slots.of(("total", stage, piece) for piece in pieces)
         return Instruction(self.stages.compiled_zeros[stage], totals, totals, ())
 
 

@@ -45,7 +45,7 @@ def _at_the_start(step: MpmdStep) -> list[dict[int, int]]:
     """Of each device the bytes of its registers that hold something then."""
     sizes, home = _sizes(step), _homes(step)
     alive: list[dict[int, int]] = [{} for _ in range(step.stages.spec.stages)]
-    for name, number in step.registers.numbers.items():
+    for name, number in step.buffer_slots.numbers.items():
         if isinstance(name, tuple) and name[0] in _AT_THE_START:
             alive[home[number]][number] = sizes.get(number, 0)
     return alive
@@ -55,7 +55,7 @@ def _homes(step: MpmdStep) -> Mapping[int, int]:
     """The device each register's array lies on."""
     devices = step.stages.spec.stages
     found = {}
-    for name, number in step.registers.numbers.items():
+    for name, number in step.buffer_slots.numbers.items():
         if isinstance(name, tuple):
             found[number] = _stage_of(name, step) % devices
         else:

@@ -13,8 +13,8 @@ from workbench.core.sharding import Sharding
 from workbench.engine.spmd.placement import named_sharding
 from workbench.plan.plan import Plan
 from workbench.tracing.constrain import constrain
-from workbench.tracing.grad_accumulation.partial_sums import Parts
-from workbench.tracing.grad_accumulation.stage_sums import accumulating
+from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
+from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
 
@@ -81,7 +81,7 @@ class StagePrograms:
     entering: tuple[NamedSharding, ...]
     pieces: tuple[NamedSharding, ...]
     batch: tuple[NamedSharding, ...]
-    parts: Parts
+    parts: DataParallelGroups
     places: dict[tuple[str, int], NamedSharding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class StagePrograms:
 
     def compile(self, task: Task, name: str) -> CompiledTask:
         """One task; gradients that arrive for one value are added up first."""
-        whole = accumulating(self.stage, task, self.parts, laid_out=self._constrained)
+        whole = accumulate_grads(self.stage, task, self.parts, laid_out=self._constrained)
         own = tuple(in_parts(self.pieces[place], self.parts) if place in whole.split else self.pieces[place] for place in whole.totals)
         jitted = jax.jit(
             _with_token(whole.call, name),
@@ -114,7 +114,7 @@ class StagePrograms:
         return constrain(call, self.devices.plan.layout.constraints, self.devices.mesh)
 
 
-def in_parts(place: NamedSharding, parts: Parts) -> NamedSharding:
+def in_parts(place: NamedSharding, parts: DataParallelGroups) -> NamedSharding:
     """Where partial sums of a gradient lie, whose sum would lie at `place`."""
     return NamedSharding(place.mesh, PartitionSpec(parts.axes, *place.spec))
 
@@ -131,15 +131,15 @@ def compile_update(
     update: StageUpdate,
     pieces: tuple[Specs, Sequence[NamedSharding]],
     state: tuple[Specs, Sequence[NamedSharding]],
-    lent: Sequence[int],
+    borrowed_grads: Sequence[int],
     devices: StageDevices,
     total: float | None,
     number: int,
 ) -> jax.stages.Compiled:
-    """`(*pieces, *state, *totals, *lent totals, [weight], *sums) -> (token, *pieces, *state)`.
+    """`(*pieces, *state, *totals, *borrowed_grads totals, [weight], *sums) -> (token, *pieces, *state)`.
 
     Pieces and state are updated in place; totals are zeroed apart (`compile_zeros`), for XLA would copy them all first where both are one
-    program. `lent` says of each total that came from another stage to which of the stage's own it is added.
+    program. `borrowed_grads` says of each total that came from another stage to which of the stage's own it is added.
     `total` is what the micro-batches weigh together, `None` if it comes as an argument; `sums` are those over all stages' parameters, if
     the optimiser takes any.
     """
@@ -148,7 +148,7 @@ def compile_update(
     sums = [accumulator(spec) for spec in piece_specs]
 
     def run(*values: Any) -> tuple[Any, ...]:
-        weights, moments, totals, weighs, given = _parted(values, (n, s), lent, total)
+        weights, moments, totals, weighs, given = _parted(values, (n, s), borrowed_grads, total)
         if update.finish is None:
             fresh, after = update.call(weights, moments, totals, weighs)
         else:
@@ -160,12 +160,12 @@ def compile_update(
     weight = [jax.ShapeDtypeStruct((), jnp.float32)] * ((total is None) + update.sums)
     jitted = jax.jit(
         run,
-        in_shardings=(*places, *piece_places, *(piece_places[i] for i in lent), *([devices.whole] * len(weight))),
+        in_shardings=(*places, *piece_places, *(piece_places[i] for i in borrowed_grads), *([devices.whole] * len(weight))),
         out_shardings=(devices.whole, *places),
         donate_argnums=tuple(range(n + s)),
         keep_unused=True,
     )
-    specs = [*piece_specs, *state_specs, *sums, *(sums[i] for i in lent), *weight]
+    specs = [*piece_specs, *state_specs, *sums, *(sums[i] for i in borrowed_grads), *weight]
     return devices.compiler(jitted.lower(*specs))
 
 
@@ -199,30 +199,30 @@ def compile_terms(
     update: StageUpdate,
     pieces: tuple[Specs, Sequence[NamedSharding]],
     state: tuple[Specs, Sequence[NamedSharding]],
-    lent: Sequence[int],
+    borrowed_grads: Sequence[int],
     devices: StageDevices,
     total: float | None,
 ) -> jax.stages.Compiled:
-    """`(*pieces, *state, *totals, *lent totals, [weight]) -> terms`: what a stage has of each sum over all stages' parameters."""
+    """`(*pieces, *state, *totals, *borrowed_grads totals, [weight]) -> terms`: what a stage has of each sum over all stages' parameters."""
     (piece_specs, piece_places), (state_specs, state_places) = pieces, state
     n, s = len(piece_specs), len(state_specs)
     sums = [accumulator(spec) for spec in piece_specs]
 
     def run(*values: Any) -> tuple[Any, ...]:
-        weights, moments, totals, weighs, _ = _parted(values, (n, s), lent, total)
+        weights, moments, totals, weighs, _ = _parted(values, (n, s), borrowed_grads, total)
         return tuple(each.astype(jnp.float32) for each in update.terms(weights, moments, totals, weighs))
 
     weight = [jax.ShapeDtypeStruct((), jnp.float32)] if total is None else []
-    places = (*piece_places, *state_places, *piece_places, *(piece_places[i] for i in lent), *([devices.whole] * len(weight)))
+    places = (*piece_places, *state_places, *piece_places, *(piece_places[i] for i in borrowed_grads), *([devices.whole] * len(weight)))
     jitted = jax.jit(run, in_shardings=places, out_shardings=devices.whole, keep_unused=True)
-    return devices.compiler(jitted.lower(*piece_specs, *state_specs, *sums, *(sums[i] for i in lent), *weight))
+    return devices.compiler(jitted.lower(*piece_specs, *state_specs, *sums, *(sums[i] for i in borrowed_grads), *weight))
 
 
-def _parted(values: Sequence[Any], widths: tuple[int, int], lent: Sequence[int], total: float | None) -> tuple[Any, ...]:
+def _parted(values: Sequence[Any], widths: tuple[int, int], borrowed_grads: Sequence[int], total: float | None) -> tuple[Any, ...]:
     """Pieces, state, totals with what was lent of them, what the micro-batches weigh, and the rest."""
     n, s = widths
     weights, moments, totals, rest = values[:n], values[n : n + s], list(values[n + s : 2 * n + s]), values[2 * n + s :]
-    for place, each in zip(lent, rest, strict=False):
+    for place, each in zip(borrowed_grads, rest, strict=False):
         totals[place] = totals[place] + each
-    rest = rest[len(lent) :]
+    rest = rest[len(borrowed_grads) :]
     return (weights, moments, totals, rest[0], rest[1:]) if total is None else (weights, moments, totals, total, rest)

@@ -22,7 +22,7 @@ from workbench.errors import PipelineError
 from workbench.pipeline.data_parallel_groups import parts_of
 from workbench.pipeline.stage_costs import plan_starts
 from workbench.plan.plan import Plan
-from workbench.tracing.grad_accumulation.partial_sums import Parts
+from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.grad_accumulation.stage_sums import partial_sums
 from workbench.tracing.stage_partition.partition import network_of
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
@@ -84,7 +84,7 @@ class Stages:
         """The pieces that a stage uses and another one updates."""
         return tuple(piece for piece in self.cut.segments[stage].pieces if self.owners[piece] != stage)
 
-    def lent(self, stage: int) -> tuple[tuple[int, int], ...]:
+    def borrowed_grads(self, stage: int) -> tuple[tuple[int, int], ...]:
         """(place among the owned, other stage) for each piece of this stage's that another one uses too."""
         owned = self.updates[stage].owned
         shared = self.cut.shared
@@ -150,7 +150,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     return stages
 
 
-def _programs(stages: Stages, devices: StageDevices, parts: Parts, number: int) -> StagePrograms:
+def _programs(stages: Stages, devices: StageDevices, parts: DataParallelGroups, number: int) -> StagePrograms:
     cut, plan = stages.cut, stages.plan
     segment = cut.segments[number]
     inputs = [plan.argument_shardings[i] for i in plan.program.inputs]
@@ -201,8 +201,8 @@ def _compile_backward(stages: Stages, number: int) -> None:
 
 
 def _compile_update(stages: Stages, number: int) -> jax.stages.Compiled:
-    lent, devices = [place for place, _ in stages.lent(number)], stages.devices(number)
-    return stage_compile.compile_update(stages.updates[number], *_owned(stages, number), lent, devices, _total(stages), number)
+    borrowed_grads, devices = [place for place, _ in stages.borrowed_grads(number)], stages.devices(number)
+    return stage_compile.compile_update(stages.updates[number], *_owned(stages, number), borrowed_grads, devices, _total(stages), number)
 
 
 def _compile_zeros(stages: Stages, number: int) -> jax.stages.Compiled:
@@ -222,8 +222,10 @@ def _totals(stages: Stages, number: int, pieces: Iterable[int]) -> Placed:
 
 
 def _compile_terms(stages: Stages, number: int) -> jax.stages.Compiled:
-    lent = [place for place, _ in stages.lent(number)]
-    return stage_compile.compile_terms(stages.updates[number], *_owned(stages, number), lent, stages.devices(number), _total(stages))
+    borrowed_grads = [place for place, _ in stages.borrowed_grads(number)]
+    return stage_compile.compile_terms(
+        stages.updates[number], *_owned(stages, number), borrowed_grads, stages.devices(number), _total(stages)
+    )
 
 
 def _compile_add_up(stages: Stages, sums: int) -> jax.stages.Compiled:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from workbench.core.micro_batches import splits_of
-from workbench.engine.mpmd.buffer_slots import Instruction, Registers, run
+from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, run
 from workbench.engine.mpmd.instructions import Compilation, instructions_of
 from workbench.engine.mpmd.stages import Sample, Stages, compile_stages
 from workbench.engine.spmd.placement import spread
@@ -29,21 +29,21 @@ Watch = Callable[[Any, Any], None]
 class MpmdStep:
     """A pipelined plan made ready to run.
 
-    `instructions` over `registers`, which hold each leaf of the batch by micro-batch, too.
+    `instructions` over `buffer_slots`, which hold each leaf of the batch by micro-batch, too.
     """
 
     plan: Plan
     stages: Stages
-    registers: Registers
+    buffer_slots: BufferSlots
     instructions: tuple[Instruction, ...]
     compilation: Compilation
     compile_seconds: float
 
     def begin(self) -> list[Any]:
         """Registers at the start of training: parameters and optimiser state as initialised, sums of gradients zero."""
-        values: list[Any] = [None] * len(self.registers)
+        values: list[Any] = [None] * len(self.buffer_slots)
         for name, value in self.stages.born().items():
-            values[self.registers.number(name)] = value
+            values[self.buffer_slots.number(name)] = value
         return values
 
     def feed(self, values: list[Any], step: int) -> None:
@@ -58,7 +58,7 @@ class MpmdStep:
                 continue
             for micro_batch, part in enumerate(micro_batch_leaves(leaf, split, count)):
                 for stage, sharding in users:
-                    numbers.append(self.registers.number(("batch", stage, leaf_number, micro_batch)))
+                    numbers.append(self.buffer_slots.number(("batch", stage, leaf_number, micro_batch)))
                     parts.append(part)
                     places.append(sharding)
         for number, value in zip(numbers, _placed(parts, places), strict=True):
@@ -67,7 +67,7 @@ class MpmdStep:
     def advance(self, values: list[Any], feed_next: int | None = None) -> jax.Array:
         """Run one step and wait for it; the loss. The host feeds the next batch while the devices work."""
         run(self.instructions, values)
-        loss = values[self.registers.number("loss")]
+        loss = values[self.buffer_slots.number("loss")]
         if feed_next is not None:
             self.feed(values, feed_next)
         jax.block_until_ready([values[i] for i in self.compilation.last])
@@ -76,7 +76,7 @@ class MpmdStep:
     def results(self, values: Sequence[Any]) -> Mapping[tuple[str, int, int], Any]:
         """Parameters and optimiser state by register name (`("piece", stage, piece)`, `("state", stage, place)`)."""
         names = {
-            name: number for name, number in self.registers.numbers.items() if isinstance(name, tuple) and name[0] in ("piece", "state")
+            name: number for name, number in self.buffer_slots.numbers.items() if isinstance(name, tuple) and name[0] in ("piece", "state")
         }
         return {name: values[number] for name, number in names.items()}
 
@@ -94,23 +94,23 @@ def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, 
     """
     start = time.perf_counter()
     stages = compile_stages(plan, tell, sample)
-    registers = Registers()
-    instructions, compilation = instructions_of(plan, stages, registers)
-    return MpmdStep(plan, stages, registers, tuple(instructions), compilation, time.perf_counter() - start)
+    buffer_slots = BufferSlots()
+    instructions, compilation = instructions_of(plan, stages, buffer_slots)
+    return MpmdStep(plan, stages, buffer_slots, tuple(instructions), compilation, time.perf_counter() - start)
 
 
 def watched(step: MpmdStep, values: list[Any], watch: Watch) -> jax.Array:
     """`advance`, telling `watch(label, token)` of each task as it is dispatched."""
     instructions = [
-        each if each.label is None else each._replace(call=partial(_told, each.call, each.label, watch)) for each in step.instructions
+        each if each.label is None else each._replace(call=partial(_watched, each.call, each.label, watch)) for each in step.instructions
     ]
     run(instructions, values)
     jax.block_until_ready([values[i] for i in step.compilation.last])
-    loss: jax.Array = values[step.registers.number("loss")]
+    loss: jax.Array = values[step.buffer_slots.number("loss")]
     return loss
 
 
-def _told(call: Callable[..., Sequence[Any]], label: Any, watch: Watch, *values: Any) -> Sequence[Any]:
+def _watched(call: Callable[..., Sequence[Any]], label: Any, watch: Watch, *values: Any) -> Sequence[Any]:
     results = call(*values)
     watch(label, results[0])
     return results

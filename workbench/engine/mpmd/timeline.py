@@ -66,12 +66,12 @@ def _times(instructions: Sequence[Instruction], ends: dict[Any, float], devices:
     free = [0.0] * devices
     found = []
     for each in instructions:
-        came = max((ready.get(i, 0.0) for i in each.reads), default=0.0)
+        ready_at = max((ready.get(i, 0.0) for i in each.reads), default=0.0)
         if each.label is None:
-            ready.update(dict.fromkeys(each.writes, came))
+            ready.update(dict.fromkeys(each.writes, ready_at))
             continue
         device, end = place_of(each.label, devices), ends[each.label]
-        start = min(max(free[device], came), end)
+        start = min(max(free[device], ready_at), end)
         ready.update(dict.fromkeys(each.writes, end))
         free[device] = end
         found.append(_task_time(each.label, device, start, end - start))

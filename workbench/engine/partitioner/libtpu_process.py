@@ -73,21 +73,21 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
 
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
-    from workbench.engine.compile.partitioner_warnings import said_since, said_so_far
+    from workbench.engine.compile.partitioner_warnings import stderr_offset, stderr_since
     from workbench.engine.partitioner.scheduled import read_answer
     from workbench.spmd.until_code import dumped_program, folder_for_programs
 
     begun = time.perf_counter()
     with folder_for_programs() as folder:
-        said = said_so_far()
+        said = stderr_offset()
         status = _in_child(lambda: _compile(plan, hardware, folder))
         refused = folder / _REFUSED
-        told = json.loads(refused.read_text()) if refused.exists() else {}
-        program = dumped_program(folder) if status == 0 and (not told or told.get("no_room")) else None
+        refusal = json.loads(refused.read_text()) if refused.exists() else {}
+        program = dumped_program(folder) if status == 0 and (not refusal or refusal.get("no_room")) else None
         if program is not None:
-            return "answer", read_answer(program, plan, hardware, begun, told.get("no_room", ""), said_since(said))
-    if told:
-        return None if told.get("unknown") else ("refused", told["message"], tuple(told["ways_out"]))
+            return "answer", read_answer(program, plan, hardware, begun, refusal.get("no_room", ""), stderr_since(said))
+    if refusal:
+        return None if refusal.get("unknown") else ("refused", refusal["message"], tuple(refusal["ways_out"]))
     if status == 0:
         return "refused", f"XLA:TPU wrote no program of {plan.name}.", _STANDS
     how = process_end_words(status)
@@ -125,17 +125,17 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
     try:
         _compile_until_code(plan, hardware, folder)
     except EngineError:  # its slice has another name than ours, or none
-        told: dict[str, Any] = {"unknown": True}
+        refusal: dict[str, Any] = {"unknown": True}
     except WorkbenchError as error:
-        told = {"message": error.message, "ways_out": list(error.ways_out)}
+        refusal = {"message": error.message, "ways_out": list(error.ways_out)}
     except Exception as error:  # noqa: BLE001 - libtpu's words
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:500]
-        told = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["change the layout back", *_STANDS]}
+        refusal = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["change the layout back", *_STANDS]}
         if _NO_ROOM in first:
-            told["no_room"] = first
+            refusal["no_room"] = first
     else:
         return
-    (folder / _REFUSED).write_text(json.dumps(told))
+    (folder / _REFUSED).write_text(json.dumps(refusal))
 
 
 def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:

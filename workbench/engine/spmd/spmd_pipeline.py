@@ -4,7 +4,7 @@ ordinary engine compiles and runs it."""
 import jax
 
 from workbench.engine.spmd.device_mesh import wired
-from workbench.pipeline.spmd_program import in_one_program
+from workbench.pipeline.spmd_program import as_spmd_program
 from workbench.plan.plan import Plan
 
 
@@ -13,4 +13,4 @@ def spmd_plan(plan: Plan, mesh: jax.sharding.Mesh | None = None) -> Plan:
 
     Raises `PipelineError` where its layers cannot be.
     """
-    return in_one_program(plan, mesh or wired(plan))
+    return as_spmd_program(plan, mesh or wired(plan))

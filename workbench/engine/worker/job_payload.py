@@ -98,14 +98,14 @@ def sendable(content: Any, name: str, other_way: str) -> bytes:
 def adding(model: FleetModel) -> dict[str, str]:
     """The order to a training fleet to take in one more model; raises `EngineError` if its functions cannot be sent."""
     sent = replace(model, program=_given_on_host(model.program))
-    parcel = sendable(sent, f"model `{model.name}`", "call `FleetRun.add` in this process")
-    return {"order": "add", "model": model.name, "parcel": base64.b64encode(parcel).decode()}
+    job_payload = sendable(sent, f"model `{model.name}`", "call `FleetRun.add` in this process")
+    return {"order": "add", "model": model.name, "parcel": base64.b64encode(job_payload).decode()}
 
 
-def unpack_model(parcel: str) -> FleetModel:
+def unpack_model(job_payload: str) -> FleetModel:
     """What `adding` sent; raises `EngineError` if its functions cannot be loaded here."""
     try:
-        model: FleetModel = pickle.loads(base64.b64decode(parcel))  # noqa: S301 - our own starter wrote it
+        model: FleetModel = pickle.loads(base64.b64decode(job_payload))  # noqa: S301 - our own starter wrote it
     except Exception as error:  # a user's module runs when it is imported here
         raise EngineError(f"The model could not be loaded: {type(error).__name__}: {error}", ["keep its functions in a module"]) from error
     return model

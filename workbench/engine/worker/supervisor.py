@@ -40,13 +40,13 @@ class Handle(Generic[Result]):
         self._error: WorkbenchError | None = None
         self._orders: list[bytes] | None = []  # given before the job was sent; `None` once it is
         self._writing = threading.Lock()
-        parcel = pack(job)
+        job_payload = pack(job)
         self._environment = environment(job)
         waiting = STANDBY.take(self._environment, job.kind)
         self._was_waiting = waiting is not None
         worker = waiting or WorkerProcess(self._environment)
         self._stderr, self._process = worker.stderr, worker.group  # the listening thread closes them
-        self._thread = threading.Thread(target=self._follow, args=(parcel, worker.pipe, time_limit), daemon=True)
+        self._thread = threading.Thread(target=self._follow, args=(job_payload, worker.pipe, time_limit), daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
@@ -81,7 +81,7 @@ class Handle(Generic[Result]):
             self._reason = reason
         self._process.kill()
 
-    def _follow(self, parcel: bytes, pipe: int, time_limit: float | None) -> None:
+    def _follow(self, job_payload: bytes, pipe: int, time_limit: float | None) -> None:
         """The listening thread: send the job, pass events on, tell the ending once."""
         limit = time_limit or 0.0
         timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), lambda: self._stop(too_slow(self._job, self._stage, limit)))
@@ -90,7 +90,7 @@ class Handle(Generic[Result]):
             timer.start()
         try:
             with self._stderr:
-                self._send(parcel)
+                self._send(job_payload)
                 self._listen(pipe)
                 if self._result is None and self._error is None:
                     self._error = self._reason or self._death()
@@ -103,9 +103,9 @@ class Handle(Generic[Result]):
                 STANDBY.prepare(self._environment, self._job.kind)
         self._tell(self._ending())
 
-    def _send(self, parcel: bytes) -> None:
+    def _send(self, job_payload: bytes) -> None:
         """The pipe stays open: the worker takes its closing for our death, and ends."""
-        self._write(len(parcel).to_bytes(8, "big") + parcel)
+        self._write(len(job_payload).to_bytes(8, "big") + job_payload)
         with self._writing:
             self._write(b"".join(self._orders or []))
             self._orders = None

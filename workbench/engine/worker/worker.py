@@ -61,21 +61,21 @@ def main(descriptor: int, waits_for: str = "") -> None:
 
 def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
     """Kind, plan or fleet, options. The outer pickle holds plain values, and JAX's settings are set before what is inside makes arrays."""
-    parcel: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
-    if parcel["behind"] and hasattr(os, "nice"):
+    job_payload: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
+    if job_payload["behind"] and hasattr(os, "nice"):
         os.nice(_BEHIND)
     import jax
 
-    for name, value in parcel["jax_config"].items():
+    for name, value in job_payload["jax_config"].items():
         jax.config.update(name, value)
     try:
-        subject, options = pickle.loads(parcel["body"])  # noqa: S301
+        subject, options = pickle.loads(job_payload["body"])  # noqa: S301
     except Exception as error:  # a user's module runs when it is imported here
         raise WorkbenchError(
             f"The worker process could not load its functions: {type(error).__name__}: {error}",
             ["keep them in a module it can import", "define them in the notebook or script itself"],
         ) from error
-    return parcel["kind"], subject, options
+    return job_payload["kind"], subject, options
 
 
 def _function(name: str) -> Any:

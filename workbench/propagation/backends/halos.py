@@ -33,7 +33,7 @@ class Placed(NamedTuple):
     dims: Dims
 
 
-class Piece(NamedTuple):
+class HaloPiece(NamedTuple):
     """One permute: how many elements along the dimension, and which part sends to which."""
 
     size: int
@@ -112,7 +112,7 @@ def _reads(window: Window, size: int, parts: int, taken: int) -> list[tuple[int,
     return [(math.ceil(start / window.base_dilation), math.ceil((start + reach) / window.base_dilation)) for start in starts]
 
 
-def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Piece] | None:
+def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[HaloPiece] | None:
     """The permutes that bring every part what it reads of others, one for each distance between two parts; `None` where it is as little to
     gather all.
 
@@ -130,11 +130,11 @@ def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Pie
     for distance in range(1 - parts, parts):
         size = min(high, (distance + 1) * part) - max(low, distance * part)
         if distance and size > 0:
-            found.append(Piece(size, tuple((i + distance, i) for i in range(parts) if 0 <= i + distance < parts)))
+            found.append(HaloPiece(size, tuple((i + distance, i) for i in range(parts) if 0 <= i + distance < parts)))
     return found
 
 
-def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Piece]:
+def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[HaloPiece]:
     """Where parts read little from far away: a permute for the first that each part sends to, one for the second, and so on.
 
     >>> _from_afar([(8, 10), (10, 12), (12, 14), (14, 16)], 8, 4)
@@ -148,10 +148,10 @@ def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[
         for permute, need in zip(found, needs, strict=False):
             permute.append(need)
     columns = [tuple(zip(*permute, strict=True)) for permute in found]
-    return [Piece(max(limits) - min(starts), tuple(zip(sources, readers, strict=True))) for sources, readers, starts, limits in columns]
+    return [HaloPiece(max(limits) - min(starts), tuple(zip(sources, readers, strict=True))) for sources, readers, starts, limits in columns]
 
 
-def _crossed(piece: Piece, axes: Sequence[str], mesh: Mesh) -> tuple[str, ...]:
+def _crossed(piece: HaloPiece, axes: Sequence[str], mesh: Mesh) -> tuple[str, ...]:
     """The mesh axes along which senders and receivers differ, where several axes cut one dimension."""
     found, minor = [], 1
     for axis in reversed(axes):

@@ -56,7 +56,7 @@ class Link(NamedTuple):
 
 
 @dataclass(slots=True)
-class Links:
+class FactorGraph:
     """All operations that hand shardings on, and for each value which of them it is in. `one[v]` is the value that v is tied into."""
 
     links: list[Link]
@@ -95,7 +95,7 @@ def _identity(shape: tuple[int, ...], tensors: int) -> _Rule:
     return _Rule((dims,) * tensors, {f"d_{i}": size for i, size in enumerate(shape)}, frozenset())
 
 
-def links_of(program: Program, recorded: Recorded) -> Links:
+def links_of(program: Program, recorded: Recorded) -> FactorGraph:
     """Every operation that has a rule, every edge, what the plan inserted, and what main returns."""
     structure = recorded.structure
     count = len(structure.values) + len(recorded.inserted) + len(recorded.results)
@@ -113,7 +113,7 @@ def links_of(program: Program, recorded: Recorded) -> Links:
     for number, link in enumerate(links):
         for value in dict.fromkeys(link.values):
             of_value.setdefault(value, []).append(number)
-    return Links(links, of_value, one)
+    return FactorGraph(links, of_value, one)
 
 
 def _tied(structure: Structure, count: int) -> list[int]:

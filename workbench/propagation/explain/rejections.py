@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from workbench.core.sharding import axis_size, base_axis, overlap
 from workbench.plan.plan import Plan
-from workbench.propagation.explain.factor_graph import Link, Links, projected
-from workbench.propagation.explain.origin_resolver import Starts
+from workbench.propagation.explain.factor_graph import FactorGraph, Link, projected
+from workbench.propagation.explain.origin_resolver import OriginResolver
 from workbench.propagation.explain.origins import Lying, Recorded
 from workbench.reports.propagation import (
     CLOSED,
@@ -26,11 +26,11 @@ from workbench.reports.propagation import (
     REPLICATED,
     UNEVEN,
     USED,
+    AxisOnDim,
     Conflict,
     Origin,
-    Point,
     Propagation,
-    Wish,
+    RejectedAxis,
 )
 
 Projection = list[dict[str, tuple[str, ...]]]  # of each tensor of an operation: the axes of each factor
@@ -40,27 +40,27 @@ class _Stop(NamedTuple):
     """Why an axis goes no further in a tensor, and the axis in the way; one without a name is a dimension kept whole."""
 
     reason: str
-    rival: Point | None = None
+    rival: AxisOnDim | None = None
 
 
-class Wishes:
+class Rejections:
     """Reads the wishes off a finished propagation."""
 
-    def __init__(self, plan: Plan, recorded: Recorded, links: Links) -> None:
+    def __init__(self, plan: Plan, recorded: Recorded, links: FactorGraph) -> None:
         self._plan, self._mesh, self._recorded, self._links = plan, plan.mesh, recorded, links
-        self._starts = Starts(plan, recorded, links)
+        self._starts = OriginResolver(plan, recorded, links)
 
-    def of(self, replay: Propagation, value: int) -> tuple[Wish, ...]:
+    def of(self, replay: Propagation, value: int) -> tuple[RejectedAxis, ...]:
         """The wishes that lost on a value, over any operation it is in; each origin and reason once. What nothing comes of is dropped, and
         has none."""
-        found: dict[object, Wish] = {}
+        found: dict[object, RejectedAxis] = {}
         for number in self._links.of_value.get(value, ()):
             link = self._links.links[number]
-            for wish in self._lost(replay, link, value):
-                found.setdefault((wish.wanted, wish.origin, wish.reason, wish.rival), wish)
+            for rejected in self._lost(replay, link, value):
+                found.setdefault((rejected.wanted, rejected.origin, rejected.reason, rejected.rival), rejected)
         return tuple(found.values())
 
-    def others(self, replay: Propagation, point: Point) -> tuple[Origin, ...]:
+    def others(self, replay: Propagation, point: AxisOnDim) -> tuple[Origin, ...]:
         """The origins of an axis, or of parts of it, on dimensions that this one is connected with by factors, near or far."""
         home = self._families.of(point.value, point.dim)
         base = base_axis(point.axis)
@@ -70,27 +70,34 @@ class Wishes:
 
     def conflicts(self, replay: Propagation) -> tuple[Conflict, ...]:
         """All pairs of statements of which one had its way where the other wanted its own."""
-        found: dict[object, list[Wish]] = {}
+        found: dict[object, list[RejectedAxis]] = {}
         for number, link in enumerate(self._links.links):
             if self._differ(number):
                 for value in dict.fromkeys(link.values):
-                    for wish in self._lost(replay, link, value):
-                        if (winner := wish.rival_origin) and self._is_conflict(wish):
-                            key = (winner.kind, winner.statement, winner.axis, wish.origin.kind, wish.origin.statement, wish.origin.axis)
-                            found.setdefault((key, wish.reason), []).append(wish)
+                    for rejected in self._lost(replay, link, value):
+                        if (winner := rejected.rival_origin) and self._is_conflict(rejected):
+                            key = (
+                                winner.kind,
+                                winner.statement,
+                                winner.axis,
+                                rejected.origin.kind,
+                                rejected.origin.statement,
+                                rejected.origin.axis,
+                            )
+                            found.setdefault((key, rejected.reason), []).append(rejected)
         return tuple(
-            Conflict(wishes[0].rival_origin or wishes[0].origin, wishes[0].origin, wishes[0].reason, tuple(wishes))
-            for wishes in found.values()
+            Conflict(rejections[0].rival_origin or rejections[0].origin, rejections[0].origin, rejections[0].reason, tuple(rejections))
+            for rejections in found.values()
         )
 
-    def _is_conflict(self, wish: Wish) -> bool:
+    def _is_conflict(self, rejected: RejectedAxis) -> bool:
         """Two axes for one place, or a constraint that keeps a dimension whole; an argument lies as the plan says, and wants nothing."""
-        winner = wish.rival_origin
-        if winner is None or (winner.statement, winner.path) == (wish.origin.statement, wish.origin.path):
+        winner = rejected.rival_origin
+        if winner is None or (winner.statement, winner.path) == (rejected.origin.statement, rejected.origin.path):
             return False
-        return wish.reason in (USED, CONTESTED, ORDER) or (wish.reason == CLOSED and "constraint" in winner.kind)
+        return rejected.reason in (USED, CONTESTED, ORDER) or (rejected.reason == CLOSED and "constraint" in winner.kind)
 
-    def _lost(self, replay: Propagation, link: Link, value: int) -> Iterator[Wish]:
+    def _lost(self, replay: Propagation, link: Link, value: int) -> Iterator[RejectedAxis]:
         if value not in self._live:
             return
         axes = self._projection(link)
@@ -102,7 +109,7 @@ class Wishes:
                     yield from self._of_factor(replay, link, axes, place, dim, factor)
             return  # an operand read twice is one value
 
-    def _of_factor(self, replay: Propagation, link: Link, axes: Projection, place: int, dim: int, factor: str) -> Iterator[Wish]:
+    def _of_factor(self, replay: Propagation, link: Link, axes: Projection, place: int, dim: int, factor: str) -> Iterator[RejectedAxis]:
         mine, value = axes[place].get(factor, ()), link.values[place]
         for giver, theirs in enumerate(each.get(factor, ()) for each in axes):
             same = _common(mine, theirs)
@@ -116,19 +123,19 @@ class Wishes:
             origin = replay.whose(at)
             rival_origin = self._whose(replay, stop.rival) if stop.rival else None
             over, line = self._over(link)
-            yield Wish(Point(value, dim, wanted), at, origin, over, link.kind, line, stop.reason, stop.rival, rival_origin)
+            yield RejectedAxis(AxisOnDim(value, dim, wanted), at, origin, over, link.kind, line, stop.reason, stop.rival, rival_origin)
 
-    def _whose(self, replay: Propagation, rival: Point) -> Origin | None:
+    def _whose(self, replay: Propagation, rival: AxisOnDim) -> Origin | None:
         return replay.whose(rival) if rival.axis else self._starts.origin(rival)
 
-    def _held(self, link: Link, giver: int, factor: str, wanted: str) -> Point:
+    def _held(self, link: Link, giver: int, factor: str, wanted: str) -> AxisOnDim:
         """The axis as the giver has it, whole where only a part of it was wanted."""
         value = link.values[giver]
         for dim, factors in enumerate(link.mappings[giver]):
             if factor in factors:
                 for axis in self._dims(value)[dim]:
                     if overlap(axis, wanted):
-                        return Point(value, dim, axis)
+                        return AxisOnDim(value, dim, axis)
         raise LookupError(f"{wanted} is not on factor {factor} of value {value}")
 
     def _stop(
@@ -147,7 +154,7 @@ class Wishes:
             for other_dim, factors in enumerate(mapping):
                 lacks = factor in factors and theirs[same] not in axes[other].get(factor, ())
                 if lacks and (stop := self._stop_on(link, axes, other, other_dim, factor, same, theirs[same])):
-                    return _Stop(HELD_UP, stop.rival or Point(link.values[other], other_dim, ""))
+                    return _Stop(HELD_UP, stop.rival or AxisOnDim(link.values[other], other_dim, ""))
         taken = prod(axis_size(axis, self._mesh) for axis in theirs[: same + 1])
         if link.mappings[place][dim][-1] != factor and link.sizes[factor] % taken:
             return _Stop(UNEVEN)
@@ -159,7 +166,7 @@ class Wishes:
         major = factors[: factors.index(factor)]
         return any(prod(axis_size(axis, self._mesh) for axis in axes[place].get(each, ())) < link.sizes[each] for each in major)
 
-    def _contestant(self, link: Link, axes: Projection, place: int, factor: str, wanted: str) -> Point | None:
+    def _contestant(self, link: Link, axes: Projection, place: int, factor: str, wanted: str) -> AxisOnDim | None:
         """The same axis on a tensor that would give it to another dimension of this one: then neither comes."""
         mine = {each for factors in link.mappings[place] for each in factors} - {factor}
         for other, each in enumerate(axes):
@@ -174,14 +181,14 @@ class Wishes:
         if lying is None:
             return None
         if any(overlap(wanted, each) for each in lying.replicated):
-            return _Stop(REPLICATED, Point(value, dim, ""))
+            return _Stop(REPLICATED, AxisOnDim(value, dim, ""))
         for elsewhere, held in enumerate(lying.dims):
             for axis in held:
                 if elsewhere != dim and overlap(axis, wanted):
-                    return _Stop(USED, Point(value, elsewhere, axis))
+                    return _Stop(USED, AxisOnDim(value, elsewhere, axis))
         if len(mine) > same:
-            return _Stop(ORDER, next(Point(value, dim, each) for each in lying.dims[dim] if overlap(each, mine[same])))
-        return _Stop(CLOSED, Point(value, dim, "")) if lying.closed[dim] else None
+            return _Stop(ORDER, next(AxisOnDim(value, dim, each) for each in lying.dims[dim] if overlap(each, mine[same])))
+        return _Stop(CLOSED, AxisOnDim(value, dim, "")) if lying.closed[dim] else None
 
     def _differ(self, number: int) -> bool:
         """Whether any tensor of an operation lies otherwise than another: cheap, and false for most."""

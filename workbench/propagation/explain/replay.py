@@ -10,14 +10,14 @@ from operator import itemgetter
 
 from workbench.core.sharding import Sharding, overlap
 from workbench.plan.plan import Plan
-from workbench.propagation.explain.factor_graph import GROUP, RETURN, Link, Links, links_of
-from workbench.propagation.explain.origin_resolver import Starts
+from workbench.propagation.explain.factor_graph import GROUP, RETURN, FactorGraph, Link, links_of
+from workbench.propagation.explain.origin_resolver import OriginResolver
 from workbench.propagation.explain.origins import Inserted, Record, Recorded, Slot, record
-from workbench.propagation.explain.rejections import Wishes
+from workbench.propagation.explain.rejections import Rejections
 from workbench.propagation.module.attributes import Dims
-from workbench.propagation.module.garbage import no_collection
+from workbench.propagation.module.garbage import gc_paused
 from workbench.propagation.module.naming import value_names
-from workbench.reports.propagation import ACROSS, BACKWARD, FORWARD, Conflict, Move, Point, Propagation, Site
+from workbench.reports.propagation import ACROSS, BACKWARD, FORWARD, AxisOnDim, AxisPropagation, Conflict, Propagation, ShardedValue
 
 _AT_HAND = -1  # the step of what was there before the first
 _AT_ONCE = 1 / 16  # of a step: less than any other follows
@@ -29,7 +29,7 @@ def propagation_of(plan: Plan, computed: Sequence[Dims | None] = ()) -> Propagat
 
     Raises `PartitionError` with Shardy's words.
     """
-    with no_collection():
+    with gc_paused():
         return _replay(plan, computed)
 
 
@@ -37,7 +37,7 @@ def _replay(plan: Plan, computed: Sequence[Dims | None]) -> Propagation:
     recorded = record(plan)
     links = links_of(plan.program, recorded)
     sites = tuple(_sites(plan, recorded, links, computed))
-    starts = Starts(plan, recorded, links)
+    starts = OriginResolver(plan, recorded, links)
     moves = _Moves(plan, recorded, links, starts).found()
     brought = {move.point for move in moves}
     origins = {
@@ -47,20 +47,20 @@ def _replay(plan: Plan, computed: Sequence[Dims | None]) -> Propagation:
         for point in _points(value, lying.dims)
         if point not in brought
     }
-    wishes = Wishes(plan, recorded, links)
+    rejections = Rejections(plan, recorded, links)
 
     def conflicts(replay: Propagation) -> tuple[Conflict, ...]:
-        with no_collection():
-            return wishes.conflicts(replay)
+        with gc_paused():
+            return rejections.conflicts(replay)
 
-    return Propagation(sites, moves, origins, tuple(links.one), wishes.of, wishes.others, conflicts)
-
-
-def _points(value: int, dims: Dims) -> Iterator[Point]:
-    return (Point(value, dim, axis) for dim, axes in enumerate(dims) for axis in axes)
+    return Propagation(sites, moves, origins, tuple(links.one), rejections.of, rejections.others, conflicts)
 
 
-def _sites(plan: Plan, recorded: Recorded, links: Links, computed: Sequence[Dims | None]) -> Iterator[Site]:
+def _points(value: int, dims: Dims) -> Iterator[AxisOnDim]:
+    return (AxisOnDim(value, dim, axis) for dim, axes in enumerate(dims) for axis in axes)
+
+
+def _sites(plan: Plan, recorded: Recorded, links: FactorGraph, computed: Sequence[Dims | None]) -> Iterator[ShardedValue]:
     """Arguments, intermediate values, what the plan inserted, results, in the order of their numbers."""
     program, structure = plan.program, recorded.structure
     arguments = dict(zip(structure.arguments, program.arguments, strict=True))
@@ -77,24 +77,24 @@ def _sites(plan: Plan, recorded: Recorded, links: Links, computed: Sequence[Dims
         where = lies(value, len(each.shape))
         if value in arguments:
             tensor = arguments[value]
-            yield Site("argument", tensor.path, "input", each.shape, value_names(tensor, len(each.shape)), "", where, where)
+            yield ShardedValue("argument", tensor.path, "input", each.shape, value_names(tensor, len(each.shape)), "", where, where)
         elif each.born < 0:
-            yield Site("value", "", "block argument", each.shape, ("_",) * len(each.shape), "", where, where)
+            yield ShardedValue("value", "", "block argument", each.shape, ("_",) * len(each.shape), "", where, where)
         else:
             operation = program.operations[each.born]
             names = operation.dims if each.result == 0 else ("_",) * len(each.shape)
             found = computed[value] if computed else None
             made = where if found is None else sharding(found)
-            yield Site("value", operation.path, operation.kind, each.shape, names, operation.source, where, made)
+            yield ShardedValue("value", operation.path, operation.kind, each.shape, names, operation.source, where, made)
     for added in recorded.inserted:
         yield _inserted(plan, recorded, added, lies)
     for value, returned, tensor in zip(recorded.results, structure.returned, program.results, strict=True):
         shape = structure.values[returned].shape
         where = lies(value, len(shape))
-        yield Site("result", tensor.path, "result", shape, value_names(tensor, len(shape)), "", where, where)
+        yield ShardedValue("result", tensor.path, "result", shape, value_names(tensor, len(shape)), "", where, where)
 
 
-def _inserted(plan: Plan, recorded: Recorded, added: Inserted, lies: Callable[[int, int], Sharding]) -> Site:
+def _inserted(plan: Plan, recorded: Recorded, added: Inserted, lies: Callable[[int, int], Sharding]) -> ShardedValue:
     """What the plan put behind a value goes by that value's names."""
     program, structure = plan.program, recorded.structure
     behind = {each.result: each.operand for each in recorded.inserted}
@@ -105,9 +105,9 @@ def _inserted(plan: Plan, recorded: Recorded, added: Inserted, lies: Callable[[i
     where = lies(added.result, len(each.shape))
     if each.born < 0:
         tensor = program.arguments[structure.arguments.index(value)]
-        return Site("value", tensor.path, kind, each.shape, value_names(tensor, len(each.shape)), "", where, where)
+        return ShardedValue("value", tensor.path, kind, each.shape, value_names(tensor, len(each.shape)), "", where, where)
     operation = program.operations[each.born]
-    return Site("value", operation.path, kind, each.shape, operation.dims, operation.source, where, where)
+    return ShardedValue("value", operation.path, kind, each.shape, operation.dims, operation.source, where, where)
 
 
 class _Moves:
@@ -117,20 +117,20 @@ class _Moves:
     an axis arrives.
     """
 
-    def __init__(self, plan: Plan, recorded: Recorded, links: Links, starts: Starts) -> None:
+    def __init__(self, plan: Plan, recorded: Recorded, links: FactorGraph, starts: OriginResolver) -> None:
         self._plan, self._mesh, self._lying, self._links, self._starts = plan, plan.mesh, recorded.lying, links, starts
         found = [(each, link) for link in links.links for each in recorded.records.get(link.key, ())]
         self._records = sorted(found, key=lambda pair: pair[0].step)
-        self._arrived: dict[Point, float] = {}
-        self._unrecorded: set[Point] = set()
-        self._moves: list[tuple[float, Move]] = []
+        self._arrived: dict[AxisOnDim, float] = {}
+        self._unrecorded: set[AxisOnDim] = set()
+        self._moves: list[tuple[float, AxisPropagation]] = []
 
-    def found(self) -> tuple[Move, ...]:
+    def found(self) -> tuple[AxisPropagation, ...]:
         targets = [
             (each, link, slot, point) for each, link in self._records for slot in each.targets if (point := self._target(link, slot, each))
         ]
         recorded = {point for *_, point in targets}
-        at_hand: list[Point] = []
+        at_hand: list[AxisOnDim] = []
         for value, lying in self._lying.items():
             for point in _points(value, lying.dims):
                 if self._links.one[value] == value and point not in recorded:
@@ -145,12 +145,12 @@ class _Moves:
         numbers = {step: number for number, step in enumerate(dict.fromkeys(step for step, _ in self._moves), start=1)}
         return tuple(move._replace(step=numbers[step]) for step, move in self._moves)
 
-    def _arrive(self, link: Link, step: float, slot: Slot, source: tuple[int, int, Slot], point: Point) -> None:
+    def _arrive(self, link: Link, step: float, slot: Slot, source: tuple[int, int, Slot], point: AxisOnDim) -> None:
         self._arrived[point] = step
         self._moves.append((step, self._move(link, slot, source, point)))
         self._follow(point)
 
-    def _follow(self, point: Point) -> None:
+    def _follow(self, point: AxisOnDim) -> None:
         """What gets the axis from here without a record of it."""
         for number in self._links.of_value.get(point.value, ()) if self._unrecorded else ():
             link = self._links.links[number]
@@ -158,26 +158,26 @@ class _Moves:
                 continue
             giver = link.values.index(point.value)
             for place, value in enumerate(link.values):
-                to = Point(value, point.dim, point.axis)
+                to = AxisOnDim(value, point.dim, point.axis)
                 if to in self._unrecorded and to not in self._arrived:
                     step = self._arrived[point] + _AT_ONCE
                     slots = (Slot(each >= link.operands, each) for each in (place, giver))
                     self._arrive(link, step, next(slots), (point.value, point.dim, next(slots)), to)
 
-    def _target(self, link: Link, slot: Slot, record: Record) -> Point | None:
+    def _target(self, link: Link, slot: Slot, record: Record) -> AxisOnDim | None:
         """Where an axis ended up in a tensor that it was handed to; `None` if Shardy thought better of it."""
         value = link.value(slot)
         lying = self._lying.get(value)
         for dim, axes in enumerate(lying.dims if lying else ()):
             if record.axis in axes:
-                return Point(value, dim, record.axis)
+                return AxisOnDim(value, dim, record.axis)
         for dim, axes in enumerate(lying.dims if lying else ()):
             for axis in axes:
                 if overlap(axis, record.axis):
-                    return Point(value, dim, axis)
+                    return AxisOnDim(value, dim, axis)
         return None
 
-    def _source(self, link: Link, slot: Slot, record: Record, point: Point) -> tuple[int, int, Slot] | None:
+    def _source(self, link: Link, slot: Slot, record: Record, point: AxisOnDim) -> tuple[int, int, Slot] | None:
         """The tensor that had the axis before this step on a dimension of the same factor, Shardy's own choice first."""
         factors = set(link.mappings[link.place(slot)][point.dim])
         named = link.place(record.source)
@@ -190,15 +190,15 @@ class _Moves:
                     continue
                 for axis in axes:
                     is_it = axis == point.axis or overlap(axis, point.axis)
-                    if is_it and self._arrived.get(Point(value, dim, axis), record.step) < record.step:
+                    if is_it and self._arrived.get(AxisOnDim(value, dim, axis), record.step) < record.step:
                         return value, dim, Slot(place >= link.operands, place)
         return None
 
-    def _move(self, link: Link, slot: Slot, source: tuple[int, int, Slot], point: Point) -> Move:
+    def _move(self, link: Link, slot: Slot, source: tuple[int, int, Slot], point: AxisOnDim) -> AxisPropagation:
         value, dim, giver = source
         direction = ACROSS if giver.is_result == slot.is_result else FORWARD if slot.is_result else BACKWARD
         over, line = self._over(link)
-        return Move(0, point.axis, value, dim, point.value, point.dim, over, link.kind, line, direction)
+        return AxisPropagation(0, point.axis, value, dim, point.value, point.dim, over, link.kind, line, direction)
 
     def _over(self, link: Link) -> tuple[str, str]:
         operations = self._plan.program.operations

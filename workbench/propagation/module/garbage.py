@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Hundreds of thousands of small tuples are made here, and all are kept: looking for garbage among them takes a third of the time, and
     holds all other threads meanwhile. In the end they are put with what is old, unlooked at, or the next allocation would look at once."""
     was_on = gc.isenabled()

@@ -28,14 +28,14 @@ class ShardingReader:
         if owner is not None and owner.name == "sdy.reshard":
             return self.read(owner.attributes["sharding"])[0]
         if owner is not None:
-            is_told = _SHARDING in owner.attributes
-            return self.read(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if is_told else ()
+            is_given = _SHARDING in owner.attributes
+            return self.read(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if is_given else ()
         number, parent = ir.BlockArgument(value).arg_number, value.owner.owner.operation
         if parent.name == "func.func":
             entries = ir.DictAttr(self._arguments[number])
             return self.read(entries[_SHARDING])[0] if _SHARDING in entries else ()
-        is_told = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
-        return self.read(parent.attributes[_SHARDING])[number] if is_told else ()
+        is_given = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
+        return self.read(parent.attributes[_SHARDING])[number] if is_given else ()
 
 
 def sharding_text(dims: Dims) -> str:

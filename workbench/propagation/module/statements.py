@@ -110,7 +110,7 @@ def insert_statements(main: ir.Operation, ops: Sequence[ir.Operation], plan: Pla
     for number, places in enumerate(layout.groups):
         for place in places:
             for value in named(place):
-                _tie(value, _GROUPS + number)
+                _group(value, _GROUPS + number)
 
 
 def _wanted(layout: Layout, find: Find) -> dict[int, Sharding]:
@@ -132,7 +132,7 @@ def _handed_on(value: ir.Value) -> ir.Value:
     return next((edge.results[0] for edge in edges), value)
 
 
-def _tie(value: ir.Value, group: int) -> None:
+def _group(value: ir.Value, group: int) -> None:
     value = _handed_on(value)
     number = int64(group)
     ir.Operation.create("sdy.sharding_group", [], [value], {"group_id": number}, loc=value.location, ip=_after(value))

@@ -18,7 +18,7 @@ from workbench.propagation.structure.host import mark_host_values, placement_of
 from workbench.propagation.structure.storage import count_kernels, mark_stored
 from workbench.propagation.structure.structure import Op, Region, Structure, Value
 from workbench.propagation.structure.windows import windows_of
-from workbench.propagation.structure.work import Work, is_exact, is_serial, picks, shifted_dims, work_of
+from workbench.propagation.structure.work import Work, is_exact, is_serial, selects, shifted_dims, work_of
 
 _NEED_NO_RULE = frozenset({*CONTROL_FLOW, *CONSTANTS, "stablehlo.iota", "stablehlo.return", "func.return"})  # and those of Shardy itself
 
@@ -81,7 +81,7 @@ class _Reader:
             work, kernel = self._in_kernel(op)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), kernel=kernel)
             record.placement, record.windows = placement_of(op), windows_of(op)
-            record.picks, record.serial, record.exact = picks(op), is_serial(op), work.flops > 0 and is_exact(op)
+            record.selects, record.serial, record.exact = selects(op), is_serial(op), work.flops > 0 and is_exact(op)
             record.again = work.flops > 0 and "rematted_computation" in scope_of(op.location)
             self.structure.ops.append(record)
             if op.name == "stablehlo.add" and readable_path(scope_of(op.location)).startswith("optimizer/"):

@@ -48,7 +48,7 @@ class Op:
     placement: str = ""  # the memory it moves its operand to (see `host`)
     kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
     exact: bool = False  # a product that keeps its operands' precision (see `work.is_exact`)
-    picks: bool = False  # a scatter that is a selection (see `work.picks`)
+    selects: bool = False  # a scatter that is a selection (see `work.selects`)
     serial: bool = False  # a scatter that is made a row at a time (see `work.is_serial`)
     windows: Windows | None = None  # through which it reads
 

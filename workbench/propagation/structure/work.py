@@ -46,7 +46,7 @@ def is_exact(op: ir.Operation) -> bool:
     return "precision_config" in op.attributes and "HIGH" in str(op.attributes["precision_config"])
 
 
-def picks(op: ir.Operation) -> bool:
+def selects(op: ir.Operation) -> bool:
     """Whether a scatter changes one element at most of each row of a batch, as `take_along_axis` turned around does.
 
     XLA:TPU compares the row's places with the one wanted and selects, which fuses like any elementwise operation.

@@ -18,7 +18,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.session.journal.lines import Record
-from workbench.session.session import Glance, Node, Session
+from workbench.session.session import Node, ReportSummary, Session
 
 MOST_DOCUMENT = 1 << 24
 """Characters of one plan."""
@@ -48,11 +48,11 @@ class History:
     nodes: tuple[Node, ...]
     now: int
     later: Mapping[int, int]
-    glances: Mapping[int, Glance]
+    summaries: Mapping[int, ReportSummary]
 
     @classmethod
     def of(cls, session: Session) -> "History":
-        return cls(session.nodes, session.node.number, dict(session.later), dict(session.glances))
+        return cls(session.nodes, session.node.number, dict(session.later), dict(session.summaries))
 
     def after(self, record: Record, parse: Parse) -> "History":
         """With what a record says; errors are those of `parse`, and `LookupError`, `TypeError` or `ValueError` for what is no record."""
@@ -62,20 +62,20 @@ class History:
         for number, name, pinned in record.get("marks", ()):
             nodes[number] = replace(nodes[number], name=str(name), pinned=bool(pinned))
         later = {int(number): int(child) for number, child in record.get("later", {}).items()}
-        glances = {int(number): Glance(*glance) for number, glance in record.get("glances", {}).items()}
-        kept = {} if record.get("anew") else self.glances
-        return History(tuple(nodes), int(record.get("now", self.now)), {**self.later, **later}, {**kept, **glances})
+        summaries = {int(number): ReportSummary(*summary) for number, summary in record.get("glances", {}).items()}
+        kept = {} if record.get("anew") else self.summaries
+        return History(tuple(nodes), int(record.get("now", self.now)), {**self.later, **later}, {**kept, **summaries})
 
     def session(self, hardware: Hardware | None = None) -> Session:
         """A session with this history; raises `WorkbenchError` if it is none.
 
         Step times that were predicted for measured hardware, which no plan names, are left out unless that `hardware` is given again.
         """
-        glances = {
+        summaries = {
             number: each if hardware or self.nodes[number].plan.hardware else each._replace(seconds=None)
-            for number, each in self.glances.items()
+            for number, each in self.summaries.items()
         }
-        return Session.restored(self.nodes, self.now, self.later, glances, hardware)
+        return Session.restored(self.nodes, self.now, self.later, summaries, hardware)
 
 
 NOTHING = History((), 0, {}, {})
@@ -89,13 +89,13 @@ def record_between(before: History, now: History) -> Record:
         for node, was in zip(now.nodes, [*before.nodes, *(Node(each.number, each.plan) for each in now.nodes[known:])], strict=True)
         if (node.name, node.pinned) != (was.name, was.pinned)
     ]
-    anew = not before.glances.keys() <= now.glances.keys()
-    glances = {number: list(each) for number, each in now.glances.items() if anew or before.glances.get(number) != each}
+    anew = not before.summaries.keys() <= now.summaries.keys()
+    summaries = {number: list(each) for number, each in now.summaries.items() if anew or before.summaries.get(number) != each}
     record: dict[str, Any] = {
         "nodes": [_row(node, now.nodes[0].plan.program) for node in now.nodes[known:]],
         "marks": marks,
         "later": {str(number): child for number, child in now.later.items() if before.later.get(number) != child},
-        "glances": {str(number): each for number, each in glances.items()},
+        "glances": {str(number): each for number, each in summaries.items()},
         "anew": anew,
     }
     moved = {"now": now.now} if now.now != before.now or not before.nodes else {}

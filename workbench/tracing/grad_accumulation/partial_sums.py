@@ -24,7 +24,7 @@ _ALL_SUMS = ("add", "add_any", "sub", "concatenate")  # where every operand is
 
 
 @dataclass(frozen=True)
-class Parts:
+class DataParallelGroups:
     """How the devices of a stage share a micro-batch: in `count` parts, along mesh axes `axes`; `pieces` are the numbers of the network's
     pieces that every one of them has whole."""
 
@@ -33,7 +33,7 @@ class Parts:
     pieces: frozenset[int] = frozenset()
 
 
-WHOLE = Parts()
+WHOLE = DataParallelGroups()
 
 
 def in_parts(task: Task, count: int, batch: int, places: Collection[int]) -> tuple[Task, frozenset[int]]:

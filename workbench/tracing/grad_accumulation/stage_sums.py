@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from workbench.tracing.grad_accumulation.partial_sums import WHOLE, Parts, in_parts
+from workbench.tracing.grad_accumulation.partial_sums import WHOLE, DataParallelGroups, in_parts
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
 from workbench.tracing.stage_partition.stage_update import accumulator
 
@@ -16,7 +16,7 @@ Call = Callable[..., tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class Accumulating:
+class GradAccumulation:
     """`call(*totals, *arguments) -> (*totals, *results)`, traceable.
 
     - `totals`: places (in the segment's pieces) of the sums of gradients that it adds to; `sums` their shapes and types;
@@ -34,16 +34,21 @@ class Accumulating:
     gives: tuple[tuple[str, int], ...]
 
 
-def accumulating(
-    stage: StageTasks, task: Task, parts: Parts = WHOLE, *, apart: bool = False, laid_out: Callable[[Call], Call] = lambda call: call
-) -> Accumulating:
+def accumulate_grads(
+    stage: StageTasks,
+    task: Task,
+    parts: DataParallelGroups = WHOLE,
+    *,
+    apart: bool = False,
+    laid_out: Callable[[Call], Call] = lambda call: call,
+) -> GradAccumulation:
     """One of the stage's tasks; of a forward one nothing is added up. `apart`: gradients are made before they are added; `laid_out` is what
     is done to the task before."""
     task, split = split_task(stage, task, parts)
     task = replace(task, call=laid_out(task.call))
     counts = [_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
     totals = tuple(place for group, place in task.gives if group == "gradient")
-    return Accumulating(
+    return GradAccumulation(
         _call(task, counts, len(totals), apart=apart),
         totals,
         split,
@@ -57,14 +62,14 @@ def accumulating(
     )
 
 
-def split_task(stage: StageTasks, task: Task, parts: Parts) -> tuple[Task, frozenset[int]]:
+def split_task(stage: StageTasks, task: Task, parts: DataParallelGroups) -> tuple[Task, frozenset[int]]:
     """The task with its gradients as partial sums where they can be, and places of those."""
     network = stage.cut.network
     size = dict(network.batch_sizes).get(network.batch_dim, 0)
     return in_parts(task, parts.count, size, [place for place, piece in enumerate(stage.segment.pieces) if piece in parts.pieces])
 
 
-def partial_sums(whole: jax.ShapeDtypeStruct, parts: Parts) -> jax.ShapeDtypeStruct:
+def partial_sums(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.ShapeDtypeStruct:
     """Of the sum of one gradient."""
     return jax.ShapeDtypeStruct((parts.count, *whole.shape), whole.dtype)
 

@@ -18,7 +18,7 @@ from workbench.tracing.stage_partition.stages import cut_network
 Step = Callable[[Sequence[Any], Sequence[Sequence[Any]]], tuple[Any, list[Any]]]
 
 
-def accumulated_step(program: Program, micro_batches: int) -> Step:
+def grad_accumulation_step(program: Program, micro_batches: int) -> Step:
     """`step(state, batches) -> (loss, new state)` of flat parameters and optimiser state, and of the leaves of each micro-batch.
 
     One micro-batch and the update are compiled; between them runs Python.

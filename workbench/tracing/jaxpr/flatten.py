@@ -21,7 +21,7 @@ from workbench.tracing.jaxpr.inlining import Inlining
 _OPAQUE = ("scan", "while", "cond", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 
 
-class Piece(NamedTuple):
+class ParamSlice(NamedTuple):
     """A parameter leaf by its number, or of a stacked one the slice `[layer : layer + 1]`."""
 
     leaf: int
@@ -40,7 +40,7 @@ class Flat:
     """
 
     eqns: tuple[Any, ...]
-    pieces: tuple[tuple[Piece, Any], ...]
+    pieces: tuple[tuple[ParamSlice, Any], ...]
     batch: tuple[Any, ...]
     constants: dict[Any, Any]
     loss: Any
@@ -105,12 +105,12 @@ class _TakingApart:
                 self.eqns.append(eqn.replace(invars=[self._whole(atom) for atom in eqn.invars]))
         return [self._whole(atom) for atom in outvars]
 
-    def pieces(self) -> Iterable[tuple[Piece, Any]]:
+    def pieces(self) -> Iterable[tuple[ParamSlice, Any]]:
         for leaf, var in enumerate(self.parameters):
             if var in self.apart:
-                yield from ((Piece(leaf, layer), each) for layer, each in enumerate(self.apart[var]))
+                yield from ((ParamSlice(leaf, layer), each) for layer, each in enumerate(self.apart[var]))
             else:
-                yield Piece(leaf), var
+                yield ParamSlice(leaf), var
 
     def _stacked(self) -> list[Any]:
         """The parameters that a scan takes layer by layer, perhaps after a cast."""
@@ -221,7 +221,7 @@ def _marks_weight(eqn: Any) -> bool:
     return False
 
 
-def _averages(eqns: Sequence[Any], pieces: Sequence[tuple[Piece, Any]]) -> Iterable[int]:
+def _averages(eqns: Sequence[Any], pieces: Sequence[tuple[ParamSlice, Any]]) -> Iterable[int]:
     """Numbers of the pieces that `moving_average` reads, perhaps after a squeeze."""
     number = {var: i for i, (_, var) in enumerate(pieces)}
     for eqn in eqns:

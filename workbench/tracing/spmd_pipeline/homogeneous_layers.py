@@ -24,7 +24,7 @@ Name = tuple[str, int]  # ("batch", leaf of it) or ("value", of the cut)
 
 
 @dataclass(frozen=True)
-class Repeated:
+class HomogeneousLayers:
     """`layer(pieces, batch, shared, carry) -> carry`, flat tuples all.
 
     - `prefix` (`None`: the run begins the network), `suffix`; `pieces`: of each layer the numbers of its parameters, in one order;
@@ -47,7 +47,7 @@ class Repeated:
 
 
 @kept_with_owner
-def repeated(network: Network) -> Repeated:
+def homogeneous_layers(network: Network) -> HomogeneousLayers:
     """The longest run of equal layers. Raises `PipelineError` where there is none, or its layers do not hand on what they are given."""
     begin, end = _longest_run(network)
     cut = cut_network(network, range(max(begin, 1), end + 1))
@@ -69,7 +69,7 @@ def repeated(network: Network) -> Repeated:
         if text != texts[0]:
             raise _unequal(network, segment, "computes something else than the first one")
     last = tuple(value for _, value in made[-1])
-    return Repeated(cut, prefix, calls[0], tuple(each.pieces for each in layers), batch, shared, carries[0], last)
+    return HomogeneousLayers(cut, prefix, calls[0], tuple(each.pieces for each in layers), batch, shared, carries[0], last)
 
 
 def _given(segment: Segment, batch: Sequence[int], shared: Sequence[int]) -> list[Name]:
@@ -80,7 +80,7 @@ def _given(segment: Segment, batch: Sequence[int], shared: Sequence[int]) -> lis
 
 def _longest_run(network: Network) -> tuple[int, int]:
     """Where the longest run of blocks that look alike, with something behind it, begins and ends."""
-    alike = [(block.looks, number) for number, block in enumerate(block_tasks(network))]
+    alike = [(block.layer_key, number) for number, block in enumerate(block_tasks(network))]
     runs = [[number for _, number in run] for _, run in groupby(alike, key=lambda each: each[0])]
     inner = [[number for number in run if number < len(alike) - 1] for run in runs]
     longest = max(inner, key=len, default=[])
@@ -97,10 +97,10 @@ def _longest_run(network: Network) -> tuple[int, int]:
 def _in_order(cut: Cut, segment: Segment, names: Sequence[Name]) -> tuple[Name, ...]:
     """What is handed on, by shape and type; two of one kind could be mistaken for each other."""
     avals = {name: _aval(cut, name) for name in names}
-    told = {name: f"{aval.dtype}{list(aval.shape)}" for name, aval in avals.items()}
-    if len(set(told.values())) < len(told):
-        raise _unequal(cut.network, segment, f"hands on several values of one shape ({', '.join(told.values())})")
-    return tuple(sorted(names, key=told.__getitem__))
+    types = {name: f"{aval.dtype}{list(aval.shape)}" for name, aval in avals.items()}
+    if len(set(types.values())) < len(types):
+        raise _unequal(cut.network, segment, f"hands on several values of one shape ({', '.join(types.values())})")
+    return tuple(sorted(names, key=types.__getitem__))
 
 
 def _aval(cut: Cut, name: Name) -> Any:

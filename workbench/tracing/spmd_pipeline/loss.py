@@ -15,7 +15,7 @@ from workbench.core.micro_batches import Split, splits_of
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.errors import PipelineError
-from workbench.tracing.spmd_pipeline.homogeneous_layers import Repeated, repeated
+from workbench.tracing.spmd_pipeline.homogeneous_layers import HomogeneousLayers, homogeneous_layers
 from workbench.tracing.spmd_pipeline.shifting_buffer import shifting_buffer
 from workbench.tracing.stage_partition.partition import network_of
 
@@ -39,16 +39,16 @@ def spmd_loss(program: Program, spec: PipelineSpec, hold: Hold) -> Callable[[Any
     return loss
 
 
-def layers_in_step(program: Program, spec: PipelineSpec) -> Repeated:
+def layers_in_step(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
     """The layers that the stages run in step. Raises `PipelineError` where there are none, or the pieces do not divide them."""
-    run = repeated(network_of(program, spec.micro_batches))
+    run = homogeneous_layers(network_of(program, spec.micro_batches))
     verify_divides(program.name, len(run.pieces), spec)
     return run
 
 
 def stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]:
     """Numbers of the parameter leaves that hold one slice for each layer of the run: they lie over the stages at rest."""
-    run = repeated(network_of(program, spec.micro_batches))
+    run = homogeneous_layers(network_of(program, spec.micro_batches))
     flat = run.cut.network.flat
     layers = len(run.pieces)
     leaves = [flat.pieces[number][0] for number in run.pieces[0]]
@@ -73,7 +73,7 @@ def verify_divides(name: str, layers: int, spec: PipelineSpec) -> None:
 class _Pieces:
     """The parameters by number of piece."""
 
-    def __init__(self, run: Repeated, leaves: Sequence[Any], micro_batches: int) -> None:
+    def __init__(self, run: HomogeneousLayers, leaves: Sequence[Any], micro_batches: int) -> None:
         self.flat = run.cut.network.flat
         self.leaves = leaves
         self.share = 1.0 / micro_batches
@@ -93,7 +93,7 @@ class _Pieces:
         return jnp.stack([self[number] for number in numbers])
 
 
-def _loss(run: Repeated, spec: PipelineSpec, pieces: _Pieces, batch: Sequence[Any], hold: Hold) -> Any:
+def _loss(run: HomogeneousLayers, spec: PipelineSpec, pieces: _Pieces, batch: Sequence[Any], hold: Hold) -> Any:
     suffix, known = run.suffix, _before(run, pieces, batch)
     weights = [_by_stage(pieces.stacked(each), spec) for each in zip(*run.pieces, strict=True)]
     inputs = {
@@ -116,7 +116,7 @@ def _loss(run: Repeated, spec: PipelineSpec, pieces: _Pieces, batch: Sequence[An
     return losses.sum() / counts[0].sum() if counts else losses.mean()
 
 
-def _before(run: Repeated, pieces: _Pieces, batch: Sequence[Any]) -> dict[int, Any]:
+def _before(run: HomogeneousLayers, pieces: _Pieces, batch: Sequence[Any]) -> dict[int, Any]:
     """What the prefix makes of all micro-batches, by number of the cut's value."""
     prefix = run.prefix
     if prefix is None:
@@ -125,7 +125,7 @@ def _before(run: Repeated, pieces: _Pieces, batch: Sequence[Any]) -> dict[int, A
     return dict(zip(prefix.leaving, made, strict=True))
 
 
-def _stage(run: Repeated, weights: Sequence[Any], x: Any) -> Any:
+def _stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
     """The layers of one piece; weights are [layers of a piece, ...]. Few are written out: a loop copies what it keeps."""
 
     def layer(carry: Any, own: Any) -> tuple[Any, None]:

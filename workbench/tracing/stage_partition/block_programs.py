@@ -16,8 +16,8 @@ from jax.extend import core as jex_core
 from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
 from workbench.tracing.function import build_program
-from workbench.tracing.grad_accumulation.partial_sums import Parts
-from workbench.tracing.grad_accumulation.stage_sums import accumulating, split_task
+from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
+from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads, split_task
 from workbench.tracing.jaxpr.equations import variables
 from workbench.tracing.jaxpr.work import flops_of, size_of
 from workbench.tracing.stage_partition.network import Network
@@ -40,14 +40,14 @@ class BlockTasks:
         return self.like or self
 
     @cached_property
-    def likeness(self) -> tuple[Any, ...]:
+    def structural_key(self) -> tuple[Any, ...]:
         """Equal for blocks that compute alike on alike values, and have gradients of alike ones."""
         cut, segment = self.stage.cut, self.stage.segment
         leaving = [(cut.values[value].aval.shape, str(cut.values[value].aval.dtype)) for value in segment.leaving]
-        return (len(self.stage.entering), self.looks, *leaving, *self._equations())
+        return (len(self.stage.entering), self.layer_key, *leaving, *self._equations())
 
     @cached_property
-    def looks(self) -> tuple[Any, ...]:
+    def layer_key(self) -> tuple[Any, ...]:
         """Equal for blocks that are called alike, whether what they read is the batch or is made of it."""
         cut, segment = self.stage.cut, self.stage.segment
         shapes = [(spec.shape, str(spec.dtype)) for spec in (*self.stage.pieces, *self.stage.batch, *self.stage.entering)]
@@ -108,16 +108,16 @@ class BlockTasks:
         """As the planner takes it; nothing is run."""
         return self._program(self.stage.forward, "forward")
 
-    def both_program(self, parts: Parts) -> Program:
+    def both_program(self, parts: DataParallelGroups) -> Program:
         """Forward and backward pass, nothing computed twice."""
         return self._both(parts)[0]
 
-    def split(self, parts: Parts) -> tuple[int, ...]:
+    def split(self, parts: DataParallelGroups) -> tuple[int, ...]:
         """The pieces of whose gradient it has partial sums."""
         places = self.exemplar._both(parts)[1]  # noqa: SLF001 - as `kept`
         return tuple(self.stage.segment.pieces[place] for place in sorted(places))
 
-    def _both(self, parts: Parts) -> tuple[Program, frozenset[int]]:
+    def _both(self, parts: DataParallelGroups) -> tuple[Program, frozenset[int]]:
         """The program, and places of the pieces whose gradients are split; traced once."""
         if parts not in self._known_both:
             task, places = split_task(self.stage, self.stage.forward_and_backward, parts)
@@ -125,7 +125,7 @@ class BlockTasks:
         return self._known_both[parts]
 
     @cached_property
-    def _known_both(self) -> dict[Parts, tuple[Program, frozenset[int]]]:
+    def _known_both(self) -> dict[DataParallelGroups, tuple[Program, frozenset[int]]]:
         return {}
 
     @cached_property
@@ -133,12 +133,12 @@ class BlockTasks:
         """Its forward pass, which returns what the backward one reads."""
         return self._program(self.stage.forward_keeping, "forward")
 
-    def backward_program(self, parts: Parts, *, recompute: bool, apart: bool) -> Program:
-        """Its backward pass as it runs, which reads what the forward one kept or makes that again; `parts` and `apart` as `accumulating`
-        has them."""
+    def backward_program(self, parts: DataParallelGroups, *, recompute: bool, apart: bool) -> Program:
+        """Its backward pass as it runs, which reads what the forward one kept or makes that again; `parts` and `apart` as
+        `accumulate_grads` has them."""
         return self._running_program(self.stage.backward(recompute=recompute), "backward", parts, apart=apart)
 
-    def half_programs(self, parts: Parts, *, recompute: bool, apart: bool) -> tuple[Program | None, Program | None]:
+    def half_programs(self, parts: DataParallelGroups, *, recompute: bool, apart: bool) -> tuple[Program | None, Program | None]:
         """The gradients of what entered, and those of the weights, each if it has any; as they run."""
         tasks = self.stage.backward_input(recompute=recompute), self.stage.backward_weight(recompute=recompute)
         titles = "gradient of the input", "gradient of the weights"
@@ -154,9 +154,9 @@ class BlockTasks:
         results = [(f"{group}/{place}", Role.OUTPUT) for group, place in task.gives]
         return self._built(title, task.call, paths, list(task.specs), roles, results, 0)
 
-    def _running_program(self, task: Task, title: str, parts: Parts, *, apart: bool) -> Program:
+    def _running_program(self, task: Task, title: str, parts: DataParallelGroups, *, apart: bool) -> Program:
         """With the sums of gradients that it adds to, where they lie: arguments `total/...` and results of the same name."""
-        whole = accumulating(self.stage, task, parts, apart=apart)
+        whole = accumulate_grads(self.stage, task, parts, apart=apart)
         totals = [f"{TOTAL}/{self._path('pieces', place)}" for place in whole.totals]
         numbered: Counter[tuple[str, int]] = Counter()
         paths = [*totals]
@@ -247,6 +247,6 @@ def block_tasks(network: Network) -> tuple[BlockTasks, ...]:
     found = []
     for segment in cut.segments:
         block = BlockTasks(StageTasks(cut, segment))
-        like = first.setdefault(block.likeness, block)
+        like = first.setdefault(block.structural_key, block)
         found.append(block if like is block else BlockTasks(block.stage, like))
     return tuple(found)

@@ -55,7 +55,7 @@ def _traced(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
     """The forward pass with its residuals, how they stand in the pullback (a pytree), and what the results are."""
     call, segment = stage.segment.call, stage.segment
     pieces, batch = len(segment.pieces), len(segment.batch)
-    told: list[tuple[Any, list[jax.ShapeDtypeStruct]]] = []  # by the trace, as it goes
+    traced: list[tuple[Any, list[jax.ShapeDtypeStruct]]] = []  # by the trace, as it goes
 
     def run(*values: Any) -> Any:
         entering = values[pieces + batch :]
@@ -70,11 +70,11 @@ def _traced(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
 
         found, pull = jax.vjp(of_floats, [values[i] for i in stage.trained], [entering[i] for i in stage.departing])
         leaves, structure = jax.tree.flatten(pull)
-        told.append((structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found]))
+        traced.append((structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found]))
         return (*found, *leaves)
 
     closed = jax.make_jaxpr(run)(*stage.pieces, *stage.batch, *stage.entering)
-    return closed, *told[0]
+    return closed, *traced[0]
 
 
 def _parts(stage: StageValues, closed: Any) -> dict[Any, int]:

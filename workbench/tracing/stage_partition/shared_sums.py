@@ -43,7 +43,7 @@ class SharedSums:
 
     def __post_init__(self) -> None:
         self._adding: dict[Any, Leaves] = {}  # sums that may still grow
-        self._told: set[Any] = set()  # what follows from a sum
+        self._derived: set[Any] = set()  # what follows from a sum
 
     def read(self, eqns: Iterable[Any], outvars: Sequence[Any]) -> "SharedSums":
         for eqn in eqns:
@@ -56,7 +56,7 @@ class SharedSums:
             return
         (out, *more), ins = eqn.outvars, variables(eqn.invars)
         if not more and self._sums_up(eqn):
-            if any(var in self._told for var in ins):
+            if any(var in self._derived for var in ins):
                 raise self._refusal(eqn, " after another such sum")
             self._adding[out] = self._leaves(ins)
         elif not more and self._adds(eqn):
@@ -64,15 +64,15 @@ class SharedSums:
         else:
             self._complete(ins)
             is_mixed, leaves = _mixes(eqn), self._leaves(ins)
-            reads = bool(leaves - _NUMBERS) or any(var in self.sums or var in self._told for var in ins)
+            reads = bool(leaves - _NUMBERS) or any(var in self.sums or var in self._derived for var in ins)
             if (is_mixed and reads) or len(leaves) > 1:
                 raise self._refusal(eqn)
             if is_mixed or all(var.aval.size == 1 for var in eqn.outvars):
                 leaves = _NUMBERS if any(var.aval.size > 1 for var in eqn.outvars) else leaves - _NUMBERS
             for var in eqn.outvars:
                 self.of[var] = leaves
-            if any(var in self.sums or var in self._told for var in ins):
-                self._told.update(eqn.outvars)
+            if any(var in self.sums or var in self._derived for var in ins):
+                self._derived.update(eqn.outvars)
                 numbers = (float(each.val) for each in eqn.invars if isinstance(each, jex_core.Literal))
                 self.steps.add((eqn.primitive.name, tuple(numbers)))
 

@@ -52,7 +52,7 @@ class Collapsed:
         return sum(map(self._cost, self.graph.nodes)) or 1.0
 
     @cached_property
-    def told(self) -> tuple[tuple[int, int], ...]:
+    def essential_arrows(self) -> tuple[tuple[int, int], ...]:
         """The arrows that no chain of others implies, in the order of the program: what goes from the first box to the second, and from
         there to the third, need not be shown to reach the third from the first as well."""
         ahead: dict[int, set[int]] = {}

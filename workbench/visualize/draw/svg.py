@@ -69,8 +69,8 @@ def _closed(tag: str, attributes: str, title: str) -> str:
 
 
 def _about(subject: str, opens: str) -> str:
-    told = f' data-subject="{escape(subject)}"' if subject else ""
-    return told + (f' data-opens="{escape(opens)}"' if opens else "")
+    marks = f' data-subject="{escape(subject)}"' if subject else ""
+    return marks + (f' data-opens="{escape(opens)}"' if opens else "")
 
 
 def _points(points: tuple[tuple[float, float], ...]) -> str:

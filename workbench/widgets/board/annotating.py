@@ -13,10 +13,10 @@ from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.plan.statement_edits import Prioritize, SetBarrier, Tie, Untie
+from workbench.plan.statement_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
 from workbench.reports.report import Report
 from workbench.widgets.board.folding import is_named
-from workbench.widgets.board.gesture_target import LINE, Held, held
+from workbench.widgets.board.gesture_target import LINE, GestureTarget, held
 from workbench.widgets.board.marks import is_at
 from workbench.widgets.board.menus import choices, heading, item, option
 from workbench.widgets.board.tensor_edits import place_of, unless_empty
@@ -29,7 +29,7 @@ BETWEEN_STEPS = "what a step takes and gives is handed on as whole values"
 _PASSES = (("both ways", ""), ("forward", "forward"), ("backward", "backward"), ("none", "none"))
 
 
-def annotation_items(plan: Plan, report: Report, thing: Held, place: int, name: str) -> Iterator[dict[str, Any]]:
+def annotation_items(plan: Plan, report: Report, thing: GestureTarget, place: int, name: str) -> Iterator[dict[str, Any]]:
     """How one tensor or value takes part in propagation; `name` is how the dimension is called."""
     here = {"verb": "annotate", "of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place}
 
@@ -43,7 +43,7 @@ def annotation_items(plan: Plan, report: Report, thing: Held, place: int, name: 
     yield from whole_items(plan, report, thing)
 
 
-def whole_items(plan: Plan, report: Report, thing: Held) -> Iterator[dict[str, Any]]:
+def whole_items(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dict[str, Any]]:
     """What is said of all its dimensions at once: sums left to do, axes kept out, what it is tied to, what passes."""
     here = {"verb": "annotate", "of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": 0}
     yield choices("Partial sum over", [_partial(plan, report, thing, axis, here) for axis in plan.mesh.names], many=True)
@@ -73,7 +73,7 @@ def rounds(label: str, now: int, gesture: Mapping[str, Any]) -> dict[str, Any]:
     return choices(label, [option(str(each), {**gesture, "priority": each}, checked=each == now) for each in named])
 
 
-def _openings(thing: Held, place: int, name: str, judged: Callable[..., dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _openings(thing: GestureTarget, place: int, name: str, judged: Callable[..., dict[str, Any]]) -> Iterator[dict[str, Any]]:
     axes, is_open = thing.given.dims[place], thing.given.is_open(place)
     if axes:
         label = f"Split {name} no further" if is_open else f"Let {name} be split further: {'+'.join(axes)}?"
@@ -83,19 +83,19 @@ def _openings(thing: Held, place: int, name: str, judged: Callable[..., dict[str
         yield judged(label, what="open", open=not is_open)
 
 
-def _kept_out(plan: Plan, thing: Held, axis: str, here: Mapping[str, Any]) -> dict[str, Any]:
+def _kept_out(plan: Plan, thing: GestureTarget, axis: str, here: Mapping[str, Any]) -> dict[str, Any]:
     is_out = axis in thing.given.replicated
     gesture = {**here, "what": "keep_out", "axis": axis, "out": not is_out}
     return option(axis, gesture, _why_not(plan, lambda: _keep_out(gesture, thing)), checked=is_out)
 
 
-def _partial(plan: Plan, report: Report, thing: Held, axis: str, here: Mapping[str, Any]) -> dict[str, Any]:
+def _partial(plan: Plan, report: Report, thing: GestureTarget, axis: str, here: Mapping[str, Any]) -> dict[str, Any]:
     is_left = axis in thing.given.unreduced
     reason = None if is_left or plan.mesh[axis] == 1 else _why_no_sum(report, thing, axis)
     return option(axis, {**here, "what": "unreduced", "axis": axis, "left": not is_left}, reason, checked=is_left)
 
 
-def _why_no_sum(report: Report, thing: Held, axis: str) -> str | None:
+def _why_no_sum(report: Report, thing: GestureTarget, axis: str) -> str | None:
     """Why it is no partial sum over an axis, as far as the present report tells; the partitioner has the last word."""
     if not thing.is_value:
         return BETWEEN_STEPS
@@ -116,7 +116,7 @@ def _why_not(plan: Plan, make: Callable[[], Edit]) -> str | None:
     return None
 
 
-def _alike(plan: Plan, report: Report, thing: Held) -> Iterator[str]:
+def _alike(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[str]:
     """What has its shape, as a group names it; for an argument, other arguments, for the values may not be made yet."""
     values = [f"@{value.path}" for value in report.values if value.shape == thing.shape] if thing.is_value else []
     arguments = [tensor.path for tensor in plan.program.arguments if tensor.shape == thing.shape]
@@ -124,7 +124,7 @@ def _alike(plan: Plan, report: Report, thing: Held) -> Iterator[str]:
     yield from others[:MOST_OFFERED]
 
 
-def barrier_at(plan: Plan, thing: Held) -> tuple[str, str]:
+def barrier_at(plan: Plan, thing: GestureTarget) -> tuple[str, str]:
     """The place of the barrier that holds for it, and what that lets through; its own place, and nothing, if there is none."""
     return next((each for each in plan.layout.barriers if is_at(each[:1], thing.path, thing.line)), (thing.place, ""))
 
@@ -141,7 +141,7 @@ def annotate(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
     if what == "unreduced":
         return _unreduced(gesture, thing)
     if what == "tie":
-        return Tie((thing.place, _other_place(str(gesture.get("name", ""))[:400], plan)))
+        return GroupValues((thing.place, _other_place(str(gesture.get("name", ""))[:400], plan)))
     if what == "barrier":
         return SetBarrier(barrier_at(plan, thing)[0], str(gesture.get("allows", ""))[:20] or None)
     raise LayoutError(f"`{str(what)[:40]}` is no annotation.", ["reload the page"])
@@ -152,13 +152,13 @@ def prioritize(gesture: Mapping[str, Any], _plan: Plan, _report: Report) -> Edit
     return Prioritize(str(gesture.get("dim", ""))[:200], _priority(gesture))
 
 
-def untie(gesture: Mapping[str, Any], plan: Plan, _report: Report) -> Edit:
+def ungroup(gesture: Mapping[str, Any], plan: Plan, _report: Report) -> Edit:
     """A group taken back, named by its text."""
     wanted = str(gesture.get("group", ""))
     found = next((places for places in plan.layout.groups if group_text(places) == wanted), None)
     if found is None:
         raise LayoutError(f"There is no `{wanted[:80]}` any more.", ["look at the layout again"])
-    return Untie(found)
+    return UngroupValues(found)
 
 
 def unbar(gesture: Mapping[str, Any], _plan: Plan, _report: Report) -> Edit:
@@ -173,7 +173,7 @@ def _priority(gesture: Mapping[str, Any]) -> int:
     return priority
 
 
-def _opened(thing: Held, place: int, *, is_open: bool) -> Sharding | None:
+def _opened(thing: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
     """Open to further axes, or closed on those it has; a dimension without axes left to propagation, or kept whole."""
     axes, given = thing.given.dims[place], thing.given
     if not axes:
@@ -187,13 +187,13 @@ def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
     return replace(given, priorities=(*now[:place], priority, *now[place + 1 :]))
 
 
-def _keep_out(gesture: Mapping[str, Any], thing: Held) -> Edit:
+def _keep_out(gesture: Mapping[str, Any], thing: GestureTarget) -> Edit:
     axis, is_out = str(gesture.get("axis", ""))[:80], gesture.get("out") is True
     others = tuple(each for each in thing.given.replicated if each != axis)
     return thing.edit(unless_empty(thing, replace(thing.given, replicated=(*others, axis) if is_out else others)))
 
 
-def _unreduced(gesture: Mapping[str, Any], thing: Held) -> Edit:
+def _unreduced(gesture: Mapping[str, Any], thing: GestureTarget) -> Edit:
     """The sum over an axis left to do, or done again. What is left to propagation is closed as it lies: open, it asks for the whole."""
     axis, is_left = str(gesture.get("axis", ""))[:80], gesture.get("left") is True
     if not thing.is_value:

@@ -8,7 +8,7 @@ from typing import Any
 from workbench.core.mesh import Mesh
 from workbench.hardware.axis_assignment import Route, Wiring
 from workbench.hardware.hardware import Hardware, Shape
-from workbench.hardware.topology import Stretch, default_wiring, stretches, wiring_problem
+from workbench.hardware.topology import PhysicalSpan, default_wiring, physical_spans, wiring_problem
 from workbench.plan.plan import Plan
 from workbench.units import format_count, format_seconds
 from workbench.visualize.draw.palette import AXES
@@ -20,33 +20,33 @@ _MOST_TRIES = 600  # wirings looked at for the menu
 def wiring_state(plan: Plan) -> list[dict[str, Any]]:
     """A mesh axis after the other: over which physical axes it runs, and how those are closed."""
     assert plan.hardware is not None
-    wired = stretches(plan.mesh, plan.hardware, plan.wiring)
+    wired = physical_spans(plan.mesh, plan.hardware, plan.wiring)
     return [
         {
             "axis": name,
             "colour": place % len(AXES),
-            "text": " + ".join(_stretch_text(each) for each in found),
-            "title": f"{name}: " + "; ".join(_stretch_title(each) for each in found),
+            "text": " + ".join(_span_text(each) for each in found),
+            "title": f"{name}: " + "; ".join(_span_title(each) for each in found),
         }
         for place, name in enumerate(plan.mesh.names)
         if (found := tuple(each for each in wired[name] if each.size > 1))
     ]
 
 
-def _stretch_text(each: Stretch) -> str:
+def _span_text(each: PhysicalSpan) -> str:
     """`y (ring of 16)`, `device (4 on a switch)`, `device (2 on a switch, every 4th)`."""
     apart = f", every {_ordinal(each.stride)}" if each.stride > 1 else ""
     return f"{each.physical.name} ({_form(each)}{apart})"
 
 
-def _form(each: Stretch) -> str:
+def _form(each: PhysicalSpan) -> str:
     if each.physical.shape is Shape.SWITCH:
         return f"{each.size} on a switch"
     closed = each.physical.shape is Shape.RING and each.size * each.stride == each.physical.size
     return f"{Shape.RING if closed else Shape.LINE} of {each.size}"
 
 
-def _stretch_title(each: Stretch) -> str:
+def _span_title(each: PhysicalSpan) -> str:
     link = each.physical.link
     apart = f", each {each.stride} from the next" if each.stride > 1 else ""
     return (
@@ -80,7 +80,7 @@ def wirings_for(mesh: Mesh, hardware: Hardware) -> tuple[str, ...]:
     found: dict[tuple[Any, ...], str] = {}
     for wiring in itertools.islice(_wirings(mesh, hardware), _MOST_TRIES):
         if wiring_problem(mesh, hardware, wiring) is None:
-            wired = stretches(mesh, hardware, wiring)
+            wired = physical_spans(mesh, hardware, wiring)
             found.setdefault(tuple(tuple(each for each in wired[name] if each.size > 1) for name in mesh.names), str(wiring))
         if len(found) == MOST_WIRINGS:
             break

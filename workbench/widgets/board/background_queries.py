@@ -15,7 +15,7 @@ PATIENCE = 0.15  # seconds that an asker waits before it says "being worked out"
 _TOGETHER = 0.4  # seconds
 
 
-class Aside:
+class BackgroundQueries:
     """Answers by name, of one report at a time: asked about another, it forgets those of the last, and what of it still waits.
 
     `defer(work)` carries work from the thread onto the host's loop, where `changed()` is called for an answer that came late.
@@ -30,7 +30,7 @@ class Aside:
         self._answered: dict[str, threading.Event] = {}
         self._late: set[str] = set()
         self._busy = self._owed = False
-        self._told = 0.0
+        self._published = 0.0
 
     def ask(self, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
         """What `work` returns, or `None` while it is being worked out; raises what it raised. A new question is waited for so long."""
@@ -81,9 +81,9 @@ class Aside:
 
     def _is_due(self) -> bool:
         """Several answers at once are shown together: the last of them, or some of them after a while."""
-        if self._waiting and time.monotonic() - self._told < _TOGETHER:
+        if self._waiting and time.monotonic() - self._published < _TOGETHER:
             return False
-        self._told = time.monotonic()
+        self._published = time.monotonic()
         return True
 
     def _keep(self, report: Report, name: str, found: Any) -> bool:
@@ -100,6 +100,6 @@ class Aside:
             return True
 
 
-def asked(aside: Aside | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
+def asked(background: BackgroundQueries | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
     """Worked out aside, or, where there is nobody to wait, at once."""
-    return work() if aside is None else aside.ask(report, name, work, patience)
+    return work() if background is None else background.ask(report, name, work, patience)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from workbench.core.error_text import failure_words
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import Constrain, Edit, Override, PlaceDim, SetHardware, SetPipeline, SetWiring
+from workbench.plan.edits import Constrain, Edit, Override, SetHardware, SetPipeline, SetWiring, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
@@ -17,8 +17,8 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.session.session import Session
 from workbench.session.settling import Partitioner, Settler, changes_figures, is_settled
-from workbench.widgets.board.background_queries import Aside
-from workbench.widgets.board.comparison_state import Evidence, evidence
+from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.comparison_state import ComparisonState, comparison_state
 from workbench.widgets.board.drag import taken
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.figures import figures
@@ -76,17 +76,17 @@ class Board:
         self._refusal: Refusal | None = None
         self._toggled: frozenset[str] = frozenset()
         self._views, self._replay = Views(), Replay()
-        self._aside = Aside(self._later, lambda: self._show("table"))
+        self._background = BackgroundQueries(self._later, lambda: self._show("table"))
         self._taken: dict[str, Any] | None = None
         self._trial: PipelineReport | None = None
         self._why = ""
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._lock, self._answering = threading.RLock(), False
-        self._defer, self._told = defer, 0
+        self._defer, self._revision = defer, 0
         self._done: dict[str, int] = {}  # the last gesture of each view: one that is told again is not done again
         self._owed: set[Part] = set()
         self._jobs = Jobs(runner, self._later, self._working)
-        self._evidence: Evidence | None = None
+        self._comparison_state: ComparisonState | None = None
         self._now: tuple[Figure, ...] = ()
         self._by_tier: dict[str, tuple[Figure, ...]] = {}  # of the present plan
         self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before: what an edit changed is told within a tier, if it was there
@@ -127,7 +127,7 @@ class Board:
             self._answer = asked
             try:
                 verify_gesture(gesture)
-                self._obey(gesture)
+                self._handle(gesture)
             except WorkbenchError as error:
                 self._refusal = Refusal(error, zone_of(gesture), asked_hardware(gesture))
             except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
@@ -160,7 +160,7 @@ class Board:
 
     def _tell_again(self, asked: dict[str, Any]) -> None:
         """The page lacks what it was told, as a host may lose a message: it is told anew what stands, and nothing is done twice."""
-        self._answer, self._told = asked, self._told + 1
+        self._answer, self._revision = asked, self._revision + 1
         self._show("board", "table", "live")
 
     def begin_settling(self, partitioner: Partitioner, defer: Defer, is_idle: Callable[[], bool] = lambda: True) -> None:
@@ -201,17 +201,17 @@ class Board:
             before=before,
             refusal=self._refusal,
             tab=self._tab,
-            evidence=self._evidence,
-            standing=self._settler.standing if self._settler else None,
+            comparison_state=self._comparison_state,
+            settling_state=self._settler.settling_state if self._settler else None,
         )
-        told = {"answer": self._answer, "told": self._told, "follows": "table" in self._owed}
-        return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **told}
+        about = {"answer": self._answer, "told": self._revision, "follows": "table" in self._owed}
+        return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
 
     def _beside(self) -> dict[str, Any]:
         """What stands beside the plan: its history, and files."""
         return {"history": self._history.state(), "files": self._files.state()}
 
-    def _obey(self, gesture: Gesture) -> None:
+    def _handle(self, gesture: Gesture) -> None:
         verb = gesture.get("verb")
         if verb == "undo":
             self.session.undo()
@@ -231,22 +231,22 @@ class Board:
             self._replay = self._replay.after(gesture, self.session.plan)
             self._show("table")
         elif verb == "decide":
-            self._apply(suggested(gesture, self.session.report.prediction, self._aside))
+            self._apply(suggested(gesture, self.session.report.prediction, self._background))
         elif verb in VIEW_VERBS:
             self._views = self._views.after(gesture, self.session.report.prediction)
             self._show("table")
         elif verb == "take":
             self._taken = taken(gesture, self.session.plan, self.session.report)
         elif verb in RECIPE_VERBS:
-            self._recipes.obey(gesture)
+            self._recipes.handle(gesture)
             self._show("table")
         elif verb == "try_edits":
-            try_edits(gesture, self.session.report.prediction, self._aside)
+            try_edits(gesture, self.session.report.prediction, self._background)
             self._show("table")
         elif verb in HISTORY_VERBS:
-            self._history.obey(gesture)
+            self._history.handle(gesture)
         elif verb in FILE_VERBS:
-            self._files.obey(gesture)
+            self._files.handle(gesture)
         elif verb == "try_boundary":
             self._trial = tried(gesture, self.session.plan, self.session.report)
             self._show("table")
@@ -266,7 +266,7 @@ class Board:
     def _apply(self, edit: Edit) -> None:
         """An edit that changes nothing leaves no trace in the history."""
         plan = self.session.plan
-        placed = isinstance(edit, PlaceDim) and edit.axes == plan.layout.rule(edit.dim)
+        placed = isinstance(edit, ShardDim) and edit.axes == plan.layout.rule(edit.dim)
         sized = isinstance(edit, ResizeAxis) and (edit.axis, edit.size) in plan.mesh.axes
         equipped = isinstance(edit, SetHardware) and edit.hardware == plan.hardware
         wired = isinstance(edit, SetWiring) and edit.wiring == plan.wiring
@@ -323,9 +323,11 @@ class Board:
     def _know(self) -> None:
         """Set the present report against what was compiled and measured."""
         report, live = self.session.report, self._jobs.live
-        self._evidence = evidence(report, self._jobs.compiling, live, self._evidence)
+        self._comparison_state = comparison_state(report, self._jobs.compiling, live, self._comparison_state)
         ran, own = live.shown(report.plan), live.of(report.plan)
-        self._now = self._by_tier[report.tier] = figures(report, self._evidence, ran.measurement if ran else None, stale=own is None)
+        self._now = self._by_tier[report.tier] = figures(
+            report, self._comparison_state, ran.measurement if ran else None, stale=own is None
+        )
 
     def _moved(self, plan: Plan, report: Report) -> None:
         with self._lock:
@@ -363,23 +365,25 @@ class Board:
             elif part == "table":
                 self._publish("table", self._table())
             else:
-                live = self._jobs.state(self.session.plan, self._evidence)
-                self._publish("live", {**live, "at_rest": self._resting and self._resting.state(), "told": self._told})
+                live = self._jobs.state(self.session.plan, self._comparison_state)
+                self._publish("live", {**live, "at_rest": self._resting and self._resting.state(), "told": self._revision})
 
     def _table(self) -> dict[str, Any]:
         report, live = self.session.report, self._jobs.live
         ran = live.of(report.plan)
         trace = ran.measurement.trace if ran and ran.measurement else None
         tasks = ran.measurement.tasks if ran and ran.measurement else ()
-        opened = (self._toggled, self._views, self._replay, self._aside)
-        facts = Facts(report, self._evidence, trace, axis_colours(report.plan), self.selected, *opened, tasks=tasks, trial=self._trial)
+        opened = (self._toggled, self._views, self._replay, self._background)
+        facts = Facts(
+            report, self._comparison_state, trace, axis_colours(report.plan), self.selected, *opened, tasks=tasks, trial=self._trial
+        )
         try:
             shown = table_state(facts, self._tab, self._search)
         except Exception as error:  # noqa: BLE001 - a view that fails is a message in its place
             _log.exception("The view %r failed", self._tab)
             shown = failed_state(self._tab, error)
         recipes = self._recipes.state(facts.colours)
-        return {**shown, "why": self._because(Paint(facts.colours)), "recipes": recipes, "seq": self._answer["seq"], "told": self._told}
+        return {**shown, "why": self._because(Paint(facts.colours)), "recipes": recipes, "seq": self._answer["seq"], "told": self._revision}
 
     def _because(self, paint: Paint) -> dict[str, Any] | None:
         """The answer to what was asked last, told anew of each plan."""
@@ -388,7 +392,7 @@ class Board:
         report = self.session.report.prediction
         ran = self._jobs.live.shown(report.plan)
         try:
-            return why(self._why, report, paint, ran.measurement if ran else None, self._aside)
+            return why(self._why, report, paint, ran.measurement if ran else None, self._background)
         except Exception:  # noqa: BLE001 - a question without an answer is no reason to lose the tables
             _log.exception("No answer to %r", self._why)
             return None

@@ -11,31 +11,31 @@ from workbench.widgets.run.compiling import Compiling
 from workbench.widgets.run.live import Live
 
 
-class Evidence(NamedTuple):
+class ComparisonState(NamedTuple):
     """A comparison, and whether the plan has changed since."""
 
     comparison: Comparison
     stale: bool = False
 
 
-def evidence(report: Report, compiling: Compiling, live: Live, before: Evidence | None = None) -> Evidence | None:
+def comparison_state(report: Report, compiling: Compiling, live: Live, before: ComparisonState | None = None) -> ComparisonState | None:
     """Of the present plan if it was compiled or run, else of the plan before; `None` if there is nothing to compare.
 
     The comparison of `before` is taken again where it is the same one: what it has worked out is kept.
     """
     found, run = compiling.of(report.plan), _measured(live, report.plan)
     if found or run:
-        return _kept(before, Evidence(Comparison(report.prediction, found and found.compiled, run)))
+        return _kept(before, ComparisonState(Comparison(report.prediction, found and found.compiled, run)))
     if compiling.found:
         old = compiling.found[0]
-        return _kept(before, Evidence(Comparison(old.report, old.compiled, _measured(live, old.report.plan)), stale=True))
+        return _kept(before, ComparisonState(Comparison(old.report, old.compiled, _measured(live, old.report.plan)), stale=True))
     last = live.shown(report.plan)
     if last and last.report and (run := _measured(live, last.report.plan)):
-        return _kept(before, Evidence(Comparison(last.report, None, run), stale=True))
+        return _kept(before, ComparisonState(Comparison(last.report, None, run), stale=True))
     return None
 
 
-def _kept(before: Evidence | None, new: Evidence) -> Evidence:
+def _kept(before: ComparisonState | None, new: ComparisonState) -> ComparisonState:
     old, now = before and before.comparison, new.comparison
     same = old and old.report is now.report and old.compiled is now.compiled and old.measurement is now.measurement
     return new._replace(comparison=old) if old and same else new

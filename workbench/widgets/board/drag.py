@@ -7,9 +7,9 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.widgets.board.annotating import annotation_items, rule_items
 from workbench.widgets.board.drops import WHOLE, brief_reason, dropped_axes, thinned
-from workbench.widgets.board.gesture_target import Held, held
+from workbench.widgets.board.gesture_target import GestureTarget, held
 from workbench.widgets.board.menus import dim_menu, heading, item
-from workbench.widgets.board.tensor_edits import place_of, why_not_own
+from workbench.widgets.board.tensor_edits import drop_error, place_of
 from workbench.widgets.board.value_menu import value_menu
 from workbench.widgets.tabs.results import RESULT
 from workbench.widgets.tabs.tensors import TENSOR
@@ -34,7 +34,7 @@ def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, A
         return brief_reason(plan, program, name, axes) if named else NO_RULE
 
     def alone(axes: tuple[str, ...]) -> str | None:
-        return why_not_own(thing, dict(plan.mesh.axes), place, axes)
+        return drop_error(thing, dict(plan.mesh.axes), place, axes)
 
     def beside() -> Iterator[dict[str, Any]]:
         yield from annotation_items(plan, report, thing, place, thing.called(place))
@@ -67,13 +67,13 @@ def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> l
     return [heading(f"Every {name}, in {carried:,} tensor{'s' * (carried != 1)}"), *offers]
 
 
-def _questions(thing: Held, place: int) -> Iterator[dict[str, Any]]:
+def _questions(thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
     """Where each axis of the dimension comes from."""
     for axis in thing.axes[place]:
         yield item(f"Why is {thing.called(place)} on {axis}?", {"verb": "why", "of": f"axis {thing.kind} {place} {axis} {thing.subject}"})
 
 
-def _own_items(mesh: tuple[str, ...], thing: Held, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
+def _own_items(mesh: tuple[str, ...], thing: GestureTarget, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
     """The same, for this tensor alone; and all of it whole, or by the rules again."""
     by_itself = thing.kind != TENSOR  # propagation lays it, where nothing is said
     name = thing.called(place)

@@ -12,7 +12,7 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.tiers import mark_of, settles, tier_of
 from workbench.widgets.pipeline.figures import staged
@@ -23,9 +23,9 @@ HIDDEN = "hidden"
 
 
 def figures(
-    report: Report, evidence: Evidence | None = None, measurement: Measurement | None = None, *, stale: bool = False
+    report: Report, comparison_state: ComparisonState | None = None, measurement: Measurement | None = None, *, stale: bool = False
 ) -> tuple[Figure, ...]:
-    """The figures of a report, each with what `evidence` says of it; with a measurement, its step time too (`stale`: of a plan before)."""
+    """The figures of a report, each with what `comparison_state` says of it; with a measurement its step time (`stale`: of one before)."""
     found = [
         *_time(report.step_time),
         _memory(report),
@@ -36,12 +36,12 @@ def figures(
     ]
     if report.plan.pipeline is not None:
         found = staged(report, found)
-        evidence = None  # it is of the whole program, not of its stages
+        comparison_state = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured(measurement, stale=stale))
     ranges = ranges_of(report)
     tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
-    return tuple(replace(figure, tiers=tuple(_tiers(figure, evidence))) for figure in tiered)
+    return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in tiered)
 
 
 _RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # a figure here, and its name among the ranges
@@ -180,24 +180,29 @@ def _measured(measurement: Measurement, *, stale: bool) -> Figure:
 _COMPARED = {"memory": "peak memory", "flops": "products"}  # a figure here, and its name in a comparison
 
 
-def _tiers(figure: Figure, evidence: Evidence | None) -> Iterator[dict[str, Any]]:
+def _tiers(figure: Figure, comparison_state: ComparisonState | None) -> Iterator[dict[str, Any]]:
     """What the compiler and a run say of the same figure."""
-    if evidence is None:
+    if comparison_state is None:
         return
-    for each in evidence.comparison.figures:
+    for each in comparison_state.comparison.figures:
         if each.name == _COMPARED.get(figure.key):
-            yield from _tiers_of(each, figure, stale=evidence.stale)
+            yield from _tiers_of(each, figure, stale=comparison_state.stale)
         if each.name == "kernels" and figure.key == "predicted" and each.compiled is not None and each.predicted is not None:
             note = f"predicted {format_seconds(each.predicted)}, {difference_text(each)}"
-            yield _tier("kernels, compiled", format_seconds(each.compiled), note, stale=evidence.stale)
-    if figure.key == "sent" and (rows := evidence.comparison.collectives):
+            yield _tier("kernels, compiled", format_seconds(each.compiled), note, stale=comparison_state.stale)
+    if figure.key == "sent" and (rows := comparison_state.comparison.collectives):
         predicted, compiled = sum(row.predicted for row in rows), sum(row.compiled for row in rows)
         note = "as predicted" if predicted == compiled else f"predicted {format_bytes(predicted)}"
-        yield _tier("payload, compiled", format_bytes(compiled), note, stale=evidence.stale)
-    if figure.key == "duplication" and (unique := evidence.comparison.report.flops.unique):
-        products = next((each.compiled for each in evidence.comparison.figures if each.name == "products"), None)
+        yield _tier("payload, compiled", format_bytes(compiled), note, stale=comparison_state.stale)
+    if figure.key == "duplication" and (unique := comparison_state.comparison.report.flops.unique):
+        products = next((each.compiled for each in comparison_state.comparison.figures if each.name == "products"), None)
         if products is not None:
-            yield _tier("compiled", _multiple(products * evidence.comparison.report.flops.devices / unique), "", stale=evidence.stale)
+            yield _tier(
+                "compiled",
+                _multiple(products * comparison_state.comparison.report.flops.devices / unique),
+                "",
+                stale=comparison_state.stale,
+            )
 
 
 def _tiers_of(each: Compared, figure: Figure, *, stale: bool) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,7 @@ class Files:
         """A new gesture: what the last one did is no news any more."""
         self._download, self._word = None, ""
 
-    def obey(self, gesture: Gesture) -> None:
+    def handle(self, gesture: Gesture) -> None:
         """One of `VERBS`; raises a `WorkbenchError` for what cannot be saved, opened or written."""
         verb = gesture.get("verb")
         if verb == "save":

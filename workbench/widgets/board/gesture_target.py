@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.core.paths import matches
-from workbench.core.selectors import operations_at, picks
+from workbench.core.selectors import operations_at, selects
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError, unknown_name
 from workbench.plan.edits import Constrain, Edit, Override
@@ -21,7 +21,7 @@ LINE, BOX = "line", "box"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GestureTarget:
     """The tensor or value a gesture is about: of alike ones the first, and the pattern that names them all, `count` of them.
 
     `axes` are those each dimension lies on now; `given` is what it is asked to be: by its override or constraint, else, of an argument,
@@ -71,7 +71,7 @@ class Held:
         return replace(self.given, replicated=kept, unreduced=left).with_dim(place, axes)
 
 
-def held(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Held:
+def held(gesture: Mapping[str, Any], plan: Plan, report: Report) -> GestureTarget:
     """What the gesture names; raises `LayoutError` if this plan has nothing of that name."""
     kind, subject = str(gesture.get("of", "")), str(gesture.get("path", ""))
     what, find, names = _KINDS.get(kind, _KINDS[TENSOR])
@@ -81,7 +81,7 @@ def held(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Held:
     return found
 
 
-def _held_tensor(subject: str, _rank: object, plan: Plan, report: Report) -> Held | None:
+def _held_tensor(subject: str, _rank: object, plan: Plan, report: Report) -> GestureTarget | None:
     found = [each for each in report.arguments if is_named(subject, each.tensor.path)]
     if not found:
         return None
@@ -89,7 +89,7 @@ def _held_tensor(subject: str, _rank: object, plan: Plan, report: Report) -> Hel
     return _placed(TENSOR, subject, found, given, plan)
 
 
-def _held_result(subject: str, _rank: object, plan: Plan, report: Report) -> Held | None:
+def _held_result(subject: str, _rank: object, plan: Plan, report: Report) -> GestureTarget | None:
     found = [each for each in own_results(report) if is_named(subject, each.tensor.path)]
     if not found:
         return None
@@ -97,7 +97,7 @@ def _held_result(subject: str, _rank: object, plan: Plan, report: Report) -> Hel
     return _placed(RESULT, subject, found, given, plan)
 
 
-def _placed(kind: str, subject: str, found: Sequence[Placement], given: Sharding, plan: Plan) -> Held:
+def _placed(kind: str, subject: str, found: Sequence[Placement], given: Sharding, plan: Plan) -> GestureTarget:
     """An override names arguments and results alike, so its pattern must name nothing else of either; what is carried on has none."""
     tensor, carried = found[0].tensor, dict(plan.program.carried)
     results = (each for number, each in enumerate(plan.program.results) if number not in carried)
@@ -105,10 +105,10 @@ def _placed(kind: str, subject: str, found: Sequence[Placement], given: Sharding
     own = next((pattern for pattern, _ in reversed(plan.layout.overrides) if matches(pattern, tensor.path)), "")
     axes = tuple(dim or () for dim in found[0].sharding.dims)
     pattern = pattern_of(subject, paths)
-    return Held(kind, subject, pattern, tensor.dims, tensor.shape, axes, given, own, tensor.path, count=len(found))
+    return GestureTarget(kind, subject, pattern, tensor.dims, tensor.shape, axes, given, own, tensor.path, count=len(found))
 
 
-def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Held | None:
+def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> GestureTarget | None:
     found = [each for each in report.values if is_named(subject, each.path) and (rank is None or len(each.shape) == rank)]
     if not found:
         return None
@@ -117,7 +117,7 @@ def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Held 
     return _valued(VALUE, subject, pattern, own, found, plan)
 
 
-def _held_line(subject: str, rank: object, plan: Plan, report: Report) -> Held | None:
+def _held_line(subject: str, rank: object, plan: Plan, report: Report) -> GestureTarget | None:
     """All that a source line makes in the forward pass, of one rank: one constraint for all of them."""
     found = values_of_line(report, subject, rank)
     if not found:
@@ -134,17 +134,17 @@ def _held_line(subject: str, rank: object, plan: Plan, report: Report) -> Held |
 
 def values_of_line(report: Report, line: str, rank: object) -> list[Value]:
     """The values of a line that a constraint on it would be for; a folded row may stand for several of them."""
-    return [each for each in report.values if each.source == line and picks(line, each.path, each.source) and len(each.shape) == rank]
+    return [each for each in report.values if each.source == line and selects(line, each.path, each.source) and len(each.shape) == rank]
 
 
-def _valued(kind: str, subject: str, pattern: str, own: str, found: Sequence[Value], plan: Plan) -> Held:
+def _valued(kind: str, subject: str, pattern: str, own: str, found: Sequence[Value], plan: Plan) -> GestureTarget:
     first = found[0]
     axes = tuple(tuple(dict.fromkeys(map(base_axis, dim or ()))) for dim in first.sharding.dims)
     given = dict(plan.layout.constraints)[own] if own else Sharding((None,) * len(axes))
-    return Held(kind, subject, pattern, first.dims, first.shape, axes, given, own, first.path, first.source, len(found))
+    return GestureTarget(kind, subject, pattern, first.dims, first.shape, axes, given, own, first.path, first.source, len(found))
 
 
-def _held_box(subject: str, _rank: object, plan: Plan, report: Report) -> Held | None:
+def _held_box(subject: str, _rank: object, plan: Plan, report: Report) -> GestureTarget | None:
     """What a box of a graph stands for: the value or argument of its path, in all layers that are alike."""
     node = next((each for each in report.graph.nodes if each.path == subject and not each.is_input), None)
     if node is None:
@@ -158,7 +158,7 @@ def _held_box(subject: str, _rank: object, plan: Plan, report: Report) -> Held |
     return _held_tensor(named, None, plan, report) if node is None else _held_value(named, len(node.shape), plan, report)
 
 
-_Find = Callable[[str, object, Plan, Report], Held | None]
+_Find = Callable[[str, object, Plan, Report], GestureTarget | None]
 _Names = Callable[[Plan, Report], list[str]]
 _KINDS: dict[str, tuple[str, _Find, _Names]] = {
     TENSOR: ("argument", _held_tensor, lambda plan, _: [each.path for each in plan.program.arguments]),
@@ -169,7 +169,7 @@ _KINDS: dict[str, tuple[str, _Find, _Names]] = {
 }
 
 
-def _verify_axes(thing: Held, dims: tuple[tuple[str, ...] | None, ...]) -> None:
+def _verify_axes(thing: GestureTarget, dims: tuple[tuple[str, ...] | None, ...]) -> None:
     """An axis splits one dimension: said in the names of the dimensions, before the sharding says it."""
     owner: dict[str, str] = {}
     for name, axes in zip(thing.dims, dims, strict=True):

@@ -7,11 +7,11 @@ from typing import Any
 
 from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
 from workbench.hardware.axis_assignment import parse_wiring
-from workbench.plan.edits import Edit, PlaceDim, RenameDim, SetHardware, SetWiring
+from workbench.plan.edits import Edit, RenameDim, SetHardware, SetWiring, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.annotating import annotate, prioritize, unbar, untie
+from workbench.widgets.board.annotating import annotate, prioritize, unbar, ungroup
 from workbench.widgets.board.drops import dropped_axes
 from workbench.widgets.board.hardware import ZONE, hardware_of
 from workbench.widgets.board.recipes import recipe_edit
@@ -109,17 +109,17 @@ def _rule(gesture: Gesture, plan: Plan) -> tuple[str, tuple[str, ...]]:
 
 def _drop(gesture: Gesture, plan: Plan, _: Report) -> Edit:
     dim, axes = _rule(gesture, plan)
-    return PlaceDim(dim, dropped_axes(axes, _text(gesture, "source"), _text(gesture, "target"), add=gesture.get("add") is True))
+    return ShardDim(dim, dropped_axes(axes, _text(gesture, "source"), _text(gesture, "target"), add=gesture.get("add") is True))
 
 
 def _major(gesture: Gesture, plan: Plan, _: Report) -> Edit:
     dim, axes = _rule(gesture, plan)
     axis = _text(gesture, "axis")
-    return PlaceDim(dim, (axis, *(each for each in axes if each != axis)))
+    return ShardDim(dim, (axis, *(each for each in axes if each != axis)))
 
 
 def _whole(gesture: Gesture, plan: Plan, _: Report) -> Edit:
-    return PlaceDim(_rule(gesture, plan)[0])
+    return ShardDim(_rule(gesture, plan)[0])
 
 
 def _rename_dim(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
@@ -189,7 +189,7 @@ _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "by_rules": by_the_rules,
     "annotate": annotate,
     "prioritize": prioritize,
-    "untie": untie,
+    "untie": ungroup,
     "unbar": unbar,
     "whole": _whole,
     "rename_dim": _rename_dim,

@@ -5,7 +5,7 @@ from typing import Any
 from workbench.core.layout import Layout
 from workbench.core.layout_text import barrier_text, group_text
 from workbench.core.paths import matches
-from workbench.core.selectors import picks
+from workbench.core.selectors import selects
 from workbench.core.sharding import Sharding
 
 Mark = dict[str, str]
@@ -53,4 +53,4 @@ def is_at(places: tuple[str, ...], path: str, source: str | None) -> bool:
     """Whether one of the places of a group or barrier is an argument, or with a `source` line a value."""
     if source is None:
         return any(matches(place, path) for place in places if not place.startswith("@"))
-    return any(picks(place[1:], path, source) for place in places if place.startswith("@"))
+    return any(selects(place[1:], path, source) for place in places if place.startswith("@"))

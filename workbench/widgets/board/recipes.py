@@ -28,7 +28,7 @@ class RecipesPanel:
         self._open = False
         self._chosen: dict[str, tuple[str, ...]] = {}
 
-    def obey(self, gesture: Mapping[str, Any]) -> None:
+    def handle(self, gesture: Mapping[str, Any]) -> None:
         """Open or close the list, or choose an axis; raises `WorkbenchError` for what is not there."""
         if gesture.get("verb") == "recipes":
             self._open = gesture.get("open") is not False

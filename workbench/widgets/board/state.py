@@ -14,16 +14,16 @@ from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import NO_ROOM, Diagnostic
 from workbench.reports.report import Report
-from workbench.session.settling import Standing
+from workbench.session.settling import SettlingState
 from workbench.widgets.board.annotating import rule_items
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.drops import brief_reason, illegal_drops, thinned
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.figures import figure_states, figures
 from workbench.widgets.board.hardware import hardware_state
 from workbench.widgets.board.marks import priority_mark
 from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name
-from workbench.widgets.board.tiers import standing_state
+from workbench.widgets.board.tiers import settling_record
 
 COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (
@@ -78,8 +78,8 @@ def board_state(
     before: tuple[Figure, ...] = (),
     refusal: Refusal | None = None,
     tab: str = "tensors",
-    evidence: Evidence | None = None,
-    standing: Standing | None = None,
+    comparison_state: ComparisonState | None = None,
+    settling_state: SettlingState | None = None,
 ) -> dict[str, Any]:
     """Head, figures, zones and tabs of a session; JSON only, no infinities."""
     plan, report = session.plan, session.report
@@ -93,13 +93,13 @@ def board_state(
         "redo": f"Redo {session.undone}" if session.can_redo else None,
         "hardware": hardware_state(plan, refusal.asked if refusal else None),
         "figures": figure_states(figures(report) if now is None else now, before),
-        "standing": standing_state(standing, report),
+        "standing": settling_record(settling_state, report),
         "alarms": [_alarm(note) for note in report.notes if note.kind in URGENT],
         "zones": list(_zones(plan)),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
         "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",
-        "tabs": [{"key": key, "label": label, "badge": _badge(key, report, evidence), "open": key == tab} for key, label in TABS],
+        "tabs": [{"key": key, "label": label, "badge": _badge(key, report, comparison_state), "open": key == tab} for key, label in TABS],
     }
 
 
@@ -186,9 +186,9 @@ def _alarm(note: Diagnostic) -> dict[str, Any]:
     }
 
 
-def _badge(tab: str, report: Report, evidence: Evidence | None) -> str:
-    if tab == "compared" and evidence:
-        return "stale" if evidence.stale else str(len(evidence.comparison.differences) or "")
+def _badge(tab: str, report: Report, comparison_state: ComparisonState | None) -> str:
+    if tab == "compared" and comparison_state:
+        return "stale" if comparison_state.stale else str(len(comparison_state.comparison.differences) or "")
     counts = {"tensors": len(report.arguments), "communication": len(report.collectives), "notes": len(report.notes)}
     return str(counts[tab]) if counts.get(tab) else ""
 

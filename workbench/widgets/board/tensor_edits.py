@@ -9,7 +9,7 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.widgets.board.drops import dropped_axes
-from workbench.widgets.board.gesture_target import Held, held
+from workbench.widgets.board.gesture_target import GestureTarget, held
 from workbench.widgets.tabs.tensors import TENSOR
 
 
@@ -33,7 +33,7 @@ def opened(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
     return thing.edit(unless_empty(thing, thing.with_dim(place_of(gesture, thing), None)))
 
 
-def unless_empty(thing: Held, sharding: Sharding) -> Sharding | None:
+def unless_empty(thing: GestureTarget, sharding: Sharding) -> Sharding | None:
     """`None` for a constraint, or the override of a result, that asks for nothing."""
     says_nothing = sharding == Sharding((None,) * len(sharding.dims))
     return None if thing.kind != TENSOR and thing.own and says_nothing else sharding
@@ -48,7 +48,7 @@ def by_the_rules(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit
     return thing.edit(None)
 
 
-def why_not_own(thing: Held, mesh: Mapping[str, int], place: int, axes: tuple[str, ...]) -> str | None:
+def drop_error(thing: GestureTarget, mesh: Mapping[str, int], place: int, axes: tuple[str, ...]) -> str | None:
     """Why one tensor may not lie so, short enough for a drop zone; `None` if it may. A value may lie unevenly: XLA pads it."""
     for other, on in enumerate(thing.dims_with(place, axes)):
         if other != place and (shared := next((axis for axis in axes if axis in (on or ())), None)):
@@ -60,7 +60,7 @@ def why_not_own(thing: Held, mesh: Mapping[str, int], place: int, axes: tuple[st
     return f"{size} % {parts} = {size % parts}" if size % parts and not thing.is_value else None
 
 
-def place_of(gesture: Mapping[str, Any], thing: Held) -> int:
+def place_of(gesture: Mapping[str, Any], thing: GestureTarget) -> int:
     """Which dimension the gesture names."""
     place = gesture.get("place")
     if not isinstance(place, int) or not 0 <= place < len(thing.dims):

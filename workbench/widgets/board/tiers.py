@@ -3,7 +3,7 @@
 from typing import Any
 
 from workbench.reports.report import Report
-from workbench.session.settling import Standing
+from workbench.session.settling import SettlingState
 
 SHARDY = "https://openxla.org/shardy/"
 GSPMD = "https://arxiv.org/abs/2105.04663"
@@ -54,12 +54,16 @@ def mark_of(tier: str) -> dict[str, str]:
     return {"key": tier, "label": tier.capitalize(), "title": _SAYS[tier]} if tier else {}
 
 
-def standing_state(standing: Standing | None, report: Report) -> dict[str, Any]:
-    """The line under the figures; without a `standing` where nobody asks the partitioner."""
-    return {"mark": mark_of(report.tier), "text": _text(standing, report), "settling": bool(standing and standing.is_settling)}
+def settling_record(settling_state: SettlingState | None, report: Report) -> dict[str, Any]:
+    """The line under the figures; without a `settling_state` where nobody asks the partitioner."""
+    return {
+        "mark": mark_of(report.tier),
+        "text": _text(settling_state, report),
+        "settling": bool(settling_state and settling_state.is_settling),
+    }
 
 
-def _text(standing: Standing | None, report: Report) -> str:
+def _text(settling_state: SettlingState | None, report: Report) -> str:
     if report.compiled is not None:
         times = " and the times of kernels" if report.has_compiled_times else ""
         if report.is_scheduled:
@@ -68,6 +72,6 @@ def _text(standing: Standing | None, report: Report) -> str:
         return f"by {report.compiled.compiler}: memory{times}{sent}"
     if report.partitioned is not None:
         return f"by {report.partitioned.compiler}: what is sent, and the memory and time that follow from it"
-    if standing is None:
+    if settling_state is None:
         return "by Shardy, in this process"
-    return "asking XLA…" if standing.is_settling else standing.reason
+    return "asking XLA…" if settling_state.is_settling else settling_state.reason

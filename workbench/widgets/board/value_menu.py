@@ -8,13 +8,13 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.widgets.board.annotating import whole_items
 from workbench.widgets.board.drops import WHOLE
-from workbench.widgets.board.gesture_target import LINE, Held
+from workbench.widgets.board.gesture_target import LINE, GestureTarget
 from workbench.widgets.board.menus import choices, heading, item, option
-from workbench.widgets.board.tensor_edits import why_not_own
+from workbench.widgets.board.tensor_edits import drop_error
 from workbench.widgets.tabs.tensors import TENSOR
 
 
-def value_menu(plan: Plan, report: Report, thing: Held) -> Iterator[dict[str, Any]]:
+def value_menu(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dict[str, Any]]:
     """Where each dimension lies, to be changed with a click; then partial sums, axes kept out, ties, barriers."""
     yield heading(_title(thing))
     for place in range(len(thing.dims)):
@@ -30,7 +30,7 @@ def value_menu(plan: Plan, report: Report, thing: Held) -> Iterator[dict[str, An
         yield from _questions(thing)
 
 
-def _title(thing: Held) -> str:
+def _title(thing: GestureTarget) -> str:
     if thing.kind == LINE:
         made = f"{thing.count} values are made" if thing.count > 1 else f"one value is made: {thing.path}"
         return f"Constrain line {thing.subject}: {made}"
@@ -39,7 +39,7 @@ def _title(thing: Held) -> str:
     return f"Constrain {thing.subject}{many}{line}" if thing.is_value else f"Only {thing.subject}{many}"
 
 
-def _options(plan: Plan, thing: Held, place: int) -> Iterator[dict[str, Any]]:
+def _options(plan: Plan, thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
     """By itself, whole, on one axis, on one more; what is asked now is checked."""
     here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place, "source": WHOLE}
     asked, lies = thing.given.dims[place], thing.axes[place]
@@ -53,16 +53,16 @@ def _options(plan: Plan, thing: Held, place: int) -> Iterator[dict[str, Any]]:
     yield option("whole", {"verb": "own", **here, "target": "", "add": False}, checked=asked == ())
     for axis in plan.mesh.names:
         gesture = {"verb": "own", **here, "target": axis, "add": False}
-        yield option(axis, gesture, why_not_own(thing, mesh, place, (axis,)), checked=asked == (axis,))
+        yield option(axis, gesture, drop_error(thing, mesh, place, (axis,)), checked=asked == (axis,))
     if asked and len(asked) > 1:
         yield option("+".join(asked), {"verb": "own", **here, "target": asked[-1], "add": True}, checked=True)
     for axis in plan.mesh.names if asked else ():
         if asked and axis not in asked:
             gesture = {"verb": "own", **here, "target": axis, "add": True}
-            yield option(f"{'+'.join(asked)}+{axis}", gesture, why_not_own(thing, mesh, place, (*asked, axis)), checked=False)
+            yield option(f"{'+'.join(asked)}+{axis}", gesture, drop_error(thing, mesh, place, (*asked, axis)), checked=False)
 
 
-def _questions(thing: Held) -> Iterator[dict[str, Any]]:
+def _questions(thing: GestureTarget) -> Iterator[dict[str, Any]]:
     for place, axes in enumerate(thing.axes):
         for axis in axes:
             of = f"axis {thing.kind} {place} {axis} {thing.subject}"

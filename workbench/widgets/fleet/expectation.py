@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from workbench.multimodel import Placed, Schedule
 from workbench.multimodel.expected import expected
-from workbench.multimodel.forecast import Outlook
+from workbench.multimodel.forecast import FleetForecast
 from workbench.widgets.fleet.live import FleetLive
 
 MOST_LEFT = 10_000  # units that are simulated meanwhile; of more, the prediction stands
@@ -26,7 +26,7 @@ class Expectation:
         """A run has begun, or ended."""
         self.rest, self._next = None, 0.0
 
-    def follow(self, seen: Outlook, live: FleetLive) -> None:
+    def follow(self, seen: FleetForecast, live: FleetLive) -> None:
         """Look again at a run of what was `seen`, if it is time to. Whoever calls holds the lock of `live`."""
         fleet = live.fleet
         known = [each.name for each in seen.jobs] == list(live.models) and seen.devices == live.devices
@@ -39,7 +39,7 @@ class Expectation:
         away = frozenset(live.away)
         threading.Thread(target=self._work, args=(seen, live, ran, last, away), daemon=True).start()
 
-    def _work(self, seen: Outlook, live: FleetLive, ran: list[Placed], last: list[int], away: frozenset[int]) -> None:
+    def _work(self, seen: FleetForecast, live: FleetLive, ran: list[Placed], last: list[int], away: frozenset[int]) -> None:
         begun = time.monotonic()
         try:
             options = {"double_buffer": seen.fleet.double_buffer}

@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from workbench.errors import WorkbenchError
 from workbench.multimodel import ALL_POLICIES, simulate
 from workbench.multimodel.fleet import Fleet
-from workbench.multimodel.forecast import Outlook, outlook
+from workbench.multimodel.forecast import FleetForecast, forecast
 from workbench.multimodel.measured import FleetTimes
 
 AT_ONCE = 6_000  # units whose schedule is simulated while the hand waits; more are simulated in a thread
 MOST_COMPARED = 15_000  # units, for which the other policies are simulated too
 
 
-class FleetForecast:
+class LiveForecast:
     """The prediction that is `seen`, or the `problem` of a fleet that does not fit.
 
     `before` is the makespan of the one that a hand changed last, `makespans` are those of the policies so far. `arrived(whole)` is called,
@@ -23,11 +23,11 @@ class FleetForecast:
 
     def __init__(self, lock: AbstractContextManager[object], arrived: Callable[[bool], None]) -> None:
         self._lock, self._arrived = lock, arrived
-        self.seen: Outlook | None = None
+        self.seen: FleetForecast | None = None
         self.problem: WorkbenchError | None = None
         self.before: float | None = None
         self.makespans: dict[str, float] = {}
-        self._wanted: Outlook | None = None  # simulated in a thread, and not there yet
+        self._wanted: FleetForecast | None = None  # simulated in a thread, and not there yet
         self._simulating = False
 
     @property
@@ -37,7 +37,7 @@ class FleetForecast:
     def predict(self, fleet: Fleet, timed: Sequence[FleetTimes], attached: int | None = None, *, patient: bool = False) -> None:
         """Raises `FleetError` for one that does not fit, unless it is `patient`: then that is its `problem`."""
         try:
-            found = _feasible(outlook(fleet, timed, attached))
+            found = _feasible(forecast(fleet, timed, attached))
         except WorkbenchError as error:
             if not patient:
                 raise
@@ -66,7 +66,7 @@ class FleetForecast:
                     self._see(found)
                     self._arrived(True)
 
-    def _see(self, found: Outlook) -> None:
+    def _see(self, found: FleetForecast) -> None:
         asked = self.seen is not None and self.seen.fleet != found.fleet  # by a hand; new times of the same units are no change of hers
         self.before = self.seen.schedule.makespan if self.seen and asked else None
         self.seen, self._wanted = found, None
@@ -76,7 +76,7 @@ class FleetForecast:
         elif found.units <= MOST_COMPARED:
             threading.Thread(target=self._compare, args=(found,), daemon=True).start()
 
-    def _compare(self, found: Outlook) -> None:
+    def _compare(self, found: FleetForecast) -> None:
         """What the other policies would take, where that takes a moment."""
         others = _others(found)
         with self._lock:
@@ -85,7 +85,7 @@ class FleetForecast:
                 self._arrived(False)
 
 
-def _feasible(found: Outlook) -> Outlook:
+def _feasible(found: FleetForecast) -> FleetForecast:
     """Raises `FleetError` where a solver is asked for more than it can do."""
     if found.fleet.policy == "exact":
         from workbench.multimodel.exact import verify_within_reach  # the solver is large, and needed for this alone
@@ -94,7 +94,7 @@ def _feasible(found: Outlook) -> Outlook:
     return found
 
 
-def _others(found: Outlook) -> dict[str, float]:
+def _others(found: FleetForecast) -> dict[str, float]:
     """The makespans of all policies but the chosen one; a solver is not asked unless a hand does."""
     others = (each for each in ALL_POLICIES if each.name != found.fleet.policy)
     return {each.name: simulate(found.jobs, found.devices, each, double_buffer=found.fleet.double_buffer).makespan for each in others}

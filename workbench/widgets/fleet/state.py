@@ -8,7 +8,7 @@ from workbench.errors import WorkbenchError
 from workbench.multimodel import MENU, list_bound
 from workbench.multimodel.estimate import RATES
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.forecast import MOST_PLANNED, ModelOutlook, Outlook
+from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, ModelForecast
 from workbench.multimodel.measured import FleetMeasurement
 from workbench.multimodel.shards import Room
 from workbench.text.fleet import list_note
@@ -57,7 +57,7 @@ def refusal_state(error: WorkbenchError, zone: str) -> dict[str, Any]:
 
 
 def figures_state(
-    seen: Outlook, before: float | None, measured: FleetMeasurement | None, expects: float | None = None
+    seen: FleetForecast, before: float | None, measured: FleetMeasurement | None, expects: float | None = None
 ) -> list[dict[str, Any]]:
     """Key figures; `before` is the makespan of the last prediction, `measured` a run of this one, `expects` that of one under way."""
     makespan, bound = seen.schedule.makespan, seen.bound
@@ -95,8 +95,8 @@ def _count(batches: int) -> str:
 def _figure(
     key: str, label: str, text: str, note: str, tiers: Iterable[tuple[str, str, str]] = (), delta: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    told = [{"label": name, "text": shown, "note": about} for name, shown, about in tiers]
-    return {"key": key, "label": label, "text": text, "note": note, "tiers": told, "delta": delta}
+    listed = [{"label": name, "text": shown, "note": about} for name, shown, about in tiers]
+    return {"key": key, "label": label, "text": text, "note": note, "tiers": listed, "delta": delta}
 
 
 def _delta(now: float, before: float | None) -> dict[str, str] | None:
@@ -109,8 +109,8 @@ def columns_of(fleet: Fleet) -> list[str]:
     """The arguments in which the models differ, a few at most, learning rate and batch size first."""
     given = [_arguments(each) for each in fleet.models]
     names = list(dict.fromkeys([*ARGUMENTS, *(name for each in given for name in each)]))
-    told = [name for name in names if any(name in each for each in given)]
-    differing = [name for name in told if name in ARGUMENTS or len({repr(each.get(name)) for each in given}) > 1]
+    listed = [name for name in names if any(name in each for each in given)]
+    differing = [name for name in listed if name in ARGUMENTS or len({repr(each.get(name)) for each in given}) > 1]
     return differing[:MOST_ARGUMENTS]
 
 
@@ -119,7 +119,7 @@ def _arguments(model: FleetModel) -> dict[str, Any]:
     return dict(reference.arguments) if reference else {}
 
 
-def models_state(fleet: Fleet, seen: Outlook | None) -> list[dict[str, Any]]:
+def models_state(fleet: Fleet, seen: FleetForecast | None) -> list[dict[str, Any]]:
     """One a model, with its shards where there are any: a fleet that does not fit is listed too."""
     columns = columns_of(fleet)
     cut = {each.model.name: each for each in seen.models} if seen else {}
@@ -127,7 +127,7 @@ def models_state(fleet: Fleet, seen: Outlook | None) -> list[dict[str, Any]]:
     return [_model(number, each, columns, cut.get(each.name), largest) for number, each in enumerate(fleet.models)]
 
 
-def _model(number: int, model: FleetModel, columns: list[str], cut: ModelOutlook | None, largest: int) -> dict[str, Any]:
+def _model(number: int, model: FleetModel, columns: list[str], cut: ModelForecast | None, largest: int) -> dict[str, Any]:
     given = _arguments(model)
     epochs = f"{model.epochs} × {model.mini_batches:,}"
     return {
@@ -147,7 +147,7 @@ def _model(number: int, model: FleetModel, columns: list[str], cut: ModelOutlook
     }
 
 
-def _shards(cut: ModelOutlook, largest: int) -> list[dict[str, Any]]:
+def _shards(cut: ModelForecast, largest: int) -> list[dict[str, Any]]:
     sized = "as compiled" if cut.source == "timed" else "estimated"
     return [
         {
@@ -162,7 +162,7 @@ def _span(first: str, last: str) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _shards_text(cut: ModelOutlook) -> str:
+def _shards_text(cut: ModelForecast) -> str:
     sizes = [format_bytes(each.bytes) for each in cut.shards]
     if len(sizes) == 1:
         return f"1 of {sizes[0]}"
@@ -170,7 +170,7 @@ def _shards_text(cut: ModelOutlook) -> str:
     return f"{len(sizes)} of {high}" if low == high else f"{len(sizes)} of {low} to {high}"
 
 
-def ways_state(seen: Outlook, measured: FleetMeasurement | None) -> list[dict[str, Any]]:
+def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[dict[str, Any]]:
     """This schedule, what was measured of it, what no schedule can beat, and other ways; each as a bar to one scale."""
     makespan = seen.schedule.makespan
     shown = [("this", f"shard units, {seen.fleet.policy}", makespan, "this schedule, transfers included")]
@@ -198,7 +198,7 @@ def ways_state(seen: Outlook, measured: FleetMeasurement | None) -> list[dict[st
     ]
 
 
-def doubt_text(seen: Outlook) -> str:
+def doubt_text(seen: FleetForecast) -> str:
     """What may not fit, before a compiler has said."""
     if not seen.doubtful:
         return ""

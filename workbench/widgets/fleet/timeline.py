@@ -11,7 +11,7 @@ from math import floor, log10
 from typing import Any
 
 from workbench.multimodel import Pass, Placed, Schedule, Unit
-from workbench.multimodel.forecast import Outlook
+from workbench.multimodel.forecast import FleetForecast
 from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.palette import AXES
@@ -24,13 +24,13 @@ _INK = ("#FEFEFE", "#1B1F24", "#FEFEFE", "#FEFEFE", "#1B1F24", "#FEFEFE")  # upo
 _PASSES = {Pass.FORWARD: "forward", Pass.FORWARD_LOSS: "forward and backward", Pass.BACKWARD: "backward"}
 
 
-def timeline_state(seen: Outlook, ran: FleetLive | None = None) -> dict[str, Any]:
+def timeline_state(seen: FleetForecast, ran: FleetLive | None = None) -> dict[str, Any]:
     """Of a prediction; the text also has what `ran` of it, once that has ended. The drawing gets that from `measured_state`."""
     models = [_model(number, each.name, [_unit(unit) for unit in each.units]) for number, each in enumerate(seen.jobs)]
     schedule, names = seen.schedule, [each.name for each in seen.jobs]
-    told = {"predicted": schedule}
+    schedules = {"predicted": schedule}
     if ran and not ran.running and ran.measured:
-        told["measured"] = _schedule(ran.measured, ran.devices)
+        schedules["measured"] = _schedule(ran.measured, ran.devices)
     title = f"{seen.fleet.policy} on {seen.devices} device{'s' * (seen.devices != 1)}"
     return {
         "devices": schedule.devices,
@@ -43,7 +43,7 @@ def timeline_state(seen: Outlook, ran: FleetLive | None = None) -> dict[str, Any
         "difference": _sliced(schedule),
         "about": f"Shard units of {len(models)} models, {title}: predicted {format_seconds(schedule.makespan)}.",
         "note": "",
-        "text": schedules_text(told, names),
+        "text": schedules_text(schedules, names),
     }
 
 

@@ -10,13 +10,13 @@ from workbench.documents import fleet_of
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.forecast import MOST_PLANNED, Outlook, devices_of
+from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, devices_of
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.units import format_seconds, parse_bytes
 from workbench.widgets.board.board import Part
 from workbench.widgets.board.gestures import verify_gesture, whole_number
 from workbench.widgets.fleet.expectation import Expectation
-from workbench.widgets.fleet.forecast import FleetForecast
+from workbench.widgets.fleet.forecast import LiveForecast
 from workbench.widgets.fleet.run_state import plain, run_state
 from workbench.widgets.fleet.runner import FleetRunner
 from workbench.widgets.fleet.state import (
@@ -68,13 +68,13 @@ class FleetView:
         self._watchers: list[Watcher] = []
         self._lock = threading.RLock()
         self._work = FleetWork(runner, self._happened)
-        self._work.timed = (times.told_of(fleet.models),) if times else ()
+        self._work.timed = (times.for_models(fleet.models),) if times else ()
         self._answer: dict[str, Any] = {"view": "", "seq": 0}
         self._done: dict[str, int] = {}
-        self._told = 0
+        self._revision = 0
         self._refusal: dict[str, Any] | None = None
         self._asked: dict[str, str] = {}
-        self._forecast = FleetForecast(self._lock, self._arrived)
+        self._forecast = LiveForecast(self._lock, self._arrived)
         self._expectation = Expectation(lambda: self._happened("expected"))
         self.parts: dict[Part, dict[str, Any]] = {}
         self._predict(fleet, patient=True)
@@ -113,7 +113,7 @@ class FleetView:
             again = gesture.get("again") and self._done.get(asked["view"]) == asked["seq"]
             self._answer = asked
             if gesture.get("verb") == "refresh" or again:
-                self._told += 1
+                self._revision += 1
                 self._show(*PARTS)
                 return
             self._done[asked["view"]] = asked["seq"]
@@ -121,7 +121,7 @@ class FleetView:
             zone = str(gesture.get("verb", ""))
             try:
                 verify_gesture(gesture)
-                self._obey(gesture)
+                self._handle(gesture)
             except WorkbenchError as error:
                 self._refuse(error, zone, gesture)
             except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
@@ -134,7 +134,7 @@ class FleetView:
         if zone in ("memory", "devices"):
             self._asked = {zone: str(gesture.get("value", ""))[:40]}
 
-    def _obey(self, gesture: Gesture) -> None:
+    def _handle(self, gesture: Gesture) -> None:
         verb, value = gesture.get("verb"), str(gesture.get("value", ""))[:200]
         if verb == "policy":
             self._change(policy=policy_named(value).name)
@@ -210,7 +210,7 @@ class FleetView:
         self._show(*(("board", "table") if whole else ("board",)))
 
     @property
-    def seen(self) -> Outlook | None:
+    def seen(self) -> FleetForecast | None:
         """What is predicted of the fleet; `None` where it does not fit."""
         return self._forecast.seen
 
@@ -272,7 +272,7 @@ class FleetView:
             "command": command_text(self.fleet, self._path) if self._path else "",
             "said": self._said(),
             "answer": self._answer,
-            "told": self._told,
+            "told": self._revision,
         }
 
     def _timing(self) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class FleetView:
     def _table(self) -> dict[str, Any]:
         ran = self._work.live if self._mine() else None
         timeline = timeline_state(self.seen, ran) if self.seen else None
-        return {"timeline": timeline, "seq": self._answer["seq"], "told": self._told}
+        return {"timeline": timeline, "seq": self._answer["seq"], "told": self._revision}
 
     def _live(self) -> dict[str, Any]:
         with self._work.lock:
@@ -301,7 +301,7 @@ class FleetView:
             measured = measured_state(live) if self._mine() else {"measured": "[]", "lasted": 0.0}
             rest = expected_state(self._expectation.rest if self._mine() else None, len(live.models))
             stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or devices_of(live.fleet))
-            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._told}
+            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._revision}
 
 
 def _memory(text: str) -> int | None:

@@ -76,9 +76,9 @@ class FleetWork:
             live = self.live = FleetLive.begun(fleet, time.monotonic())
         self._changed("run")
         try:
-            self._run = self._runner.train(fleet, lambda event: self._heard(live, event))
+            self._run = self._runner.train(fleet, lambda event: self._receive(live, event))
         except WorkbenchError as error:
-            self._heard(live, {"event": "error", "message": str(error)})
+            self._receive(live, {"event": "error", "message": str(error)})
 
     def time(self, fleet: Fleet) -> None:
         """Does nothing while a timing or a training is under way: each would disturb the other."""
@@ -120,7 +120,7 @@ class FleetWork:
         if self._timer is not None and self.timing.running:
             self._timer.cancel()
 
-    def _heard(self, live: FleetLive, event: Event) -> None:
+    def _receive(self, live: FleetLive, event: Event) -> None:
         with self.lock:
             if not live.running:
                 return
@@ -143,7 +143,7 @@ class FleetWork:
         if live.fleet is None:
             return times
         self.attached = live.devices if live.devices != devices_of(live.fleet) else None
-        return times.told_of(live.fleet.models)
+        return times.for_models(live.fleet.models)
 
     def _look_again(self, wait: float) -> None:
         """The last of many events is shown too, also when none follows it for a while."""
@@ -170,7 +170,7 @@ class FleetWork:
                     timing.stage = str(event["stage"])
                 case "done":
                     timing.phase = "done"
-                    self.timed = (event["times"].told_of(fleet.models), *self.timed)
+                    self.timed = (event["times"].for_models(fleet.models), *self.timed)
                 case "error":
                     timing.phase, timing.message = "error", str(event["message"])
                 case "cancelled":

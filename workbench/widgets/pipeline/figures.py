@@ -93,7 +93,7 @@ def _memory(figure: Figure, planned: PipelineReport) -> Figure:
     held = sum(step.costs[stage].held for stage in step.stages_of(fullest))
     whole = max(peak, room) or 1
     kept = f"of {step.in_flight(fullest)} micro-batches in flight at most, and what passes"
-    told = replace(
+    shown = replace(
         figure,
         value=peak,
         title=f"peak of the step: {peak:,} bytes on one device of stage {fullest}, the fullest",
@@ -106,13 +106,13 @@ def _memory(figure: Figure, planned: PipelineReport) -> Figure:
         ),
     )
     if not room:
-        return told
+        return shown
     spare = format_bytes(abs(room - peak))
     note = (
         f"stage {fullest} fits in {format_bytes(room)}, {spare} free" if planned.fits else f"stage {fullest} does not fit: {spare} too much"
     )
     limit = None if planned.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"}
-    return replace(told, note=note, tone="" if planned.fits else "bad", limit=limit)
+    return replace(shown, note=note, tone="" if planned.fits else "bad", limit=limit)
 
 
 def _part(name: str, value: float, whole: float, shade: int, text: str, why: str) -> dict[str, Any]:

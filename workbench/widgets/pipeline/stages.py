@@ -15,7 +15,7 @@ from workbench.pipeline.balance import Balance, at
 from workbench.pipeline.stage_partition import micro_batch_counts
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import TaskTime
-from workbench.reports.pipeline import Piece, PipelineReport
+from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.pipeline.edits import bucket_starts, place_text
@@ -195,7 +195,7 @@ def _board(planned: PipelineReport) -> State:
     }
 
 
-def _skips(piece: Piece, spec: PipelineSpec) -> Iterator[State]:
+def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
     """What goes past the next piece."""
     for later, count in piece.cost.sends:
         if later > piece.number + 1:
@@ -216,7 +216,7 @@ class _Stage:
     planned: PipelineReport
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[VirtualStage]:
         return [piece for piece in self.planned.pieces if piece.device == self.device]
 
     @property

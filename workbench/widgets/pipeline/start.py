@@ -8,7 +8,7 @@ from workbench.core.paths import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.stage_partition import micro_batch_counts, network_blocks
-from workbench.plan.edits import Edit, SetPipeline, Together
+from workbench.plan.edits import Edit, EditGroup, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 
@@ -58,7 +58,7 @@ def _start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> Star
         plan.apply(edits[-1])
     except WorkbenchError:
         return None
-    return Start(Together(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about)
+    return Start(EditGroup(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about)
 
 
 def _on_idle_axis(plan: Plan, blocks: int) -> Start | None:

@@ -112,8 +112,8 @@ def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], end: float) 
 def _kind_difference(kind: Kind, planned: PipelineReport, tasks: Sequence[TaskTime]) -> str:
     """Of the mean task of a kind."""
     real = [task.seconds for task in tasks if task.kind == kind]
-    told = [span.seconds for span in planned.simulated.spans if span.task.kind is kind]
-    predicted = format_seconds(sum(told) / len(told)) if told else "none"
+    predicted_seconds = [span.seconds for span in planned.simulated.spans if span.task.kind is kind]
+    predicted = format_seconds(sum(predicted_seconds) / len(predicted_seconds)) if predicted_seconds else "none"
     return f"{_NAMES[KINDS.index(kind)]} {format_seconds(sum(real) / len(real))} and {predicted}"
 
 

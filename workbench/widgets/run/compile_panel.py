@@ -6,7 +6,7 @@ from workbench.analysis.comparison import Comparison
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.tiers import mark_of
 from workbench.widgets.run.compiling import Compiling
 from workbench.widgets.run.messages import log_state, stage_text
@@ -16,10 +16,12 @@ INVITATION = (
 )
 
 
-def compile_state(compiling: Compiling, evidence: Evidence | None, plan: Plan) -> dict[str, Any]:
+def compile_state(compiling: Compiling, comparison_state: ComparisonState | None, plan: Plan) -> dict[str, Any]:
     """Where a compilation of `plan` stands, or what the last one found; JSON only."""
-    comparison = evidence.comparison if evidence and evidence.comparison.compiled and not compiling.running else None
-    stale = bool(comparison and evidence and evidence.stale)
+    comparison = (
+        comparison_state.comparison if comparison_state and comparison_state.comparison.compiled and not compiling.running else None
+    )
+    stale = bool(comparison and comparison_state and comparison_state.stale)
     mine = compiling.running or compiling.report is None or compiling.report.plan == plan
     strayed = bool(compiling.message) and not mine and compiling.of(plan) is None  # it failed after the plan was edited
     stale, comparison = (False, None) if strayed else (stale, comparison)
@@ -67,8 +69,8 @@ def _facts(comparison: Comparison, compiled: Compiled) -> list[dict[str, Any]]:
     facts = [_fact("peak memory", format_bytes(compiled.memory.peak), f"{where}predicted {format_bytes(int(peak or 0))}")]
     if compiled.compute_seconds is not None:
         time = None if compiled.stages else comparison.report.step_time
-        told = f"; predicted {format_seconds(time.estimate)}" if time else ""
-        facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{told}"))
+        suffix = f"; predicted {format_seconds(time.estimate)}" if time else ""
+        facts.append(_fact("kernels", format_seconds(compiled.compute_seconds), f"by the compiler's own estimate{suffix}"))
     facts.append(_collectives(comparison))
     took = "from the cache" if compiled.from_cache else f"took {format_seconds(compiled.compile_seconds)}"
     facts.append(_fact("compiled for", compiled.target, took, tier=""))

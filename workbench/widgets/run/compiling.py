@@ -52,24 +52,24 @@ class Compiling:
 
     def after(self, event: Event, now: float) -> "Compiling":
         """The compilation after one event."""
-        kind, told = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+        kind, following = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
         if kind == "waiting":
             stage = waiting_text(int(event["ahead"]))
-            return replace(told.noting(stage), stage=stage, waits=True)
+            return replace(following.noting(stage), stage=stage, waits=True)
         if kind == "progress":
-            return replace(told.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
+            return replace(following.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
         if kind == "done" and self.report:
             new = Found(self.report, event["compiled"])
             others = tuple(each for each in self.found if each.report.plan != self.report.plan)
-            told = told.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
-            return replace(told, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
+            following = following.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
+            return replace(following, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
         if kind == "error":
-            return replace(told.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
+            return replace(following.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
         if kind == "cancelled" and self.unasked:
             return Compiling(found=self.found)  # nobody misses it
         if kind == "cancelled":
-            return replace(told.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
-        return told
+            return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
+        return following
 
     def noting(self, text: str, tone: str = "") -> "Compiling":
         return replace(self, log=noted(self.log, self.now - self.started, text, tone))

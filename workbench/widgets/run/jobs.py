@@ -10,7 +10,7 @@ from typing import Any, Literal
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.gestures import whole_number
 from workbench.widgets.run.compile_panel import compile_state
 from workbench.widgets.run.compiling import Compiling
@@ -35,7 +35,7 @@ class Jobs:
     def __init__(self, runner: Runner | None, defer: Defer, changed: Changed) -> None:
         self._runner, self._defer, self._changed = runner, defer, changed
         self.live, self.compiling = Live(), Compiling()
-        self._heard: deque[Callable[[], None]] = deque()
+        self._pending: deque[Callable[[], None]] = deque()
         self._shown = 0.0
         self._run: Handle | None = None
         self._compilation: Handle | None = None
@@ -94,18 +94,18 @@ class Jobs:
         if self._compilation is not None and self.compiling.running:
             self._compilation.cancel()
 
-    def state(self, plan: Plan, evidence: Evidence | None) -> dict[str, Any]:
+    def state(self, plan: Plan, comparison_state: ComparisonState | None) -> dict[str, Any]:
         """Both panels; JSON only."""
-        compiling = compile_state(self.compiling, evidence, plan)
+        compiling = compile_state(self.compiling, comparison_state, plan)
         return {**run_state(self.live, plan, can_run=self._runner is not None), "compile": compiling}
 
     def _hear(self, work: Callable[[], None]) -> None:
         """A host may call back in another order than it was asked to, as a busy Bokeh document does: the first event goes first still."""
-        self._heard.append(work)
+        self._pending.append(work)
         self._defer(self._take)
 
     def _take(self) -> None:
-        self._heard.popleft()()
+        self._pending.popleft()()
 
     def _run_said(self, event: Event) -> None:
         """Steps come faster than eyes: they are shown ten times a second, all else at once."""

@@ -69,21 +69,21 @@ class Live:
 
     def after(self, event: Event, now: float = 0.0) -> "Live":
         """The run after one event."""
-        kind, told = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+        kind, following = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
         if kind == "waiting":
             stage = waiting_text(int(event["ahead"]))
-            return replace(told.noting(stage), stage=stage, waits=True)
+            return replace(following.noting(stage), stage=stage, waits=True)
         if kind == "progress":
-            return replace(told.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
+            return replace(following.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
         if kind == "step":
-            return told.stepped(int(event["step"]), int(event["of"]), float(event["seconds"]), event.get("loss"))
+            return following.stepped(int(event["step"]), int(event["of"]), float(event["seconds"]), event.get("loss"))
         if kind == "done":
-            return told.finished(event["measurement"])
+            return following.finished(event["measurement"])
         if kind == "error":
-            return replace(told.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
+            return replace(following.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
         if kind == "cancelled":
-            return replace(told.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
-        return told
+            return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
+        return following
 
     def of(self, plan: Plan) -> "Live | None":
         """The finished run of a plan."""
@@ -98,13 +98,15 @@ class Live:
 
     def stepped(self, step: int, of: int, seconds: float, loss: float | None) -> "Live":
         losses = self.losses if loss is None else (*self.losses, float(loss))
-        told = self.noting(f"first step: {format_seconds(seconds)}") if step == 1 else self
-        return replace(told, stage=f"step {step} of {of}", fraction=step / max(of, 1), seconds=(*self.seconds, seconds), losses=losses)
+        following = self.noting(f"first step: {format_seconds(seconds)}") if step == 1 else self
+        return replace(following, stage=f"step {step} of {of}", fraction=step / max(of, 1), seconds=(*self.seconds, seconds), losses=losses)
 
     def finished(self, measured: Measurement) -> "Live":
-        told = self.noting(measured.why_untraced, "warn") if measured.why_untraced else self
-        told = told.noting(f"done: {format_seconds(measured.median_seconds)} a step (median of {len(measured.step_seconds)})", "good")
-        done = replace(told, phase="done", fraction=1.0, measurement=measured, ran=())
+        following = self.noting(measured.why_untraced, "warn") if measured.why_untraced else self
+        following = following.noting(
+            f"done: {format_seconds(measured.median_seconds)} a step (median of {len(measured.step_seconds)})", "good"
+        )
+        done = replace(following, phase="done", fraction=1.0, measurement=measured, ran=())
         others = (each for each in self.ran if not (each.plan and self.plan and same_step(each.plan, self.plan)))
         return replace(done, ran=(done, *others)[:MOST_KEPT])
 

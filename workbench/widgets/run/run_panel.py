@@ -26,28 +26,28 @@ STALE = "Run before the last edit, of another plan:"
 def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
     """What is told of `plan`: what happens now, else the result of its own last run, else that of the last run of all; JSON only."""
     own, ran = live.of(plan), live.shown(plan)
-    told = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
-    mine = told.plan is None or same_step(told.plan, plan)
-    strayed = bool(told.message) and not mine  # it failed after the plan was edited: that must be seen, and of which plan
+    current = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
+    mine = current.plan is None or same_step(current.plan, plan)
+    strayed = bool(current.message) and not mine  # it failed after the plan was edited: that must be seen, and of which plan
     stale = ran is not None and own is None and not live.running and not strayed
-    drawn = told if live.running or told.seconds else ran
+    drawn = current if live.running or current.seconds else ran
     result = None if live.running or strayed else ran
     return {
-        "phase": told.phase,
+        "phase": current.phase,
         "can_run": can_run,
         "steps": str(live.steps),
         "stage": stage_text(live.stage, live.now - live.turn, waits=live.waits) if live.running else "",
         "waits": live.waits and live.running,
         "fraction": round(min(max(live.fraction, 0.0), 1.0), 4),
-        "message": told.message or (STALE if stale else INVITATION if told.phase == "idle" else ""),
+        "message": current.message or (STALE if stale else INVITATION if current.phase == "idle" else ""),
         "stale": stale,
-        "of": str(told.plan) if strayed else str(ran.plan) if ran and stale else "",
+        "of": str(current.plan) if strayed else str(ran.plan) if ran and stale else "",
         "curves": _curves(drawn) if drawn else [],
         "facts": _facts(result.measurement, result.report) if result and result.measurement else [],
         "blocks": _blocks(result.measurement, result.report, dict(result.colours))
         if result and result.measurement and result.report
         else [],
-        "log": log_state(told.log),
+        "log": log_state(current.log),
         "traced": bool(own and own.measurement and own.measurement.trace),
         "said": _said(live),
     }

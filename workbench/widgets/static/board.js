@@ -1,79 +1,220 @@
+// @ts-check
 // The board: a zone for each mesh axis and one for what is whole; a chip for each dimension in each of its zones.
 
-function drawChip(wb, chip) {
-  const grip = h("button", {
-    class: "grip", type: "button", tabIndex: -1, ariaPressed: "false", ariaLabel: chip.title,
-    "aria-roledescription": "draggable dimension", data: { focus: chip.key, dim: chip.dim, source: chip.source },
-  }, chip.order && h("span", { class: "order", data: { order: chip.order } }, chip.order), h("b", {}, chip.dim), h("span", { class: "muted" }, chip.size), ...drawMarks(chip.marks));
-  const more = h("button", { class: "more", type: "button", tabIndex: -1, ariaLabel: `Menu of ${chip.dim}`, ariaHasPopup: "menu", onclick: () => openMenu(wb, more, chip.menu, { zone: chip.source }) }, "⋯");
-  const element = h("span", { class: "chip", data: { chip: chip.key }, title: chip.title }, grip,
-    h("span", { class: "slot" }, h("span", { class: "carried", ariaHidden: "true" }, `×${chip.carried}`), more));
-  element.addEventListener("contextmenu", (event) => { event.preventDefault(); openMenu(wb, more, chip.menu, { zone: chip.source }); });
+import { drawCount, drawHandle, sendStepped, stepSize } from "./axes.js";
+import { drawProblem, h, keepingFocus, painter, targetOf, the } from "./dom.js";
+import { aim, drop } from "./drag.js";
+import { makeDraggable } from "./hand.js";
+import { termLabel } from "./help.js";
+import { closeMenu, openMenu } from "./menus.js";
+import { recipesSection } from "./recipes.js";
+import { drawMarks } from "./tensors.js";
+/** @import { BoardState, Chip, Refusal, Zone } from "./types/states.d.ts" */
+/** @import { Paint, Wb } from "./types/wb.d.ts" */
+
+/**
+ * @param {Wb} wb
+ * @param {Chip} chip
+ * @returns {HTMLElement}
+ */
+export function drawChip(wb, chip) {
+  const grip = h(
+    "button",
+    {
+      class: "grip",
+      type: "button",
+      tabIndex: -1,
+      ariaPressed: "false",
+      ariaLabel: chip.title,
+      "aria-roledescription": "draggable dimension",
+      data: { focus: chip.key, dim: chip.dim, source: chip.source },
+    },
+    chip.order && h("span", { class: "order", data: { order: chip.order } }, chip.order),
+    h("b", {}, chip.dim),
+    h("span", { class: "muted" }, chip.size),
+    ...drawMarks(chip.marks),
+  );
+  const more = h("button", {
+    class: "more",
+    type: "button",
+    tabIndex: -1,
+    ariaLabel: `Menu of ${chip.dim}`,
+    ariaHasPopup: "menu",
+    onclick: () => openMenu(wb, more, chip.menu, { zone: chip.source }),
+  }, "⋯");
+  const element = h(
+    "span",
+    { class: "chip", data: { chip: chip.key }, title: chip.title },
+    grip,
+    h("span", { class: "slot" }, h("span", { class: "carried", ariaHidden: "true" }, `×${chip.carried}`), more),
+  );
+  element.addEventListener("contextmenu", (event) => {
+    event.preventDefault();
+    openMenu(wb, more, chip.menu, { zone: chip.source });
+  });
   makeDraggable(wb, element, grip, more, chip);
   return element;
 }
 
+/**
+ * @param {Wb} wb
+ * @param {Zone} zone
+ * @returns {HTMLElement}
+ */
 function drawTitle(wb, zone) {
   if (!zone.axis) return h("div", { class: "title" }, zone.title);
   const size = h("input", {
-    class: "size", value: zone.size, inputMode: "numeric", ariaLabel: `size of mesh axis ${zone.axis}`, data: { focus: `size-${zone.axis}` },
+    class: "size",
+    value: zone.size,
+    inputMode: "numeric",
+    ariaLabel: `size of mesh axis ${zone.axis}`,
+    data: { focus: `size-${zone.axis}` },
     onchange: () => wb.send({ verb: "resize", axis: zone.axis, size: size.value }),
-    onkeydown: (event) => { if (event.key === "Escape") { size.value = zone.size; size.blur(); } else stepSize(event, size); },
+    onkeydown: (event) => {
+      if (event.key === "Escape") {
+        size.value = zone.size ?? "";
+        size.blur();
+      } else stepSize(event, size);
+    },
     onblur: () => sendStepped(size),
   });
-  const more = h("button", { class: "more", type: "button", ariaLabel: `Menu of mesh axis ${zone.axis}`, ariaHasPopup: "menu", data: { focus: `menu-${zone.axis}` }, onclick: () => openMenu(wb, more, zone.menu, { zone: zone.axis }) }, "⋯");
+  const more = h("button", {
+    class: "more",
+    type: "button",
+    ariaLabel: `Menu of mesh axis ${zone.axis}`,
+    ariaHasPopup: "menu",
+    data: { focus: `menu-${zone.axis}` },
+    onclick: () => openMenu(wb, more, zone.menu, { zone: zone.axis }),
+  }, "⋯");
   return h("div", { class: "title" }, drawHandle(wb, zone), h("span", {}, zone.title), h("span", { class: "times" }, "×"), size, more);
 }
 
-function drawRefusal(wb, refusal) {
-  return h("div", { class: "refusal", role: "alert" },
+/**
+ * @param {Wb} wb
+ * @param {Refusal} refusal
+ * @returns {HTMLElement}
+ */
+export function drawRefusal(wb, refusal) {
+  return h(
+    "div",
+    { class: "refusal", role: "alert" },
     ...drawProblem(refusal),
-    h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×"));
+    h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×"),
+  );
 }
 
-// A refusal hangs under its zone; at the right edge it hangs leftwards.
+/**
+ * A refusal hangs under its zone; at the right edge it hangs leftwards.
+ * @param {Wb} wb
+ * @param {Element | null} element
+ */
 function keepInside(wb, element) {
   if (element && element.getBoundingClientRect().right > wb.card.getBoundingClientRect().right) element.classList.add("flip");
 }
 
+/**
+ * @param {Wb} wb
+ * @param {Zone} zone
+ * @param {Refusal | null} refusal
+ * @returns {HTMLElement}
+ */
 function drawZone(wb, zone, refusal) {
   const chips = zone.chips.map((chip) => drawChip(wb, chip));
-  if (chips.length) chips[0].querySelector(".grip").tabIndex = 0;
+  if (chips.length) the(chips[0], ".grip").tabIndex = 0;
   const refused = refusal?.zone === zone.axis;
-  const element = h("div", { class: refused ? "zone refused" : "zone", role: "group", ariaLabel: zone.axis ? `mesh axis ${zone.axis}, size ${zone.size}` : zone.title, data: { axis: zone.axis, c: zone.colour } },
-    drawTitle(wb, zone), h("div", { class: "chips" }, ...chips), zone.hint && h("div", { class: "hint" }, zone.hint),
-    refused ? drawRefusal(wb, refusal) : null);
+  const element = h(
+    "div",
+    {
+      class: refused ? "zone refused" : "zone",
+      role: "group",
+      ariaLabel: zone.axis ? `mesh axis ${zone.axis}, size ${zone.size}` : zone.title,
+      data: { axis: zone.axis, c: zone.colour },
+    },
+    drawTitle(wb, zone),
+    h("div", { class: "chips" }, ...chips),
+    zone.hint && h("div", { class: "hint" }, zone.hint),
+    refused ? drawRefusal(wb, refusal) : null,
+  );
   element.addEventListener("click", (event) => {
-    if (wb.held && !event.target.closest("button, input")) drop(wb, zone.axis, event.shiftKey);
+    if (wb.held && !targetOf(event).closest("button, input")) drop(wb, zone.axis, event.shiftKey);
   });
   return element;
 }
 
+/**
+ * @param {Wb} wb
+ * @param {BoardState["spare"]} spare
+ * @param {Refusal | null} refusal
+ * @returns {HTMLElement}
+ */
 function drawSpare(wb, spare, refusal) {
-  const name = h("input", { class: "field name", value: spare.name, ariaLabel: "name of the new mesh axis", maxLength: 64, data: { focus: "spare-name" } });
-  const size = h("input", { class: "field width", value: spare.size, inputMode: "numeric", ariaLabel: "size of the new mesh axis", data: { focus: "spare-size" } });
-  const add = (event) => { event.preventDefault(); wb.send({ verb: "add_axis", axis: name.value, size: size.value }); };
-  return h("div", { class: "zone spare" }, h("div", { class: "title" }, h("span", { class: "muted" }, "Add mesh axis")),
-    h("form", { onsubmit: add }, name, h("span", { class: "muted" }, "×"), size, h("button", { class: "btn", type: "submit", data: { focus: "spare-add" } }, "Add")),
-    refusal?.zone === "+" ? drawRefusal(wb, refusal) : null);
+  const name = h("input", {
+    class: "field name",
+    value: spare.name,
+    ariaLabel: "name of the new mesh axis",
+    maxLength: 64,
+    data: { focus: "spare-name" },
+  });
+  const size = h("input", {
+    class: "field width",
+    value: spare.size,
+    inputMode: "numeric",
+    ariaLabel: "size of the new mesh axis",
+    data: { focus: "spare-size" },
+  });
+  /** @param {SubmitEvent} event */
+  const add = (event) => {
+    event.preventDefault();
+    wb.send({ verb: "add_axis", axis: name.value, size: size.value });
+  };
+  return h(
+    "div",
+    { class: "zone spare" },
+    h("div", { class: "title" }, h("span", { class: "muted" }, "Add mesh axis")),
+    h(
+      "form",
+      { onsubmit: add },
+      name,
+      h("span", { class: "muted" }, "×"),
+      size,
+      h("button", { class: "btn", type: "submit", data: { focus: "spare-add" } }, "Add"),
+    ),
+    refusal?.zone === "+" ? drawRefusal(wb, refusal) : null,
+  );
 }
 
-function boardSection(wb) {
+/** @param {Wb} wb */
+export function boardSection(wb) {
   const recipes = recipesSection(wb), zones = h("div", { class: "zones" }), counted = h("span", { class: "counted" });
-  const section = h("section", { class: "board", ariaLabel: "Dimensions on mesh axes" },
-    h("div", { class: "legendline" }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, recipes.button, h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis.")), recipes.section, zones);
-  const paint = painter((state) => keepingFocus(wb.root, section, () => {
-    closeMenu(wb, false);
-    wb.chips = new Map(state.zones.flatMap((zone) => zone.chips.map((chip) => [chip.key, chip])));
-    wb.axes = state.zones.map((zone) => zone.axis);
-    const [whole, ...axes] = state.zones.map((zone) => drawZone(wb, zone, state.refusal));
-    counted.replaceChildren(drawCount(state.count));
-    zones.replaceChildren(whole, h("div", { class: "axes" }, ...axes, drawSpare(wb, state.spare, state.refusal)));
-    if (wb.held && !wb.held.chip.lazy && !wb.chips.has(wb.held.chip.key)) wb.held = null;
-    aim(wb);
-    keepInside(wb, zones.querySelector(".refusal"));
-    wb.wanted = null;
-  }, wb.wanted));
+  const section = h(
+    "section",
+    { class: "board", ariaLabel: "Dimensions on mesh axes" },
+    h(
+      "div",
+      { class: "legendline" },
+      h("h2", {}, termLabel(wb, "Dimensions on mesh axes")),
+      counted,
+      recipes.button,
+      h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis."),
+    ),
+    recipes.section,
+    zones,
+  );
+  /** @type {Paint<Pick<BoardState, "zones" | "spare" | "count" | "refusal"> & { seq: number }>} */
+  const paint = painter((state) =>
+    keepingFocus(wb.root, section, () => {
+      closeMenu(wb, false);
+      wb.chips = new Map(state.zones.flatMap((zone) => zone.chips.map((chip) => [chip.key, chip])));
+      wb.axes = state.zones.map((zone) => zone.axis);
+      const [whole, ...axes] = state.zones.map((zone) => drawZone(wb, zone, state.refusal));
+      counted.replaceChildren(drawCount(state.count));
+      zones.replaceChildren(whole, h("div", { class: "axes" }, ...axes, drawSpare(wb, state.spare, state.refusal)));
+      if (wb.held && !wb.held.chip.lazy && !wb.chips.has(wb.held.chip.key)) wb.held = null;
+      aim(wb);
+      keepInside(wb, zones.querySelector(".refusal"));
+      wb.wanted = null;
+    }, wb.wanted)
+  );
   wb.board = section;
   return { section, paint, paintRecipes: recipes.paint };
 }

@@ -1,20 +1,29 @@
+// @ts-check
 // Through a cut of the connection, after which a served page is loaded again: what was on its way, and which tab was open. Only a page that
 // finds its board again, by the id in its address, keeps anything; a notebook's board is never cut from its page.
+
+/** @import { Kept } from "./types/wb.d.ts" */
 
 const CUT = "workbench.cut";
 const CUT_KEPT = 3600000; // milliseconds
 
-function keepThroughCut(kept) {
+/** @param {Omit<Kept, "board" | "at">} kept */
+export function keepThroughCut(kept) {
   const board = document.documentElement.dataset.board;
   if (!board) return;
-  try { sessionStorage.setItem(CUT, JSON.stringify({ ...kept, board, at: Date.now() })); } catch { /* a browser that keeps nothing */ }
+  try {
+    sessionStorage.setItem(CUT, JSON.stringify({ ...kept, board, at: Date.now() }));
+  } catch { /* a browser that keeps nothing */ }
 }
 
-function keptThroughCut() {
+/** @returns {Kept | null} */
+export function keptThroughCut() {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(CUT));
+    const kept = JSON.parse(sessionStorage.getItem(CUT) ?? "null");
     if (!kept || kept.board !== document.documentElement.dataset.asked) return null;
     sessionStorage.removeItem(CUT);
     return Date.now() - kept.at < CUT_KEPT ? kept : null;
-  } catch { return null; }
+  } catch {
+    return null;
+  }
 }

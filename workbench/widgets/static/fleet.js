@@ -1,32 +1,146 @@
+// @ts-check
 // The board of a fleet: controls, figures, models with their shards, the schedule over time, other ways to train the same, losses.
 
-function mountFleet(model, el) {
+import { drawRefusal } from "./board.js";
+import { h, keepingFocus, painter, patch, withCode } from "./dom.js";
+import { FLEET_CHART } from "./fleet_draw.js";
+import { drawFleetControls, fleetModels, fleetRun, fleetTiming } from "./fleet_parts.js";
+import { ganttChart } from "./gantt.js";
+import { STYLE } from "./given.js";
+import { helpSection, helpTools, termLabel } from "./help.js";
+import { lossesOf } from "./losses.js";
+import { closeMenu } from "./menus.js";
+import { outbox } from "./outbox.js";
+import { onShortcut } from "./shortcuts.js";
+import { makeTheme } from "./theme.js";
+import { makeWb } from "./wb.js";
+/** @import { FleetBoard, FleetChart, FleetControls, FleetFigure, FleetTimeline, Way } from "./types/fleet.d.ts" */
+/** @import { Refusal } from "./types/states.d.ts" */
+/** @import { FleetModel, Paint, Wb } from "./types/wb.d.ts" */
+
+/**
+ * @param {FleetModel} model
+ * @param {HTMLElement} el
+ * @returns {() => void}
+ */
+export function mountFleet(model, el) {
   const root = h("div", { class: "wb fleet", tabIndex: -1 });
   const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
   const silent = h("div", { class: "note warn", hidden: true }, "Python has not answered for ten seconds: it is busy, or gone.");
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = { root, card, send: box.send, view: box.view, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null };
-  const head = h("header", { class: "head" }), controls = h("div", { class: "controls fleetcontrols" }), refused = h("div", { class: "refusedhere" }), problem = h("div", { class: "alarms" });
-  const run = fleetRun(wb), timing = fleetTiming(wb), models = fleetModels(wb), gantt = ganttChart(wb, FLEET_CHART), devices = h("div", { class: "fleetdevices" }), losses = lossesOf(wb);
-  const figures = h("div", { class: "stagefigures fleetfigures" }), ways = h("div", { class: "waytable" }), stale = h("p", { class: "muted stale" }), doubt = h("div", { class: "fleetdoubt" });
+  const wb = makeWb(root, card, live, box);
+  const head = h("header", { class: "head" }),
+    controls = h("div", { class: "controls fleetcontrols" }),
+    refused = h("div", { class: "refusedhere" }),
+    problem = h("div", { class: "alarms" });
+  const run = fleetRun(wb),
+    timing = fleetTiming(wb),
+    models = fleetModels(wb),
+    gantt = ganttChart(wb, FLEET_CHART),
+    devices = h("div", { class: "fleetdevices" }),
+    losses = lossesOf(wb);
+  const figures = h("div", { class: "stagefigures fleetfigures" }),
+    ways = h("div", { class: "waytable" }),
+    stale = h("p", { class: "muted stale" }),
+    doubt = h("div", { class: "fleetdoubt" });
   const empty = h("p", { class: "muted" }, "Losses of all models are drawn here while they train.");
   gantt.element.append(devices);
-  card.append(head, h("section", { class: "fleettop", ariaLabel: "What is asked for" }, h("div", { class: "fleetline" }, controls, run.buttons), refused, timing.element, doubt, run.progress), problem, figures, silent,
-    models.section, h("section", { class: "fleettimeline", ariaLabel: "Schedule" }, gantt.element),
-    h("div", { class: "fleetlower" },
-      h("section", { class: "fleetways", ariaLabel: "Ways to train the same models" }, h("h2", {}, termLabel(wb, "To train the same models")), h("p", { class: "muted" }, "All from the seconds of the same units. Only shard units count their transfers."), ways),
-      h("section", { class: "fleetresults", ariaLabel: "Training" }, h("h2", {}, termLabel(wb, "Training")), stale, empty, losses.element, run.results)),
-    helpSection(wb, { tour: false }));
-  const paintHead = painter((state) => keepingFocus(root, head, () => head.replaceChildren(
-    h("div", { class: "names" }, h("div", { class: "line" }, h("h1", {}, state.name), state.path ? h("span", { class: "mono mesh" }, state.path) : null, state.path ? h("button", { class: "btn small", type: "button", data: { focus: "reread" }, title: "Models that were added to the file join, those taken out of it stop", onclick: () => wb.send({ verb: "reread" }) }, "Read again") : null, h("span", { class: "muted" }, state.devices))),
-    h("div", { class: "tools" }, ...helpTools(wb)))));
+  const schedule = h("section", { class: "fleettimeline", ariaLabel: "Schedule" }, gantt.element);
+  const others = h(
+    "section",
+    { class: "fleetways", ariaLabel: "Ways to train the same models" },
+    h("h2", {}, termLabel(wb, "To train the same models")),
+    h("p", { class: "muted" }, "All from the seconds of the same units. Only shard units count their transfers."),
+    ways,
+  );
+  card.append(
+    head,
+    h(
+      "section",
+      { class: "fleettop", ariaLabel: "What is asked for" },
+      h("div", { class: "fleetline" }, controls, run.buttons),
+      refused,
+      timing.element,
+      doubt,
+      run.progress,
+    ),
+    problem,
+    figures,
+    silent,
+    models.section,
+    schedule,
+    h(
+      "div",
+      { class: "fleetlower" },
+      others,
+      h(
+        "section",
+        { class: "fleetresults", ariaLabel: "Training" },
+        h("h2", {}, termLabel(wb, "Training")),
+        stale,
+        empty,
+        losses.element,
+        run.results,
+      ),
+    ),
+    helpSection(wb, { tour: false }),
+  );
+  /** @type {Paint<Pick<FleetBoard, "name" | "path" | "devices">>} */
+  const paintHead = painter((state) =>
+    keepingFocus(root, head, () =>
+      head.replaceChildren(
+        h(
+          "div",
+          { class: "names" },
+          h(
+            "div",
+            { class: "line" },
+            h("h1", {}, state.name),
+            state.path ? h("span", { class: "mono mesh" }, state.path) : null,
+            state.path
+              ? h("button", {
+                class: "btn small",
+                type: "button",
+                data: { focus: "reread" },
+                title: "Models that were added to the file join, those taken out of it stop",
+                onclick: () => wb.send({ verb: "reread" }),
+              }, "Read again")
+              : null,
+            h("span", { class: "muted" }, state.devices),
+          ),
+        ),
+        h("div", { class: "tools" }, ...helpTools(wb)),
+      ))
+  );
+  /** @type {Paint<FleetControls & { locked: boolean }>} */
   const paintControls = painter((state) => keepingFocus(root, controls, () => drawFleetControls(wb, controls, state)));
+  /** @type {Paint<Refusal | null>} */
   const paintRefusal = painter((refusal) => refused.replaceChildren(...(refusal ? [drawRefusal(wb, refusal)] : [])));
-  const paintProblem = painter((wrong) => problem.replaceChildren(...(wrong ? [h("div", { class: "alarm", role: "alert" }, h("b", { class: "bad" }, "Does not fit. "), ...withCode(wrong.message), wrong.ways_out.length ? h("span", { class: "muted" }, ` ${wrong.ways_out.join(" · ")}`) : null)] : [])));
+  /** @type {Paint<Refusal | null>} */
+  const paintProblem = painter((wrong) =>
+    problem.replaceChildren(
+      ...(wrong
+        ? [
+          h(
+            "div",
+            { class: "alarm", role: "alert" },
+            h("b", { class: "bad" }, "Does not fit. "),
+            ...withCode(wrong.message),
+            wrong.ways_out.length ? h("span", { class: "muted" }, ` ${wrong.ways_out.join(" · ")}`) : null,
+          ),
+        ]
+        : []),
+    )
+  );
+  /** @type {Paint<Way[]>} */
   const paintWays = painter((all) => patch(ways, all, drawWay));
-  const paintGantt = painter((state) => gantt.paint({ ...state, tasks: JSON.parse(state.tasks), measured: JSON.parse(state.measured), expected: JSON.parse(state.expected) }));
+  /** @type {Paint<FleetTimeline & Pick<FleetChart, "ran" | "lasted"> & { measured: string; expected: string }>} */
+  const paintGantt = painter((state) =>
+    gantt.paint({ ...state, tasks: JSON.parse(state.tasks), measured: JSON.parse(state.measured), expected: JSON.parse(state.expected) })
+  );
+  /** @type {Paint<{ running: boolean; devices: number; away: number[] }>} */
   const paintDevices = painter((state) => keepingFocus(root, devices, () => drawDevices(wb, devices, state)));
 
   let said = "";
@@ -43,11 +157,19 @@ function mountFleet(model, el) {
     figures.classList.toggle("waits", state.waits);
     timing.paint({ ...state.timing, waits: state.waits });
     models.paint(state.models, state.columns, now.models);
-    gantt.element.parentElement.hidden = !timeline;
-    if (timeline) paintGantt({ ...timeline, measured: now.measured, expected: now.expected, ran: now.lasted, lasted: Math.max(now.lasted, now.expects) });
+    schedule.hidden = !timeline;
+    if (timeline) {
+      paintGantt({
+        ...timeline,
+        measured: now.measured,
+        expected: now.expected,
+        ran: now.lasted,
+        lasted: Math.max(now.lasted, now.expects),
+      });
+    }
     paintDevices({ running: now.phase === "running" && Boolean(now.known), devices: timeline?.devices ?? 0, away: now.away });
     paintWays(state.ways);
-    ways.parentElement.hidden = !state.ways.length;
+    others.hidden = !state.ways.length;
     run.paint(now, state);
     losses.paint(now.losses);
     stale.textContent = now.stale;
@@ -59,9 +181,19 @@ function mountFleet(model, el) {
     root.dataset.phase = now.phase;
     root.dataset.answered = `${state.answer.seq}`;
   };
-  const onBoard = () => { box.answered(model.get("board").answer); wb.paint(); };
-  const watching = setInterval(() => { if (model.get("live").phase === "running" || model.get("board").timing.phase === "running") box.refresh(); }, 5000);
-  const listeners = { "change:board": onBoard, "change:table": () => wb.paint(), "change:live": () => wb.paint(), "change:theme": () => dress() };
+  const onBoard = () => {
+    box.answered(model.get("board").answer);
+    wb.paint();
+  };
+  const watching = setInterval(() => {
+    if (model.get("live").phase === "running" || model.get("board").timing.phase === "running") box.refresh();
+  }, 5000);
+  const listeners = {
+    "change:board": onBoard,
+    "change:table": () => wb.paint(),
+    "change:live": () => wb.paint(),
+    "change:theme": () => dress(),
+  };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
 
   const stop = new AbortController();
@@ -71,7 +203,9 @@ function mountFleet(model, el) {
     if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
   }, { signal: stop.signal });
   root.addEventListener("keydown", (event) => onShortcut(wb, event));
-  new MutationObserver(() => { silent.hidden = root.dataset.silent !== "true"; }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
+  new MutationObserver(() => {
+    silent.hidden = root.dataset.silent !== "true";
+  }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
   dress();
   wb.paint();
   el.append(h("style", {}, STYLE), root);
@@ -83,23 +217,61 @@ function mountFleet(model, el) {
   };
 }
 
+/**
+ * @param {Wb} wb
+ * @param {FleetFigure} figure
+ * @returns {HTMLElement}
+ */
 function drawFleetFigure(wb, figure) {
   const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
-  return h("div", { class: "stagefigure", data: { figure: figure.key } }, h("div", { class: "label" }, termLabel(wb, figure.label)), h("div", { class: "value" }, figure.text, delta ? " " : null, delta), h("div", { class: "sub" }, figure.note),
-    ...figure.tiers.map((tier) => h("div", { class: "tier" }, `${tier.label} `, h("b", {}, tier.text), tier.note ? ` ${tier.note}` : "")));
+  return h(
+    "div",
+    { class: "stagefigure", data: { figure: figure.key } },
+    h("div", { class: "label" }, termLabel(wb, figure.label)),
+    h("div", { class: "value" }, figure.text, delta ? " " : null, delta),
+    h("div", { class: "sub" }, figure.note),
+    ...figure.tiers.map((tier) => h("div", { class: "tier" }, `${tier.label} `, h("b", {}, tier.text), tier.note ? ` ${tier.note}` : "")),
+  );
 }
 
+/**
+ * @param {Way} way
+ * @returns {HTMLElement}
+ */
 function drawWay(way) {
   const bar = h("i");
   bar.style.width = `${way.share * 100}%`;
-  return h("div", { class: `way1 ${way.kind}`, data: { way: way.kind } }, h("span", { class: "name" }, way.label), h("span", { class: "level" }, bar), h("b", {}, way.text), h("span", { class: "ratio" }, way.ratio), h("span", { class: "muted about" }, way.note));
+  return h(
+    "div",
+    { class: `way1 ${way.kind}`, data: { way: way.kind } },
+    h("span", { class: "name" }, way.label),
+    h("span", { class: "level" }, bar),
+    h("b", {}, way.text),
+    h("span", { class: "ratio" }, way.ratio),
+    h("span", { class: "muted about" }, way.note),
+  );
 }
 
-// While it trains a device can be taken away, and given back.
+/**
+ * While it trains a device can be taken away, and given back.
+ * @param {Wb} wb
+ * @param {HTMLElement} parent
+ * @param {{ running: boolean; devices: number; away: number[] }} given
+ */
 function drawDevices(wb, parent, { running, devices, away }) {
   parent.hidden = !running;
-  parent.replaceChildren(h("span", { class: "muted" }, "Devices:"), ...Array.from({ length: running ? devices : 0 }, (_, device) => {
-    const gone = away.includes(device);
-    return h("button", { class: "btn small", type: "button", ariaPressed: String(gone), data: { focus: `device-${device}` }, title: gone ? "It takes units again" : "It ends its unit and takes no further one", onclick: () => wb.send({ verb: gone ? "return" : "leave", value: String(device) }) }, gone ? `Give back ${device}` : `Take away ${device}`);
-  }));
+  parent.replaceChildren(
+    h("span", { class: "muted" }, "Devices:"),
+    ...Array.from({ length: running ? devices : 0 }, (_, device) => {
+      const gone = away.includes(device);
+      return h("button", {
+        class: "btn small",
+        type: "button",
+        ariaPressed: String(gone),
+        data: { focus: `device-${device}` },
+        title: gone ? "It takes units again" : "It ends its unit and takes no further one",
+        onclick: () => wb.send({ verb: gone ? "return" : "leave", value: String(device) }),
+      }, gone ? `Give back ${device}` : `Take away ${device}`);
+    }),
+  );
 }

@@ -1,29 +1,141 @@
+// @ts-check
 // Parts of a fleet's board: what is chosen, what runs, and the list of models.
 
-function drawFleetControls(wb, parent, state) {
-  const control = (key, label, ...kids) => h("div", { class: `control by-${key}`, data: { control: key } }, h("span", { class: "label", id: `fleet-${key}-${wb.view}` }, termLabel(wb, label)), ...kids);
+import { h, painter, patch } from "./dom.js";
+import { termLabel } from "./help.js";
+import { openMenu } from "./menus.js";
+import { factsOf, logOf, progressOf, speaker } from "./run.js";
+/** @import { FleetBoard, FleetControls, FleetLive, FleetModelRow, FleetTiming, ModelLive } from "./types/fleet.d.ts" */
+/** @import { Gesture, Kid, Paint, Wb } from "./types/wb.d.ts" */
+
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} parent
+ * @param {FleetControls & { locked: boolean }} state
+ */
+export function drawFleetControls(wb, parent, state) {
+  /**
+   * @param {string} key
+   * @param {string} label
+   * @param {...Kid} kids
+   */
+  const control = (key, label, ...kids) =>
+    h(
+      "div",
+      { class: `control by-${key}`, data: { control: key } },
+      h("span", { class: "label", id: `fleet-${key}-${wb.view}` }, termLabel(wb, label)),
+      ...kids,
+    );
   const now = state.policies.find((each) => each.name === state.policy);
-  const items = state.policies.map((each) => ({ label: each.name, note: each.text ? `${each.about}: ${each.text}` : each.about, gesture: { verb: "policy", value: each.name } }));
-  const policy = h("button", { class: "field open", type: "button", disabled: state.locked, ariaHasPopup: "menu", ariaLabel: `Policy: ${state.policy}`, data: { focus: "policy" }, onclick: () => { openMenu(wb, policy, items); wb.menu?.element.classList.add("sentences"); } }, state.policy, h("span", { ariaHidden: "true" }, "▾"));
+  const items = state.policies.map((each) => ({
+    label: each.name,
+    note: each.text ? `${each.about}: ${each.text}` : each.about,
+    gesture: { verb: "policy", value: each.name },
+  }));
+  const policy = h(
+    "button",
+    {
+      class: "field open",
+      type: "button",
+      disabled: state.locked,
+      ariaHasPopup: "menu",
+      ariaLabel: `Policy: ${state.policy}`,
+      data: { focus: "policy" },
+      onclick: () => {
+        openMenu(wb, policy, items);
+        wb.menu?.element.classList.add("sentences");
+      },
+    },
+    state.policy,
+    h("span", { ariaHidden: "true" }, "▾"),
+  );
+  /**
+   * @param {string} verb
+   * @param {string} value
+   * @param {string} name
+   * @param {object} more
+   */
   const field = (verb, value, name, more) => {
-    const input = h("input", { class: "field", value, disabled: state.locked, ariaLabel: name, ariaInvalid: state.wrong.includes(verb) ? "true" : null, spellcheck: false, autocomplete: "off", data: { focus: verb },
-      onchange: () => wb.send({ verb, value: input.value }), onkeydown: (event) => { if (event.key === "Escape") { input.value = value; input.blur(); } }, ...more });
+    const input = h("input", {
+      class: "field",
+      value,
+      disabled: state.locked,
+      ariaLabel: name,
+      ariaInvalid: state.wrong.includes(verb) ? "true" : null,
+      spellcheck: false,
+      autocomplete: "off",
+      data: { focus: verb },
+      onchange: () => wb.send({ verb, value: input.value }),
+      onkeydown: (event) => {
+        if (event.key === "Escape") {
+          input.value = value;
+          input.blur();
+        }
+      },
+      ...more,
+    });
     return input;
   };
-  const button = (sign, name, gesture, off = false) => h("button", { class: "btn icon", type: "button", disabled: state.locked || off, ariaLabel: name, title: name, data: { focus: `${gesture.verb}${sign}` }, onclick: () => wb.send(gesture) }, sign);
-  const memory = h("span", { class: "stepper" }, button("−", "Half the budget", { verb: "budget", value: "less" }), field("memory", state.memory, "memory that may be used of each device", { placeholder: "all", maxLength: 40 }), button("+", "Twice the budget", { verb: "budget", value: "more" }));
+  /**
+   * @param {string} sign
+   * @param {string} name
+   * @param {Gesture} gesture
+   * @param {boolean} [off]
+   */
+  const button = (sign, name, gesture, off = false) =>
+    h("button", {
+      class: "btn icon",
+      type: "button",
+      disabled: state.locked || off,
+      ariaLabel: name,
+      title: name,
+      data: { focus: `${gesture.verb}${sign}` },
+      onclick: () => wb.send(gesture),
+    }, sign);
+  const memory = h(
+    "span",
+    { class: "stepper" },
+    button("−", "Half the budget", { verb: "budget", value: "less" }),
+    field("memory", state.memory, "memory that may be used of each device", { placeholder: "all", maxLength: 40 }),
+    button("+", "Twice the budget", { verb: "budget", value: "more" }),
+  );
   const count = Number(state.devices);
-  const devices = h("span", { class: "stepper" }, button("−", "One device less", { verb: "devices", value: String(count - 1) }, !state.fewer), field("devices", state.devices, "devices", { inputMode: "numeric", maxLength: 6 }), button("+", "One device more", { verb: "devices", value: String(count + 1) }, !state.more));
-  parent.replaceChildren(control("policy", "Policy", policy, h("span", { class: "muted says" }, now.about)), control("memory", "Memory of a device", memory, h("span", { class: "muted says" }, state.room)), control("devices", "Devices", devices));
+  const devices = h(
+    "span",
+    { class: "stepper" },
+    button("−", "One device less", { verb: "devices", value: String(count - 1) }, !state.fewer),
+    field("devices", state.devices, "devices", { inputMode: "numeric", maxLength: 6 }),
+    button("+", "One device more", { verb: "devices", value: String(count + 1) }, !state.more),
+  );
+  parent.replaceChildren(
+    control("policy", "Policy", policy, h("span", { class: "muted says" }, now?.about)),
+    control("memory", "Memory of a device", memory, h("span", { class: "muted says" }, state.room)),
+    control("devices", "Devices", devices),
+  );
 }
 
-// Where the seconds come from, while they are being timed and when they could be.
-function fleetTiming(wb) {
+/**
+ * Where the seconds come from, while they are being timed and when they could be.
+ * @param {Wb} wb
+ */
+export function fleetTiming(wb) {
   const words = h("span", { class: "muted", role: "status" });
-  const start = h("button", { class: "btn small", type: "button", data: { focus: "time" }, title: "Cut the models and time each unit on one device, in a worker process", onclick: () => wb.send({ verb: "time" }) }, "Time the units");
-  const cancel = h("button", { class: "btn small", type: "button", data: { focus: "cancel_timing" }, onclick: () => wb.send({ verb: "cancel_timing" }) }, "Cancel timing");
+  const start = h("button", {
+    class: "btn small",
+    type: "button",
+    data: { focus: "time" },
+    title: "Cut the models and time each unit on one device, in a worker process",
+    onclick: () => wb.send({ verb: "time" }),
+  }, "Time the units");
+  const cancel = h("button", {
+    class: "btn small",
+    type: "button",
+    data: { focus: "cancel_timing" },
+    onclick: () => wb.send({ verb: "cancel_timing" }),
+  }, "Cancel timing");
   const spin = h("i", { class: "spin", ariaHidden: "true" });
   const element = h("div", { class: "fleettiming" }, spin, words, start, cancel);
+  /** @type {Paint<FleetTiming & { waits: boolean }>} */
   const paint = painter((state) => {
     const running = state.phase === "running";
     spin.hidden = !running && !state.waits;
@@ -36,12 +148,27 @@ function fleetTiming(wb) {
   return { element, paint };
 }
 
-function fleetRun(wb) {
-  const start = h("button", { class: "btn primary", type: "button", data: { focus: "run" }, onclick: () => wb.send({ verb: "run" }) }, "Run");
-  const cancel = h("button", { class: "btn", type: "button", data: { focus: "cancel" }, ariaLabel: "Cancel the run", onclick: () => wb.send({ verb: "cancel" }) }, "Cancel");
+/** @param {Wb} wb */
+export function fleetRun(wb) {
+  const start = h(
+    "button",
+    { class: "btn primary", type: "button", data: { focus: "run" }, onclick: () => wb.send({ verb: "run" }) },
+    "Run",
+  );
+  const cancel = h("button", {
+    class: "btn",
+    type: "button",
+    data: { focus: "cancel" },
+    ariaLabel: "Cancel the run",
+    onclick: () => wb.send({ verb: "cancel" }),
+  }, "Cancel");
   const progress = progressOf("training"), facts = factsOf(), log = logOf("training"), speak = speaker(wb);
   const message = h("div", { class: "message" }), command = h("div", { class: "mono of" });
   const results = h("div", { class: "fleetfacts" }, facts.facts, command, log.element);
+  /**
+   * @param {FleetLive} live
+   * @param {FleetBoard} state
+   */
   const paint = (live, state) => {
     const running = live.phase === "running";
     start.disabled = running;
@@ -57,34 +184,105 @@ function fleetRun(wb) {
     log.paint(live.log);
     speak(live.said);
   };
-  return { buttons: h("div", { class: "fleetbuttons" }, start, cancel), progress: h("div", { class: "fleetprogress" }, progress.bar, progress.stage, message), results, paint };
+  return {
+    buttons: h("div", { class: "fleetbuttons" }, start, cancel),
+    progress: h("div", { class: "fleetprogress" }, progress.bar, progress.stage, message),
+    results,
+    paint,
+  };
 }
 
-// One row a model. What a run changes is changed in place: a button may be under the hand.
-function fleetModels(wb) {
-  const head = h("tr"), body = h("tbody"), rows = new Map();
-  const section = h("section", { class: "fleetmodels", ariaLabel: "Models" }, h("div", { class: "scroll", tabIndex: 0, role: "group", ariaLabel: "Models" }, h("table", {}, h("thead", {}, head), body)));
-  const titles = (columns) => [["Model"], ...columns.map((name) => [name, "n arg"]), ["Epochs", "n arg"], ["Shards", "cut"], ["Alone", "n arg"], ["State"], ["Loss", "n"], [""]];
-  const paintHead = painter((columns) => head.replaceChildren(...titles(columns).map(([name, kind]) => h("th", { class: kind ?? "", scope: "col" }, name ? termLabel(wb, name, `fleet ${name}`) : ""))));
+/**
+ * One row a model. What a run changes is changed in place: a button may be under the hand.
+ * @param {Wb} wb
+ */
+export function fleetModels(wb) {
+  const head = h("tr"), body = h("tbody");
+  /** @type {Map<string, ReturnType<typeof fleetRow>>} */
+  const rows = new Map();
+  const section = h(
+    "section",
+    { class: "fleetmodels", ariaLabel: "Models" },
+    h("div", { class: "scroll", tabIndex: 0, role: "group", ariaLabel: "Models" }, h("table", {}, h("thead", {}, head), body)),
+  );
+  /**
+   * @param {string[]} columns
+   * @returns {[string, string?][]}
+   */
+  const titles = (columns) => {
+    /** @type {[string, string][]} */
+    const told = columns.map((name) => [name, "n arg"]);
+    return [["Model"], ...told, ["Epochs", "n arg"], ["Shards", "cut"], ["Alone", "n arg"], ["State"], ["Loss", "n"], [""]];
+  };
+  /** @type {Paint<string[]>} */
+  const paintHead = painter((columns) =>
+    head.replaceChildren(
+      ...titles(columns).map(([name, kind]) =>
+        h("th", { class: kind ?? "", scope: "col" }, name ? termLabel(wb, name, `fleet ${name}`) : "")
+      ),
+    )
+  );
+  /**
+   * @param {FleetModelRow[]} models
+   * @param {string[]} columns
+   * @param {FleetLive["models"]} live
+   */
   const paint = (models, columns, live) => {
     paintHead(columns);
-    patch(body, models, (model) => { const row = fleetRow(wb, model); rows.set(model.key, row); return row.element; });
-    for (const model of models) rows.get(model.key).paint(live[model.key] ?? null);
+    patch(body, models, (model) => {
+      const row = fleetRow(wb, model);
+      rows.set(model.key, row);
+      return row.element;
+    });
+    for (const model of models) rows.get(model.key)?.paint(live[model.key] ?? null);
   };
   return { section, paint };
 }
 
+/**
+ * @param {Wb} wb
+ * @param {FleetModelRow} model
+ */
 function fleetRow(wb, model) {
   const bar = h("i"), state = h("span", { class: "word" }), batches = h("span", { class: "muted" }), loss = h("td", { class: "n loss" });
-  const stop = h("button", { class: "btn small", type: "button", hidden: true, ariaLabel: `Stop ${model.name}`, title: "It ends with the mini-batch it is in, and the rest speed up", data: { focus: `stop-${model.key}` }, onclick: () => wb.send({ verb: "stop", value: model.key }) }, "Stop");
-  const shards = h("span", { class: "shards", role: "img", ariaLabel: model.shards.map((each) => each.title).join("; ") }, ...model.shards.map((each, i) => { const part = h("i", { title: each.title }); part.style.width = `${Math.max(2, each.share * 76)}px`; part.dataset.shard = i % 2; return part; }));
-  const element = h("tr", { data: { model: model.key, c: model.colour } },
-    h("td", { title: model.program }, h("i", { class: "modelmark" }, model.number), h("span", { class: "modelname", title: model.name }, model.name), model.stops ? h("span", { class: "muted stops" }, model.stops) : null),
+  const stop = h("button", {
+    class: "btn small",
+    type: "button",
+    hidden: true,
+    ariaLabel: `Stop ${model.name}`,
+    title: "It ends with the mini-batch it is in, and the rest speed up",
+    data: { focus: `stop-${model.key}` },
+    onclick: () => wb.send({ verb: "stop", value: model.key }),
+  }, "Stop");
+  const shards = h(
+    "span",
+    { class: "shards", role: "img", ariaLabel: model.shards.map((each) => each.title).join("; ") },
+    ...model.shards.map((each, i) => {
+      const part = h("i", { title: each.title });
+      part.style.width = `${Math.max(2, each.share * 76)}px`;
+      part.dataset.shard = String(i % 2);
+      return part;
+    }),
+  );
+  const element = h(
+    "tr",
+    { data: { model: model.key, c: model.colour } },
+    h(
+      "td",
+      { title: model.program },
+      h("i", { class: "modelmark" }, model.number),
+      h("span", { class: "modelname", title: model.name }, model.name),
+      model.stops ? h("span", { class: "muted stops" }, model.stops) : null,
+    ),
     ...model.arguments.map((value) => h("td", { class: "n arg" }, value)),
     h("td", { class: "n arg", title: model.epochs_title }, model.epochs),
     h("td", { class: "cut" }, shards, h("span", { class: "sizes" }, model.shards_text)),
     h("td", { class: "n arg", title: model.seconds_title }, model.seconds),
-    h("td", { class: "state" }, h("span", { class: "done" }, bar), state, " ", batches), loss, h("td", { class: "act" }, stop));
+    h("td", { class: "state" }, h("span", { class: "done" }, bar), state, " ", batches),
+    loss,
+    h("td", { class: "act" }, stop),
+  );
+  /** @type {Paint<ModelLive | null>} */
   const paint = painter((now) => {
     element.dataset.state = now?.state ?? "";
     bar.style.width = `${(now?.share ?? 0) * 100}%`;

@@ -1,29 +1,87 @@
+// @ts-check
 // The hardware picker in the head: a chip, its shape, what that is, and which mesh axis runs over which links.
 
-function drawHardware(wb, state, refusal) {
-  const chip = h("select", { class: "field chipname", ariaLabel: "kind of device", data: { focus: "hw-chip" }, onchange: () => wb.send({ verb: "hardware", chip: chip.value, shape: "" }) },
-    ...state.chips.map((each) => h("option", { value: each.name, selected: each.name === state.chip }, each.label)));
+import { drawRefusal } from "./board.js";
+import { h, withCode } from "./dom.js";
+import { openMenu } from "./menus.js";
+/** @import { Hardware, Refusal } from "./types/states.d.ts" */
+/** @import { Wb } from "./types/wb.d.ts" */
+
+/**
+ * @param {Wb} wb
+ * @param {Hardware} state
+ * @param {Refusal | null} refusal
+ * @returns {HTMLElement}
+ */
+export function drawHardware(wb, state, refusal) {
+  const chip = h("select", {
+    class: "field chipname",
+    ariaLabel: "kind of device",
+    data: { focus: "hw-chip" },
+    onchange: () => wb.send({ verb: "hardware", chip: chip.value, shape: "" }),
+  }, ...state.chips.map((each) => h("option", { value: each.name, selected: each.name === state.chip }, each.label)));
   const shape = h("input", {
-    class: "field shape", value: state.shape, placeholder: state.example, maxLength: 200, spellcheck: false, autocomplete: "off", ariaLabel: "shape or number of devices",
-    ariaInvalid: refusal ? "true" : null, data: { focus: "hw-shape" },
+    class: "field shape",
+    value: state.shape,
+    placeholder: state.example,
+    maxLength: 200,
+    spellcheck: false,
+    autocomplete: "off",
+    ariaLabel: "shape or number of devices",
+    ariaInvalid: refusal ? "true" : null,
+    data: { focus: "hw-shape" },
     onchange: () => wb.send({ verb: "hardware", chip: chip.value, shape: shape.value }),
     onkeydown: (event) => {
-      if (event.key === "Escape") { shape.value = state.shape; shape.blur(); }
-      if (event.key === "ArrowDown") { event.preventDefault(); openMenu(wb, more, state.shapes); }
+      if (event.key === "Escape") {
+        shape.value = state.shape;
+        shape.blur();
+      }
+      if (event.key === "ArrowDown") {
+        event.preventDefault();
+        openMenu(wb, more, state.shapes);
+      }
     },
   });
-  const more = h("button", { class: "btn icon", type: "button", disabled: !state.shapes.length, ariaLabel: "Shapes that the mesh fills", title: "Shapes that the mesh fills", ariaHasPopup: "menu", data: { focus: "hw-shapes" }, onclick: () => openMenu(wb, more, state.shapes) }, "▾");
+  const more = h("button", {
+    class: "btn icon",
+    type: "button",
+    disabled: !state.shapes.length,
+    ariaLabel: "Shapes that the mesh fills",
+    title: "Shapes that the mesh fills",
+    ariaHasPopup: "menu",
+    data: { focus: "hw-shapes" },
+    onclick: () => openMenu(wb, more, state.shapes),
+  }, "▾");
   const picker = h("div", { class: "picker" }, chip, shape, more, refusal ? drawRefusal(wb, refusal) : null);
   const about = state.problem
-    ? h("div", { class: "about" }, h("span", { class: "bad", role: "alert" }, h("b", {}, "Does not fit. "), ...withCode(state.problem)), " ",
-      ...state.mends.map((mend) => h("button", { class: "btn small", type: "button", onclick: () => wb.send(mend.gesture) }, mend.label)))
+    ? h(
+      "div",
+      { class: "about" },
+      h("span", { class: "bad", role: "alert" }, h("b", {}, "Does not fit. "), ...withCode(state.problem)),
+      " ",
+      ...state.mends.map((mend) => h("button", { class: "btn small", type: "button", onclick: () => wb.send(mend.gesture) }, mend.label)),
+    )
     : h("div", { class: "about", title: state.title }, h("span", { class: "muted" }, state.facts), drawWiring(wb, state));
   return h("div", { class: "hardware", role: "group", ariaLabel: "Hardware" }, picker, about);
 }
 
+/**
+ * @param {Wb} wb
+ * @param {Hardware} state
+ * @returns {HTMLElement | null}
+ */
 function drawWiring(wb, state) {
   if (!state.wirings.length) return null;
-  const change = h("button", { class: "btn small", type: "button", ariaHasPopup: "menu", ariaLabel: "Change the wiring", data: { focus: "hw-wiring" }, onclick: () => openMenu(wb, change, state.wirings) }, "Rewire…");
-  const lines = state.wiring.map((line) => h("span", { class: "wire", title: line.title }, h("span", { class: "tag", data: { c: line.colour } }, line.axis), `→ ${line.text}`));
+  const change = h("button", {
+    class: "btn small",
+    type: "button",
+    ariaHasPopup: "menu",
+    ariaLabel: "Change the wiring",
+    data: { focus: "hw-wiring" },
+    onclick: () => openMenu(wb, change, state.wirings),
+  }, "Rewire…");
+  const lines = state.wiring.map((line) =>
+    h("span", { class: "wire", title: line.title }, h("span", { class: "tag", data: { c: line.colour } }, line.axis), `→ ${line.text}`)
+  );
   return h("span", { class: "wiring" }, ...lines, change);
 }

@@ -1,28 +1,71 @@
+// @ts-check
 // Help: what each word means (GLOSSARY, from Python), the keys, and the way back to the tour.
 
-const TERMS = new Map(GLOSSARY.groups.flatMap((group) => group.terms.flatMap((term) => [term.name.toLowerCase(), ...term.on].map((label) => [label, term]))));
+import { all, h, one, withCode } from "./dom.js";
+import { GLOSSARY } from "./given.js";
+import { closeMenu, placeMenu } from "./menus.js";
+import { startTour } from "./tour.js";
+/** @import { Term } from "./types/states.d.ts" */
+/** @import { Wb } from "./types/wb.d.ts" */
 
+export const TERMS = new Map(
+  GLOSSARY.groups.flatMap((group) => group.terms.flatMap((term) => [term.name.toLowerCase(), ...term.on].map((label) => [label, term]))),
+);
+
+/**
+ * @param {Term} term
+ * @returns {Node[]}
+ */
 function explained(term) {
-  return [h("p", {}, ...withCode(term.says)),
-    h("p", { class: "sources" }, term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `“${term.notebook}”`)),
-      h("a", { href: term.link, target: "_blank", rel: "noopener noreferrer", title: term.link }, "Read more ↗"))];
+  return [
+    h("p", {}, ...withCode(term.says)),
+    h(
+      "p",
+      { class: "sources" },
+      term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `“${term.notebook}”`)),
+      h("a", { href: term.link, target: "_blank", rel: "noopener noreferrer", title: term.link }, "Read more ↗"),
+    ),
+  ];
 }
 
-// A label that has a meaning to tell is a button; the dotted line under it says so.
-function termLabel(wb, text, key = text) {
+/**
+ * A label that has a meaning to tell is a button; the dotted line under it says so.
+ * @param {Wb} wb
+ * @param {string} text
+ * @param {string} [key]
+ * @returns {HTMLElement | string}
+ */
+export function termLabel(wb, text, key = text) {
   const term = TERMS.get(key.toLowerCase());
   if (!term) return text;
-  const label = h("button", { class: "term", type: "button", ariaHasPopup: "dialog", data: { focus: `term ${key}` }, onclick: () => openTerm(wb, label, term) }, text);
+  const label = h("button", {
+    class: "term",
+    type: "button",
+    ariaHasPopup: "dialog",
+    data: { focus: `term ${key}` },
+    onclick: () => openTerm(wb, label, term),
+  }, text);
   return label;
 }
 
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} anchor
+ * @param {Term} term
+ */
 function openTerm(wb, anchor, term) {
   const again = wb.menu?.anchor === anchor;
   closeMenu(wb, false);
   if (again) return;
   const title = h("h3", { tabIndex: -1 }, term.name);
   const element = h("div", { class: "menu meaning", role: "dialog", ariaLabel: term.name }, title, ...explained(term));
-  element.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); closeMenu(wb); } });
+  element.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      event.stopPropagation();
+      closeMenu(wb);
+    }
+  });
   wb.card.append(element);
   placeMenu(wb.card, element, anchor);
   wb.menu = { element, anchor };
@@ -30,41 +73,93 @@ function openTerm(wb, anchor, term) {
   title.focus({ preventScroll: true });
 }
 
-// A panel at the right edge of the card, beside what is on the screen now: the card may be longer than the window.
+/**
+ * A panel at the right edge of the card, beside what is on the screen now: the card may be longer than the window.
+ * @param {Wb} wb
+ * @param {HTMLElement} panel
+ */
 function placeAside(wb, panel) {
   const card = wb.card.getBoundingClientRect();
   panel.style.top = `${Math.max(8, Math.min(8 - card.top, card.height - panel.offsetHeight - 8))}px`;
 }
 
-function helpSection(wb, { tour: toured = true } = {}) {
+/**
+ * @param {Wb} wb
+ * @param {{ tour?: boolean }} [given]
+ * @returns {HTMLElement}
+ */
+export function helpSection(wb, { tour: toured = true } = {}) {
   const title = h("h2", { tabIndex: -1 }, "Help");
-  const search = h("input", { class: "field", type: "search", placeholder: "Search the words", ariaLabel: "Search the words explained here", oninput: () => sift() });
-  const groups = GLOSSARY.groups.map((group) => h("section", { class: "group" }, h("h3", {}, group.title),
-    h("dl", {}, ...group.terms.map((term) => h("div", { class: "entry" }, h("dt", {}, term.name), h("dd", {}, ...explained(term)))))));
-  const keys = h("section", { class: "group" }, h("h3", {}, "Keys"),
-    h("dl", { class: "keys" }, ...GLOSSARY.keys.map((key) => h("div", { class: "entry" }, h("dt", {}, h("kbd", {}, key.press)), h("dd", {}, key.does)))));
+  const search = h("input", {
+    class: "field",
+    type: "search",
+    placeholder: "Search the words",
+    ariaLabel: "Search the words explained here",
+    oninput: () => sift(),
+  });
+  const groups = GLOSSARY.groups.map((group) =>
+    h(
+      "section",
+      { class: "group" },
+      h("h3", {}, group.title),
+      h("dl", {}, ...group.terms.map((term) => h("div", { class: "entry" }, h("dt", {}, term.name), h("dd", {}, ...explained(term))))),
+    )
+  );
+  const keys = h(
+    "section",
+    { class: "group" },
+    h("h3", {}, "Keys"),
+    h(
+      "dl",
+      { class: "keys" },
+      ...GLOSSARY.keys.map((key) => h("div", { class: "entry" }, h("dt", {}, h("kbd", {}, key.press)), h("dd", {}, key.does))),
+    ),
+  );
   const none = h("p", { class: "muted none", hidden: true, role: "status" });
   const body = h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "Words and keys" }, none, ...groups, keys);
   const sift = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const all = [...body.querySelectorAll(".entry")];
-    for (const entry of all) entry.hidden = !words.every((word) => entry.textContent.toLowerCase().includes(word));
-    for (const group of body.querySelectorAll(".group")) group.hidden = [...group.querySelectorAll(".entry")].every((entry) => entry.hidden);
-    none.hidden = all.some((entry) => !entry.hidden);
+    const entries = all(body, ".entry");
+    for (const entry of entries) entry.hidden = !words.every((word) => entry.textContent.toLowerCase().includes(word));
+    for (const group of all(body, ".group")) {
+      group.hidden = all(group, ".entry").every((entry) => entry.hidden);
+    }
+    none.hidden = entries.some((entry) => !entry.hidden);
     none.textContent = none.hidden ? "" : `Nothing here is about “${search.value}”. Try a label as it stands on the board.`;
   };
-  const tour = h("button", { class: "btn", type: "button", onclick: () => { shut(false); startTour(wb); } }, "Take the tour");
+  const tour = h("button", {
+    class: "btn",
+    type: "button",
+    onclick: () => {
+      shut(false);
+      startTour(wb);
+    },
+  }, "Take the tour");
   const shut = (refocus = true) => {
     if (section.hidden) return;
     section.hidden = true;
     wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "false");
-    if (refocus) (wb.root.querySelector("[data-focus=help]") ?? wb.root).focus({ preventScroll: true });
+    if (refocus) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({ preventScroll: true });
   };
   const close = h("button", { class: "more close", type: "button", ariaLabel: "Close help", onclick: () => shut() }, "×");
-  const section = h("aside", { class: "helppanel", role: "dialog", ariaLabel: "Help", hidden: true }, h("header", {}, title, toured ? tour : null, close), h("div", { class: "sift" }, search), body);
-  section.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); shut(); } });
+  const section = h(
+    "aside",
+    { class: "helppanel", role: "dialog", ariaLabel: "Help", hidden: true },
+    h("header", {}, title, toured ? tour : null, close),
+    h("div", { class: "sift" }, search),
+    body,
+  );
+  section.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      shut();
+    }
+  });
   wb.toggleHelp = () => {
-    if (!section.hidden) { shut(); return; }
+    if (!section.hidden) {
+      shut();
+      return;
+    }
     closeMenu(wb, false);
     section.hidden = false;
     wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "true");
@@ -74,10 +169,29 @@ function helpSection(wb, { tour: toured = true } = {}) {
   return section;
 }
 
-// The head's last buttons: theme and help.
-function helpTools(wb) {
+/**
+ * The head's last buttons: theme and help.
+ * @param {Wb} wb
+ * @returns {HTMLButtonElement[]}
+ */
+export function helpTools(wb) {
   return [
-    h("button", { class: "btn icon theme", type: "button", title: `Theme: ${wb.theme}`, ariaLabel: `Theme: ${wb.theme}. Change it.`, data: { focus: "theme" }, onclick: () => wb.turnTheme() }, { auto: "◐", light: "☀", dark: "☾" }[wb.theme]),
-    h("button", { class: "btn icon", type: "button", title: "Help (?)", ariaLabel: "Help", ariaExpanded: "false", data: { focus: "help" }, onclick: () => wb.toggleHelp() }, "?"),
+    h("button", {
+      class: "btn icon theme",
+      type: "button",
+      title: `Theme: ${wb.theme}`,
+      ariaLabel: `Theme: ${wb.theme}. Change it.`,
+      data: { focus: "theme" },
+      onclick: () => wb.turnTheme(),
+    }, { auto: "◐", light: "☀", dark: "☾" }[wb.theme]),
+    h("button", {
+      class: "btn icon",
+      type: "button",
+      title: "Help (?)",
+      ariaLabel: "Help",
+      ariaExpanded: "false",
+      data: { focus: "help" },
+      onclick: () => wb.toggleHelp(),
+    }, "?"),
   ];
 }

@@ -1,30 +1,27 @@
-// The tree of plans, newest first, and two of them side by side.
+// @ts-check
+// The history: the plans, newest first, and two of them side by side.
 
-const ROW = 34, LANE = 14, MOST_LANES = 8; // pixels; lanes further right lie on the last one
+import { all, h, keepingFocus, painter, patch } from "./dom.js";
+import { copyText } from "./files.js";
+import { drawGraph, laneX } from "./history_graph.js";
+import { openMenu } from "./menus.js";
+import { patchBlocks } from "./tables.js";
+/** @import { Ask, MenuItem, PairCell } from "./types/cells.d.ts" */
+/** @import { Compared, HistoryState, PlanNode } from "./types/states.d.ts" */
+/** @import { Paint, Wb } from "./types/wb.d.ts" */
 
-const laneX = (lane) => 12 + Math.min(lane, MOST_LANES - 1) * LANE;
-const rowY = (place) => place * ROW + ROW / 2;
-
-// A line from each plan down its lane to the plan it was made of, and a dot for each.
-function drawGraph(nodes, lanes) {
-  const place = new Map(nodes.map((node, i) => [node.number, i]));
-  const made = new Map(nodes.map((node) => [node.number, node]));
-  const trail = new Set();
-  for (let node = nodes.find((each) => each.here); node; node = made.get(node.parent)) trail.add(node.number);
-  const height = nodes.length * ROW;
-  const lines = nodes.filter((node) => node.parent !== null).map((node) => {
-    const x = laneX(node.lane), y = rowY(place.get(node.number)), parent = made.get(node.parent);
-    const to = parent ? [laneX(parent.lane), rowY(place.get(parent.number))] : [x, height];
-    const bend = to[0] === x ? `L${x} ${to[1]}` : `L${x} ${to[1] - ROW / 2}Q${x} ${to[1]} ${to[0]} ${to[1]}`;
-    return { path: `M${x} ${y}${bend}`, walked: trail.has(node.number) };
-  });
-  const dots = nodes.map((node) => svg("circle", { cx: laneX(node.lane), cy: rowY(place.get(node.number)), r: node.here ? 5 : 3.5, class: node.here ? "here" : trail.has(node.number) ? "walked" : "" }));
-  const ordered = [...lines.filter((line) => !line.walked), ...lines.filter((line) => line.walked)];
-  return svg("svg", { width: laneX(lanes - 1) + 12, height, "aria-hidden": "true", class: "graph" },
-    ...ordered.map((line) => svg("path", { d: line.path, class: line.walked ? "walked" : "" })), ...dots);
-}
-
+/**
+ * @param {PlanNode} node
+ * @returns {MenuItem[]}
+ */
 function planMenu(node) {
+  /**
+   * @param {string} label
+   * @param {string} verb
+   * @param {object} [fields]
+   * @param {Ask | null} [ask]
+   * @returns {MenuItem}
+   */
   const item = (label, verb, fields = {}, ask = null) => ({ label, gesture: { verb, number: node.number, ...fields }, reason: null, ask });
   return [
     ...(node.here ? [] : [item("Go to this plan", "go")]),
@@ -34,82 +31,219 @@ function planMenu(node) {
   ];
 }
 
+const WAYS = { good: "down", bad: "up" };
+
 const SIGNS = { good: "▾", bad: "▴" };
 
+/**
+ * @param {Wb} wb
+ * @param {PlanNode} node
+ * @returns {HTMLElement}
+ */
 function drawPlan(wb, node) {
-  const more = h("button", { class: "more", type: "button", tabIndex: -1, ariaLabel: `Menu of plan ${node.number}`, ariaHasPopup: "menu", onclick: () => openMenu(wb, more, planMenu(node)) }, "⋯");
+  const more = h("button", {
+    class: "more",
+    type: "button",
+    tabIndex: -1,
+    ariaLabel: `Menu of plan ${node.number}`,
+    ariaHasPopup: "menu",
+    onclick: () => openMenu(wb, more, planMenu(node)),
+  }, "⋯");
+  /**
+   * @param {string} verb
+   * @param {object} [fields]
+   */
   const act = (verb, fields = {}) => wb.send({ verb, number: node.number, ...fields });
   const pin = () => act("pin", { pinned: !node.pinned });
-  const words = [`plan ${node.number}`, node.name, node.edit, node.here && "the present plan", node.pinned && "pinned", node.picked && `compared as ${node.picked}`].filter(Boolean);
-  const go = h("button", {
-    class: "go", type: "button", tabIndex: node.here ? 0 : -1, title: node.title, ariaLabel: words.join(", "), ariaCurrent: node.here ? "step" : null, data: { focus: `plan-${node.number}`, plan: node.number },
-    onclick: () => node.here || act("go"),
-    onkeydown: (event) => {
-      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      const key = event.ctrlKey || event.metaKey || event.altKey ? "" : event.key.toLowerCase();
-      if (step) {
-        const all = [...wb.root.querySelectorAll(".plans .go")];
-        all[all.indexOf(go) + step]?.focus();
-      } else if (key === "p") pin();
-      else if (key === "c") act("compare_plans");
-      else if (key === "m") openMenu(wb, more, planMenu(node));
-      else return;
-      event.preventDefault();
+  const words = [
+    `plan ${node.number}`,
+    node.name,
+    node.edit,
+    node.here && "the present plan",
+    node.pinned && "pinned",
+    node.picked && `compared as ${node.picked}`,
+  ].filter(Boolean);
+  const go = h(
+    "button",
+    {
+      class: "go",
+      type: "button",
+      tabIndex: node.here ? 0 : -1,
+      title: node.title,
+      ariaLabel: words.join(", "),
+      ariaCurrent: node.here ? "step" : null,
+      data: { focus: `plan-${node.number}`, plan: node.number },
+      onclick: () => node.here || act("go"),
+      onkeydown: (event) => {
+        const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+        const key = event.ctrlKey || event.metaKey || event.altKey ? "" : event.key.toLowerCase();
+        if (step) {
+          const plans = all(wb.root, ".plans .go");
+          plans[plans.indexOf(go) + step]?.focus();
+        } else if (key === "p") pin();
+        else if (key === "c") act("compare_plans");
+        else if (key === "m") openMenu(wb, more, planMenu(node));
+        else return;
+        event.preventDefault();
+      },
     },
-  }, h("span", { class: "number" }, `${node.number}`), node.name ? h("b", {}, node.name) : null, h("span", { class: node.name ? "edit muted" : "edit" }, node.edit),
-    node.here ? h("span", { class: "mark" }, "now") : null);
-  const figures = node.figures.map((figure) => h("span", { class: `glance ${{ good: "down", bad: "up" }[figure.tone] ?? ""}`, title: `${figure.label}${figure.tone ? `, ${figure.tone === "good" ? "less" : "more"} than the plan before` : ""}` },
-    h("span", { class: "muted" }, figure.label), ` ${figure.text}`, figure.tone ? h("i", { ariaHidden: "true" }, SIGNS[figure.tone]) : null));
-  return h("li", { class: ["plan", node.here && "here", node.picked && "picked"].filter(Boolean).join(" ") }, go, h("span", { class: "glances" }, ...figures),
-    h("span", { class: "acts" },
-      h("button", { class: node.pinned ? "more pin on" : "more pin", type: "button", tabIndex: -1, ariaPressed: String(node.pinned), ariaLabel: `Pin plan ${node.number}`, title: node.pinned ? "Unpin" : "Pin", onclick: pin }, node.pinned ? "★" : "☆"),
-      h("button", { class: "btn small compare", type: "button", tabIndex: -1, ariaPressed: String(Boolean(node.picked)), ariaLabel: `Compare plan ${node.number}`, title: "Set side by side with another plan", onclick: () => act("compare_plans") }, node.picked || "Compare"),
-      more));
+    h("span", { class: "number" }, `${node.number}`),
+    node.name ? h("b", {}, node.name) : null,
+    h("span", { class: node.name ? "edit muted" : "edit" }, node.edit),
+    node.here ? h("span", { class: "mark" }, "now") : null,
+  );
+  const figures = node.figures.map((figure) =>
+    h(
+      "span",
+      {
+        class: `glance ${figure.tone && WAYS[figure.tone]}`,
+        title: `${figure.label}${figure.tone ? `, ${figure.tone === "good" ? "less" : "more"} than the plan before` : ""}`,
+      },
+      h("span", { class: "muted" }, figure.label),
+      ` ${figure.text}`,
+      figure.tone ? h("i", { ariaHidden: "true" }, SIGNS[figure.tone]) : null,
+    )
+  );
+  return h(
+    "li",
+    { class: ["plan", node.here && "here", node.picked && "picked"].filter(Boolean).join(" ") },
+    go,
+    h("span", { class: "glances" }, ...figures),
+    h(
+      "span",
+      { class: "acts" },
+      h("button", {
+        class: node.pinned ? "more pin on" : "more pin",
+        type: "button",
+        tabIndex: -1,
+        ariaPressed: String(node.pinned),
+        ariaLabel: `Pin plan ${node.number}`,
+        title: node.pinned ? "Unpin" : "Pin",
+        onclick: pin,
+      }, node.pinned ? "★" : "☆"),
+      h("button", {
+        class: "btn small compare",
+        type: "button",
+        tabIndex: -1,
+        ariaPressed: String(Boolean(node.picked)),
+        ariaLabel: `Compare plan ${node.number}`,
+        title: "Set side by side with another plan",
+        onclick: () => act("compare_plans"),
+      }, node.picked || "Compare"),
+      more,
+    ),
+  );
 }
 
-function drawPair(cell) {
-  const bar = (share, name) => { const bit = h("i", { class: name }); bit.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`; return bit; };
+/**
+ * @param {PairCell} cell
+ * @returns {HTMLElement}
+ */
+export function drawPair(cell) {
+  /**
+   * @param {number} share
+   * @param {string} name
+   */
+  const bar = (share, name) => {
+    const bit = h("i", { class: name });
+    bit.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
+    return bit;
+  };
   return h("span", { class: `pair ${cell.tone}`, ariaHidden: "true" }, bar(cell.pair[0], "was"), bar(cell.pair[1], "is"));
 }
 
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} head
+ * @param {Compared} state
+ */
 function drawCompared(wb, head, state) {
-  const side = (mark, plan, extra) => h("span", { class: "side" }, h("span", { class: "mark" }, mark), h("b", {}, plan.label), h("span", { class: "muted" }, extra ?? `plan ${plan.number}`));
+  /**
+   * @param {string} mark
+   * @param {Compared["first"]} plan
+   * @param {string | undefined} [extra]
+   */
+  const side = (mark, plan, extra) =>
+    h(
+      "span",
+      { class: "side" },
+      h("span", { class: "mark" }, mark),
+      h("b", {}, plan.label),
+      h("span", { class: "muted" }, extra ?? `plan ${plan.number}`),
+    );
   head.replaceChildren(
-    h("h2", {}, "Compared"), side("A", state.first), h("span", { class: "muted" }, "→"), side("B", state.second, state.follows ? "as it changes" : undefined), h("span", { class: "grow" }),
+    h("h2", {}, "Compared"),
+    side("A", state.first),
+    h("span", { class: "muted" }, "→"),
+    side("B", state.second, state.follows ? "as it changes" : undefined),
+    h("span", { class: "grow" }),
     h("button", { class: "btn small", type: "button", data: { focus: "swap" }, onclick: () => wb.send({ verb: "swap_plans" }) }, "Swap"),
-    h("button", { class: "more close", type: "button", ariaLabel: "Stop comparing", title: "Stop comparing", data: { focus: "uncompare" }, onclick: () => wb.send({ verb: "stop_comparing" }) }, "×"));
+    h("button", {
+      class: "more close",
+      type: "button",
+      ariaLabel: "Stop comparing",
+      title: "Stop comparing",
+      data: { focus: "uncompare" },
+      onclick: () => wb.send({ verb: "stop_comparing" }),
+    }, "×"),
+  );
 }
 
-function historySection(wb) {
+/** @param {Wb} wb */
+export function historySection(wb) {
   const list = h("ol", { class: "plans" });
   const graph = h("div", { class: "lines" });
   const note = h("div", { class: "note" });
   const tree = h("div", { class: "tree" }, h("div", { class: "rows" }, graph, list), note);
-  const sides = h("div", { class: "sides" }), blocks = h("div", { class: "blocks", tabIndex: 0, role: "region", ariaLabel: "Two plans side by side" });
-  const text = h("pre", {}), copy = h("button", { class: "btn small", type: "button", onclick: () => copyText(wb, text, text.textContent, copy) }, "Copy as text");
+  const sides = h("div", { class: "sides" }),
+    blocks = h("div", { class: "blocks", tabIndex: 0, role: "region", ariaLabel: "Two plans side by side" });
+  const text = h("pre", {}),
+    copy = h("button", { class: "btn small", type: "button", onclick: () => copyText(wb, text, text.textContent, copy) }, "Copy as text");
   const twin = h("details", {}, h("summary", {}, "As text"), copy, text);
   const compared = h("div", { class: "compared", hidden: true }, sides, blocks);
-  const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the history", title: "Close", onclick: () => wb.send({ verb: "history", open: false }) }, "×");
-  const section = h("section", { class: "history", ariaLabel: "History", hidden: true },
-    h("div", { class: "legendline" }, h("h2", {}, "History"), h("span", { class: "muted help" }, "Enter goes to a plan, P pins it, C compares, M for more. An edit after an undo begins a branch."), close),
-    h("div", { class: "inside" }, tree, compared));
-  const paintTree = painter((state) => keepingFocus(wb.root, list, () => {
-    graph.replaceChildren(drawGraph(state.nodes, state.lanes));
-    list.style.setProperty("--gutter", `${laneX(state.lanes - 1) + 14}px`);
-    patch(list, state.nodes, (node) => drawPlan(wb, node));
-    note.textContent = state.note;
-    note.hidden = !state.note;
-    if (![...list.querySelectorAll(".go")].some((each) => each.tabIndex === 0)) list.querySelector(".go")?.setAttribute("tabindex", "0");
-  }));
-  const paintCompared = painter((state) => keepingFocus(wb.root, sides, () => {
-    compared.hidden = !state;
-    section.classList.toggle("comparing", Boolean(state));
-    if (!state) return;
-    drawCompared(wb, sides, state);
-    patchBlocks(wb, blocks, state.blocks);
-    text.textContent = state.text;
-    blocks.append(twin);
-  }));
+  const close = h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Close the history",
+    title: "Close",
+    onclick: () => wb.send({ verb: "history", open: false }),
+  }, "×");
+  const section = h(
+    "section",
+    { class: "history", ariaLabel: "History", hidden: true },
+    h(
+      "div",
+      { class: "legendline" },
+      h("h2", {}, "History"),
+      h("span", { class: "muted help" }, "Enter goes to a plan, P pins it, C compares, M for more. An edit after an undo begins a branch."),
+      close,
+    ),
+    h("div", { class: "inside" }, tree, compared),
+  );
+  /** @type {Paint<Pick<HistoryState, "nodes" | "lanes" | "note">>} */
+  const paintTree = painter((state) =>
+    keepingFocus(wb.root, list, () => {
+      graph.replaceChildren(drawGraph(state.nodes, state.lanes));
+      list.style.setProperty("--gutter", `${laneX(state.lanes - 1) + 14}px`);
+      patch(list, state.nodes, (node) => drawPlan(wb, node));
+      note.textContent = state.note;
+      note.hidden = !state.note;
+      if (!all(list, ".go").some((each) => each.tabIndex === 0)) list.querySelector(".go")?.setAttribute("tabindex", "0");
+    })
+  );
+  /** @type {Paint<Compared | null>} */
+  const paintCompared = painter((state) =>
+    keepingFocus(wb.root, sides, () => {
+      compared.hidden = !state;
+      section.classList.toggle("comparing", Boolean(state));
+      if (!state) return;
+      drawCompared(wb, sides, state);
+      patchBlocks(wb, blocks, state.blocks);
+      text.textContent = state.text;
+      blocks.append(twin);
+    })
+  );
+  /** @param {HistoryState} state */
   const paint = (state) => {
     const opened = section.hidden && state.open;
     section.hidden = !state.open;

@@ -1,120 +1,42 @@
-// Put together: one card, painted part by part as Python publishes.
+// @ts-check
+// The module that both hosts have: anywidget in a notebook, Panel in a served page. It draws what Python publishes (`board`, `table`, `live`)
+// and sends gestures (`gesture`); it decides nothing. Of the model it uses get, set, save_changes, on and off alone: all that both hosts have.
 
-function mount(model, el) {
-  const root = h("div", { class: "wb", tabIndex: -1 });
-  const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
-  const silent = h("div", { class: "note warn", hidden: true }, "Python has not answered for ten seconds: it is busy, or gone.");
-  const card = h("div", { class: "card" });
-  root.append(card, live);
-  const box = outbox(model, root);
-  const wb = { root, card, send: box.send, expect: box.expect, view: box.view, say: (words) => { live.textContent = words; }, held: null, dragging: false, menu: null, only: false, asked: null, placed: false, chips: new Map(), axes: [] };
-  const head = h("header", { class: "head" });
-  const figures = h("div", { class: "figures" }), standing = h("div", { class: "standing" });
-  const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
-  const alarms = h("div", { class: "alarms" });
-  const why = whySection(wb);
-  const compile = compileSection(wb);
-  const history = historySection(wb), files = filesSection(wb);
-  card.append(head, files.section, history.section, figures, standing, alarms, silent, board.section,
-    h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, compile.section, run.section)), run.results, why.section, helpSection(wb));
-  const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
-  const paintFigures = painter((state) => keepingFocus(root, figures, () => patch(figures, state, (figure) => drawFigure(wb, figure))));
-  const paintStanding = painter((state) => keepingFocus(root, standing, () => standing.replaceChildren(...drawStanding(wb, state))));
-  const paintAlarms = painter((state) => patch(alarms, state, (alarm) => drawAlarm(wb, alarm)));
+import { h } from "./dom.js";
+import { mountFleet } from "./fleet.js";
+import { STYLE } from "./given.js";
+import { mount } from "./mount.js";
+import { withParts } from "./parts.js";
+/** @import { AnyModel, FleetModel, Model } from "./types/wb.d.ts" */
 
-  let said = "";
-  wb.paint = () => {
-    if (wb.dragging) { wb.whileDragging?.(model.get("table")); return; } // a repaint would end the pointer's capture; the drag paints when it ends
-    const state = model.get("board");
-    const { name, mesh, devices, count, layout, undo, redo, hardware, zones, spare, refusal } = state;
-    const seq = refusal ? state.answer.seq : 0;
-    const inHead = refusal?.zone === hardware.zone ? refusal : null;
-    paintHead({ name, mesh, devices, layout, undo, redo, hardware, tools: { count: state.history.count, open: state.history.open, path: state.files.path, sheet: state.files.sheet?.kind ?? "" }, refusal: inHead, seq: inHead ? seq : 0 });
-    files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
-    history.paint(state.history);
-    keepTall(figures, state.answer.seq, Boolean(model.get("live").at_rest?.on && state.hardware.name));
-    paintFigures(state.figures);
-    paintStanding(state.standing);
-    root.dataset.settling = `${state.standing.settling}`;
-    paintAlarms(state.alarms);
-    if (!wb.optimistic || root.dataset.busy !== "true") { // drops on their way stay where the hand put them until the last is answered
-      board.paint({ zones, spare, count, refusal, seq }, wb.optimistic);
-      wb.optimistic = false;
-    }
-    tables.paintTargets({ zones: zones.map(({ axis, title, colour, size }) => ({ axis, title, colour, size })), tab: model.get("table").tab, refusal: refusal?.zone === "tables" ? refusal : null, seq: refusal?.zone === "tables" ? seq : 0 });
-    tables.paintTabs(state.tabs);
-    const { seq: charted, why: because, recipes, told, ...table } = model.get("table");
-    if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
-    tables.paintTable(table);
-    why.paint(because);
-    paintStageRefusal(wb, refusal, seq);
-    board.paintRecipes(recipes ?? null);
-    root.dataset.charted = `${charted}`;
-    run.paint(model.get("live"));
-    compile.paint(model.get("live"));
-    markChosen(wb, state.selected ?? "");
-    silent.hidden = root.dataset.silent !== "true";
-    if (state.said && state.said !== said) wb.say(state.said);
-    said = state.said;
-    followTour(wb, layout);
-    root.dataset.answered = `${state.answer.seq}`;
-  };
-  const onBoard = () => { box.answered(model.get("board").answer); wb.paint(); takenUp(wb, model.get("board").taken); expectTable(); };
-  const expectTable = () => { // what the board says will follow, or it is asked for
-    const { answer: { view, seq }, follows } = model.get("board");
-    if (follows && view === box.view) setTimeout(() => { if (model.get("board").answer.seq === seq && model.get("table").seq !== seq) box.refresh(); }, 3000);
-  };
-  const watching = setInterval(() => { const live = model.get("live"); if (live.phase === "running" || live.compile?.phase === "running") box.refresh(); }, 5000);
-  const listeners = { "change:board": onBoard, "change:table": () => wb.paint(), "change:live": () => wb.paint(), "change:theme": () => dress() };
-  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
+/**
+ * @param {AnyModel} model
+ * @returns {model is FleetModel}
+ */
+const isFleet = (model) => model.get("board").kind === "fleet";
 
-  const stop = new AbortController();
-  const dress = makeTheme(wb, model, stop.signal);
-  document.addEventListener("pointerdown", (event) => {
-    const path = event.composedPath();
-    if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
-    if (wb.held && !path.some((each) => each.matches?.(".zone, .droptarget, .dim"))) release(wb);
-  }, { signal: stop.signal });
-  root.addEventListener("keydown", (event) => onShortcut(wb, event));
-  new MutationObserver(() => { silent.hidden = root.dataset.silent !== "true"; }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
-
-  makeSelectable(wb);
-  makePicturesOpen(wb);
-  dress();
-  wb.paint();
-  el.append(h("style", {}, STYLE), root);
-  firstTour(wb, model);
-  box.begin();
-  return () => {
-    stop.abort();
-    box.close();
-    clearInterval(watching);
-    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
-  };
-}
-
-// Undo and redo; and no plain key leaves the card, or JupyterLab would take it for a command of the cell.
-function onShortcut(wb, event) {
-  const command = event.ctrlKey || event.metaKey;
-  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-  if (command && event.key.toLowerCase() === "z" && !typing) {
-    event.preventDefault();
-    event.stopPropagation();
-    wb.send({ verb: event.shiftKey ? "redo" : "undo" });
-  } else if (event.key === "?" && !typing) {
-    event.preventDefault();
-    event.stopPropagation();
-    wb.toggleHelp();
-  } else if (!command && !event.altKey) event.stopPropagation();
-}
-
+/**
+ * @param {{ model: Model; el: HTMLElement }} given
+ * @returns {() => void}
+ */
 function render({ model, el }) {
   try {
     const shown = withParts(model);
-    return (shown.get("board").kind === "fleet" ? mountFleet : mount)(shown, el);
+    return isFleet(shown) ? mountFleet(shown, el) : mount(shown, el);
   } catch (error) {
     console.error(error);
-    el.append(h("style", {}, STYLE), h("div", { class: "wb" }, h("div", { class: "card" }, h("div", { class: "failure", role: "alert" }, `The board could not be drawn: ${error.message}`))));
+    el.append(
+      h("style", {}, STYLE),
+      h(
+        "div",
+        { class: "wb" },
+        h(
+          "div",
+          { class: "card" },
+          h("div", { class: "failure", role: "alert" }, `The board could not be drawn: ${/** @type {Error} */ (error).message}`),
+        ),
+      ),
+    );
     return () => {};
   }
 }

@@ -1,6 +1,16 @@
+// @ts-check
 // The model with its parts as objects. A served page is told them as texts, each of which is read once.
-function withParts(model) {
+
+/** @import { AnyModel, Model } from "./types/wb.d.ts" */
+
+/**
+ * @param {Model} model
+ * @returns {AnyModel}
+ */
+export function withParts(model) {
+  /** @type {Record<string, { text: string; state: any }>} */
   const known = {};
+  /** @param {string} name */
   const part = (name) => {
     const text = model.get(name);
     if (typeof text !== "string") return text;

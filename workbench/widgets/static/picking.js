@@ -1,26 +1,74 @@
+// @ts-check
 // A whole value picked where it is seen: a box of a graph, a source line. Python answers with one short menu for all its dimensions.
+
+import { all, h, one } from "./dom.js";
+import { closeMenu } from "./menus.js";
+import { isChosen } from "./select.js";
+/** @import { LineCell } from "./types/cells.d.ts" */
+/** @import { Marked, Wb } from "./types/wb.d.ts" */
 
 const PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subject]";
 
+/**
+ * @param {Wb} wb
+ * @param {"box" | "line"} of
+ * @param {string} path
+ * @param {Marked} anchor
+ * @param {number | null} [rank]
+ */
 function askWhole(wb, of, path, anchor, rank = null) {
-  if (wb.menu?.anchor === anchor) { closeMenu(wb); return; }
-  wb.asked = { key: `${of} ${path}`, anchor, find: () => (of === "box" ? boxOf(wb, path) : wb.root.querySelector(`[data-focus="${CSS.escape(anchor.dataset.focus)}"]`)) };
+  if (wb.menu?.anchor === anchor) {
+    closeMenu(wb);
+    return;
+  }
+  wb.asked = {
+    key: `${of} ${path}`,
+    anchor,
+    find: () => (of === "box" ? boxOf(wb, path) : one(wb.root, `[data-focus="${CSS.escape(anchor.dataset.focus ?? "")}"]`)),
+  };
   wb.send({ verb: "take", menu: true, key: wb.asked.key, of, path, rank, source: "*" });
 }
 
-const boxOf = (wb, path) => [...wb.root.querySelectorAll(PICKED)].find((mark) => mark.dataset.subject === path);
+/**
+ * @param {Wb} wb
+ * @param {string} path
+ * @returns {Marked | undefined}
+ */
+const boxOf = (wb, path) => /** @type {Marked[]} */ (all(wb.root, PICKED)).find((mark) => mark.dataset.subject === path);
 
-// A box is selected, so that its row is marked, and its menu comes beside it.
-function pickBox(wb, mark) {
-  const path = mark.dataset.subject;
+/**
+ * A box is selected, so that its row is marked, and its menu comes beside it.
+ * @param {Wb} wb
+ * @param {Marked} mark
+ */
+export function pickBox(wb, mark) {
+  const path = mark.dataset.subject ?? "";
   if (!isChosen(wb, path)) wb.send({ verb: "select", path });
   wb.say(`${path} selected.`);
   askWhole(wb, "box", path, mark);
 }
 
-const isBox = (mark) => mark.matches(PICKED);
+/**
+ * @param {Element} mark
+ * @returns {boolean}
+ */
+export const isBox = (mark) => mark.matches(PICKED);
 
-function drawLine(wb, cell) {
-  const pick = h("button", { class: "ask number linepick", type: "button", tabIndex: -1, title: `Annotate what ${cell.line} makes`, ariaLabel: `${cell.line}. Annotate what this line makes`, ariaHasPopup: "menu", data: { focus: `line ${cell.line} ${cell.rank}` }, onclick: () => askWhole(wb, "line", cell.line, pick, cell.rank) }, cell.text);
+/**
+ * @param {Wb} wb
+ * @param {LineCell} cell
+ * @returns {HTMLElement}
+ */
+export function drawLine(wb, cell) {
+  const pick = h("button", {
+    class: "ask number linepick",
+    type: "button",
+    tabIndex: -1,
+    title: `Annotate what ${cell.line} makes`,
+    ariaLabel: `${cell.line}. Annotate what this line makes`,
+    ariaHasPopup: "menu",
+    data: { focus: `line ${cell.line} ${cell.rank}` },
+    onclick: () => askWhole(wb, "line", cell.line, pick, cell.rank),
+  }, cell.text);
   return pick;
 }

@@ -1,45 +1,99 @@
+// @ts-check
 // Pictures: Python draws them. Here what they open is asked for, and they are taken away as files.
 
-const SAVES = { SVG: (picture) => new Blob([picture.svg], { type: "image/svg+xml" }), PNG: pngOf, text: (picture) => new Blob([`${picture.text}\n`], { type: "text/plain" }) };
+import { around, h, one, targetOf, the } from "./dom.js";
+/** @import { Picture } from "./types/cells.d.ts" */
+/** @import { Wb } from "./types/wb.d.ts" */
+
+/** How a picture is made a file, by what the button says. @type {Record<string, (picture: Picture, ground: string) => Blob | Promise<Blob>>} */
+export const SAVES = {
+  SVG: (picture) => new Blob([picture.svg], { type: "image/svg+xml" }),
+  PNG: pngOf,
+  text: (picture) => new Blob([`${picture.text}\n`], { type: "text/plain" }),
+};
+/** @type {Record<string, string>} */
 const ENDINGS = { SVG: "svg", PNG: "png", text: "txt" };
 
-// A picture keeps its size and scrolls where the page is narrow; its text twin can be opened under it.
-function paintPicture(wb, place, picture) {
+/** The picture that is shown in a place. @type {WeakMap<Element, { text: string; picture: Picture }>} */
+const pictureIn = new WeakMap();
+
+/**
+ * A picture keeps its size and scrolls where the page is narrow; its text twin can be opened under it.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {Picture} picture
+ */
+export function paintPicture(wb, place, picture) {
   const text = JSON.stringify(picture);
-  if (place.drawn === text) return;
-  place.drawn = text;
-  place.picture = picture;
-  let image = place.querySelector(".image");
-  if (!image) {
-    image = h("div", { class: "image", tabIndex: 0, role: "group", data: { focus: `picture ${picture.name}` } });
-    place.replaceChildren(image, h("div", { class: "under" }, h("details", {}, h("summary", {}, "As text"), h("pre", { tabIndex: 0 })),
-      h("span", { class: "saves" }, "Save as ", ...Object.keys(SAVES).map((kind) => h("button", {
-        class: "btn small", type: "button", ariaLabel: `Save the picture as ${kind}`, data: { save: kind }, onclick: () => savePicture(wb, place, kind),
-      }, kind)))));
-  }
-  const at = image.querySelector(".at")?.dataset;
-  image.ariaLabel = picture.about;
+  if (pictureIn.get(place)?.text === text) return;
+  pictureIn.set(place, { text, picture });
+  const image = one(place, ".image") ?? frameOf(wb, place, picture);
+  const at = one(image, ".at")?.dataset;
+  image.ariaLabel = picture.about ?? null;
   image.innerHTML = picture.svg; // drawn and escaped by `visualize`
-  place.querySelector("pre").textContent = picture.text;
+  the(place, "pre").textContent = picture.text;
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");
 }
 
-// A click on a mark that opens something: the picture says by which gesture.
-function openMark(wb, mark) {
-  const opens = mark.closest(".picture")?.picture?.opens;
+/**
+ * The frame of a picture and what stands under it.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {Picture} picture
+ * @returns {HTMLElement}
+ */
+function frameOf(wb, place, picture) {
+  const image = h("div", { class: "image", tabIndex: 0, role: "group", data: { focus: `picture ${picture.name}` } });
+  place.replaceChildren(
+    image,
+    h(
+      "div",
+      { class: "under" },
+      h("details", {}, h("summary", {}, "As text"), h("pre", { tabIndex: 0 })),
+      h(
+        "span",
+        { class: "saves" },
+        "Save as ",
+        ...Object.keys(SAVES).map((kind) =>
+          h("button", {
+            class: "btn small",
+            type: "button",
+            ariaLabel: `Save the picture as ${kind}`,
+            data: { save: kind },
+            onclick: () => savePicture(wb, pictureIn.get(place)?.picture ?? picture, kind),
+          }, kind)
+        ),
+      ),
+    ),
+  );
+  return image;
+}
+
+/**
+ * A click on a mark that opens something: the picture says by which gesture.
+ * @param {Wb} wb
+ * @param {HTMLElement | SVGElement} mark
+ */
+export function openMark(wb, mark) {
+  const place = around(mark, ".picture"), opens = place && pictureIn.get(place)?.picture.opens;
   if (opens) wb.send({ verb: opens.verb, [opens.field]: mark.dataset.opens });
 }
 
-function makePicturesOpen(wb) {
+/** @param {Wb} wb */
+export function makePicturesOpen(wb) {
   wb.root.addEventListener("click", (event) => {
-    const mark = event.target.closest(".image [data-opens]");
+    const mark = around(targetOf(event), ".image [data-opens]");
     if (mark) openMark(wb, mark);
   });
 }
 
-async function savePicture(wb, place, kind) {
-  const { picture } = place;
+/**
+ * @param {Wb} wb
+ * @param {Picture} picture
+ * @param {string} kind
+ */
+export async function savePicture(wb, picture, kind) {
   const file = await SAVES[kind](picture, getComputedStyle(wb.card).backgroundColor);
   const url = URL.createObjectURL(file);
   const link = h("a", { href: url, download: `${picture.name.replace(/[^\w.-]+/g, "-")}.${ENDINGS[kind]}`, hidden: true });
@@ -50,15 +104,20 @@ async function savePicture(wb, place, kind) {
   wb.say(`Saved as ${link.download}.`);
 }
 
-// Twice its size, for sharp screens, on the ground it has here.
+/**
+ * Twice its size, for sharp screens, on the ground it has here.
+ * @param {Picture} picture
+ * @param {string} ground
+ * @returns {Promise<Blob>}
+ */
 async function pngOf(picture, ground) {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture.svg)}`;
   await image.decode();
   const canvas = h("canvas", { width: image.width * 2, height: image.height * 2 });
-  const pen = canvas.getContext("2d");
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   pen.fillStyle = ground;
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-  return new Promise((done) => canvas.toBlob(done, "image/png"));
+  return new Promise((done) => canvas.toBlob((blob) => done(/** @type {Blob} */ (blob)), "image/png"));
 }

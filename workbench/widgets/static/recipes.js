@@ -1,54 +1,148 @@
+// @ts-check
 // Recipes: known ways to lay a program out, listed under the button of the board. Python says of each what it would do, or why not.
 
+import { focusedBy, h, keepingFocus, painter, patch, withCode } from "./dom.js";
+import { termLabel } from "./help.js";
+/** @import { RecipeAxis, RecipeRow, Recipes } from "./types/states.d.ts" */
+/** @import { Kid, Paint, Wb } from "./types/wb.d.ts" */
+
+/**
+ * @param {Wb} wb
+ * @param {RecipeRow} row
+ * @param {RecipeAxis} axis
+ * @param {number} place
+ * @returns {HTMLElement}
+ */
 function drawRecipeAxis(wb, row, axis, place) {
   const options = axis.options.map((option) => h("option", { value: option.name, selected: option.name === axis.name }, option.label));
-  return h("select", {
-    class: "field axis", ariaLabel: `mesh axis of ${row.title}${row.axes.length > 1 ? `, ${place + 1} of ${row.axes.length}` : ""}`, data: { c: axis.colour, focus: `axis ${row.name} ${place}` },
-    onchange: (event) => wb.send({ verb: "recipe_axis", name: row.name, place, axis: event.target.value, zone: "tools" }),
-  }, ...(axis.name ? [] : [h("option", { value: "", selected: true, disabled: true }, "which?")]), ...options);
+  return h(
+    "select",
+    {
+      class: "field axis",
+      ariaLabel: `mesh axis of ${row.title}${row.axes.length > 1 ? `, ${place + 1} of ${row.axes.length}` : ""}`,
+      data: { c: axis.colour, focus: `axis ${row.name} ${place}` },
+      onchange: (event) =>
+        wb.send({ verb: "recipe_axis", name: row.name, place, axis: /** @type {HTMLSelectElement} */ (event.target).value, zone: "tools" }),
+    },
+    ...(axis.name ? [] : [h("option", { value: "", selected: true, disabled: true }, "which?")]),
+    ...options,
+  );
 }
 
 const FEW_EDITS = 2;
 
+/**
+ * @param {RecipeRow} row
+ * @returns {Kid[]}
+ */
 function drawRecipeEdits(row) {
   const shown = row.edits.length > FEW_EDITS + 1 ? row.edits.slice(0, FEW_EDITS) : row.edits;
   const rest = row.edits.slice(shown.length);
+  /** @param {string[]} edits */
   const lines = (edits) => h("ul", { class: "edits mono" }, ...edits.map((edit) => h("li", {}, edit)));
-  return [lines(shown), rest.length ? h("details", {}, h("summary", {}, `and ${rest.length} edits more`), lines(rest)) : null, row.reason ? h("p", { class: "leaves" }, ...withCode(row.reason)) : null];
+  return [
+    lines(shown),
+    rest.length ? h("details", {}, h("summary", {}, `and ${rest.length} edits more`), lines(rest)) : null,
+    row.reason ? h("p", { class: "leaves" }, ...withCode(row.reason)) : null,
+  ];
 }
 
+/**
+ * @param {Wb} wb
+ * @param {RecipeRow} row
+ * @returns {HTMLElement}
+ */
 function drawRecipe(wb, row) {
   const applies = row.state === "applies";
-  const spoken = { applies: `Apply ${row.title}`, holds: `${row.title}: in place already`, barred: `${row.title} does not apply: ${row.reason}` }[row.state];
+  const spoken = {
+    applies: `Apply ${row.title}`,
+    holds: `${row.title}: in place already`,
+    barred: `${row.title} does not apply: ${row.reason}`,
+  }[row.state];
   const apply = h("button", { // not `disabled`: the keyboard keeps its place there when the recipe has been applied, and reads why not
-    class: "btn small apply", type: "button", ariaDisabled: String(!applies), ariaLabel: spoken, data: { focus: `recipe ${row.name}` },
-    onclick: () => { if (applies) wb.send({ verb: "recipe", name: row.name, axes: row.given, zone: "tools" }); },
+    class: "btn small apply",
+    type: "button",
+    ariaDisabled: String(!applies),
+    ariaLabel: spoken,
+    data: { focus: `recipe ${row.name}` },
+    onclick: () => {
+      if (applies) wb.send({ verb: "recipe", name: row.name, axes: row.given, zone: "tools" });
+    },
   }, row.state === "holds" ? "✓ in place" : "Apply");
   const axes = row.axes.map((axis, place) => drawRecipeAxis(wb, row, axis, place));
-  const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [h("p", {}, ...withCode(row.reason)), row.ways_out.length ? h("p", { class: "ways" }, "Ways out: ", ...withCode(row.ways_out.join("; ")), ".") : null];
-  return h("li", { class: `recipe ${row.state}`, data: { recipe: row.name } },
-    h("div", { class: "name" }, h("b", {}, row.title), axes.length ? h("span", { class: "muted" }, "over") : null, ...axes, h("span", { class: "grow" }), apply),
-    h("p", { class: "about muted" }, row.about), h("div", { class: "does" }, ...told.filter(Boolean)));
+  const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
+    h("p", {}, ...withCode(row.reason)),
+    row.ways_out.length ? h("p", { class: "ways" }, "Ways out: ", ...withCode(row.ways_out.join("; ")), ".") : null,
+  ];
+  return h(
+    "li",
+    { class: `recipe ${row.state}`, data: { recipe: row.name } },
+    h(
+      "div",
+      { class: "name" },
+      h("b", {}, row.title),
+      axes.length ? h("span", { class: "muted" }, "over") : null,
+      ...axes,
+      h("span", { class: "grow" }),
+      apply,
+    ),
+    h("p", { class: "about muted" }, row.about),
+    h("div", { class: "does" }, ...told.filter(Boolean)),
+  );
 }
 
-function recipesSection(wb) {
+/** @param {Wb} wb */
+export function recipesSection(wb) {
+  /** @param {boolean} open */
   const toggle = (open) => wb.send({ verb: "recipes", open });
-  const button = h("button", { class: "btn small", type: "button", ariaExpanded: "false", title: "Known ways to lay a program out, each one step", data: { focus: "recipes", verb: "recipes" }, onclick: () => toggle(section.hidden) }, "Recipes");
-  const shut = () => { toggle(false); button.focus({ preventScroll: true }); };
-  const title = h("h3", { tabIndex: -1 }, termLabel(wb, "Recipes")), list = h("ul", { class: "list" }), problem = h("p", { class: "bad", hidden: true });
+  const button = h("button", {
+    class: "btn small",
+    type: "button",
+    ariaExpanded: "false",
+    title: "Known ways to lay a program out, each one step",
+    data: { focus: "recipes", verb: "recipes" },
+    onclick: () => toggle(Boolean(section.hidden)),
+  }, "Recipes");
+  const shut = () => {
+    toggle(false);
+    button.focus({ preventScroll: true });
+  };
+  const title = h("h3", { tabIndex: -1 }, termLabel(wb, "Recipes")),
+    list = h("ul", { class: "list" }),
+    problem = h("p", { class: "bad", hidden: true });
   const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the recipes", title: "Close", onclick: shut }, "×");
-  const section = h("section", { class: "recipes", ariaLabel: "Recipes", hidden: true },
-    h("header", {}, title, h("span", { class: "muted" }, "Each is an ordinary list of edits, made as one step that undo takes back."), close), problem, list);
-  section.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); shut(); } });
-  const paint = painter((state) => keepingFocus(wb.root, list, () => {
-    const opened = section.hidden && state;
-    section.hidden = !state;
-    button.ariaExpanded = String(Boolean(state));
-    if (!state) return;
-    problem.hidden = !state.problem;
-    problem.textContent = state.problem;
-    patch(list, state.rows, (row) => drawRecipe(wb, row));
-    if (opened && wb.root.getRootNode().activeElement === button) title.focus({ preventScroll: true });
-  }));
+  const section = h(
+    "section",
+    { class: "recipes", ariaLabel: "Recipes", hidden: true },
+    h(
+      "header",
+      {},
+      title,
+      h("span", { class: "muted" }, "Each is an ordinary list of edits, made as one step that undo takes back."),
+      close,
+    ),
+    problem,
+    list,
+  );
+  section.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      event.stopPropagation();
+      shut();
+    }
+  });
+  /** @type {Paint<Recipes | null>} */
+  const paint = painter((state) =>
+    keepingFocus(wb.root, list, () => {
+      const opened = section.hidden && state;
+      section.hidden = !state;
+      button.ariaExpanded = String(Boolean(state));
+      if (!state) return;
+      problem.hidden = !state.problem;
+      problem.textContent = state.problem;
+      patch(list, state.rows, (row) => drawRecipe(wb, row));
+      if (opened && focusedBy(wb.root) === button) title.focus({ preventScroll: true });
+    })
+  );
   return { section, button, paint };
 }

@@ -1,45 +1,113 @@
+// @ts-check
 // The replay of a propagation: a slider over its steps, and what the step did. Also buttons that carry their own gesture.
+
+import { all, h, painter, withCode } from "./dom.js";
+import { askWhy } from "./why.js";
+/** @import { ActsCell, Replay, ReplayLine, ReplaySteps } from "./types/cells.d.ts" */
+/** @import { Paint, Wb } from "./types/wb.d.ts" */
 
 const DIRECTIONS = { forward: "↓", backward: "↑", across: "↔" };
 const ROUND = 450; // milliseconds between two steps of a replay that plays
 
-function drawActs(wb, cell) {
-  const act = (each) => h("button", { class: "btn small", type: "button", title: each.title ?? "", data: { focus: `act ${each.label}` }, onclick: (event) => {
-    if (each.gesture.verb === "why") askWhy(wb, each.gesture.of, wb.asker?.focus ?? event.currentTarget);
-    else wb.send(each.gesture);
-  } }, each.label);
+/**
+ * @param {Wb} wb
+ * @param {ActsCell} cell
+ * @returns {HTMLElement}
+ */
+export function drawActs(wb, cell) {
+  /** @param {ActsCell["acts"][number]} each */
+  const act = (each) =>
+    h("button", {
+      class: "btn small",
+      type: "button",
+      title: each.title ?? "",
+      data: { focus: `act ${each.label}` },
+      onclick: (event) => {
+        if (each.gesture.verb === "why") {
+          askWhy(wb, each.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */ (event.currentTarget));
+        } else wb.send(each.gesture);
+      },
+    }, each.label);
   return h("span", { class: "acts" }, cell.text ? h("span", {}, ...withCode(cell.text)) : null, ...cell.acts.map(act));
 }
 
-function paintReplay(wb, place, state) {
-  if (state.waiting) {
-    place.replay = null;
+/** The replay that stands in a place. @type {WeakMap<HTMLElement, ReturnType<typeof replayOf>>} */
+const replayIn = new WeakMap();
+
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {Replay} state
+ */
+export function paintReplay(wb, place, state) {
+  if (state.waiting !== undefined) {
+    replayIn.delete(place);
     const level = h("i");
     place.replaceChildren(h("div", { class: "waiting", role: "status" }, state.waiting, h("div", { class: "progress unknown" }, level)));
     return;
   }
-  if (!place.replay) {
-    place.replay = replayOf(wb);
-    place.replaceChildren(place.replay.element);
+  const known = replayIn.get(place), replay = known ?? replayOf(wb, state);
+  if (!known) {
+    replayIn.set(place, replay);
+    place.replaceChildren(replay.element);
   }
-  place.replay.paint(state);
+  replay.paint(state);
 }
 
-function replayOf(wb) {
-  let state = null, wanted = null, sending = 0, playing = 0;
+/**
+ * @param {Wb} wb
+ * @param {ReplaySteps} first
+ */
+function replayOf(wb, first) {
+  let state = first, sending = 0, playing = 0;
+  /** @type {number | null} */
+  let wanted = null; // the step that is to be asked for
   const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const slider = h("input", { type: "range", min: "0", step: "1", class: "slider", ariaLabel: "Step of the propagation", data: { focus: "replay slider" }, oninput: () => { pause(); go(Number(slider.value)); } });
-  const button = (name, text, does) => h("button", { class: "btn", type: "button", data: { focus: `replay ${name}` }, onclick: does }, text);
-  const back = button("back", "‹", () => { pause(); go(at() - 1); }), on = button("on", "›", () => { pause(); go(at() + 1); });
-  const play = button("play", "Play", () => { if (playing) pause(); else if (still()) go(state.last); else start(); });
+  const slider = h("input", {
+    type: "range",
+    min: "0",
+    step: "1",
+    class: "slider",
+    ariaLabel: "Step of the propagation",
+    data: { focus: "replay slider" },
+    oninput: () => {
+      pause();
+      go(Number(slider.value));
+    },
+  });
+  /**
+   * @param {string} name
+   * @param {string} text
+   * @param {() => void} does
+   */
+  const button = (name, text, does) =>
+    h("button", { class: "btn", type: "button", data: { focus: `replay ${name}` }, onclick: does }, text);
+  /** @param {number} by */
+  const move = (by) => {
+    pause();
+    go(at() + by);
+  };
+  const back = button("back", "‹", () => move(-1)), on = button("on", "›", () => move(1));
+  const play = button("play", "Play", () => {
+    if (playing) pause();
+    else if (still()) go(state.last);
+    else start();
+  });
   const count = h("span", { class: "mono count" }), lines = h("div", { class: "did" });
   const met = button("conflicts", "", () => heading("Conflicts")?.scrollIntoView({ block: "center" }));
-  const heading = (text) => [...wb.root.querySelectorAll(".tables h3")].find((each) => each.textContent === text);
-  const element = h("div", {}, h("div", { class: "controls", role: "group", ariaLabel: "Replay" }, back, slider, on, play, count, met), lines);
+  /** @param {string} text */
+  const heading = (text) => all(wb.root, ".tables h3").find((each) => each.textContent === text);
+  const element = h(
+    "div",
+    {},
+    h("div", { class: "controls", role: "group", ariaLabel: "Replay" }, back, slider, on, play, count, met),
+    lines,
+  );
   back.ariaLabel = "Step back";
   on.ariaLabel = "Step on";
 
   const at = () => wanted ?? Number(slider.value);
+  /** @param {number} step */
   const go = (step) => {
     wanted = Math.max(0, Math.min(state.last, step));
     slider.value = String(wanted);
@@ -49,11 +117,15 @@ function replayOf(wb) {
   };
   const send = () => { // the newest alone, and never two on the way
     if (wanted === null || !slider.isConnected) return;
-    if (wb.root.dataset.busy === "true") { sending = setTimeout(send, 20); return; }
+    if (wb.root.dataset.busy === "true") {
+      sending = setTimeout(send, 20);
+      return;
+    }
     const step = wanted;
     wanted = null;
     wb.send({ verb: "step", step });
   };
+  /** @param {number} step */
   const mark = (step) => {
     count.textContent = `step ${step.toLocaleString("en")} of ${state.last.toLocaleString("en")}`;
     back.disabled = step <= 0;
@@ -67,11 +139,29 @@ function replayOf(wb) {
     }, ROUND);
     label();
   };
-  const pause = () => { clearInterval(playing); playing = 0; label(); };
-  const label = () => { play.textContent = playing ? "Pause" : still() ? "To the end" : "Play"; };
+  const pause = () => {
+    clearInterval(playing);
+    playing = 0;
+    label();
+  };
+  const label = () => {
+    play.textContent = playing ? "Pause" : still() ? "To the end" : "Play";
+  };
 
-  const drawLine = (line) => h("p", { data: { subject: line.subject || null } }, h("b", { class: "way" }, `${DIRECTIONS[line.direction]} ${line.direction}`), h("span", { class: "tag", data: { c: line.axis.colour } }, line.axis.name),
-    " from ", h("span", { class: "mono" }, line.from), " to ", h("span", { class: "mono" }, line.to), h("span", { class: "muted" }, `  over ${line.over}`));
+  /** @param {ReplayLine} line */
+  const drawLine = (line) =>
+    h(
+      "p",
+      { data: { subject: line.subject || null } },
+      h("b", { class: "way" }, `${DIRECTIONS[line.direction]} ${line.direction}`),
+      h("span", { class: "tag", data: { c: line.axis.colour } }, line.axis.name),
+      " from ",
+      h("span", { class: "mono" }, line.from),
+      " to ",
+      h("span", { class: "mono" }, line.to),
+      h("span", { class: "muted" }, `  over ${line.over}`),
+    );
+  /** @type {Paint<ReplaySteps>} */
   const paint = painter((now) => {
     state = now;
     slider.max = String(now.last);
@@ -84,18 +174,35 @@ function replayOf(wb) {
     met.textContent = `${now.conflicts} ↓`;
     met.ariaLabel = `${now.conflicts}, below`;
     requestAnimationFrame(() => showArrived(wb));
-    lines.replaceChildren(...(now.start ? [h("p", {}, ...withCode(now.start))] : []), ...now.lines.map(drawLine), now.more ? h("p", { class: "muted" }, now.more) : "");
+    lines.replaceChildren(
+      ...(now.start ? [h("p", {}, ...withCode(now.start))] : []),
+      ...now.lines.map(drawLine),
+      now.more ? h("p", { class: "muted" }, now.more) : "",
+    );
   });
   return { element, paint };
 }
 
-// The graph follows the replay: a box that was just reached (its title begins with an arrow) comes into sight.
+/**
+ * The graph follows the replay: a box that was just reached (its title begins with an arrow) comes into sight.
+ * @param {Wb} wb
+ */
 function showArrived(wb) {
   for (const image of wb.root.querySelectorAll(".tables[data-tab=propagation] .image")) {
-    const title = [...image.querySelectorAll("title")].find((each) => each.textContent.startsWith("→ "));
-    if (!title) continue;
-    const box = title.parentElement.getBoundingClientRect(), frame = image.getBoundingClientRect();
+    const arrived = all(image, "title").find((each) => each.textContent.startsWith("→ "))?.parentElement;
+    if (!arrived) continue;
+    const box = arrived.getBoundingClientRect(), frame = image.getBoundingClientRect();
+    /**
+     * @param {number} low
+     * @param {number} high
+     * @param {number} from
+     * @param {number} to
+     */
     const off = (low, high, from, to) => (low < from || high > to ? (low + high) / 2 - (from + to) / 2 : 0);
-    image.scrollBy({ left: off(box.left, box.right, frame.left, frame.right), top: off(box.top, box.bottom, frame.top, frame.bottom), behavior: "instant" });
+    image.scrollBy({
+      left: off(box.left, box.right, frame.left, frame.right),
+      top: off(box.top, box.bottom, frame.top, frame.bottom),
+      behavior: "instant",
+    });
   }
 }

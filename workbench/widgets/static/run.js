@@ -1,13 +1,27 @@
+// @ts-check
 // The panels of long work: Compile and Run. Start, watch, cancel; then what was found beside what was predicted.
 
-// A bar and a line of text that are there while work is under way.
-function progressOf(label) {
+import { curvesOf } from "./curves.js";
+import { h, painter, patch } from "./dom.js";
+import { drawMark } from "./figures.js";
+import { termLabel } from "./help.js";
+import { patchBlocks } from "./tables.js";
+/** @import { Block } from "./types/cells.d.ts" */
+/** @import { Fact, LiveState, LogLine, PlanWork, Work } from "./types/states.d.ts" */
+/** @import { Paint, Wb } from "./types/wb.d.ts" */
+
+/**
+ * A bar and a line of text that are there while work is under way.
+ * @param {string} label
+ */
+export function progressOf(label) {
   const level = h("i");
   const bar = h("div", { class: "progress", role: "progressbar", ariaLabel: label, ariaValueMin: "0", ariaValueMax: "100" }, level);
   const stage = h("div", { class: "stage" });
+  /** @param {Pick<Work, "phase" | "stage" | "fraction"> & { waits?: boolean }} state */
   const paint = (state) => {
     stage.hidden = state.phase !== "running";
-    bar.hidden = stage.hidden || state.waits;
+    bar.hidden = Boolean(stage.hidden || state.waits);
     const known = !state.stage.startsWith("compiling"); // a compiler does not say how far it is
     bar.classList.toggle("unknown", !known);
     level.style.width = known ? `${state.fraction * 100}%` : "";
@@ -17,17 +31,30 @@ function progressOf(label) {
   return { bar, stage, paint };
 }
 
-function factsOf() {
+export function factsOf() {
   const facts = h("dl", { class: "facts" });
-  const paint = painter((state) => { facts.hidden = !state.length; facts.replaceChildren(...state.flatMap((fact) => [h("dt", {}, fact.label), h("dd", {}, h("b", { class: fact.tone }, fact.text), drawMark(fact.mark), " ", h("span", {}, fact.note))])); });
+  /** @type {Paint<Fact[]>} */
+  const paint = painter((state) => {
+    facts.hidden = !state.length;
+    facts.replaceChildren(
+      ...state.flatMap((fact) => [
+        h("dt", {}, fact.label),
+        h("dd", {}, h("b", { class: fact.tone }, fact.text), drawMark(fact.mark), " ", h("span", {}, fact.note)),
+      ]),
+    );
+  });
   return { facts, paint };
 }
 
-// What the worker told. Opened, it follows the last line unless the reader has scrolled up.
-function logOf(label) {
+/**
+ * What the worker told. Opened, it follows the last line unless the reader has scrolled up.
+ * @param {string} label
+ */
+export function logOf(label) {
   const count = h("span", { class: "badge" });
   const lines = h("ol", { tabIndex: 0, ariaLabel: `Messages of the ${label}` });
   const element = h("details", { class: "log" }, h("summary", {}, "Worker's messages ", count), lines);
+  /** @type {Paint<LogLine[]>} */
   const paint = painter((state) => {
     element.hidden = !state.length;
     count.textContent = String(state.length);
@@ -38,6 +65,11 @@ function logOf(label) {
   return { element, paint };
 }
 
+/**
+ * @param {HTMLElement} message
+ * @param {HTMLElement} of
+ * @param {PlanWork} state
+ */
 function paintWords(message, of, state) {
   message.textContent = state.message;
   message.className = `message ${state.phase === "error" && !state.stale ? "bad" : "muted"}`;
@@ -46,29 +78,84 @@ function paintWords(message, of, state) {
   of.hidden = !state.of;
 }
 
-// Each ending and each stage is spoken once; not what was already there when the page came up.
-function speaker(wb) {
+/**
+ * Each ending and each stage is spoken once; not what was already there when the page came up.
+ * @param {Wb} wb
+ * @returns {(words: string) => void}
+ */
+export function speaker(wb) {
+  /** @type {string | null} */
   let said = null;
-  return (words) => { if (words && said !== null && words !== said) wb.say(words); said = words; };
+  return (words) => {
+    if (words && said !== null && words !== said) wb.say(words);
+    said = words;
+  };
 }
 
-// A tab that is opened from afar: in a narrow cell it lies above.
+/**
+ * A tab that is opened from afar: in a narrow cell it lies above.
+ * @param {Wb} wb
+ * @param {string} tab
+ */
 function openTab(wb, tab) {
   wb.send({ verb: "open", tab });
   wb.root.querySelector(".tables")?.scrollIntoView({ block: "nearest" });
 }
 
-function compileSection(wb) {
+/** @param {Wb} wb */
+export function compileSection(wb) {
   const target = h("span", { class: "muted target" });
   const expect = () => wb.expect({ verb: "compile" }); // its process starts while the hand is on its way
-  const start = h("button", { class: "btn primary", type: "button", data: { focus: "compile" }, onpointerenter: expect, onfocus: expect, onclick: () => wb.send({ verb: "compile" }) }, "Compile");
-  const cancel = h("button", { class: "btn", type: "button", ariaLabel: "Cancel the compilation", onclick: () => wb.send({ verb: "cancel_compilation" }) }, "Cancel");
-  const compare = h("button", { class: "btn", type: "button", title: "Predicted and compiled side by side, in the tab Compared", data: { focus: "compare" }, onclick: () => openTab(wb, "compared") }, "Open Compared");
+  const start = h("button", {
+    class: "btn primary",
+    type: "button",
+    data: { focus: "compile" },
+    onpointerenter: expect,
+    onfocus: expect,
+    onclick: () => wb.send({ verb: "compile" }),
+  }, "Compile");
+  const cancel = h("button", {
+    class: "btn",
+    type: "button",
+    ariaLabel: "Cancel the compilation",
+    onclick: () => wb.send({ verb: "cancel_compilation" }),
+  }, "Cancel");
+  const compare = h("button", {
+    class: "btn",
+    type: "button",
+    title: "Predicted and compiled side by side, in the tab Compared",
+    data: { focus: "compare" },
+    onclick: () => openTab(wb, "compared"),
+  }, "Open Compared");
   const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
-  const atRest = h("input", { type: "checkbox", data: { focus: "compile-at-rest" }, onchange: () => wb.send({ verb: "compile_at_rest", on: atRest.checked }) });
-  const rests = h("span", { class: "muted" }), unasked = h("label", { class: "at-rest", title: "Two seconds after the last edit, while the machine is idle; the next edit ends it." }, atRest, "also by itself, once a plan stands", rests);
+  const atRest = h("input", {
+    type: "checkbox",
+    data: { focus: "compile-at-rest" },
+    onchange: () => wb.send({ verb: "compile_at_rest", on: atRest.checked }),
+  });
+  const rests = h("span", { class: "muted" }),
+    unasked = h(
+      "label",
+      { class: "at-rest", title: "Two seconds after the last edit, while the machine is idle; the next edit ends it." },
+      atRest,
+      "also by itself, once a plan stands",
+      rests,
+    );
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });
-  const section = h("section", { class: "compile", ariaLabel: "Compile" }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", { class: "buttons" }, start, cancel, compare, target), unasked, progress.bar, progress.stage, message, of, facts.facts, log.element);
+  const section = h(
+    "section",
+    { class: "compile", ariaLabel: "Compile" },
+    h("h2", {}, termLabel(wb, "Compile ahead of time")),
+    h("div", { class: "buttons" }, start, cancel, compare, target),
+    unasked,
+    progress.bar,
+    progress.stage,
+    message,
+    of,
+    facts.facts,
+    log.element,
+  );
+  /** @param {LiveState} live */
   const paint = (live) => {
     const state = live.compile, running = state.phase === "running";
     section.dataset.phase = state.phase;
@@ -90,17 +177,53 @@ function compileSection(wb) {
   return { section, paint };
 }
 
-function runSection(wb) {
+/** @param {Wb} wb */
+export function runSection(wb) {
   const steps = h("input", { class: "field", value: "20", inputMode: "numeric", ariaLabel: "steps to run" });
   const start = h("button", { class: "btn primary", type: "submit", data: { focus: "run" } }, "Run");
   const cancel = h("button", { class: "btn", type: "button", onclick: () => wb.send({ verb: "cancel" }) }, "Cancel");
-  const timeline = h("button", { class: "btn", type: "button", title: "Predicted and measured side by side, in the tab Timeline", onclick: () => openTab(wb, "timeline") }, "Open Timeline");
-  const form = h("form", { onsubmit: (event) => { event.preventDefault(); wb.send({ verb: "run", steps: steps.value }); } }, steps, h("span", { class: "muted" }, "steps"), start, cancel, timeline);
+  const timeline = h("button", {
+    class: "btn",
+    type: "button",
+    title: "Predicted and measured side by side, in the tab Timeline",
+    onclick: () => openTab(wb, "timeline"),
+  }, "Open Timeline");
+  const form = h(
+    "form",
+    {
+      onsubmit: (event) => {
+        event.preventDefault();
+        wb.send({ verb: "run", steps: steps.value });
+      },
+    },
+    steps,
+    h("span", { class: "muted" }, "steps"),
+    start,
+    cancel,
+    timeline,
+  );
   const progress = progressOf("run"), facts = factsOf(), curves = curvesOf(wb), log = logOf("run"), speak = speaker(wb);
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });
-  const section = h("section", { class: "run", ariaLabel: "Run" }, h("h2", {}, termLabel(wb, "Run on the attached devices")), form, progress.bar, progress.stage, message, of, curves.place, facts.facts, log.element);
+  const section = h(
+    "section",
+    { class: "run", ariaLabel: "Run" },
+    h("h2", {}, termLabel(wb, "Run on the attached devices")),
+    form,
+    progress.bar,
+    progress.stage,
+    message,
+    of,
+    curves.place,
+    facts.facts,
+    log.element,
+  );
   const results = h("section", { class: "results", ariaLabel: "Predicted against compiled" });
-  const paintResults = painter((blocks) => { results.hidden = !blocks.length; patchBlocks(wb, results, blocks); });
+  /** @type {Paint<Block[]>} */
+  const paintResults = painter((blocks) => {
+    results.hidden = !blocks.length;
+    patchBlocks(wb, results, blocks);
+  });
+  /** @param {LiveState} live */
   const paint = (live) => {
     const running = live.phase === "running";
     section.dataset.phase = live.phase;

@@ -1,143 +1,149 @@
+// @ts-check
 // Columns of blocks, and the boundaries between them: the lower edge of each piece, pulled down it takes blocks of the next one, pushed up it
 // gives some away. While it is in the hand blocks move here; where it was let go, Python is told.
 
-const EVEN_PX = 168; // height of an even share of the work
-const LEAST_NAMED = 15, LEAST_PX = 3;
+import { all, around, h, keepingFocus, targetOf } from "./dom.js";
+import { PIPELINE_ZONE, sendStage } from "./stage_controls.js";
+import { blockHeight, drawColumns, drawSkips, drawStageHead } from "./stage_draw.js";
+import { boundsOf, movedStarts, nearestEdge } from "./stage_edges.js";
+/** @import { BoundaryInHand, PipelineTab, StageBoard } from "./types/pipeline.d.ts" */
+/** @import { Wb } from "./types/wb.d.ts" */
 
-function stageColumns(wb) {
+/** @type {StageBoard} */
+const NO_STAGES = { blocks: [], starts: [], stages: 1, chunks: 1, pieces: [], heads: [], skips: [], even: "" };
+
+/** How far a key moves a boundary. @type {Record<string, number>} */
+const STEPS = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, PageDown: 4, PageUp: -4, Home: -Infinity, End: Infinity };
+
+/**
+ * The stages and their blocks. `preview` shows what a try of the boundary in the hand would give.
+ * @param {Wb} wb
+ * @param {(state: PipelineTab | undefined) => void} preview
+ */
+export function stageColumns(wb, preview) {
   const columns = h("div", { class: "columns" }), skips = h("div", { class: "skips" });
   const element = h("div", { class: "stageboard", role: "group", ariaLabel: "Stages and their blocks" }, columns);
-  let state = null, starts = [];
-  const draw = () => keepingFocus(wb.root, columns, () => columns.replaceChildren(...drawColumns(wb, state, starts)));
+  /** @type {StageBoard} */
+  let state = NO_STAGES;
+  /** @type {number[]} */
+  let starts = [];
+  const draw = () => keepingFocus(wb.root, columns, () => columns.replaceChildren(...drawColumns(state, starts)));
+  /** @param {StageBoard} told */
   const paint = (told) => {
     state = told;
     starts = [...told.starts];
     draw();
     skips.replaceChildren(...drawSkips(state));
   };
-  columns.restore = (anyway = false) => { if (state && (anyway || `${starts}` !== `${state.starts}`)) { starts = [...state.starts]; draw(); } };
-  const bounds = (piece) => [(starts[piece - 2] ?? 0) + 1, (starts[piece] ?? state.blocks.length) - 1];
+  const restore = (anyway = false) => {
+    if (!anyway && `${starts}` === `${state.starts}`) return;
+    starts = [...state.starts];
+    draw();
+  };
+  /**
+   * @param {number} piece
+   * @param {number} to
+   * @returns {boolean}
+   */
   const move = (piece, to) => {
-    const [least, most] = bounds(piece), start = Math.max(least, Math.min(most, to));
-    if (start === starts[piece - 1]) return false;
-    starts[piece - 1] = start;
+    const moved = movedStarts(starts, state.blocks.length, piece, to);
+    if (moved === starts) return false;
+    starts = moved;
     draw();
     return true;
   };
-  const say = (piece) => wb.say(`${state.pieces[piece].name} begins at ${state.blocks[starts[piece - 1]].path}`);
-  const send = (piece) => { wb.placed = true; sendStage(wb, "boundary", `${piece} ${state.blocks[starts[piece - 1]].path}`); };
+  /** @param {number} piece */
+  const pathOf = (piece) => state.blocks[starts[piece - 1]].path;
+  /** @param {number} piece */
+  const say = (piece) => wb.say(`${state.pieces[piece].name} begins at ${pathOf(piece)}`);
+  /** @param {number} piece */
+  const send = (piece) => {
+    wb.placed = true;
+    sendStage(wb, "boundary", `${piece} ${pathOf(piece)}`);
+  };
 
   columns.addEventListener("pointerdown", (event) => {
-    const edge = event.target.closest(".boundary");
+    const edge = around(targetOf(event), ".boundary");
     if (!edge || event.button) return;
     event.preventDefault();
     edge.focus({ preventScroll: true });
-    dragBoundary({ wb, columns, piece: Number(edge.dataset.piece), event, state, starts: () => starts, bounds, move, send, restore: columns.restore });
+    const piece = Number(edge.dataset.piece);
+    dragBoundary(wb, columns, event, {
+      piece,
+      state,
+      start: () => starts[piece - 1],
+      bounds: () => boundsOf(starts, state.blocks.length, piece),
+      move: (to) => move(piece, to),
+      send: () => send(piece),
+      restore: () => restore(true),
+      preview,
+    });
   });
   columns.addEventListener("keydown", (event) => {
-    const edge = event.target.closest(".boundary");
-    const piece = edge && Number(edge.dataset.piece);
-    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, PageDown: 4, PageUp: -4, Home: -Infinity, End: Infinity }[event.key];
+    const edge = around(targetOf(event), ".boundary");
+    const step = STEPS[event.key];
     if (!edge || !step) return;
     event.preventDefault();
-    if (move(piece, starts[piece - 1] + step)) { say(piece); send(piece); } else wb.say("It can go no farther: each stage keeps one block.");
+    const piece = Number(edge.dataset.piece);
+    if (move(piece, starts[piece - 1] + step)) {
+      say(piece);
+      send(piece);
+    } else wb.say("It can go no farther: each stage keeps one block.");
   });
-  const heads = (told) => columns.querySelectorAll(".stagehead").forEach((head, device) => { if (told.heads[device]) head.replaceWith(drawStageHead(wb, told.heads[device])); });
-  return { element, skips, paint, heads };
+  /** @param {StageBoard} told */
+  const heads = (told) =>
+    all(columns, ".stagehead").forEach((head, device) => {
+      if (told.heads[device]) head.replaceWith(drawStageHead(told.heads[device]));
+    });
+  return { element, skips, paint, heads, restore };
 }
 
-// The columns hold the pointer, not the edge: that is drawn anew at each step.
-function dragBoundary({ wb, columns, piece, event: start, state, starts, bounds, move, send, restore }) {
-  const first = starts()[piece - 1], heights = state.blocks.map((block) => blockHeight(block));
+/**
+ * The columns hold the pointer, not the edge: that is drawn anew at each step.
+ * @param {Wb} wb
+ * @param {HTMLElement} columns
+ * @param {PointerEvent} event
+ * @param {BoundaryInHand} boundary
+ */
+function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, send, restore, preview }) {
+  const first = start(), heights = state.blocks.map((block) => blockHeight(block)), from = event.clientY;
+  /** @type {number | null} */
   let asked = null; // the start that Python was last asked to try
   const tries = () => {
-    if (wb.root.dataset.busy === "true" || starts()[piece - 1] === (asked ?? first)) return;
-    asked = starts()[piece - 1];
+    if (wb.root.dataset.busy === "true" || start() === (asked ?? first)) return;
+    asked = start();
     wb.send({ verb: "try_boundary", value: `${piece} ${state.blocks[asked].path}`, zone: PIPELINE_ZONE });
   };
-  wb.whileDragging = (table) => { columns.closest(".pipeline")?.preview(table.blocks[0]?.stages); tries(); };
+  wb.whileDragging = (table) => {
+    preview(table.blocks[0]?.stages);
+    tries();
+  };
   wb.dragging = true;
   columns.classList.add("dragging");
-  columns.setPointerCapture(start.pointerId);
+  columns.setPointerCapture(event.pointerId);
   const stop = new AbortController();
-  const target = (down) => { // the block whose edge is nearest to where the hand is
-    const [least, most] = bounds(piece);
-    let at = first, gone = 0;
-    while (down > 0 && at < most && gone + heights[at] / 2 < down) gone += heights[at++];
-    while (down < 0 && at > least && gone + heights[at - 1] / 2 < -down) gone += heights[--at];
-    return at;
-  };
-  const end = (event) => {
+  /** @param {Event} last */
+  const end = (last) => {
     stop.abort();
     wb.dragging = false;
     wb.whileDragging = null;
     columns.classList.remove("dragging");
-    if (event.type === "pointerup" && starts()[piece - 1] !== first) send(piece);
+    if (last.type === "pointerup" && start() !== first) send();
     else {
-      restore(true);
+      restore();
       if (asked !== null) wb.send({ verb: "try_boundary", value: "", zone: PIPELINE_ZONE });
     }
     wb.paint();
   };
-  columns.addEventListener("pointermove", (event) => { if (move(piece, target(event.clientY - start.clientY))) tries(); }, { signal: stop.signal });
+  columns.addEventListener("pointermove", (now) => {
+    if (move(nearestEdge(heights, first, bounds(), now.clientY - from))) tries();
+  }, { signal: stop.signal });
   columns.addEventListener("pointerup", end, { signal: stop.signal });
   columns.addEventListener("pointercancel", end, { signal: stop.signal });
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); end(event); } }, { signal: stop.signal, capture: true });
-}
-
-const blockHeight = (block) => Math.max(block.height * EVEN_PX, LEAST_PX);
-
-function drawColumns(wb, state, starts) {
-  const bounds = [0, ...starts, state.blocks.length];
-  return state.heads.map((head, device) => {
-    const pieces = state.pieces.map((_, piece) => piece).filter((piece) => piece % state.stages === device);
-    return h("div", { class: "column", role: "group", ariaLabel: head.name, data: { stage: String(device) } }, drawStageHead(wb, head),
-      h("div", { class: "pieces" }, ...pieces.map((piece) => drawPiece(state, piece, bounds[piece], bounds[piece + 1]))));
-  });
-}
-
-function drawStageHead(wb, head) {
-  return h("div", { class: "stagehead" }, h("div", { class: "stagename" }, head.name),
-    h("dl", {}, ...head.facts.map((fact) => h("div", { title: fact.title, data: { fact: fact.label } }, h("dt", {}, fact.label), h("dd", { class: fact.tone }, fact.text)))));
-}
-
-function drawPiece(state, piece, from, to) {
-  const next = state.pieces[piece + 1];
-  const blocks = state.blocks.slice(from, to);
-  const edge = next && h("div", {
-    class: "boundary", role: "separator", tabIndex: 0, title: "Drag, or press the arrow keys",
-    ariaLabel: `boundary between ${state.pieces[piece].name} and ${next.name}`, ariaValueNow: String(to), ariaValueMin: "1", ariaValueMax: String(state.blocks.length - 1),
-    ariaValueText: `${next.name} begins at ${state.blocks[to].path}`, ariaOrientation: "horizontal", data: { piece: String(piece + 1), focus: `boundary-${piece + 1}` },
-  }, h("i", {}));
-  return h("div", { class: "piece", data: { piece: String(piece) } }, state.chunks > 1 ? h("div", { class: "chunk" }, `chunk ${Math.floor(piece / state.stages)}`) : null,
-    ...folded(blocks).map(drawRun), edge);
-}
-
-// Neighbours that are too low for a name of their own have one together: layers apart from what is none of them.
-function folded(blocks) {
-  const runs = [];
-  for (const block of blocks) {
-    const low = blockHeight(block) < LEAST_NAMED, last = runs.at(-1);
-    if (low && last?.low && (last.blocks[0].alike === block.alike || (!last.blocks[0].alike.includes("*") && !block.alike.includes("*")))) last.blocks.push(block);
-    else runs.push({ low, blocks: [block] });
-  }
-  return runs;
-}
-
-function drawRun({ low, blocks }) {
-  const slices = blocks.map((block) => {
-    const slice = h("div", { class: "block1", title: block.title, data: { block: block.path } }, low ? "" : h("span", {}, block.path));
-    slice.style.height = `${blockHeight(block)}px`;
-    return slice;
-  });
-  if (!low) return slices[0];
-  const tall = blocks.reduce((sum, block) => sum + blockHeight(block), 0) >= LEAST_NAMED;
-  const [one, end] = [blocks[0].path, blocks.at(-1).path];
-  const name = blocks.length > 1 ? (blocks[0].alike === blocks.at(-1).alike ? `${one}–${end.slice(end.lastIndexOf("/") + 1)}` : `${one} … ${end}`) : one;
-  return h("div", { class: "run1" }, ...slices, tall ? h("span", { class: "runname" }, name) : null);
-}
-
-function drawSkips(state) {
-  if (!state.skips.length) return [];
-  return [h("span", { class: "label" }, "Skips "), ...state.skips.map((skip) => h("span", { class: "skip", title: `of one micro-batch, straight from ${skip.from} to ${skip.to}` }, `${skip.from} → ${skip.to} `, h("b", {}, skip.text)))];
+  document.addEventListener("keydown", (key) => {
+    if (key.key === "Escape") {
+      key.preventDefault();
+      end(key);
+    }
+  }, { signal: stop.signal, capture: true });
 }

@@ -1,14 +1,42 @@
+// @ts-check
 // Light, dark, or as the surroundings are. What a person chose on this page is remembered where the browser allows it.
+
+import { one } from "./dom.js";
+import { helpTools } from "./help.js";
+/** @import { AnyModel, Wb } from "./types/wb.d.ts" */
 
 const THEMES = ["auto", "light", "dark"];
 const REMEMBERED = "workbench.theme";
 
-function remember(key, value) { try { localStorage.setItem(key, value); } catch { /* a browser that keeps nothing */ } }
-function remembered(key) { try { return localStorage.getItem(key); } catch { return null; } }
+/**
+ * @param {string} key
+ * @param {string} value
+ */
+export function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch { /* a browser that keeps nothing */ }
+}
+/**
+ * @param {string} key
+ * @returns {string | null}
+ */
+export function remembered(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
 
 // The page that serves the board carries its theme at its root; a notebook does not, and is left alone.
 const ownPage = () => "theme" in document.documentElement.dataset;
 
+/**
+ * @param {string} asked
+ * @param {MediaQueryList} dark
+ * @returns {"light" | "dark"}
+ */
 function themeOf(asked, dark) {
   if (asked === "light" || asked === "dark") return asked;
   const lab = document.body.dataset.jpThemeLight;
@@ -16,17 +44,26 @@ function themeOf(asked, dark) {
   return dark.matches ? "dark" : "light";
 }
 
-function makeTheme(wb, model, signal) {
+/**
+ * @param {Wb} wb
+ * @param {AnyModel} model
+ * @param {AbortSignal} signal
+ * @returns {() => void}
+ */
+export function makeTheme(wb, model, signal) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const kept = ownPage() && model.get("theme") === "auto" ? remembered(REMEMBERED) : null;
-  let own = THEMES.includes(kept) ? kept : null;
+  let own = kept !== null && THEMES.includes(kept) ? kept : null;
   const dress = () => {
     wb.theme = own ?? (THEMES.includes(model.get("theme")) ? model.get("theme") : "auto");
     const theme = themeOf(wb.theme, dark);
     wb.root.dataset.theme = theme;
     if (ownPage() && window.parent === window) document.documentElement.dataset.theme = theme;
-    const button = wb.root.querySelector("[data-focus=theme]");
-    if (button) { const [fresh] = helpTools(wb); for (const name of ["title", "ariaLabel", "textContent"]) button[name] = fresh[name]; }
+    const button = one(wb.root, "[data-focus=theme]");
+    if (button) {
+      const [fresh] = helpTools(wb);
+      Object.assign(button, { title: fresh.title, ariaLabel: fresh.ariaLabel, textContent: fresh.textContent });
+    }
   };
   wb.turnTheme = () => {
     own = null;

@@ -1,26 +1,78 @@
+// @ts-check
 // The first visit, in four steps. It stands beside what it speaks of and is never in the way: the board works on under it.
+
+import { focusedBy, h, one, withCode } from "./dom.js";
+import { remember, remembered } from "./theme.js";
+/** @import { AnyModel, Wb } from "./types/wb.d.ts" */
 
 const TOURED = "workbench.toured";
 const TOUR = [
-  { at: ".figures", title: "What one device pays", text: "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change." },
-  { at: ".board", title: "Drag `d_ff` onto `model`", text: "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Targets that cannot be say why.", awaits: true },
-  { at: ".tabs", title: "Ask where a number comes from", text: "Every tensor, collective and byte is in these tabs, with its source line. Point at a number and press Why? to see what it is made of. Undo brings any plan back." },
-  { at: ".jobs", title: "Then prove it", text: "Compile asks XLA for real hardware, even hardware that is not here; Run measures the plan on the devices that are. Both stand beside the prediction." },
+  {
+    at: ".figures",
+    title: "What one device pays",
+    text:
+      "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change.",
+  },
+  {
+    at: ".board",
+    title: "Drag `d_ff` onto `model`",
+    text:
+      "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Targets that cannot be say why.",
+    awaits: true,
+  },
+  {
+    at: ".tabs",
+    title: "Ask where a number comes from",
+    text:
+      "Every tensor, collective and byte is in these tabs, with its source line. Point at a number and press Why? to see what it is made of. Undo brings any plan back.",
+  },
+  {
+    at: ".jobs",
+    title: "Then prove it",
+    text:
+      "Compile asks XLA for real hardware, even hardware that is not here; Run measures the plan on the devices that are. Both stand beside the prediction.",
+  },
 ];
 
-function startTour(wb, step = 0) {
+/**
+ * @param {Wb} wb
+ * @param {number} [step]
+ */
+export function startTour(wb, step = 0) {
   endTour(wb, false);
   const now = TOUR[step], target = wb.root.querySelector(now.at);
   if (!target) return;
-  const go = (to) => { if (to < TOUR.length) startTour(wb, to); else endTour(wb); };
+  /** @param {number} to */
+  const go = (to) => {
+    if (to < TOUR.length) startTour(wb, to);
+    else endTour(wb);
+  };
   const title = h("h3", { tabIndex: -1 }, ...withCode(now.title));
-  const element = h("div", { class: "tour", role: "dialog", ariaLabel: `Tour, step ${step + 1} of ${TOUR.length}`, data: { step: step + 1 } },
-    h("button", { class: "more close", type: "button", ariaLabel: "End the tour", onclick: () => endTour(wb) }, "×"),
-    title, h("p", {}, ...withCode(now.text)),
-    h("div", { class: "turns" }, h("span", { class: "muted" }, `${step + 1} of ${TOUR.length}`),
+  const element = h(
+    "div",
+    { class: "tour", role: "dialog", ariaLabel: `Tour, step ${step + 1} of ${TOUR.length}`, data: { step: step + 1 } },
+    h("button", {
+      class: "more close",
+      type: "button",
+      ariaLabel: "End the tour",
+      onclick: () => endTour(wb),
+    }, "×"),
+    title,
+    h("p", {}, ...withCode(now.text)),
+    h(
+      "div",
+      { class: "turns" },
+      h("span", { class: "muted" }, `${step + 1} of ${TOUR.length}`),
       step > 0 ? h("button", { class: "btn", type: "button", onclick: () => go(step - 1) }, "Back") : null,
-      h("button", { class: "btn primary", type: "button", onclick: () => go(step + 1) }, step + 1 < TOUR.length ? "Next" : "Done")));
-  element.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); endTour(wb); } });
+      h("button", { class: "btn primary", type: "button", onclick: () => go(step + 1) }, step + 1 < TOUR.length ? "Next" : "Done"),
+    ),
+  );
+  element.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      endTour(wb);
+    }
+  });
   target.classList.add("toured");
   wb.card.append(element);
   wb.tour = { element, target, step, layout: wb.layout };
@@ -29,8 +81,12 @@ function startTour(wb, step = 0) {
   title.focus({ preventScroll: true });
 }
 
-// Under its target where there is room in the card, else over its lower edge.
+/**
+ * Under its target where there is room in the card, else over its lower edge.
+ * @param {Wb} wb
+ */
 function placeTour(wb) {
+  if (!wb.tour) return;
   const { element, target } = wb.tour;
   const card = wb.card.getBoundingClientRect(), at = target.getBoundingClientRect();
   const left = Math.min(Math.max(at.left - card.left + 16, 8), card.width - element.offsetWidth - 8);
@@ -39,29 +95,45 @@ function placeTour(wb) {
   element.style.top = `${Math.max(8, Math.min(under, card.height - element.offsetHeight - 8))}px`;
 }
 
+/**
+ * @param {Wb} wb
+ * @param {boolean} [finished]
+ */
 function endTour(wb, finished = true) {
   if (!wb.tour) return;
   wb.tour.target.classList.remove("toured");
-  const held = wb.tour.element.contains(wb.root.getRootNode().activeElement);
+  const held = wb.tour.element.contains(focusedBy(wb.root));
   wb.tour.element.remove();
   wb.tour = null;
   if (!finished) return;
   remember(TOURED, "yes");
-  if (held) (wb.root.querySelector("[data-focus=help]") ?? wb.root).focus({ preventScroll: true });
+  if (held) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({ preventScroll: true });
 }
 
-// After a paint: it follows its target, and a step that waits for a drop goes on when one was made.
-function followTour(wb, layout) {
+/**
+ * After a paint: it follows its target, and a step that waits for a drop goes on when one was made.
+ * @param {Wb} wb
+ * @param {string} layout
+ */
+export function followTour(wb, layout) {
   wb.layout = layout;
   if (!wb.tour) return;
   const { step, layout: before } = wb.tour;
   if (TOUR[step].awaits && before !== undefined && layout !== before) {
-    const focused = wb.root.getRootNode().activeElement;
+    const focused = /** @type {HTMLElement | null} */ (focusedBy(wb.root));
     startTour(wb, step + 1);
     if (focused && wb.root.contains(focused) && focused.isConnected) focused.focus({ preventScroll: true });
   } else placeTour(wb);
 }
 
-function firstTour(wb, model) {
-  if (model.get("tour") && !remembered(TOURED)) setTimeout(() => { if (!wb.tour && !wb.held) startTour(wb); }, 400);
+/**
+ * @param {Wb} wb
+ * @param {AnyModel} model
+ */
+export function firstTour(wb, model) {
+  if (model.get("tour") && !remembered(TOURED)) {
+    setTimeout(() => {
+      if (!wb.tour && !wb.held) startTour(wb);
+    }, 400);
+  }
 }

@@ -1,33 +1,87 @@
+// @ts-check
 // "Why?": a number is asked, Python answers with what it is made of; the answer stays beside the question and follows every edit.
 
-function askWhy(wb, of, asker) {
+import { all, h, painter, withCode } from "./dom.js";
+import { patchBlocks } from "./tables.js";
+/** @import { AskedCell } from "./types/cells.d.ts" */
+/** @import { Because } from "./types/states.d.ts" */
+/** @import { Marked, Paint, Wb } from "./types/wb.d.ts" */
+
+/**
+ * @param {Wb} wb
+ * @param {string} of
+ * @param {Marked} asker
+ */
+export function askWhy(wb, of, asker) {
   wb.asker = { of, focus: asker };
   wb.send({ verb: "why", of });
 }
 
-function drawAsk(wb, of, about) {
-  const ask = h("button", { class: "ask quiet", type: "button", ariaLabel: `Why? ${about}`, title: "What is it made of?", data: { focus: `why ${of}` }, onclick: () => askWhy(wb, of, ask) }, "Why?");
+/**
+ * @param {Wb} wb
+ * @param {string} of
+ * @param {string} about
+ * @returns {HTMLElement}
+ */
+export function drawAsk(wb, of, about) {
+  const ask = h("button", {
+    class: "ask quiet",
+    type: "button",
+    ariaLabel: `Why? ${about}`,
+    title: "What is it made of?",
+    data: { focus: `why ${of}` },
+    onclick: () => askWhy(wb, of, ask),
+  }, "Why?");
   return ask;
 }
 
-// A number that can be asked is a button that looks like a number.
-function drawAsked(wb, cell) {
-  const ask = h("button", { class: "ask number", type: "button", tabIndex: -1, title: `${cell.title ?? ""} · Why?`.replace(/^ · /, ""), ariaLabel: `${cell.text}. Why?`, data: { focus: `why ${cell.why}` }, onclick: () => askWhy(wb, cell.why, ask) }, cell.text);
+/**
+ * A number that can be asked is a button that looks like a number.
+ * @param {Wb} wb
+ * @param {AskedCell} cell
+ * @returns {HTMLElement}
+ */
+export function drawAsked(wb, cell) {
+  const ask = h("button", {
+    class: "ask number",
+    type: "button",
+    tabIndex: -1,
+    title: `${cell.title ?? ""} · Why?`.replace(/^ · /, ""),
+    ariaLabel: `${cell.text}. Why?`,
+    data: { focus: `why ${cell.why}` },
+    onclick: () => askWhy(wb, cell.why, ask),
+  }, cell.text);
   return ask;
 }
 
-function whySection(wb) {
+/** @param {Wb} wb */
+export function whySection(wb) {
   const title = h("h2", { tabIndex: -1 }), lead = h("div", { class: "lead" }), blocks = h("div", { class: "answer" });
   const shut = () => {
     const asker = wb.asker;
     wb.asker = null;
     wb.send({ verb: "why", of: "" });
-    const again = asker && [...wb.root.querySelectorAll("[data-focus]")].find((each) => [`why ${asker.of}`, asker.focus.dataset.focus].includes(each.dataset.focus));
+    const again = asker &&
+      all(wb.root, "[data-focus]").find((each) => [`why ${asker.of}`, asker.focus.dataset.focus].includes(each.dataset.focus));
     (again ?? wb.root).focus({ preventScroll: true });
   };
   const close = h("button", { class: "more close", type: "button", ariaLabel: "Close the answer", onclick: shut }, "×");
-  const section = h("aside", { class: "whypanel", ariaLabel: "Why?", hidden: true, onkeydown: (event) => { if (event.key === "Escape") { event.preventDefault(); shut(); } } },
-    h("header", {}, title, close), h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "The answer" }, lead, blocks));
+  const section = h(
+    "aside",
+    {
+      class: "whypanel",
+      ariaLabel: "Why?",
+      hidden: true,
+      onkeydown: (event) => {
+        if (event.key === "Escape") {
+          event.preventDefault();
+          shut();
+        }
+      },
+    },
+    h("header", {}, title, close),
+    h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "The answer" }, lead, blocks),
+  );
   // Beside the question, and on the screen: the card may be longer than the window.
   const place = () => {
     const card = wb.card.getBoundingClientRect();
@@ -36,9 +90,12 @@ function whySection(wb) {
     const wanted = at ? at.bottom + 6 : Math.max(card.top, 0) + 60;
     const top = Math.max(8, Math.min(wanted, seen - height - 8)) - card.top;
     section.style.top = `${Math.max(8, top)}px`;
-    const left = at ? Math.min(Math.max(8, at.left - card.left - 12), card.width - section.offsetWidth - 8) : card.width - section.offsetWidth - 8;
+    const left = at
+      ? Math.min(Math.max(8, at.left - card.left - 12), card.width - section.offsetWidth - 8)
+      : card.width - section.offsetWidth - 8;
     section.style.left = `${Math.max(8, left)}px`;
   };
+  /** @type {Paint<Because | null>} */
   const paint = painter((why) => {
     const isNew = why && section.dataset.of !== why.of;
     section.hidden = !why;
@@ -47,7 +104,10 @@ function whySection(wb) {
     title.textContent = why.title;
     lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
     patchBlocks(wb, blocks, why.blocks);
-    if (isNew) { place(); if (wb.asker) title.focus({ preventScroll: true }); }
+    if (isNew) {
+      place();
+      if (wb.asker) title.focus({ preventScroll: true });
+    }
   });
   return { section, paint };
 }

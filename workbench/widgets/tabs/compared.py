@@ -8,7 +8,7 @@ from workbench.analysis.kernel_differences import KERNEL_CAUSES
 from workbench.analysis.memory_differences import MEMORY_CAUSES
 from workbench.text.tables import grouped
 from workbench.units import format_figure
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.communication import collectives_block
 
@@ -20,10 +20,10 @@ NOTHING = (
 UNITS = ("bytes", "seconds", "FLOP")
 
 
-def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
-    if evidence is None:
+def compared_blocks(comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
+    if comparison_state is None:
         return [note_block(NOTHING)]
-    comparison = evidence.comparison
+    comparison = comparison_state.comparison
     blocks = [
         figures_block(comparison),
         *_stages(comparison),
@@ -32,7 +32,7 @@ def compared_blocks(evidence: Evidence | None, paint: Paint) -> list[Block]:
         collectives_block(comparison, paint),
         *_differences(comparison, paint),
     ]
-    if evidence.stale:
+    if comparison_state.stale:
         blocks.insert(0, note_block(f"Of the plan before the last edits: {comparison.report.plan}"))
     return [each for each in blocks if each["rows"] or each["note"]]
 

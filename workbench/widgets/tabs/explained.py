@@ -3,19 +3,28 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from workbench.analysis.conflict_resolution import deciding_edits
+from workbench.analysis.conflict_resolution import resolving_edits
 from workbench.core.sharding import base_axis
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
-from workbench.reports.propagation import Conflict, Explanation, Move, Origin, Propagation, PropagationError, Site, Wish
+from workbench.reports.propagation import (
+    AxisPropagation,
+    Conflict,
+    Explanation,
+    Origin,
+    Propagation,
+    PropagationError,
+    RejectedAxis,
+    ShardedValue,
+)
 from workbench.reports.report import Report
-from workbench.text.propagation import counted, move_text, wish_text
-from workbench.widgets.board.background_queries import Aside, asked
+from workbench.text.propagation import counted, move_text, rejection_text
+from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
 
 MOST_MOVES = 24
-MOST_WISHES = 8
+MOST_REJECTIONS = 8
 _NAMED = 3  # statements that could bring an axis as well
 WAITS = "It is being worked out; the answer comes here by itself."
 _WAY = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
@@ -25,25 +34,25 @@ _ARROWS = {"forward": "↓ forward", "backward": "↑ backward", "across": "↔ 
 Answer = tuple[str, list[str], list[Block]]
 
 
-def replay_of(report: Report, aside: Aside | None) -> Propagation | None:
+def replay_of(report: Report, background: BackgroundQueries | None) -> Propagation | None:
     """How the shardings spread; `None` while that is worked out."""
-    return asked(aside, report, "propagation", lambda: report.propagation)
+    return asked(background, report, "propagation", lambda: report.propagation)
 
 
-def replay_or_failure(report: Report, aside: Aside | None) -> tuple[Propagation | None, list[Block]]:
+def replay_or_failure(report: Report, background: BackgroundQueries | None) -> tuple[Propagation | None, list[Block]]:
     """How the shardings spread; `None` while that is worked out, and with a note of why where it cannot be told."""
     try:
-        return replay_of(report, aside), []
+        return replay_of(report, background), []
     except WorkbenchError as error:
         return None, [note_block(str(error))]
 
 
-def axis_answer(name: str, report: Report, paint: Paint, aside: Aside | None) -> Answer | None:
+def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> Answer | None:
     """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`), a `result` or a `value`."""
     kind, place, axis, subject = ([*name.split(" ", 3), "", "", ""])[:4]
     if not (place.isdecimal() and subject):
         return None
-    replay, failure = replay_or_failure(report, aside)
+    replay, failure = replay_or_failure(report, background)
     if replay is None:
         return f"Why on {axis}?", [] if failure else [WAITS], failure
     number = number_of(replay, report, kind, subject)
@@ -52,10 +61,10 @@ def axis_answer(name: str, report: Report, paint: Paint, aside: Aside | None) ->
     site = replay.sites[number]
     title = f"Why is {_dim(site, int(place))} of {site.path} on {axis}?"
     try:
-        told = replay.axis(number, int(place), axis)
+        explanation = replay.axis(number, int(place), axis)
     except PropagationError:
         return title, [_elsewhere(site, axis)], []
-    return title, list(_lead(told)), [*_way_blocks(replay, told), *lost_blocks(report, told.lost, paint, aside)]
+    return title, list(_lead(explanation)), [*_way_blocks(replay, explanation), *lost_blocks(report, explanation.lost, paint, background)]
 
 
 def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
@@ -74,36 +83,36 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
     """Where the axes of a dimension come from, in one line; the question for the whole way is `axis ASKED_AS AXIS SUBJECT`."""
     site = replay.sites[number]
     held = site.sharding.dims[dim] or ()
-    told = [_brief(replay.axis(number, dim, axis)) for axis in axes if axis in held]
-    if not told and axes:
+    explanation = [_brief(replay.axis(number, dim, axis)) for axis in axes if axis in held]
+    if not explanation and axes:
         return {"text": _elsewhere(site, axes[0]), "wrap": True}
-    if not told:
+    if not explanation:
         return {"text": "nobody brought an axis here", "tone": "muted", "wrap": True}
     ways = [
         {"label": f"The way of {axis}", "gesture": {"verb": "why", "of": f"axis {asked_as} {axis} {subject}"}}
         for axis in axes
         if axis in held
     ]
-    return {"text": "; ".join(told), "wrap": True, "acts": ways}
+    return {"text": "; ".join(explanation), "wrap": True, "acts": ways}
 
 
-def _brief(told: Explanation) -> str:
-    way = f", in {counted(len(told.path), 'step')}" if told.path else ", put there by hand"
-    return f"`{told.point.axis}` from {told.origin}{way}"
+def _brief(explanation: Explanation) -> str:
+    way = f", in {counted(len(explanation.path), 'step')}" if explanation.path else ", put there by hand"
+    return f"`{explanation.point.axis}` from {explanation.origin}{way}"
 
 
-def _lead(told: Explanation) -> Iterator[str]:
-    axis, path = told.point.axis, told.path
+def _lead(explanation: Explanation) -> Iterator[str]:
+    axis, path = explanation.point.axis, explanation.path
     if path:
         last = f"{path[-1].direction} over {path[-1].kind}"
-        yield f"`{axis}` is from {told.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
+        yield f"`{axis}` is from {explanation.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
     else:
-        yield f"`{axis}` was put there by hand: {told.origin}."
+        yield f"`{axis}` was put there by hand: {explanation.origin}."
     base = base_axis(axis)
-    same = sum(each.statement == told.origin.statement for each in told.others)
+    same = sum(each.statement == explanation.origin.statement for each in explanation.others)
     if same:
         yield f"The same statement could bring it from {counted(same, 'other place')}."
-    if named := list(dict.fromkeys(_statement(each) for each in told.others if each.statement != told.origin.statement)):
+    if named := list(dict.fromkeys(_statement(each) for each in explanation.others if each.statement != explanation.origin.statement)):
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         yield f"Without that statement, {base} could still come from {', '.join(named[:_NAMED])}{more}."
     elif path:
@@ -114,24 +123,24 @@ def _statement(origin: Origin) -> str:
     return f"`{origin.statement}`" if origin.statement else origin.kind
 
 
-def _elsewhere(site: Site, axis: str) -> str:
+def _elsewhere(site: ShardedValue, axis: str) -> str:
     return (
         f"Propagation lays it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}` there, "
         "and it is resharded behind it."
     )
 
 
-def _way_blocks(replay: Propagation, told: Explanation) -> list[Block]:
-    if not told.path:
+def _way_blocks(replay: Propagation, explanation: Explanation) -> list[Block]:
+    if not explanation.path:
         return []
-    path = told.path
+    path = explanation.path
     hidden = max(len(path) - MOST_MOVES, 0)
     shown = path if not hidden else (*path[: MOST_MOVES // 2], *path[-MOST_MOVES // 2 :])
     note = f"{hidden:,} steps in the middle are left out." if hidden else ""
     return [block("The way it came", _WAY, [_move_row(replay, move) for move in shown], note)]
 
 
-def _move_row(replay: Propagation, move: Move) -> Row:
+def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
     source, target = replay.sites[move.source], replay.sites[move.target]
     return row(
         f"{move.step} {move.target} {move.target_dim}",
@@ -144,41 +153,46 @@ def _move_row(replay: Propagation, move: Move) -> Row:
     )
 
 
-def place_cell(site: Site, dim: int) -> Cell:
+def place_cell(site: ShardedValue, dim: int) -> Cell:
     """`d_ff of params/w1`."""
     behind = " behind its constraint" if site.kind == "sharding_constraint" else ""
     return {"path": f"{_dim(site, dim)} of {site.path or site.kind}{behind}"}
 
 
-def _dim(site: Site, dim: int) -> str:
+def _dim(site: ShardedValue, dim: int) -> str:
     return site.dims[dim] if dim < len(site.dims) and site.dims[dim] not in ("", "_") else f"dimension {dim + 1}"
 
 
-def lost_blocks(report: Report, lost: Sequence[Wish], paint: Paint, aside: Aside | None) -> list[Block]:
+def lost_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, background: BackgroundQueries | None) -> list[Block]:
     """The wishes that lost, each with the edits that would decide it the other way."""
     if not lost:
         return []
     replay = report.propagation
     rows = []
-    for place, wish in enumerate(lost[:MOST_WISHES]):
-        text = wish_text(replay, wish)
+    for place, rejected in enumerate(lost[:MOST_REJECTIONS]):
+        text = rejection_text(replay, rejected)
         rows.append(
-            row(f"{place} {text}", paint.axes((wish.wanted.axis,)), {"text": text, "wrap": True}, turning_cell(report, wish, aside))
+            row(
+                f"{place} {text}",
+                paint.axes((rejected.wanted.axis,)),
+                {"text": text, "wrap": True},
+                turning_cell(report, rejected, background),
+            )
         )
-    note = f"and {counted(len(lost) - MOST_WISHES, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_WISHES else ""
+    note = f"and {counted(len(lost) - MOST_REJECTIONS, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_REJECTIONS else ""
     return [block("What lost there", _LOST, rows, note)]
 
 
-def turning_cell(report: Report, wish: Wish, aside: Aside | None) -> Cell:
+def turning_cell(report: Report, rejected: RejectedAxis, background: BackgroundQueries | None) -> Cell:
     """Buttons that make the edits after which a wish is fulfilled; they are tried first, which takes a moment."""
-    conflict = Conflict(wish.rival_origin or wish.origin, wish.origin, wish.reason, (wish,))
-    return edits_cell(report, conflict, aside)
+    conflict = Conflict(rejected.rival_origin or rejected.origin, rejected.origin, rejected.reason, (rejected,))
+    return edits_cell(report, conflict, background)
 
 
-def edits_cell(report: Report, conflict: Conflict, aside: Aside | None) -> Cell:
+def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
     """As `turning_cell`, of a conflict."""
     name = f"decide {conflict.first.wanted} {conflict.first.giver}"
-    edits = asked(aside, report, name, lambda: deciding_edits(report, conflict), patience=0.0)
+    edits = asked(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
     if edits is None:
         return {"text": "trying…", "tone": "muted"}
     return acts(*(decide_act(edit) for edit in edits)) if edits else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
@@ -204,6 +218,6 @@ def decided(wanted: str, report: Report, known: Callable[[Report], dict[str, Any
     return None
 
 
-def move_line(replay: Propagation, move: Move) -> str:
+def move_line(replay: Propagation, move: AxisPropagation) -> str:
     """What one move did, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
     return move_text(replay, move).partition(", ")[2]

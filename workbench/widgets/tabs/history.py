@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.errors import WorkbenchError
-from workbench.session.session import Glance, Node, Session
+from workbench.session.session import Node, ReportSummary, Session
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.gestures import Gesture
 from workbench.widgets.tabs.blocks import Block
@@ -32,7 +32,7 @@ class HistoryPanel:
         self._first: int | None = None
         self._second: int | None = None
 
-    def obey(self, gesture: Gesture) -> None:
+    def handle(self, gesture: Gesture) -> None:
         """One of `VERBS`; raises `WorkbenchError` for a plan that is not there."""
         verb, session = gesture.get("verb"), self._session
         if verb == "history":
@@ -84,8 +84,8 @@ class HistoryPanel:
     def _row(self, node: Node, lane: int) -> dict[str, Any]:
         session = self._session
         number, here = node.number, node.number == session.node.number
-        glance = session.glances.get(number)
-        before = session.glances.get(node.parent) if node.parent is not None else None
+        summary = session.summaries.get(number)
+        before = session.summaries.get(node.parent) if node.parent is not None else None
         picked = "A" if number == self._first else "B" if self._first is not None and number == self._other() else ""
         return {
             "key": str(number),
@@ -97,7 +97,7 @@ class HistoryPanel:
             "pinned": node.pinned,
             "here": here,
             "picked": picked,
-            "figures": _figures(glance, before),
+            "figures": _figures(summary, before),
             "title": str(node.plan.layout)[:MOST_TITLE] or "everything replicated",
         }
 
@@ -158,15 +158,15 @@ def _number(gesture: Gesture, session: Session) -> int:
     return number
 
 
-def _figures(glance: Glance | None, before: Glance | None) -> list[dict[str, str]]:
+def _figures(summary: ReportSummary | None, before: ReportSummary | None) -> list[dict[str, str]]:
     """Memory, traffic and time of a plan, each better or worse than that of the plan it was made of."""
-    if glance is None:
+    if summary is None:
         return []
     figures = []
     for label, texts, now, was in (
-        ("peak", format_bytes, glance.peak, before and before.peak),
-        ("sent", format_bytes, glance.sent, before and before.sent),
-        ("step", format_seconds, glance.seconds, before and before.seconds),
+        ("peak", format_bytes, summary.peak, before and before.peak),
+        ("sent", format_bytes, summary.sent, before and before.sent),
+        ("step", format_seconds, summary.seconds, before and before.seconds),
     ):
         if now is not None:
             tone = "" if was is None or was == now else "good" if now < was else "bad"

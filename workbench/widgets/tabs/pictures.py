@@ -15,7 +15,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
 from workbench.visualize.draw.collapse import open_at_first, scopes_of
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.figures import ROLES, memory_parts
 from workbench.widgets.tabs.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.communication import collectives_block, communication_blocks, whose
@@ -78,19 +78,19 @@ def _argument(report: Report, selected: str) -> Placement:
     return max(report.arguments, key=lambda each: (bool(each.sharding.axes), each.tensor.role not in state, each.tensor.elements))
 
 
-def traffic_blocks(report: Report, evidence: Evidence | None, paint: Paint) -> list[Block]:
+def traffic_blocks(report: Report, comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
     """What is sent: as a picture, by axis and kind, by operation, and beside what was compiled."""
     tables = communication_blocks(report, paint)
     if not report.collectives:
         return tables
-    comparison = _present(evidence)
+    comparison = _present(comparison_state)
     beside = [collectives_block(comparison, paint)] if comparison and comparison.collectives else []
     return [picture_block(communication(report), whose(report), name="communication"), *beside, *tables]
 
 
-def memory_blocks(report: Report, evidence: Evidence | None, views: Views) -> list[Block]:
+def memory_blocks(report: Report, comparison_state: ComparisonState | None, views: Views) -> list[Block]:
     """Memory over the step, what is alive at its peak or at the moment that was clicked, and the peak by role, beside other tiers."""
-    comparison = _present(evidence)
+    comparison = _present(comparison_state)
     beside = _beside(comparison, ("bytes",))
     if not report.memory_curve.paths:
         return [_roles(report), *beside]
@@ -149,9 +149,9 @@ def _roles(report: Report) -> Block:
     return block("By role, at the peak", columns, rows, traffic)
 
 
-def step_blocks(report: Report, evidence: Evidence | None) -> list[Block]:
+def step_blocks(report: Report, comparison_state: ComparisonState | None) -> list[Block]:
     """The step as a bar of its parts, the figures of each tier, the roofline, and the kernels that take longest."""
-    comparison = _present(evidence)
+    comparison = _present(comparison_state)
     if report.step_time is None and comparison is None:
         return [note_block(NO_HARDWARE)]
     blocks = [picture_block(step_time(report, comparison), name="step time"), *_beside(comparison, ("seconds", "FLOP"))]
@@ -229,9 +229,9 @@ def graph_blocks(report: Report, views: Views) -> list[Block]:
     return [picture_block(graph(report, views.opened), name="graph", opens=Opens("expand", "scope"))]
 
 
-def _present(evidence: Evidence | None) -> Comparison | None:
+def _present(comparison_state: ComparisonState | None) -> Comparison | None:
     """What was compiled or measured of the plan as it is now."""
-    return evidence.comparison if evidence and not evidence.stale else None
+    return comparison_state.comparison if comparison_state and not comparison_state.stale else None
 
 
 def _beside(comparison: Comparison | None, units: tuple[str, ...]) -> list[Block]:

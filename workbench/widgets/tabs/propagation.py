@@ -11,11 +11,11 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.reports.propagation import Conflict, Move, Propagation, Site
+from workbench.reports.propagation import AxisPropagation, Conflict, Propagation, ShardedValue
 from workbench.reports.report import Report
-from workbench.text.propagation import counted, wish_text
+from workbench.text.propagation import counted, rejection_text
 from workbench.visualize.spread import laid_out, spread
-from workbench.widgets.board.background_queries import Aside, asked
+from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import folded, template
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
 from workbench.widgets.tabs.explained import acts, decide_act, decided, edits_cell, move_line, place_cell, replay_of
@@ -65,13 +65,13 @@ class Replay:
 
 
 def replay_blocks(
-    report: Report, paint: Paint, chosen: Replay, aside: Aside | None = None, opened: frozenset[str] | None = None
+    report: Report, paint: Paint, chosen: Replay, background: BackgroundQueries | None = None, opened: frozenset[str] | None = None
 ) -> list[Block]:
     """The slider, what has an axis so far, the graph as far, the conflicts, the fewest statements."""
-    if not report.plan.layout.statements and not report.own_annotations:
-        return [note_block(NOTHING), *([_picture(report, 0, aside, opened)] if report.graph.nodes else [])]
+    if not report.plan.layout.statements and not report.source_annotations:
+        return [note_block(NOTHING), *([_picture(report, 0, background, opened)] if report.graph.nodes else [])]
     try:
-        replay = replay_of(report, aside)
+        replay = replay_of(report, background)
     except WorkbenchError as error:
         return [note_block(str(error))]
     if replay is None:
@@ -83,18 +83,18 @@ def replay_blocks(
     lies = replay.at(step)
     placed = _placed(replay, lies)
     return [
-        _slider(replay, step, last, len(placed), paint, _found(report, replay, aside) or ()),
-        _picture(report, step, aside, opened),
+        _slider(replay, step, last, len(placed), paint, _found(report, replay, background) or ()),
+        _picture(report, step, background, opened),
         _so_far(replay, step, lies, placed, paint),
-        _conflicts(report, replay, chosen, aside),
-        _fewest(report, chosen, aside),
+        _conflicts(report, replay, chosen, background),
+        _fewest(report, chosen, background),
     ]
 
 
-def suggested(gesture: Mapping[str, Any], report: Report, aside: Aside) -> Edit:
+def suggested(gesture: Mapping[str, Any], report: Report, background: BackgroundQueries) -> Edit:
     """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
     wanted = str(gesture.get("edit", ""))
-    found = decided(wanted, report, aside.known)
+    found = decided(wanted, report, background.known)
     if found is None:
         raise LayoutError(f"`{wanted[:80]}` was found for another plan.", ["look at the conflicts again"])
     return found
@@ -125,7 +125,7 @@ def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint
     return {**note_block("" if last else "Nothing spreads from there."), "replay": state}
 
 
-def _line(replay: Propagation, move: Move, paint: Paint) -> dict[str, Any]:
+def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str, Any]:
     source, target = replay.sites[move.source], replay.sites[move.target]
     return {
         "direction": move.direction,
@@ -167,7 +167,7 @@ def _waiting(replay: Propagation, lies: Sequence[Sharding]) -> frozenset[int]:
     return frozenset(places.values())
 
 
-def _is_shown(site: Site) -> bool:
+def _is_shown(site: ShardedValue) -> bool:
     return bool(site.path) and (site.role != "value" or site.kind not in ("data_flow_edge", "sharding_constraint"))
 
 
@@ -200,52 +200,54 @@ def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], s
     }
 
 
-def _picture(report: Report, step: int, aside: Aside | None, opened: frozenset[str] | None) -> Block:
+def _picture(report: Report, step: int, background: BackgroundQueries | None, opened: frozenset[str] | None) -> Block:
     """The graph as far as the step. Its rows are laid out once, aside: that takes longest."""
-    laid = asked(aside, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
+    laid = asked(background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
     if laid is None:
         return {**waiting_block("Reading the graph."), "title": "On the graph"}
     shown = picture_block(spread(report, step, laid), name="propagation", opens=Opens("expand", "scope"))
     return {**shown, "title": "On the graph"}
 
 
-def _conflicts(report: Report, replay: Propagation, chosen: Replay, aside: Aside | None) -> Block:
-    conflicts = _found(report, replay, aside)
+def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: BackgroundQueries | None) -> Block:
+    conflicts = _found(report, replay, background)
     if conflicts is None:
         return {**block("Conflicts", (), []), "note": "Looking for wishes that lost…"}
     is_quick = len(conflicts) <= FEW and len(replay.moves) <= _SHORT
-    rows = [_conflict_row(report, replay, each, chosen, aside, is_quick=is_quick) for each in conflicts[:MOST_CONFLICTS]]
+    rows = [_conflict_row(report, replay, each, chosen, background, is_quick=is_quick) for each in conflicts[:MOST_CONFLICTS]]
     if not rows:
         return block("Conflicts", (), [], "None: every axis went as far as it was wanted.")
     return block("Conflicts", _CONFLICTS, rows, rest_text(len(conflicts), MOST_CONFLICTS))
 
 
-def _found(report: Report, replay: Propagation, aside: Aside | None) -> tuple[Conflict, ...] | None:
+def _found(report: Report, replay: Propagation, background: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
     """The conflicts; `None` while they are looked for."""
-    return asked(aside, report, "conflicts", lambda: replay.conflicts)
+    return asked(background, report, "conflicts", lambda: replay.conflicts)
 
 
-def _conflict_row(report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, aside: Aside | None, *, is_quick: bool) -> Row:
+def _conflict_row(
+    report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, background: BackgroundQueries | None, *, is_quick: bool
+) -> Row:
     key = f"{conflict.winner} {conflict.loser} {conflict.reason}"[:2000]
     turned: Cell
     if is_quick or key in chosen.weighed:
-        turned = edits_cell(report, conflict, aside)
+        turned = edits_cell(report, conflict, background)
     else:
         turned = acts({"label": "Try edits", "gesture": {"verb": "weigh", "conflict": key}, "title": "Each is tried, which takes a moment"})
-    wish = conflict.first
-    where = place_cell(replay.sites[wish.wanted.value], wish.wanted.dim)["path"]
-    places = f" and {counted(len(conflict.wishes) - 1, 'more place')}" if len(conflict.wishes) > 1 else ""
-    why = wish_text(replay, wish).partition(": ")[2]
+    rejected = conflict.first
+    where = place_cell(replay.sites[rejected.wanted.value], rejected.wanted.dim)["path"]
+    places = f" and {counted(len(conflict.rejections) - 1, 'more place')}" if len(conflict.rejections) > 1 else ""
+    why = rejection_text(replay, rejected).partition(": ")[2]
     return row(
         key,
         {"text": str(conflict.winner), "wrap": True},
         {"text": str(conflict.loser), "wrap": True},
-        {"text": f"`{wish.wanted.axis}` at {where}{places}: {why}", "wrap": True},
+        {"text": f"`{rejected.wanted.axis}` at {where}{places}: {why}", "wrap": True},
         turned,
     )
 
 
-def _fewest(report: Report, chosen: Replay, aside: Aside | None) -> Block:
+def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None) -> Block:
     """The fewest statements beside the present ones."""
     title, plan = "Minimal annotations", report.plan
     count = counted(len(plan.layout.statements), "statement")
@@ -254,7 +256,7 @@ def _fewest(report: Report, chosen: Replay, aside: Aside | None) -> Block:
         text = {"text": f"{count} now. Which of them are needed for every value to lie as it does?", "wrap": True}
         return block(title, (Column(""), Column("")), [row("ask", text, ask)])
     try:
-        found = asked(aside, report, "fewest", lambda: minimal_annotations(plan))
+        found = asked(background, report, "fewest", lambda: minimal_annotations(plan))
     except WorkbenchError as error:
         return block(title, (), [], str(error))
     if found is None:
@@ -269,8 +271,8 @@ def _fewest_block(title: str, report: Report, found: Minimal) -> Block:
         return block(title, (), [], f"{counted(len(now), 'statement')} now, and that is the fewest found: {proof}")
     rows = list(_statement_rows(now, found))
     rows.append(row("apply", "", "", "", acts(decide_act(found.edit, f"Make these {len(fewest)} the layout"))))
-    told = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
-    return block(title, _FEWEST, rows, f"{told}; {proof}")
+    sentence = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
+    return block(title, _FEWEST, rows, f"{sentence}; {proof}")
 
 
 def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
@@ -278,7 +280,7 @@ def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
     for statement in dict.fromkeys((*found.layout.statements, *now)):
         is_kept = statement in found.layout.statements
         need = needed.get(statement)
-        told = (
+        sentence = (
             f"without it `{need.changed}` lies as {need.after}, not {need.before}"
             if need
             else ""
@@ -290,5 +292,5 @@ def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
             {"text": statement, "tone": "strong" if is_kept else "muted"},
             "yes" if statement in now else "–",
             "yes" if is_kept else "–",
-            {"text": told, "wrap": True, "tone": "" if is_kept else "muted"},
+            {"text": sentence, "wrap": True, "tone": "" if is_kept else "muted"},
         )

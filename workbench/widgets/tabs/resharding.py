@@ -13,8 +13,8 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import REMATERIALISATION, WAYS, Move, Remedy, Reshard
 from workbench.text.tables import grouped
 from workbench.units import format_bytes
-from workbench.widgets.board.background_queries import Aside, asked
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.background_queries import BackgroundQueries, asked
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.padding import padding_blocks
 
@@ -22,24 +22,24 @@ MOST_ROWS = 40
 MOST_FREE = 8
 
 
-def resharding_blocks(report: Report, evidence: Evidence | None, paint: Paint) -> list[Block]:
+def resharding_blocks(report: Report, comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
     """What is sent to reshard, what the compiler warned of, what is padded, and what is only sliced."""
     sending = [each for each in report.reshards if not each.is_free]
     free = [each for each in report.reshards if each.is_free]
     if not sending:
-        told = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
+        entries = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
     else:
-        told = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
-    return [*told, *_warned(report, evidence), *padding_blocks(report, paint), *_free(free, paint)]
+        entries = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
+    return [*entries, *_warned(report, comparison_state), *padding_blocks(report, paint), *_free(free, paint)]
 
 
-def try_edits(gesture: Mapping[str, Any], report: Report, aside: Aside | None = None) -> None:
+def try_edits(gesture: Mapping[str, Any], report: Report, background: BackgroundQueries | None = None) -> None:
     """Look for the remedies of one resharding, aside where that is possible; raises `WorkbenchError` if the plan has it no more."""
     key = gesture.get("key")
     found = next((each for each in report.reshards if key_of(each) == key), None)
     if found is None:
         raise WorkbenchError("The plan reshards nothing there any more.", ["look at the table again"])
-    asked(aside, report, f"remedies {key}", lambda: found.remedies)
+    asked(background, report, f"remedies {key}", lambda: found.remedies)
 
 
 def tried_edits(report: Report) -> Iterator[Edit]:
@@ -128,8 +128,8 @@ def _remedies(report: Report, each: Reshard) -> Cell:
     if each.is_tried:
         return {**cell, "remedies": [_remedy(remedy) for remedy in each.remedies], "find": ""}
     noted = [edit for note in report.diagnostics if (note.kind, note.subject) == (REMATERIALISATION, each.path) for edit in note.edits]
-    told = [{"edit": str(edit), "note": "avoids it", "tone": "good", "title": "Tried on the partitioner's answer"} for edit in noted]
-    return {**cell, "remedies": told, "find": "Try more edits" if told else "Try edits"}
+    entries = [{"edit": str(edit), "note": "avoids it", "tone": "good", "title": "Tried on the partitioner's answer"} for edit in noted]
+    return {**cell, "remedies": entries, "find": "Try more edits" if entries else "Try edits"}
 
 
 def _remedy(remedy: Remedy) -> dict[str, str]:
@@ -144,9 +144,9 @@ def _change(count: int) -> str:
     return f"{'−' if count < 0 else '+'}{format_bytes(abs(count))}"
 
 
-def _warned(report: Report, evidence: Evidence | None) -> Iterator[Block]:
+def _warned(report: Report, comparison_state: ComparisonState | None) -> Iterator[Block]:
     """What the compiler said of values that it gathers whole, beside whether its partitioner said so when it was asked."""
-    compiled = evidence.comparison.compiled if evidence and not evidence.stale else None
+    compiled = comparison_state.comparison.compiled if comparison_state and not comparison_state.stale else None
     if compiled is None:
         return
     foreseen = {each.path for each in report.reshards if each.rematerialises}

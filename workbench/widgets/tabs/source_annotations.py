@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from workbench.core.sharding import Sharding
-from workbench.core.source_annotations import ManualRegion, OwnConstraint, OwnType
+from workbench.core.source_annotations import ManualRegion, SourceConstraint, SourceType
 from workbench.reports.report import Report
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, rest_text, row
 
@@ -17,7 +17,7 @@ KEPT = (
 
 def own_blocks(report: Report, paint: Paint) -> Iterator[Block]:
     """One block, or none where the function says nothing."""
-    own = report.own_annotations
+    own = report.source_annotations
     if not own:
         return
     over = " ".join(f"{name}:{size}" for name, size in own.mesh)
@@ -45,14 +45,14 @@ def _side(word: str, shardings: tuple[Sharding, ...], paint: Paint) -> Iterator[
         yield {"text": f"{word}: {len(shardings) - MOST_SIDES} more", "tone": "muted"}
 
 
-def _constraint(place: int, each: OwnConstraint, paint: Paint) -> Row:
+def _constraint(place: int, each: SourceConstraint, paint: Paint) -> Row:
     what: Cell = {"stack": ["constraint", {**paint.axes(each.manual), "lead": "in a shard_map over"}]} if each.manual else "constraint"
     value = {"path": each.path, "count": f"×{each.times}" if each.times > 1 else ""}
     lies = paint.lies(each.sharding, tuple(map(str, each.shape)))
     return row(f"constraint {place} {each.path}", what, value, lies, _line(each.source), subject=each.path)
 
 
-def _type(each: OwnType, paint: Paint) -> Row:
+def _type(each: SourceType, paint: Paint) -> Row:
     return row(f"type {each.path}", "explicit type", {"path": each.path}, paint.lies(each.sharding), "", subject=each.path)
 
 

@@ -10,8 +10,8 @@ from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.visualize import timeline
-from workbench.widgets.board.background_queries import Aside
-from workbench.widgets.board.comparison_state import Evidence
+from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stages import pipeline_blocks
 from workbench.widgets.tabs.blocks import Block, Column, Paint, block, note_block, picture_block, row
 from workbench.widgets.tabs.compared import compared_blocks
@@ -32,7 +32,7 @@ class Facts:
     """What the tabs tell of: a report, what a compilation and a run say of it, the colours of the mesh axes, the path that is selected."""
 
     report: Report
-    evidence: Evidence | None = None
+    comparison_state: ComparisonState | None = None
     trace: Trace | None = None
     tasks: tuple[TaskTime, ...] = field(default=(), kw_only=True)  # of a run of this pipeline
     trial: PipelineReport | None = field(default=None, kw_only=True)  # a boundary in the hand
@@ -41,7 +41,7 @@ class Facts:
     toggled: frozenset[str] = frozenset()  # keys of what a hand opened or closed
     views: Views = field(default_factory=Views)
     replay: Replay = field(default_factory=Replay)
-    aside: Aside | None = None  # where what takes long is worked out; at once, if nowhere
+    background: BackgroundQueries | None = None  # where what takes long is worked out; at once, if nowhere
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
@@ -55,16 +55,16 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
             report, paint, search, facts.toggled, result_rows(report, paint, search.lower().split(), facts.toggled)
         ),
         "devices": lambda: device_blocks(report, facts.selected),
-        "communication": lambda: traffic_blocks(report, facts.evidence, paint),
-        "resharding": lambda: resharding_blocks(report, facts.evidence, paint),
-        "memory": lambda: memory_blocks(report, facts.evidence, facts.views),
-        "step": lambda: step_blocks(report, facts.evidence),
+        "communication": lambda: traffic_blocks(report, facts.comparison_state, paint),
+        "resharding": lambda: resharding_blocks(report, facts.comparison_state, paint),
+        "memory": lambda: memory_blocks(report, facts.comparison_state, facts.views),
+        "step": lambda: step_blocks(report, facts.comparison_state),
         "timeline": lambda: _timeline(facts),
         "pipeline": lambda: pipeline_blocks(report, facts.tasks, facts.trial),
         "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(report, facts.views)],
-        "compared": lambda: compared_blocks(facts.evidence, paint),
+        "compared": lambda: compared_blocks(facts.comparison_state, paint),
         "values": lambda: value_blocks(report, paint, search),
-        "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.aside, facts.views.opened),
+        "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.background, facts.views.opened),
         "notes": lambda: [*_notes(facts.report), *own_blocks(report, paint)],
     }
     open_tab = tab if tab in blocks else "tensors"
@@ -73,8 +73,8 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
     """In place of a tab that could not be made."""
-    told = f"This view could not be made: {failure_words(error)}. The others still work; undo brings back what was here."
-    return {"tab": tab, "search": None, "blocks": [note_block(told)]}
+    failure_text = f"This view could not be made: {failure_words(error)}. The others still work; undo brings back what was here."
+    return {"tab": tab, "search": None, "blocks": [note_block(failure_text)]}
 
 
 def _timeline(facts: Facts) -> list[Block]:

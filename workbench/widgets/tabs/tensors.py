@@ -142,7 +142,7 @@ def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
 
 def _chips_of(layout: Layout, group: Group, paint: Paint) -> Cell:
     tensor, dims = group.first.tensor, group.first.sharding.dims
-    return chips(TENSOR, group.subject, tensor.dims, tensor.shape, dims, paint, _own(layout, tensor.path), _wish(layout, tensor))
+    return chips(TENSOR, group.subject, tensor.dims, tensor.shape, dims, paint, _own(layout, tensor.path), _requested(layout, tensor))
 
 
 def _own(layout: Layout, path: str) -> str:
@@ -150,7 +150,7 @@ def _own(layout: Layout, path: str) -> str:
     return next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, path)), "")
 
 
-def _wish(layout: Layout, tensor: Tensor) -> Sharding | None:
+def _requested(layout: Layout, tensor: Tensor) -> Sharding | None:
     """What the layout asks of a tensor, where that is more than where it lies."""
     return None if layout.is_plain else layout.sharding(tensor)
 
@@ -183,10 +183,16 @@ def chips(
             "marks": marks[place] if marks else (),
         }
         found.append(entry)
-    return {"chips": found, "of": kind, "path": subject, "own": own, "given": str(given) if own and given and _is_told(kind, given) else ""}
+    return {
+        "chips": found,
+        "of": kind,
+        "path": subject,
+        "own": own,
+        "given": str(given) if own and given and _is_explicit(kind, given) else "",
+    }
 
 
-def _is_told(kind: str, given: Sharding) -> bool:
+def _is_explicit(kind: str, given: Sharding) -> bool:
     """A constraint is told in words, and an override that the chips do not say all of."""
     return kind != TENSOR or not given.is_plain
 

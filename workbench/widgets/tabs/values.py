@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from workbench.core.layout import Layout
-from workbench.core.selectors import picks
+from workbench.core.selectors import selects
 from workbench.reports.placement import Value
 from workbench.reports.report import Report
 from workbench.widgets.board.folding import folded, is_named, template
@@ -71,7 +71,9 @@ def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterat
 
 def constraint_on(layout: Layout, path: str, rank: int, source: str = "") -> str:
     """The pattern of the constraint that holds for the value of a path and a line, the last one given; empty for none."""
-    return next((pattern for pattern, each in reversed(layout.constraints) if len(each.dims) == rank and picks(pattern, path, source)), "")
+    return next(
+        (pattern for pattern, each in reversed(layout.constraints) if len(each.dims) == rank and selects(pattern, path, source)), ""
+    )
 
 
 def _haystack(value: Value) -> str:
@@ -100,4 +102,4 @@ def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
 
 def line_cell(path: str, line: str, rank: int) -> Cell:
     """A source line; of the forward pass, where a constraint may name it, one that can be picked."""
-    return {"text": line, "tone": "muted", **({"line": line, "rank": rank} if line and picks(line, path, line) else {})}
+    return {"text": line, "tone": "muted", **({"line": line, "rank": rank} if line and selects(line, path, line) else {})}

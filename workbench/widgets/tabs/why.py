@@ -8,7 +8,7 @@ from workbench.core.sharding import axis_size, base_axis
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.widgets.board.background_queries import Aside
+from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.figures import ROLES
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.tabs.blocks import Block, Column, Paint, block, row
@@ -29,7 +29,9 @@ _SENDING = {
 _RING = {"all-reduce": "2 V (n − 1) / n", "collective-permute": "V"}
 
 
-def why(of: str, report: Report, paint: Paint, measurement: Measurement | None = None, aside: Aside | None = None) -> dict[str, Any] | None:
+def why(
+    of: str, report: Report, paint: Paint, measurement: Measurement | None = None, background: BackgroundQueries | None = None
+) -> dict[str, Any] | None:
     """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND`, `collective KIND AXES PATH`.
 
     `None` if there is none.
@@ -42,9 +44,9 @@ def why(of: str, report: Report, paint: Paint, measurement: Measurement | None =
     elif kind == "collective":
         found = _collective(name, report, paint)
     elif kind == "axis":
-        found = axis_answer(name, report, paint, aside)
+        found = axis_answer(name, report, paint, background)
     elif kind in ("tensor", "value"):
-        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, aside)
+        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, background)
     else:
         found = None
     return found and {"of": of, "title": found[0], "lead": list(found[1]), "blocks": list(found[2])}
@@ -223,8 +225,8 @@ def _collective(name: str, report: Report, paint: Paint) -> Answer | None:
         )
         for place, value in enumerate(values[:MOST_ROWS])
     ]
-    told = [block("What is computed there", columns, rows)] if rows else []
-    return f"Why {format_bytes(total)} by {kind}?", lead, told
+    tables = [block("What is computed there", columns, rows)] if rows else []
+    return f"Why {format_bytes(total)} by {kind}?", lead, tables
 
 
 def _lines(report: Report) -> dict[str, str]:

@@ -7,7 +7,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.widgets.board.background_queries import Aside
+from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, row
 from workbench.widgets.tabs.explained import Answer, lost_blocks, number_of, origin_cell, replay_or_failure
@@ -16,7 +16,7 @@ from workbench.widgets.tabs.values import constraint_on
 _COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"), Column("per device", number=True), Column("because"))
 
 
-def placed_answer(subject: str, report: Report, paint: Paint, aside: Aside | None = None) -> Answer | None:
+def placed_answer(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None = None) -> Answer | None:
     """An argument: its bytes, by which statement of the layout each dimension lies where it does, and the wishes that lost there."""
     placed = [each for each in report.arguments if is_named(subject, each.tensor.path)]
     if not placed:
@@ -32,34 +32,34 @@ def placed_answer(subject: str, report: Report, paint: Paint, aside: Aside | Non
     ]
     held = format_bytes(sum(each.local_bytes for each in placed))
     blocks = [block("Why it lies so", _COLUMNS, rows)] if rows else []
-    return f"Why {held} on each device?", list(_bytes_told(placed, report)), [*blocks, *_lost(subject, report, paint, aside)]
+    return f"Why {held} on each device?", list(_bytes_sentences(placed, report)), [*blocks, *_lost(subject, report, paint, background)]
 
 
-def _lost(subject: str, report: Report, paint: Paint, aside: Aside | None) -> list[Block]:
+def _lost(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> list[Block]:
     """The wishes that lost on an argument, once they are known."""
     if not report.plan.layout.statements:
         return []
-    replay, failure = replay_or_failure(report, aside)
+    replay, failure = replay_or_failure(report, background)
     if replay is None:
         return failure
     number = number_of(replay, report, "tensor", subject)
-    return [] if number is None else lost_blocks(report, replay.wishes(number), paint, aside)
+    return [] if number is None else lost_blocks(report, replay.rejections(number), paint, background)
 
 
 def _dimension(paint: Paint, place: int, dim: str, size: int, axes: tuple[str, ...], local: int, because: Cell) -> Row:
     return row(str(place), dim, f"{size:,}", paint.axes(axes), f"{local:,}", because)
 
 
-def _bytes_told(placed: list[Placement], report: Report) -> list[str]:
+def _bytes_sentences(placed: list[Placement], report: Report) -> list[str]:
     first, tensor = placed[0], placed[0].tensor
     local = " × ".join(map(str, first.local_shape)) or "1"
     times = f", {len(placed)} times" if len(placed) > 1 else ""
-    told = [f"`{placed[0].tensor.path}`: {local} of {tensor.dtype} is {format_bytes(first.local_bytes)}{times}."]
+    sentences = [f"`{placed[0].tensor.path}`: {local} of {tensor.dtype} is {format_bytes(first.local_bytes)}{times}."]
     replicas = first.sharding.replicas(report.mesh)
     if replicas > 1:
         idle = [name for name, size in report.mesh.axes if size > 1 and name not in map(base_axis, first.sharding.axes)]
-        told.append(f"{replicas} devices hold the same part: it lies on no dimension of {' nor '.join(idle)}.")
-    return told
+        sentences.append(f"{replicas} devices hold the same part: it lies on no dimension of {' nor '.join(idle)}.")
+    return sentences
 
 
 def _because(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> Cell:
@@ -70,14 +70,14 @@ def _because(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> 
     return {"text": f"no rule for `{dim}`: whole", "tone": "muted", "wrap": True}
 
 
-def value_answer(subject: str, report: Report, paint: Paint, aside: Aside | None = None) -> Answer | None:
+def value_answer(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None = None) -> Answer | None:
     """An intermediate value: where it is computed, where each axis comes from, and the wishes that lost there."""
     value = next((each for each in report.values if is_named(subject, each.path)), None)
     if value is None:
         return None
     plan = report.plan
     held = constraint_on(plan.layout, value.path, len(value.shape), value.source)
-    replay, failure = replay_or_failure(report, aside)
+    replay, failure = replay_or_failure(report, background)
     number = number_of(replay, report, "value", subject) if replay else None
 
     def because(place: int, dim: str, axes: tuple[str, ...]) -> Cell:
@@ -93,7 +93,7 @@ def value_answer(subject: str, report: Report, paint: Paint, aside: Aside | None
     ]
     times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
     lead = [f"`{value.path}` ({value.kind})" + (f", {value.source}" if value.source else "") + f", computed {times}."]
-    lost = lost_blocks(report, replay.wishes(number), paint, aside) if replay is not None and number is not None else failure
+    lost = lost_blocks(report, replay.rejections(number), paint, background) if replay is not None and number is not None else failure
     return "Why does it lie so?", lead, [*([block("Where each axis comes from", _COLUMNS, rows)] if rows else []), *lost]
 
 

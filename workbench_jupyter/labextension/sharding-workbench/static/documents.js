@@ -1,34 +1,51 @@
+// @ts-check
 // A plan file as a document of JupyterLab: its text is the model of the document, its board the served page in a frame. The page says each
 // new text; the document keeps it, marks it as not saved, writes it with Ctrl-S, and notices when the file was changed by somebody else.
+
+/** @import { App, Context, Heard, Lab, Themes } from "../../../types/lab.d.ts" */
 
 export const DOCUMENT = "Sharding Workbench";
 const NAME = "sharding-workbench";
 const WATCH = 3000; // milliseconds between two looks at the file
 const PATIENCE = 150000; // milliseconds for the page to speak: at first a process starts, on a machine that may be busy
 
+/**
+ * Made of the classes of the JupyterLab that runs.
+ * @param {Lab} lab
+ * @param {App} app
+ * @param {Themes | null} themes
+ */
 export function planDocuments(lab, app, themes) {
   const base = () => lab.PageConfig.getBaseUrl();
 
   class PlanPage extends lab.Widget {
+    /** @param {Context} context */
     constructor(context) {
       super();
       this.addClass("sw-plan");
       this.context = context;
-      this.told = null; // the text that the page knows
-      this.saved = null; // the text that is in the file, as far as this document knows
-      this.stamp = null; // when the file was written, by the same measure
+      this.told = /** @type {string | null} */ (null); // the text that the page knows
+      this.saved = /** @type {string | null} */ (null); // the text that is in the file, as far as this document knows
+      this.stamp = /** @type {string | null} */ (null); // when the file was written, by the same measure
+      this.frame = /** @type {HTMLIFrameElement | undefined} */ (undefined);
+      this.patience = /** @type {number | undefined} */ (undefined);
+      this.looking = false;
       this.said = document.createElement("div");
       this.said.className = "sw-said";
       this.node.append(this.said);
-      this.onMessage = (event) => this.hear(event);
+      this.onMessage = (/** @type {MessageEvent<Heard | undefined>} */ event) => this.hear(event);
       window.addEventListener("message", this.onMessage);
       context.model.contentChanged.connect(this.onContent, this);
       context.saveState.connect(this.onSaveState, this);
       themes?.themeChanged.connect(this.onTheme, this);
       this.watch = setInterval(() => this.look(), WATCH);
-      context.ready.then(() => { this.remember(); return this.start(); });
+      context.ready.then(() => {
+        this.remember();
+        return this.start();
+      });
     }
 
+    /** @override */
     dispose() {
       if (this.isDisposed) return;
       window.removeEventListener("message", this.onMessage);
@@ -38,19 +55,27 @@ export function planDocuments(lab, app, themes) {
       super.dispose();
     }
 
-    get name() { return lab.PathExt.basename(this.context.path); }
-    get text() { return this.context.model.toString(); }
-    get theme() { return document.body.dataset.jpThemeLight === "false" ? "dark" : "light"; }
+    get name() {
+      return lab.PathExt.basename(this.context.path);
+    }
+    get text() {
+      return this.context.model.toString();
+    }
+    get theme() {
+      return document.body.dataset.jpThemeLight === "false" ? "dark" : "light";
+    }
 
-    // The server answers before the frame is opened: a frame cannot tell why it is empty.
+    /** The server answers before the frame is opened: a frame cannot tell why it is empty. */
     async start() {
       this.say("Starting the workbench…");
       this.frame?.remove();
       try {
         const answer = await fetch(`${base()}workbench/liveness`, { credentials: "same-origin" });
-        if (!answer.ok) throw new Error(answer.status === 404 ? "Jupyter's server does not know it" : `Jupyter's server answered ${answer.status}`);
+        if (!answer.ok) {
+          throw new Error(answer.status === 404 ? "Jupyter's server does not know it" : `Jupyter's server answered ${answer.status}`);
+        }
       } catch (error) {
-        return this.fail(`The workbench could not be started: ${error.message}.`);
+        return this.fail(`The workbench could not be started: ${/** @type {Error} */ (error).message}.`);
       }
       if (this.isDisposed) return;
       this.frame = document.createElement("iframe");
@@ -61,24 +86,35 @@ export function planDocuments(lab, app, themes) {
       this.patience = setTimeout(() => this.fail("The page of the workbench does not answer."), PATIENCE);
     }
 
-    say(text) { this.said.replaceChildren(Object.assign(document.createElement("p"), { textContent: text })); }
+    /** @param {string} text */
+    say(text) {
+      this.said.replaceChildren(Object.assign(document.createElement("p"), { textContent: text }));
+    }
 
+    /** @param {string} reason */
     fail(reason) {
       this.say(reason);
       const again = Object.assign(document.createElement("button"), { className: "sw-button", textContent: "Try again" });
       again.addEventListener("click", () => this.start());
-      const advice = "It needs sharding-workbench and jupyter-server-proxy in the environment that JupyterLab runs in: "
-        + "pip install \"sharding-workbench[app]\", then restart JupyterLab. Its log says more.";
+      const advice = "It needs sharding-workbench and jupyter-server-proxy in the environment that JupyterLab runs in: " +
+        'pip install "sharding-workbench[app]", then restart JupyterLab. Its log says more.';
       this.said.append(Object.assign(document.createElement("p"), { textContent: advice }), again);
     }
 
-    tell(kind, more = {}) { this.frame?.contentWindow?.postMessage({ from: NAME, kind, ...more }, location.origin); }
+    /**
+     * @param {string} kind
+     * @param {object} [more]
+     */
+    tell(kind, more = {}) {
+      this.frame?.contentWindow?.postMessage({ from: NAME, kind, ...more }, location.origin);
+    }
 
     open() {
       this.told = this.text;
       this.tell("open", { text: this.told, name: this.name, theme: this.theme });
     }
 
+    /** @param {MessageEvent<Heard | undefined>} event */
     hear(event) {
       if (!this.frame || event.source !== this.frame.contentWindow || event.origin !== location.origin || event.data?.to !== NAME) return;
       const { kind, text, created } = event.data;
@@ -93,6 +129,10 @@ export function planDocuments(lab, app, themes) {
       else if (kind === "focus" && this.parent && app.shell.currentWidget !== this.parent) app.shell.activateById(this.parent.id);
     }
 
+    /**
+     * @param {unknown} text
+     * @param {boolean | undefined} created
+     */
     take(text, created) {
       if (typeof text !== "string" || this.context.model.readOnly) return;
       this.told = text;
@@ -101,12 +141,24 @@ export function planDocuments(lab, app, themes) {
       if (created) this.context.save(); // of a new document, which has nothing to lose
     }
 
-    // Somebody else changed the model: another view of this document, a colleague, "Reload from disk".
-    onContent() { if (this.told !== null && this.text !== this.told) this.open(); }
-    onSaveState(_, state) { if (state === "completed") this.remember(); }
-    onTheme() { this.tell("theme", { theme: this.theme }); }
+    /** Somebody else changed the model: another view of this document, a colleague, "Reload from disk". */
+    onContent() {
+      if (this.told !== null && this.text !== this.told) this.open();
+    }
+    /**
+     * @param {unknown} _
+     * @param {string} state
+     */
+    onSaveState(_, state) {
+      if (state === "completed") this.remember();
+    }
+    onTheme() {
+      this.tell("theme", { theme: this.theme });
+    }
 
-    onActivateRequest() { this.frame?.focus(); }
+    onActivateRequest() {
+      this.frame?.focus();
+    }
 
     remember() {
       this.saved = this.text;
@@ -130,6 +182,7 @@ export function planDocuments(lab, app, themes) {
       }
     }
 
+    /** @param {boolean} content */
     get(content) {
       return app.serviceManager.contents.get(this.context.path, content ? { type: "file", format: "text", content } : { content });
     }
@@ -151,6 +204,7 @@ export function planDocuments(lab, app, themes) {
   }
 
   return class PlanFactory extends lab.ABCWidgetFactory {
+    /** @param {Context} context */
     createNewWidget(context) {
       return new lab.DocumentWidget({ context, content: new PlanPage(context) });
     }

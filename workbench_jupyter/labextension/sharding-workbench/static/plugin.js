@@ -1,17 +1,27 @@
+// @ts-check
 // The plug-in: file type, launcher tile, commands, and the sidebar of live plans.
 
 import { DOCUMENT, planDocuments } from "./documents.js";
 import { livePlans } from "./sidebar.js";
 import { stillPictures } from "./still.js";
+/** @import { App, Browser, Documents, Lab, LabIcon } from "../../../types/lab.d.ts" */
+/** @import { Launcher, Notebooks, Palette, Restorer, Themes } from "../../../types/lab.d.ts" */
 
+/**
+ * @param {number} x
+ * @param {number} y
+ * @param {string} look
+ */
 const square = (x, y, look) => `<rect x="${x}" y="${y}" width="8" height="8" rx="1.5" ${look}/>`;
 const GREY = 'class="jp-icon3 jp-icon-selectable" fill="#616161"'; // in JupyterLab's own grey; the others in the colours of the first two mesh axes
-const SQUARES = square(3, 3, 'class="jp-icon-selectable" fill="#3B5ED1"') + square(13, 3, GREY) + square(3, 13, GREY) + square(13, 13, 'class="jp-icon-selectable" fill="#EE6E12"');
+const SQUARES = square(3, 3, 'class="jp-icon-selectable" fill="#3B5ED1"') + square(13, 3, GREY) + square(3, 13, GREY) +
+  square(13, 13, 'class="jp-icon-selectable" fill="#EE6E12"');
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">${SQUARES}</svg>`;
 const CATEGORY = "Sharding Workbench";
 const FILE_TYPE = "sharding-plan";
 const ENDING = ".plan.json";
 
+/** @param {Lab} lab */
 export function plugin(lab) {
   return {
     id: "sharding-workbench:plugin",
@@ -19,6 +29,16 @@ export function plugin(lab) {
     autoStart: true,
     requires: [lab.IDocumentManager],
     optional: [lab.ILauncher, lab.ICommandPalette, lab.ILayoutRestorer, lab.IDefaultFileBrowser, lab.IThemeManager, lab.INotebookTracker],
+    /**
+     * @param {App} app
+     * @param {Documents} documents
+     * @param {Launcher | null} launcher
+     * @param {Palette | null} palette
+     * @param {Restorer | null} restorer
+     * @param {Browser | null} browser
+     * @param {Themes | null} themes
+     * @param {Notebooks | null} notebooks
+     */
     activate: (app, documents, launcher, palette, restorer, browser, themes, notebooks) => {
       const icon = new lab.LabIcon({ name: "sharding-workbench:plan", svgstr: ICON });
       addStyle();
@@ -46,14 +66,31 @@ function addStyle() {
   document.head.append(link);
 }
 
+/**
+ * @param {Lab} lab
+ * @param {App} app
+ * @param {LabIcon} icon
+ * @param {Themes | null} themes
+ */
 function addFileType(lab, app, icon, themes) {
   const tracker = new lab.WidgetTracker({ namespace: "sharding-workbench" });
   app.docRegistry.addFileType({
-    name: FILE_TYPE, displayName: "Sharding plan", extensions: [ENDING], mimeTypes: ["application/json"],
-    fileFormat: "text", contentType: "file", icon,
+    name: FILE_TYPE,
+    displayName: "Sharding plan",
+    extensions: [ENDING],
+    mimeTypes: ["application/json"],
+    fileFormat: "text",
+    contentType: "file",
+    icon,
   });
   const Factory = planDocuments(lab, app, themes);
-  const factory = new Factory({ name: DOCUMENT, label: "Sharding board", fileTypes: [FILE_TYPE], defaultFor: [FILE_TYPE], modelName: "text" });
+  const factory = new Factory({
+    name: DOCUMENT,
+    label: "Sharding board",
+    fileTypes: [FILE_TYPE],
+    defaultFor: [FILE_TYPE],
+    modelName: "text",
+  });
   factory.widgetCreated.connect((_, shown) => {
     shown.title.icon = icon;
     shown.context.pathChanged.connect(() => tracker.save(shown));
@@ -63,7 +100,15 @@ function addFileType(lab, app, icon, themes) {
   return tracker;
 }
 
+/**
+ * @param {Lab} lab
+ * @param {App} app
+ * @param {Documents} documents
+ * @param {Browser | null} browser
+ * @param {LabIcon} icon
+ */
 function addCommands(lab, app, documents, browser, icon) {
+  /** @param {string} path */
   const open = (path) => app.commands.execute("docmanager:open", { path, factory: DOCUMENT });
   app.commands.addCommand("sharding-workbench:new", {
     label: (args) => (args.isPalette ? "New Sharding Plan" : "Sharding Plan"),
@@ -79,7 +124,9 @@ function addCommands(lab, app, documents, browser, icon) {
     label: "Open Sharding Plan…",
     execute: async () => {
       const chosen = await lab.FileDialog.getOpenFiles({
-        manager: documents, title: "Open a sharding plan", filter: (file) => (file.type === "directory" || file.path.endsWith(ENDING) ? {} : null),
+        manager: documents,
+        title: "Open a sharding plan",
+        filter: (file) => (file.type === "directory" || file.path.endsWith(ENDING) ? {} : null),
       });
       for (const file of chosen.value ?? []) if (file.type !== "directory") await open(file.path);
     },

@@ -1,16 +1,23 @@
+// @ts-check
 // A saved board whose kernel is gone: JupyterLab would say that it misses a model. Here the still picture of the same output stands instead.
+
+/** @import { NotebookPanel, Notebooks, OutputModel, Registry, Renderer } from "../../../types/lab.d.ts" */
 
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 
+/** @param {Notebooks} notebooks */
 export function stillPictures(notebooks) {
+  /** @param {NotebookPanel} panel */
   const attend = (panel) => setTimeout(() => wrap(panel.content.rendermime), 0); // after ipywidgets has made itself known to the notebook
   notebooks.forEach(attend);
   notebooks.widgetAdded.connect((_, panel) => attend(panel));
 }
 
+/** @param {Registry} registry */
 function wrap(registry) {
   const factory = registry.getFactory(WIDGET);
   if (!factory) return;
+  /** @param {unknown} options */
   const createRenderer = (options) => {
     const renderer = factory.createRenderer(options);
     const render = renderer.renderModel.bind(renderer);
@@ -24,10 +31,16 @@ function wrap(registry) {
   registry.addFactory({ safe: false, mimeTypes: [WIDGET], createRenderer }, -10);
 }
 
+/** @param {OutputModel} model */
 function isBoard(model) {
   return model.data["text/html"] && `${model.data["text/plain"]}`.startsWith("Workbench(");
 }
 
+/**
+ * @param {Registry} registry
+ * @param {Renderer} renderer
+ * @param {OutputModel} model
+ */
 async function show(registry, renderer, model) {
   const picture = registry.createRenderer("text/html");
   await picture.renderModel(model);

@@ -14,7 +14,7 @@ from workbench.engine.worker.job_payload import Job
 from workbench.errors import FleetError
 from workbench.multimodel.estimate import layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.forecast import devices_of, outlook
+from workbench.multimodel.forecast import devices_of, forecast
 from workbench.multimodel.measured import FleetTimes
 
 
@@ -28,7 +28,7 @@ def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, mon
     fleet = Fleet(tuple(FleetModel(f"m{i}", program) for i in range(models)), devices=asked)
     monkeypatch.setattr(jax, "local_devices", lambda: list(range(attached)))
     assert len(_attached(fleet)) == devices
-    assert devices_of(fleet, attached) == outlook(fleet, attached=attached).devices == devices
+    assert devices_of(fleet, attached) == forecast(fleet, attached=attached).devices == devices
     assert Job("fleet", "training", fleet, {}, "measurement").devices == devices_of(fleet)
 
 
@@ -40,10 +40,10 @@ def test_more_devices_than_are_attached_are_refused(program, monkeypatch):
 
 def test_times_know_of_what_they_are_and_are_read_back():
     fleet = three_models(memory=12 * 1024)
-    times = times_of(outlook(fleet))
-    told = times.told_of(fleet.models)
+    times = times_of(forecast(fleet))
+    told = times.for_models(fleet.models)
     assert FleetTimes.of_record(json.loads(json.dumps(told.record()))) == told
-    assert told.told_of(fleet.models[:1]) == told
+    assert told.for_models(fleet.models[:1]) == told
     first, deep = fleet.models[0], fleet.models[2]
     assert told.of(replace(first, seed=3, mini_batches=2)).job.name == "a"
     assert told.of(replace(first, program=deep.program)) is None
@@ -54,9 +54,9 @@ def test_times_know_of_what_they_are_and_are_read_back():
 
 def test_times_of_a_longer_program_that_nothing_was_told_of_are_no_times_of_a_shorter_one():
     fleet = three_models(memory=12 * 1024)
-    times = times_of(outlook(fleet))
+    times = times_of(forecast(fleet))
     short = fleet.updated(models=(replace(fleet.models[2], program=perceptron(2)),))
-    assert outlook(short, (times,)).source == "estimated"
+    assert forecast(short, (times,)).source == "estimated"
 
 
 def test_layers_are_kept_no_longer_than_their_program():

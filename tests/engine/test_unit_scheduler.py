@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.fleet_models import programs
 from workbench.engine.fleet.devices import CompiledUnit, FleetDevice
-from workbench.engine.fleet.executor import Floor
-from workbench.engine.fleet.model_run import Trainee
+from workbench.engine.fleet.executor import FleetExecutor
+from workbench.engine.fleet.model_run import ModelRun
 from workbench.engine.fleet.store import HostStore
-from workbench.engine.fleet.unit_scheduler import Desk, Turn
+from workbench.engine.fleet.unit_scheduler import UnitDispatch, UnitScheduler
 from workbench.engine.fleet.units import UnitFunction
 from workbench.multimodel import Job, Pass, Unit, policy_named
 from workbench.multimodel.fleet import FleetModel
@@ -33,48 +33,48 @@ def unit(takes: int, needs: int) -> CompiledUnit:
     return CompiledUnit(UnitFunction(0, Pass.FORWARD, (("piece", 0),), (spec,), (), (), lambda *_: ()), None, needs)
 
 
-def trainee(*units: CompiledUnit) -> Trainee:
+def model_run(*units: CompiledUnit) -> ModelRun:
     job = Job("a", tuple(Unit(0, Pass.FORWARD, 1.0) for _ in units))
-    return Trainee(FleetModel("a", programs()["sgd"]), job, lambda _: (), HostStore(None), (units, units), last=job.length)
+    return ModelRun(FleetModel("a", programs()["sgd"]), job, lambda _: (), HostStore(None), (units, units), last=job.length)
 
 
 def device(budget: int | None = 100, number: int = 0) -> FleetDevice:
     return FleetDevice(number, jax.devices()[number], budget)
 
 
-def running(desk: Desk, on: FleetDevice) -> Turn:
+def running(scheduler: UnitScheduler, on: FleetDevice) -> UnitDispatch:
     """The next unit, with all the memory that it needs."""
-    turn = desk.next(on)
+    turn = scheduler.next(on)
     assert turn is not None
-    desk.claim(on, turn.unit.needs - turn.unit.takes, turn.unit.takes, turn)
+    scheduler.claim(on, turn.unit.needs - turn.unit.takes, turn.unit.takes, turn)
     return turn
 
 
-def desk_of(*trainees: Trainee) -> Desk:
-    desk = Desk(policy_named("round-robin"))
-    desk.trainees.extend(trainees)
-    return desk
+def desk_of(*model_runs: ModelRun) -> UnitScheduler:
+    scheduler = UnitScheduler(policy_named("round-robin"))
+    scheduler.model_runs.extend(model_runs)
+    return scheduler
 
 
 @pytest.mark.parametrize(("takes", "comes"), [(63, False), (55, True)])
 def test_a_successor_is_brought_in_beside_the_unit_before_it_only_where_both_fit(takes, comes):
-    desk, here = desk_of(trainee(unit(10, 45), unit(takes, takes))), device()
-    turn = running(desk, here)
-    (found,) = ended(lambda: desk.ahead(here, turn, {}))
+    scheduler, here = desk_of(model_run(unit(10, 45), unit(takes, takes))), device()
+    turn = running(scheduler, here)
+    (found,) = ended(lambda: scheduler.ahead(here, turn, {}))
     assert (found is not None) == comes
     assert here.held == 45 + takes * comes
 
 
 def test_a_model_that_is_added_has_its_room_before_the_device_goes_on():
     here = device()
-    floor = Floor([here], policy_named("round-robin"), double_buffer=True)
-    desk = floor.desk
-    desk.trainees.append(trainee(unit(10, 45), unit(10, 45)))
-    turn = running(desk, here)
+    executor = FleetExecutor([here], policy_named("round-robin"), double_buffer=True)
+    scheduler = executor.scheduler
+    scheduler.model_runs.append(model_run(unit(10, 45), unit(10, 45)))
+    turn = running(scheduler, here)
     entered, leave = threading.Event(), threading.Event()
 
     def timed():
-        with floor.room(0, 85):
+        with executor.room(0, 85):
             entered.set()
             leave.wait(5)
 
@@ -82,13 +82,13 @@ def test_a_model_that_is_added_has_its_room_before_the_device_goes_on():
     thread.start()
     while not here.wanted:
         time.sleep(0.001)
-    assert ended(lambda: desk.ahead(here, turn, {})) == [None]  # though it would fit: units without end would leave no room for ever
-    with desk.changed:
-        desk.trainees[0].done = 1
-        desk.put_away(here, turn)
+    assert ended(lambda: scheduler.ahead(here, turn, {})) == [None]  # though it would fit: units without end would leave no room for ever
+    with scheduler.changed:
+        scheduler.model_runs[0].done = 1
+        scheduler.put_away(here, turn)
     assert entered.wait(5)
     assert here.held == 85
     leave.set()
     thread.join()
     assert here.held == 0
-    assert desk.next(here).index == 1
+    assert scheduler.next(here).index == 1

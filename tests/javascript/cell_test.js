@@ -1,0 +1,73 @@
+// @ts-check
+// What a notebook keeps of a board: it asks the kernel for the rest, the first one of a page for the module as well.
+
+import { made, seen } from "./page.js";
+import { deepEqual, equal } from "./assert.js";
+/** @import { CellModel } from "../../workbench/widgets/static/types/wb.d.ts" */
+
+Object.assign(globalThis, { VERSION: "v1", PARTS: ["board", "table"] });
+const { default: cell } = await import("../../workbench/widgets/static/cell.js");
+
+const MODULE = `export default { render({ model, el }) {
+  el.dataset.drawn = model.get("board").name;
+  model.on("change:board", () => { el.dataset.drawn = model.get("board").name; });
+  return () => { el.dataset.drawn = "closed"; };
+} }`;
+
+/** A cell, what it asked for, and how the kernel answers it. */
+function shown() {
+  const el = made("div");
+  /** @type {object[]} */
+  const asked = [];
+  /** @type {Set<(answer: object) => Promise<void>>} */
+  const hears = new Set();
+  const model = /** @type {CellModel} */ (/** @type {unknown} */ ({
+    get: (/** @type {string} */ name) => name,
+    on: (/** @type {string} */ _event, /** @type {(answer: object) => Promise<void>} */ hear) => hears.add(hear),
+    off: (/** @type {string} */ _event, /** @type {(answer: object) => Promise<void>} */ hear) => hears.delete(hear),
+    send: (/** @type {object} */ message) => asked.push(message),
+  }));
+  const close = cell.render({ model, el });
+  const place = /** @type {HTMLElement} */ (el.children[0]);
+  /** @param {object} message */
+  const answer = (message) => Promise.all([...hears].map((hear) => hear(message)));
+  return { asked, close, place, answer, hears };
+}
+
+Deno.test("the picture stands until the kernel has told every part and the module", async () => {
+  const { asked, place, answer, close } = shown();
+  equal(place.innerHTML, "picture");
+  deepEqual(asked, [{ want: "module" }]);
+  await answer({ module: MODULE, parts: { board: { name: "one" } } });
+  equal(place.dataset.drawn, undefined);
+  await answer({ module: MODULE, parts: { table: {} } });
+  equal(place.dataset.drawn, "one");
+  await answer({ parts: { board: { name: "two" } } });
+  equal(place.dataset.drawn, "two");
+  close();
+  equal(place.dataset.drawn, "closed");
+});
+
+Deno.test("the second board of a page takes the module that is there", async () => {
+  const { asked, place, answer, close } = shown();
+  deepEqual(asked, [{ want: "parts" }]);
+  await answer({ parts: { board: { name: "three" }, table: {} } });
+  equal(place.dataset.drawn, "three");
+  close();
+});
+
+Deno.test("a kernel that cannot draw the board says why in its place", async () => {
+  const { place, answer, close } = shown();
+  await answer({ failure: "no room" });
+  equal(seen(place).text, "The board could not be drawn: no room");
+  close();
+});
+
+Deno.test("a closed cell hears nothing more, and is not drawn by what comes late", async () => {
+  const { place, answer, close, hears } = shown();
+  const late = answer({ parts: { board: { name: "four" }, table: {} } });
+  close();
+  await late;
+  equal(hears.size, 0);
+  equal(place.dataset.drawn, undefined);
+});

@@ -1,0 +1,159 @@
+// @ts-check
+// The chip in hand: where it may go, what a drop of it is, and what the board shows meanwhile.
+
+import "./page.js";
+import { deepEqual, equal } from "./assert.js";
+import { made, seen } from "./page.js";
+import { aim, drop, dropOf, hold, isNowhere, pressed, reasonAt, release } from "../../workbench/widgets/static/drag.js";
+/** @import { Chip } from "../../workbench/widgets/static/types/states.d.ts" */
+/** @import { Gesture, Held, LazyChip, Wb } from "../../workbench/widgets/static/types/wb.d.ts" */
+
+/** @type {Chip} */
+const BATCH = {
+  ...{ key: "batch@data", dim: "batch", source: "data", size: "16", order: "", carried: "1", title: "", marks: [], menu: [] },
+  illegal: { model: { move: "4 does not divide 30" }, other: { add: "it is there already" } },
+};
+/** @type {LazyChip} */
+const LAZY = {
+  ...{ lazy: true, key: "w 0", of: "argument", path: "w", rank: 2, place: 0, source: "data", dim: "hidden", rule: "d_ff", nameless: false },
+  illegal: { rule: { model: { move: "by rule" } }, only: { model: { move: "alone" } } },
+};
+
+/**
+ * @param {Partial<Held>} [more]
+ * @returns {Held}
+ */
+const held = (more = {}) => ({ chip: BATCH, by: "pointer", target: "model", add: false, only: false, ...more });
+
+/** A board of two zones, a chip in the first, and what it sent and said. */
+function board() {
+  /** @type {Record<"sent" | "expected", Gesture[]>} */
+  const { sent, expected } = { sent: [], expected: [] };
+  /** @type {string[]} */
+  const said = [];
+  const chip = made("span", "chip", { chip: BATCH.key }, made("button", "grip"));
+  const from = made("div", "zone", { axis: "data" }, made("div", "chips", {}, chip));
+  const to = made("div", "zone", { axis: "model" }, made("div", "chips"));
+  const section = made("section", "board", {}, from, to), root = made("div", "wb", {}, section);
+  const wb = /** @type {Wb} */ (/** @type {unknown} */ ({
+    ...{ root, board: section, card: root, held: null, only: false, chips: new Map(), optimistic: false, wanted: null },
+    send: (/** @type {Gesture} */ gesture) => sent.push(gesture),
+    expect: (/** @type {Gesture} */ gesture) => expected.push(gesture),
+    say: (/** @type {string} */ words) => said.push(words),
+  }));
+  return { wb, sent, expected, said, chip, from, to };
+}
+
+Deno.test("a chip may go where Python has given no reason against it", () => {
+  equal(reasonAt(held(), "model"), "4 does not divide 30");
+  equal(reasonAt(held({ add: true }), "model"), null);
+  equal(reasonAt(held({ add: true }), "other"), "it is there already");
+  equal(reasonAt(held(), "data"), null); // it is there
+  equal(reasonAt(held(), null), null);
+  equal(reasonAt(null, "model"), null);
+});
+
+Deno.test("a chip of the tables is barred by the rule's reasons, or alone by its own", () => {
+  equal(reasonAt(held({ chip: LAZY }), "model"), "by rule");
+  equal(reasonAt(held({ chip: LAZY, only: true }), "model"), "alone");
+});
+
+Deno.test("a drop on the axis where a chip is, or outside, is none; one that adds the axis is", () => {
+  equal(isNowhere(held({ target: null })), true);
+  equal(isNowhere(held({ target: "data" })), true);
+  equal(isNowhere(held({ target: "data", add: true })), false);
+  equal(isNowhere(held({ target: "" })), false); // unsharded
+});
+
+Deno.test("a drop tells Python the dimension, the rule, or one tensor alone", () => {
+  deepEqual(dropOf(held({ add: true })), { verb: "drop", dim: "batch", source: "data", target: "model", add: true });
+  const byRule = { verb: "drop", dim: "d_ff", source: "data", target: "model", add: false, zone: "tables" };
+  deepEqual(dropOf(held({ chip: LAZY })), byRule);
+  const place = { of: "argument", path: "w", rank: 2, place: 0, source: "data" };
+  const alone = { verb: "own", ...place, target: "model", add: false, zone: "tables" };
+  deepEqual(dropOf(held({ chip: LAZY, only: true })), alone);
+  deepEqual(dropOf(held({ chip: { ...LAZY, nameless: true } })), alone);
+});
+
+Deno.test("shift adds an axis, alt turns what a drop on a row changes", () => {
+  const { wb } = board();
+  deepEqual(pressed(wb, { shiftKey: true, altKey: false }), { add: true, only: false });
+  deepEqual(pressed({ ...wb, only: true }, { shiftKey: false, altKey: true }), { add: false, only: false });
+  deepEqual(pressed(wb, { shiftKey: false, altKey: true }), { add: false, only: true });
+});
+
+Deno.test("zones are barred while a chip is in hand, the one under it is marked, and both end with it", () => {
+  const { wb, from, to, chip } = board();
+  hold(wb, BATCH, "keyboard");
+  equal(wb.held?.target, "data");
+  equal(from.className, "zone over");
+  equal(to.className, "zone barred");
+  equal(seen(to).text, "4 does not divide 30");
+  equal(chip.className, "chip picked");
+  equal(seen(wb.board).attributes.role, "application");
+  release(wb);
+  deepEqual([from.className, to.className, chip.className, seen(to).text], ["zone", "zone", "chip", ""]);
+});
+
+Deno.test("a chip of the tables asks where it may go when it is taken; nothing else is sent before a drop", () => {
+  const { wb, sent } = board();
+  hold(wb, BATCH, "click");
+  deepEqual(sent, []);
+  hold(wb, LAZY, "pointer");
+  deepEqual(sent.map(({ verb, key, menu }) => ({ verb, key, menu })), [{ verb: "take", key: "w 0", menu: false }]);
+  release(wb);
+});
+
+Deno.test("a dropped chip is shown where it was dropped until Python answers, and can be taken again", () => {
+  const { wb, sent, to, from } = board();
+  hold(wb, BATCH, "pointer");
+  drop(wb, "model", false);
+  deepEqual(sent, [{ verb: "drop", dim: "batch", source: "data", target: "model", add: false }]);
+  equal(wb.held, null);
+  equal(wb.optimistic, true);
+  equal(wb.wanted, "batch@model");
+  equal(seen(from).querySelector(".chip"), null);
+  equal(seen(to).querySelector(".chip")?.className, "chip pending");
+  equal(wb.chips.get("batch@model")?.source, "model");
+});
+
+Deno.test("a chip that adds an axis stays where it is", () => {
+  const { wb, sent, from } = board();
+  hold(wb, BATCH, "pointer");
+  drop(wb, "model", true);
+  equal(sent[0].add, true);
+  equal(seen(from).querySelector(".chip")?.className, "chip");
+});
+
+Deno.test("a drop outside, or back where it came from, sends nothing and ends the hold", () => {
+  for (const axis of [null, "data"]) {
+    const { wb, sent } = board();
+    hold(wb, BATCH, "pointer");
+    drop(wb, axis, false);
+    deepEqual([sent, wb.held, wb.optimistic], [[], null, false]);
+  }
+});
+
+Deno.test("a hand that rests over a zone has its drop worked out ahead, unless it is barred", async () => {
+  const rest = () => new Promise((done) => setTimeout(done, 100));
+  const { wb, expected } = board();
+  hold(wb, BATCH, "pointer");
+  if (wb.held) wb.held.target = "model";
+  aim(wb);
+  await rest();
+  deepEqual(expected, []);
+  if (wb.held) wb.held.target = "";
+  aim(wb);
+  await rest();
+  deepEqual(expected, [{ verb: "drop", dim: "batch", source: "data", target: "", add: false }]);
+});
+
+Deno.test("a hand that goes on has nothing worked out", async () => {
+  const { wb, expected } = board();
+  hold(wb, BATCH, "pointer");
+  if (wb.held) wb.held.target = "";
+  aim(wb);
+  release(wb);
+  await new Promise((done) => setTimeout(done, 100));
+  deepEqual(expected, []);
+});

@@ -1,0 +1,86 @@
+// @ts-check
+// What a board is told: its parts as texts or objects, what is chosen, and the keys that the whole card hears.
+
+import "./page.js";
+import { deepEqual, equal } from "./assert.js";
+import { withParts } from "../../workbench/widgets/static/parts.js";
+import { isChosen } from "../../workbench/widgets/static/select.js";
+import { onShortcut } from "../../workbench/widgets/static/shortcuts.js";
+/** @import { Gesture, Model, Wb } from "../../workbench/widgets/static/types/wb.d.ts" */
+
+/** @param {Record<string, unknown>} traits @returns {Model} */
+const modelOf = (traits) => ({ get: (name) => traits[name], set: () => {}, save_changes: () => {}, on: () => {}, off: () => {} });
+
+Deno.test("a part that is told as text is read once for each text", () => {
+  const traits = { board: '{"seq": 1}', theme: '"dark"' }, model = withParts(modelOf(traits));
+  const board = model.get("board");
+  deepEqual(board, { seq: 1 });
+  equal(model.get("board"), board);
+  traits.board = '{"seq": 2}';
+  deepEqual(model.get("board"), { seq: 2 });
+  equal(model.get("theme"), '"dark"');
+});
+
+Deno.test("a part that is an object is what it is", () => {
+  const board = {};
+  equal(/** @type {unknown} */ (withParts(modelOf({ board })).get("board")), board);
+});
+
+Deno.test("a subject is chosen in every view that names it, and in rows that fold its layer", () => {
+  const wb = { selected: "layers/3/ffn" };
+  equal(isChosen(wb, "layers/3/ffn"), true);
+  equal(isChosen(wb, "layers/*/ffn"), true);
+  equal(isChosen(wb, "layers/*/attention"), false);
+  equal(isChosen(wb, "layers/*"), false);
+  equal(isChosen({ selected: "layers/*/ffn" }, "layers/12/ffn"), true);
+  equal(isChosen({ selected: "layers/*/ffn" }, "layers/x/ffn"), false);
+  equal(isChosen({ selected: "a.b" }, "a*b"), false);
+  equal(isChosen({ selected: "" }, ""), false);
+});
+
+/**
+ * What a key sends or turns, and whether it left the card.
+ * @param {Record<string, unknown>} key
+ */
+function pressedOn(key) {
+  /** @type {(Gesture | string)[]} */
+  const done = [];
+  const wb = /** @type {Wb} */ (/** @type {unknown} */ ({
+    send: (/** @type {Gesture} */ gesture) => done.push(gesture.verb),
+    toggleHelp: () => done.push("help"),
+  }));
+  let stopped = false;
+  const stop = () => {
+    stopped = true;
+  };
+  const event = {
+    key: "",
+    ctrlKey: false,
+    metaKey: false,
+    altKey: false,
+    shiftKey: false,
+    target: null,
+    preventDefault() {},
+    stopPropagation: stop,
+  };
+  onShortcut(wb, /** @type {KeyboardEvent} */ (/** @type {unknown} */ ({ ...event, ...key })));
+  return [...done, stopped];
+}
+
+Deno.test("control or command with Z undoes, with shift it does again", () => {
+  deepEqual(pressedOn({ key: "z", ctrlKey: true }), ["undo", true]);
+  deepEqual(pressedOn({ key: "Z", metaKey: true, shiftKey: true }), ["redo", true]);
+});
+
+Deno.test("while a field is written in, keys are its own", () => {
+  const target = new HTMLInputElement();
+  deepEqual(pressedOn({ key: "z", ctrlKey: true, target }), [false]);
+  deepEqual(pressedOn({ key: "?", target }), [true]);
+});
+
+Deno.test("plain keys stay in the card, those of the browser leave it", () => {
+  deepEqual(pressedOn({ key: "?" }), ["help", true]);
+  deepEqual(pressedOn({ key: "j" }), [true]);
+  deepEqual(pressedOn({ key: "s", ctrlKey: true }), [false]);
+  deepEqual(pressedOn({ key: "ArrowLeft", altKey: true }), [false]);
+});

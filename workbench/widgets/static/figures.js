@@ -1,0 +1,166 @@
+// @ts-check
+// The figures of a plan: what they are made of, which tier they are of, how they stand, and what is wrong.
+
+import { h, withCode } from "./dom.js";
+import { termLabel } from "./help.js";
+import { drawAsk } from "./why.js";
+/** @import { Alarm, Figure, Share, Standing, TierMark } from "./types/states.d.ts" */
+/** @import { Wb } from "./types/wb.d.ts" */
+
+/**
+ * @param {Share} part
+ * @returns {HTMLElement}
+ */
+function drawShare(part) {
+  const bit = h("i", { title: part.title, data: { shade: part.shade } });
+  bit.style.width = `${part.share * 100}%`;
+  return bit;
+}
+
+/**
+ * Where the memory of a device ends, in a bar that goes beyond it.
+ * @param {{ share: number; text: string }} limit
+ * @returns {HTMLElement}
+ */
+function drawLimit({ share, text }) {
+  const line = h("i", { class: "limit", title: text });
+  line.style.left = `${share * 100}%`;
+  return line;
+}
+
+/**
+ * @param {Figure} figure
+ * @returns {HTMLElement[]}
+ */
+function drawBar(figure) {
+  const limit = figure.limit && drawLimit(figure.limit);
+  const all = figure.apart ? [...figure.parts, figure.apart] : figure.parts;
+  return [
+    h(
+      "div",
+      { class: "bars", role: "img", ariaLabel: all.map((part) => part.title).join("; ") },
+      h("div", { class: `bar ${figure.tone}` }, ...figure.parts.map(drawShare)),
+      limit,
+      figure.apart ? h("div", { class: "bar apart" }, drawShare(figure.apart)) : null,
+    ),
+    h(
+      "div",
+      { class: "legend" },
+      ...all.map((part) =>
+        h("span", { title: part.title }, h("i", { data: { shade: part.shade } }), `${part.role} `, h("b", {}, part.text))
+      ),
+    ),
+  ];
+}
+
+/**
+ * Which tier a figure is of: a sign for the eye, the word for a screen reader and for a hand that rests on it.
+ * @param {TierMark | undefined} mark
+ * @returns {HTMLElement | null}
+ */
+export function drawMark(mark) {
+  return mark?.key
+    ? h("span", {
+      class: "origin",
+      role: "img",
+      ariaLabel: mark.label,
+      title: mark.title,
+      data: { tier: mark.key, settles: mark.settles || null },
+    })
+    : null;
+}
+
+/**
+ * How the figures stand: planned, on their way, as XLA's partitioner has them, or why not.
+ * @param {Wb} wb
+ * @param {Standing} standing
+ * @returns {HTMLElement[]}
+ */
+export function drawStanding(wb, standing) {
+  const sign = drawMark(standing.mark) ?? h("span");
+  sign.ariaHidden = "true"; // the word stands beside it
+  return [
+    sign,
+    h("span", { title: standing.mark.title }, termLabel(wb, standing.mark.label ?? "")),
+    h("span", { class: "how" }, standing.text),
+  ];
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Figure} figure
+ * @returns {HTMLElement}
+ */
+export function drawFigure(wb, figure) {
+  const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
+  const wide = figure.parts.length > 0;
+  const range = figure.range &&
+    h("span", { class: "range", title: "Nine of ten true figures lie between these, as far as programs of others tell." }, figure.range);
+  return h(
+    "div",
+    { class: wide ? "figure wide" : "figure", title: wide ? "" : figure.title, data: { figure: figure.key } },
+    h(
+      "div",
+      { class: "label", title: figure.title },
+      termLabel(wb, figure.label, figure.key),
+      drawAsk(wb, `figure ${figure.key}`, figure.label),
+    ),
+    h(
+      "div",
+      { class: `value ${figure.tone}`, title: figure.title },
+      h("span", {}, figure.text),
+      drawMark(figure.tier),
+      wide ? range : null,
+      wide ? delta : null,
+      wide && figure.note ? h("span", { class: `beside ${figure.tone}` }, figure.note) : null,
+    ),
+    wide ? null : h("div", { class: "sub" }, range, range && h("br"), delta, delta && " ", figure.note),
+    figure.counted
+      ? h("div", { class: "changes" }, ...figure.changes.map((change) => h("span", { class: change.tone }, change.text)))
+      : null,
+    ...(wide ? drawBar(figure) : []),
+    ...figure.tiers.map((tier) =>
+      h(
+        "div",
+        { class: tier.stale ? "tier stale" : "tier", title: tier.stale },
+        drawMark(tier.mark),
+        `${tier.label} `,
+        h("b", {}, tier.text),
+        tier.note ? h("span", {}, ` ${tier.note}`) : null,
+      )
+    ),
+  );
+}
+
+/** Of which answer figures were drawn last, and how wide they were. @type {WeakMap<HTMLElement, { seq: number; across: number }>} */
+const heights = new WeakMap();
+
+/**
+ * Figures that settle by themselves may take less room than before: what lies below stays where a hand is about to take it. Where plans are
+ * compiled by themselves, what the compiler says comes and goes with every edit, and keeps its room.
+ * @param {HTMLElement} figures
+ * @param {number} seq
+ * @param {boolean} comesAndGoes
+ */
+export function keepTall(figures, seq, comesAndGoes) {
+  const before = heights.get(figures);
+  const stays = (before?.seq === seq || comesAndGoes) && before?.across === figures.offsetWidth;
+  figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
+  heights.set(figures, { seq, across: figures.offsetWidth });
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Alarm} alarm
+ * @returns {HTMLElement}
+ */
+export function drawAlarm(wb, alarm) {
+  return h(
+    "div",
+    { class: "alarm", role: "alert" },
+    h("b", { class: "bad" }, `${alarm.kind} `),
+    h("span", {}, ...withCode(alarm.message)),
+    " ",
+    ...alarm.edits.map((edit) => h("button", { class: "btn small", type: "button", onclick: () => wb.send({ verb: "mend", edit }) }, edit)),
+  );
+}

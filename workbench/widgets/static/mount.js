@@ -1,0 +1,179 @@
+// @ts-check
+// A plan's board put together: one card, painted part by part as Python publishes.
+
+import { boardSection } from "./board.js";
+import { h, keepingFocus, painter, patch } from "./dom.js";
+import { release } from "./drag.js";
+import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
+import { filesSection } from "./files.js";
+import { STYLE } from "./given.js";
+import { drawHead } from "./head.js";
+import { helpSection } from "./help.js";
+import { historySection } from "./history.js";
+import { closeMenu } from "./menus.js";
+import { outbox } from "./outbox.js";
+import { makePicturesOpen } from "./picture.js";
+import { compileSection, runSection } from "./run.js";
+import { makeSelectable, markChosen } from "./select.js";
+import { onShortcut } from "./shortcuts.js";
+import { paintStageRefusal } from "./stages.js";
+import { tablesSection } from "./tables.js";
+import { takenUp } from "./take.js";
+import { makeTheme } from "./theme.js";
+import { firstTour, followTour } from "./tour.js";
+import { makeWb } from "./wb.js";
+import { whySection } from "./why.js";
+/** @import { Alarm, Figure, Standing } from "./types/states.d.ts" */
+/** @import { HeadState, Paint, PlanModel } from "./types/wb.d.ts" */
+
+/**
+ * @param {PlanModel} model
+ * @param {HTMLElement} el
+ * @returns {() => void}
+ */
+export function mount(model, el) {
+  const root = h("div", { class: "wb", tabIndex: -1 });
+  const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
+  const silent = h("div", { class: "note warn", hidden: true }, "Python has not answered for ten seconds: it is busy, or gone.");
+  const card = h("div", { class: "card" });
+  root.append(card, live);
+  const box = outbox(model, root);
+  const wb = makeWb(root, card, live, box);
+  const head = h("header", { class: "head" });
+  const figures = h("div", { class: "figures" }), standing = h("div", { class: "standing" });
+  const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
+  const alarms = h("div", { class: "alarms" });
+  const why = whySection(wb);
+  const compile = compileSection(wb);
+  const history = historySection(wb), files = filesSection(wb);
+  card.append(
+    head,
+    files.section,
+    history.section,
+    figures,
+    standing,
+    alarms,
+    silent,
+    board.section,
+    h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, compile.section, run.section)),
+    run.results,
+    why.section,
+    helpSection(wb),
+  );
+  /** @type {Paint<HeadState & { seq: number }>} */
+  const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
+  /** @type {Paint<Figure[]>} */
+  const paintFigures = painter((state) => keepingFocus(root, figures, () => patch(figures, state, (figure) => drawFigure(wb, figure))));
+  /** @type {Paint<Standing>} */
+  const paintStanding = painter((state) => keepingFocus(root, standing, () => standing.replaceChildren(...drawStanding(wb, state))));
+  /** @type {Paint<Alarm[]>} */
+  const paintAlarms = painter((state) => patch(alarms, state, (alarm) => drawAlarm(wb, alarm)));
+
+  let said = "";
+  wb.paint = () => {
+    if (wb.dragging) {
+      wb.whileDragging?.(model.get("table"));
+      return;
+    } // a repaint would end the pointer's capture; the drag paints when it ends
+    const state = model.get("board");
+    const { name, mesh, devices, count, layout, undo, redo, hardware, zones, spare, refusal } = state;
+    const seq = refusal ? state.answer.seq : 0;
+    const inHead = refusal?.zone === hardware.zone ? refusal : null;
+    paintHead({
+      name,
+      mesh,
+      devices,
+      layout,
+      undo,
+      redo,
+      hardware,
+      tools: { count: state.history.count, open: state.history.open, path: state.files.path, sheet: state.files.sheet?.kind ?? "" },
+      refusal: inHead,
+      seq: inHead ? seq : 0,
+    });
+    files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
+    history.paint(state.history);
+    keepTall(figures, state.answer.seq, Boolean(model.get("live").at_rest?.on && state.hardware.name));
+    paintFigures(state.figures);
+    paintStanding(state.standing);
+    root.dataset.settling = `${state.standing.settling}`;
+    paintAlarms(state.alarms);
+    if (!wb.optimistic || root.dataset.busy !== "true") { // drops on their way stay where the hand put them until the last is answered
+      board.paint({ zones, spare, count, refusal, seq }, wb.optimistic);
+      wb.optimistic = false;
+    }
+    tables.paintTargets({
+      zones: zones.map(({ axis, title, colour, size }) => ({ axis, title, colour, size })),
+      tab: model.get("table").tab,
+      refusal: refusal?.zone === "tables" ? refusal : null,
+      seq: refusal?.zone === "tables" ? seq : 0,
+    });
+    tables.paintTabs(state.tabs);
+    const { seq: charted, why: because, recipes, told: _told, ...table } = model.get("table");
+    if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
+    tables.paintTable(table);
+    why.paint(because);
+    paintStageRefusal(wb, refusal, seq);
+    board.paintRecipes(recipes ?? null);
+    root.dataset.charted = `${charted}`;
+    run.paint(model.get("live"));
+    compile.paint(model.get("live"));
+    markChosen(wb, state.selected ?? "");
+    silent.hidden = root.dataset.silent !== "true";
+    if (state.said && state.said !== said) wb.say(state.said);
+    said = state.said;
+    followTour(wb, layout);
+    root.dataset.answered = `${state.answer.seq}`;
+  };
+  const onBoard = () => {
+    box.answered(model.get("board").answer);
+    wb.paint();
+    takenUp(wb, model.get("board").taken);
+    expectTable();
+  };
+  const expectTable = () => { // what the board says will follow, or it is asked for
+    const { answer: { view, seq }, follows } = model.get("board");
+    if (follows && view === box.view) {
+      setTimeout(() => {
+        if (model.get("board").answer.seq === seq && model.get("table").seq !== seq) box.refresh();
+      }, 3000);
+    }
+  };
+  const watching = setInterval(() => {
+    const live = model.get("live");
+    if (live.phase === "running" || live.compile?.phase === "running") box.refresh();
+  }, 5000);
+  const listeners = {
+    "change:board": onBoard,
+    "change:table": () => wb.paint(),
+    "change:live": () => wb.paint(),
+    "change:theme": () => dress(),
+  };
+  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
+
+  const stop = new AbortController();
+  const dress = makeTheme(wb, model, stop.signal);
+  document.addEventListener("pointerdown", (event) => {
+    const path = event.composedPath();
+    if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
+    if (wb.held && !path.some((each) => each instanceof Element && each.matches(".zone, .droptarget, .dim"))) release(wb);
+  }, { signal: stop.signal });
+  root.addEventListener("keydown", (event) => onShortcut(wb, event));
+  new MutationObserver(() => {
+    silent.hidden = root.dataset.silent !== "true";
+  }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
+
+  makeSelectable(wb);
+  makePicturesOpen(wb);
+  dress();
+  wb.paint();
+  el.append(h("style", {}, STYLE), root);
+  firstTour(wb, model);
+  box.begin();
+  return () => {
+    stop.abort();
+    box.close();
+    clearInterval(watching);
+    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
+  };
+}

@@ -1,0 +1,169 @@
+// @ts-check
+// The tables under the board, their tabs and the search.
+
+import { drawRow } from "./cells.js";
+import { h, keepingFocus, one, painter, patch, the } from "./dom.js";
+import { paintPicture } from "./picture.js";
+import { paintReplay } from "./replay.js";
+import { canSort, drawColumn, markSorted, sortedRows } from "./sort.js";
+import { paintPipeline } from "./stages.js";
+import { tensorBar } from "./tensor_bar.js";
+import { SEARCHES } from "./tensors.js";
+/** @import { Block } from "./types/cells.d.ts" */
+/** @import { Tab, TableState } from "./types/states.d.ts" */
+/** @import { Paint, Wb } from "./types/wb.d.ts" */
+
+/** What is shown in a place: its blocks, and the heads that were drawn for them. @type {WeakMap<Element, { blocks: Block[]; heads: string[] }>} */
+const blocksIn = new WeakMap();
+
+/**
+ * The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
+ * @param {Wb} wb
+ * @param {HTMLElement} parent
+ * @param {Block[]} blocks
+ */
+export function patchBlocks(wb, parent, blocks) {
+  const heads = blocks.map((block) =>
+    JSON.stringify([block.title, block.columns, Boolean(block.picture), Boolean(block.replay), Boolean(block.stages), canSort(block)])
+  );
+  const before = blocksIn.get(parent);
+  blocksIn.set(parent, { blocks, heads });
+  if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
+    parent.replaceChildren(
+      ...blocks.map((block) =>
+        h(
+          "div",
+          { class: "block" },
+          block.title && h("h3", {}, block.title),
+          block.replay ? h("div", { class: "replay" }) : null,
+          block.picture ? h("div", { class: "picture" }) : null,
+          block.stages ? h("div", { class: "pipeline" }) : null,
+          block.columns.length
+            ? h(
+              "table",
+              {},
+              h(
+                "thead",
+                {},
+                h(
+                  "tr",
+                  {},
+                  ...block.columns.map((c, i) =>
+                    drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () =>
+                      patchBlocks(wb, parent, blocksIn.get(parent)?.blocks ?? []))
+                  ),
+                ),
+              ),
+              h("tbody"),
+            )
+            : null,
+          h("div", { class: "note" }),
+        )
+      ),
+    );
+  }
+  blocks.forEach((block, i) => {
+    const place = parent.children[i];
+    const body = place.querySelector("tbody");
+    if (body) patch(body, sortedRows(wb, block, heads[i]), (row) => drawRow(wb, block.columns, row));
+    if (body) markSorted(wb, place, heads[i]);
+    if (block.replay) paintReplay(wb, the(place, ".replay"), block.replay);
+    if (block.stages) paintPipeline(wb, the(place, ".pipeline"), block.stages);
+    if (block.picture) paintPicture(wb, the(place, ".picture"), block.picture);
+    const note = the(place, ".note");
+    note.textContent = block.note;
+    note.hidden = !block.note;
+  });
+}
+
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} parent
+ * @param {Tab[]} tabs
+ */
+function drawTabs(wb, parent, tabs) {
+  /** @param {string} tab */
+  const open = (tab) => wb.send({ verb: "open", tab });
+  /**
+   * @param {Event} event
+   * @param {number} by
+   */
+  const step = (event, by) => {
+    event.preventDefault();
+    const i = tabs.findIndex((tab) => tab.open);
+    wb.focusTab = true;
+    open(tabs[(i + by + tabs.length) % tabs.length].key);
+  };
+  const scrolled = parent.scrollLeft;
+  parent.replaceChildren(...tabs.map((tab) =>
+    h(
+      "button",
+      {
+        class: "tab",
+        type: "button",
+        role: "tab",
+        ariaSelected: String(tab.open),
+        tabIndex: tab.open ? 0 : -1,
+        data: { tab: tab.key, focus: `tab-${tab.key}` },
+        onclick: () => open(tab.key),
+        onkeydown: (e) => {
+          if (e.key === "ArrowRight") step(e, 1);
+          else if (e.key === "ArrowLeft") step(e, -1);
+        },
+      },
+      tab.label,
+      tab.badge && h("span", { class: "badge" }, tab.badge),
+    )
+  ));
+  const chosen = one(parent, "[aria-selected=true]");
+  if (wb.focusTab) chosen?.focus({ preventScroll: true });
+  wb.focusTab = false;
+  parent.scrollLeft = scrolled;
+  if (chosen) showTab(parent, chosen);
+}
+
+/**
+ * The chosen tab, into the part of the strip that is seen: it may be wider than the card.
+ * @param {HTMLElement} strip
+ * @param {HTMLElement} tab
+ */
+function showTab(strip, tab) {
+  const frame = strip.getBoundingClientRect(), at = tab.getBoundingClientRect();
+  if (at.left < frame.left || at.right > frame.right) strip.scrollLeft += at.left - frame.left - (frame.width - at.width) / 2;
+}
+
+/** @param {Wb} wb */
+export function tablesSection(wb) {
+  const tabs = h("div", { class: "tabs", role: "tablist", ariaLabel: "Tables" });
+  const blocks = h("div");
+  let timer = 0;
+  const search = h("input", {
+    class: "field search",
+    type: "search",
+    hidden: true,
+    oninput: () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => wb.send({ verb: "open", tab: section.dataset.tab, search: search.value }), 150);
+    },
+  });
+  const targets = tensorBar(wb);
+  const scroll = h("div", { class: "scroll", role: "tabpanel", tabIndex: 0, ariaLabel: "Table" }, blocks);
+  const section = h("section", { class: "tables" }, tabs, h("div", { class: "finding" }, search), targets.bar, scroll);
+  /** @type {Paint<Tab[]>} */
+  const paintTabs = painter((state) => keepingFocus(wb.root, tabs, () => drawTabs(wb, tabs, state)));
+  /** @type {Paint<Pick<TableState, "tab" | "search" | "blocks">>} */
+  const paintTable = painter((state) => {
+    const [label, placeholder] = SEARCHES[state.tab] ?? ["", ""];
+    search.hidden = state.search === null;
+    targets.bar.classList.toggle("bare", search.hidden); // other tabs show in it what was refused alone
+    if (section.dataset.tab !== state.tab) {
+      search.value = state.search ?? "";
+      Object.assign(search, { placeholder, ariaLabel: label });
+    }
+    const turned = section.dataset.tab !== state.tab;
+    section.dataset.tab = state.tab;
+    keepingFocus(wb.root, blocks, () => patchBlocks(wb, blocks, state.blocks));
+    if (turned) scroll.scrollTop = 0; // another table begins at its top
+  });
+  return { section, paintTabs, paintTable, paintTargets: targets.paint };
+}

@@ -1,0 +1,199 @@
+/** Tables as Python tells them: `blocks.py` and what is made with it. */
+
+import type { Gesture } from "./wb.d.ts";
+import type { PipelineTab } from "./pipeline.d.ts";
+
+export interface AxisTag {
+  name: string;
+  colour: number | null;
+}
+export interface Mark {
+  text: string;
+  title: string;
+}
+export interface Tag {
+  label: string;
+  title: string;
+  gesture: Gesture;
+}
+
+/** What any cell may have: beside it in a stack, over it under the pointer. */
+interface Beside {
+  title?: string;
+  tone?: string;
+  wrap?: boolean;
+  lead?: string;
+  beside?: string;
+}
+export interface TextCell extends Beside {
+  text: string;
+}
+export interface AskedCell extends TextCell {
+  why: string;
+}
+export interface LineCell extends TextCell {
+  line: string;
+  rank: number;
+}
+export interface ShareCell extends Beside {
+  share: number;
+  shade: number | string;
+  text: string;
+}
+export interface ActsCell extends Beside {
+  text?: string;
+  acts: { label: string; title?: string; gesture: Gesture & { of?: string } }[];
+}
+export interface PathCell extends Beside {
+  path: string;
+  count?: string;
+}
+export interface DimsCell extends Beside {
+  dims: { name: string; title: string; colours: (number | null)[] }[];
+}
+export interface AxesCell extends Beside {
+  axes: AxisTag[];
+}
+export interface EditsCell extends Beside {
+  edits: string[];
+}
+export interface TermsCell extends Beside {
+  terms: string[];
+}
+export interface StackCell extends Beside {
+  stack: Cell[];
+}
+export interface PairCell extends Beside {
+  pair: [number, number];
+}
+export interface Remedy {
+  edit: string;
+  note: string;
+  tone: string;
+  title: string;
+  held?: string;
+  held_tone?: string;
+}
+export interface RemediesCell extends Beside {
+  key: string;
+  about: string;
+  remedies: Remedy[];
+  find: string;
+}
+/** One dimension of a tensor, that can be taken. */
+export interface Dimension {
+  place: number;
+  dim: string;
+  label: string;
+  axes: AxisTag[];
+  title: string;
+  marks: Mark[];
+}
+export interface ChipsCell extends Beside {
+  chips: Dimension[];
+  of: string;
+  path: string;
+  own: string;
+  given: string;
+  tags?: Tag[];
+}
+export type CellState =
+  | TextCell
+  | AskedCell
+  | LineCell
+  | ShareCell
+  | ActsCell
+  | PathCell
+  | DimsCell
+  | AxesCell
+  | EditsCell
+  | TermsCell
+  | StackCell
+  | PairCell
+  | RemediesCell
+  | ChipsCell;
+export type Cell = string | CellState;
+
+export interface Fold {
+  key: string;
+  open: boolean;
+}
+export interface Row {
+  key: string;
+  cells: Cell[];
+  subject: string;
+  tone: string;
+  /** Present where rows can be folded, `null` for one that cannot. */
+  fold?: Fold | null;
+  level?: number;
+  section?: { title: string; note: string };
+}
+export interface Column {
+  label: string;
+  number: boolean;
+  title: string;
+}
+
+export interface Picture {
+  svg: string;
+  text: string;
+  name: string;
+  about?: string;
+  opens?: { verb: string; field: string } | null;
+}
+export interface ReplayLine {
+  direction: "forward" | "backward" | "across";
+  axis: AxisTag;
+  from: string;
+  to: string;
+  over: string;
+  subject: string;
+}
+export interface ReplaySteps {
+  waiting?: undefined;
+  step: number;
+  last: number;
+  stride: number;
+  lines: ReplayLine[];
+  more: string;
+  start: string;
+  said: string;
+  conflicts: string;
+}
+export type Replay = ReplaySteps | { waiting: string };
+
+export interface Block {
+  title: string;
+  columns: Column[];
+  rows: Row[];
+  note: string;
+  picture: Picture | null;
+  replay?: Replay;
+  stages?: PipelineTab;
+}
+
+export interface Ask {
+  label: string;
+  value: string;
+  verb: string;
+  options?: string[];
+}
+export interface MenuItem {
+  heading?: undefined;
+  choices?: undefined;
+  label: string;
+  gesture: Gesture;
+  note?: string;
+  reason?: string | null;
+  ask?: Ask | null;
+}
+export interface MenuChoices {
+  heading?: undefined;
+  choices: string;
+  options: { label: string; gesture: Gesture; reason: string | null; checked: boolean }[];
+  many: boolean;
+}
+export interface MenuHeading {
+  heading: string;
+}
+export type MenuEntry = MenuItem | MenuChoices | MenuHeading;

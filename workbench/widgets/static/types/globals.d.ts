@@ -1,0 +1,11 @@
+/** Written by `module.py` before the bundles. */
+
+import type { Glossary } from "./states.d.ts";
+
+declare global {
+  /** What Python hands over: the style sheets and the glossary. */
+  const GIVEN: { style: string; glossary: Glossary };
+  /** Of the board's module; and the names of its parts. */
+  const VERSION: string;
+  const PARTS: string[];
+}

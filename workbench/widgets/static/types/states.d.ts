@@ -1,0 +1,308 @@
+/** The parts of a plan's board as Python publishes them: `board`, `table`, `live`. */
+
+import type { Block, Mark, MenuEntry, MenuItem } from "./cells.d.ts";
+
+export interface Answer {
+  view: string;
+  seq: number;
+}
+export interface Problem {
+  message: string;
+  ways_out: string[];
+}
+export interface Refusal extends Problem {
+  zone: string;
+}
+
+/** Why a chip may not be dropped on an axis: moved there, or split over it as well. */
+export type Barred = Record<string, { move?: string; add?: string }>;
+/** The same for a drop that edits the rule, and for one of this tensor alone. */
+export interface Reasons {
+  rule: Barred;
+  only: Barred;
+}
+export interface Chip {
+  key: string;
+  dim: string;
+  source: string;
+  size: string;
+  order: string;
+  carried: string;
+  title: string;
+  illegal: Barred;
+  marks: Mark[];
+  menu: MenuEntry[];
+}
+export interface Zone {
+  /** `""` is the place of what is not split. */
+  axis: string;
+  title: string;
+  colour: number | null;
+  size: string | null;
+  hint: string;
+  chips: Chip[];
+  menu: MenuEntry[];
+}
+/** A zone as the row of targets over a table shows it. */
+export type Target = Pick<Zone, "axis" | "title" | "colour" | "size">;
+export interface DeviceCount {
+  text: string;
+  tone: string;
+  title: string;
+}
+/** The tier a figure is of; empty where none is told. */
+export interface TierMark {
+  key?: string;
+  label?: string;
+  title?: string;
+  settles?: boolean;
+}
+export interface Standing {
+  mark: TierMark;
+  text: string;
+  settling: boolean;
+}
+export interface Share {
+  role: string;
+  shade: number | string;
+  share: number;
+  text: string;
+  title: string;
+}
+export interface Toned {
+  text: string;
+  tone: string;
+}
+export interface Figure {
+  key: string;
+  label: string;
+  text: string;
+  title: string;
+  note: string;
+  tone: string;
+  parts: Share[];
+  apart: Share | null;
+  limit: { share: number; text: string } | null;
+  tier: TierMark;
+  range: string;
+  tiers: { label: string; text: string; note: string; stale: string; mark: TierMark }[];
+  delta: Toned | null;
+  counted: boolean;
+  changes: Toned[];
+}
+export interface Alarm {
+  key: string;
+  kind: string;
+  message: string;
+  edits: string[];
+}
+export interface Hardware {
+  zone: string;
+  name: string;
+  chips: { name: string; label: string }[];
+  chip: string;
+  shape: string;
+  example: string;
+  facts: string;
+  title: string;
+  shapes: MenuItem[];
+  problem: string;
+  mends: MenuItem[];
+  wiring: { axis: string; colour: number; text: string; title: string }[];
+  wirings: MenuItem[];
+}
+export interface Tab {
+  key: string;
+  label: string;
+  badge: string;
+  open: boolean;
+}
+export interface Taken {
+  key: string;
+  illegal: Reasons | Record<string, never>;
+  menu: MenuEntry[];
+}
+
+export interface PlanNode {
+  key: string;
+  number: number;
+  parent: number | null;
+  lane: number;
+  edit: string;
+  name: string;
+  pinned: boolean;
+  here: boolean;
+  picked: "" | "A" | "B";
+  figures: { label: string; text: string; tone: "" | "good" | "bad" }[];
+  title: string;
+}
+export interface Compared {
+  first: { number: number; label: string };
+  second: { number: number; label: string };
+  follows: boolean;
+  blocks: Block[];
+  text: string;
+}
+export interface HistoryState {
+  open: boolean;
+  count: number;
+  nodes: PlanNode[];
+  lanes: number;
+  note: string;
+  compared: Compared | null;
+}
+
+export interface Sheet {
+  kind: "export" | "link";
+  title: string;
+  forms: { key: string; label: string; open: boolean }[];
+  about: string;
+  text: string;
+  problem: Problem | null;
+  name: string;
+}
+export interface FilesState {
+  path: string;
+  word: string;
+  download: { name: string; text: string; view: string; seq: number } | null;
+  sheet: Sheet | null;
+}
+/** What the tools of the head show of history and files. */
+export interface Tools {
+  count: number;
+  open: boolean;
+  path: string;
+  sheet: string;
+}
+
+export interface BoardState {
+  kind?: undefined;
+  name: string;
+  mesh: string;
+  devices: string;
+  count: DeviceCount;
+  layout: string;
+  undo: string | null;
+  redo: string | null;
+  hardware: Hardware;
+  figures: Figure[];
+  standing: Standing;
+  alarms: Alarm[];
+  zones: Zone[];
+  spare: { name: string; size: string };
+  refusal: Refusal | null;
+  said: string;
+  tabs: Tab[];
+  selected: string | null;
+  taken: Taken | null;
+  history: HistoryState;
+  files: FilesState;
+  answer: Answer;
+  told: unknown;
+  follows: boolean;
+}
+
+export interface RecipeAxis {
+  name: string;
+  colour: number | null;
+  options: { name: string; label: string }[];
+}
+export interface RecipeRow {
+  key: string;
+  name: string;
+  title: string;
+  about: string;
+  state: "applies" | "holds" | "barred";
+  edits: string[];
+  reason: string;
+  ways_out: string[];
+  given: string[];
+  axes: RecipeAxis[];
+}
+export interface Recipes {
+  rows: RecipeRow[];
+  problem: string;
+}
+export interface Because {
+  of: string;
+  title: string;
+  lead: string[];
+  blocks: Block[];
+}
+export interface TableState {
+  tab: string;
+  search: string | null;
+  blocks: Block[];
+  why: Because | null;
+  recipes: Recipes | null;
+  seq: number;
+  told: unknown;
+}
+
+export interface Fact {
+  label: string;
+  text: string;
+  note: string;
+  tone: string;
+  mark?: TierMark;
+}
+export interface LogLine {
+  key: string;
+  at: string;
+  text: string;
+  tone: string;
+}
+/** What long work in a process of its own shows. */
+export interface Work {
+  phase: string;
+  stage: string;
+  fraction: number;
+  message: string;
+  facts: Fact[];
+  log: LogLine[];
+  said: string;
+}
+export interface PlanWork extends Work {
+  waits: boolean;
+  stale: boolean;
+  /** Which plan it was of, if not of the present one. */
+  of: string;
+}
+export interface CurveState {
+  label: string;
+  points: [number, number][];
+  told: string[];
+  high: string;
+  low: string;
+  first: string;
+  end: string;
+  last: string;
+  across: { y: number; text: string } | null;
+}
+export interface Compilation extends PlanWork {
+  target: string;
+  unasked: boolean;
+}
+export interface LiveState extends PlanWork {
+  can_run: boolean;
+  steps: string;
+  curves: CurveState[];
+  blocks: Block[];
+  traced: boolean;
+  compile: Compilation;
+  at_rest: { on: boolean; note: string } | null;
+  told: unknown;
+}
+
+export interface Term {
+  name: string;
+  says: string;
+  link: string;
+  on: string[];
+  notebook: string;
+  number: string;
+}
+export interface Glossary {
+  groups: { title: string; terms: Term[] }[];
+  keys: { press: string; does: string }[];
+}
