@@ -16,6 +16,8 @@ from workbench.errors import FleetError
 from workbench.multimodel import Placed
 from workbench.multimodel.fleet import Fleet, FleetModel
 
+pytestmark = [pytest.mark.compile, pytest.mark.worker]
+
 
 def test_every_unit_has_its_seconds_and_nothing_is_left_in_the_folder(tmp_path):
     run = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path))

@@ -18,6 +18,8 @@ from benchmarks.published_pipeline import (
     throughput,
 )
 
+pytestmark = pytest.mark.compile
+
 
 @pytest.mark.parametrize(("table", "limit"), [("GP-2", 0.08), ("GP-3", 0.06)])
 def test_the_throughput_of_a_table_is_predicted(table, limit):

@@ -210,6 +210,7 @@ def test_programs_are_traced_once_each(begun, tmp_path):
     assert len({id(node.plan.program) for node in again.nodes}) == 1
 
 
+@pytest.mark.compile
 def test_other_programs_hardware_and_pipelines_come_back(tmp_path):
     plan = Plan(build("gpt", layers=2, batch=8), "stage:2 data:2", "batch:data")
     session = Session(plan)

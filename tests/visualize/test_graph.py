@@ -81,6 +81,7 @@ def test_counters_of_turns_are_left_out():
     assert len([member for box in collapse(turns).boxes for member in box.members]) == len(GRAPH.nodes)
 
 
+@pytest.mark.compile
 def test_what_is_open_at_first_does_not_depend_on_the_process():
     code = (
         "from workbench.visualize.draw.collapse import open_at_first; from workbench.models import build; "

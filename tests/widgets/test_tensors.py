@@ -76,6 +76,7 @@ def test_a_search_finds_by_path_role_dimension_and_axis_and_opens_what_it_finds(
     assert bool(shown) or "No tensor matches" in blocks[0]["note"]
 
 
+@pytest.mark.compile
 def test_hundreds_of_tensors_are_few_rows():
     report = Plan(build("gpt", preset="gpt2-small", scan=False), "data:4 model:2", "batch:data; d_ff:model").report()
     assert len(report.arguments) > 300
