@@ -38,7 +38,7 @@ from workbench.app.processes.boards import LINGERING
 LAYERS, EDIT_MS = 8, 600.0  # layers of the program that is timed to find how many take so long
 SLOW_PLAN = """
 import statistics, sys, time
-from workbench.plan.edits import PlaceDim
+from workbench.plan.edits import ShardDim
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
@@ -47,7 +47,7 @@ def edit_ms(plan):
     session, times = Session(plan), []
     for axes in (("model",), (), ("model",), (), ("model",)):
         begun = time.perf_counter()
-        session.apply(PlaceDim("d_ff", axes))
+        session.apply(ShardDim("d_ff", axes))
         times.append(1000 * (time.perf_counter() - begun))
     return statistics.median(times)
 

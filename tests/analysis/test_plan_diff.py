@@ -19,7 +19,7 @@ from workbench.text.plan_diff import change_text, delta_text
 
 MADE = [edit for edit, _, mesh, _ in CASES if mesh is not None]  # the others are refused
 TOLD = {
-    "PlaceDim": {"rule"},
+    "ShardDim": {"rule"},
     "Override": {"override"},
     "Constrain": {"constraint"},
     "Prioritize": {"priority"},
@@ -36,7 +36,7 @@ TOLD = {
     "SetHardware": {"hardware"},
     "SetPipeline": {"pipeline", "mesh axis", "axis order"},
     "OpenPlan": {"mesh axis", "rule"},
-    "Together": {"rule"},
+    "EditGroup": {"rule"},
 }
 """The kinds of change by which each edit of the cases is told."""
 

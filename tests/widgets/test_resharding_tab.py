@@ -90,7 +90,7 @@ def test_edits_are_tried_when_asked_applied_by_a_click_and_the_row_is_gone(plan)
 def test_nothing_is_looked_for_while_another_tab_is_open(plan):
     shown, session = {}, Session(plan)
     Board(session, shown.__setitem__).answer({"verb": "open", "tab": "devices", "view": "v", "seq": 1})
-    assert {"reshards", "padding", "own_annotations"} & set(vars(session.report)) == set()
+    assert {"reshards", "padding", "source_annotations"} & set(vars(session.report)) == set()
 
 
 def test_a_resharding_that_is_gone_is_not_tried(plan):
