@@ -180,7 +180,7 @@ def test_a_compiled_step_is_read_whole():
     assert compiled.memory.arguments == memory.argument_size_in_bytes
     assert compiled.memory.peak >= compiled.memory.arguments
     assert sum(each.flops * each.count for each in compiled.kernels) == of.report().flops.per_device
-    assert {each.source.partition(":")[0] for each in compiled.collectives if each.source} == {"programs.py"}
+    assert {each.source.partition(":")[0] for each in compiled.collectives if each.source} == {"run_programs.py"}
     assert compiled.compute_seconds is None
     assert "memory per device" in str(compiled)
 
@@ -190,7 +190,7 @@ def test_lines_of_a_constrained_program_are_the_users():
     mesh = attach(of.mesh)
     compiled = jitted(of, mesh).lower(*argument_specs(of.program)).compile()
     sources = {each.source.partition(":")[0] for each in collectives_of(module_of(compiled), of.mesh)}
-    assert sources - {""} == {"programs.py"}
+    assert sources - {""} == {"run_programs.py"}
 
 
 def test_memory_that_is_offloaded_is_the_hosts():

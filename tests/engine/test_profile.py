@@ -82,7 +82,7 @@ def test_its_collectives_are_those_the_compiler_made(measured):
 def test_its_kernels_are_named_by_the_users_paths_and_lines(measured):
     products = [each for each in measured.trace.kernels if each.kind == "dot"]
     assert {each.path for each in products} >= {"dot_general"}
-    assert {each.source.partition(":")[0] for each in products} == {"programs.py"}
+    assert {each.source.partition(":")[0] for each in products} == {"run_programs.py"}
 
 
 def test_loops_are_told_by_what_runs_in_them():

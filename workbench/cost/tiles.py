@@ -17,9 +17,9 @@ def tiled_bytes(shape: tuple[int, ...], dtype: str, tile: tuple[int, ...] = ()) 
     The compiler chooses which two dimensions are last, so the order that wastes least counts. A dimension shorter than the sublanes is
     padded to the next power of two.
 
-    >>> laid_out_bytes((4, 768, 6, 64), "float32", (8, 128)) == 4 * 768 * 6 * 64 * 4  # with 768 last, and 64 before it
+    >>> tiled_bytes((4, 768, 6, 64), "float32", (8, 128)) == 4 * 768 * 6 * 64 * 4  # with 768 last, and 64 before it
     True
-    >>> laid_out_bytes((100, 28, 28), "float32", (8, 128)) == 28 * 32 * 128 * 4  # 100 images last
+    >>> tiled_bytes((100, 28, 28), "float32", (8, 128)) == 28 * 32 * 128 * 4  # 100 images last
     True
     """
     size = itemsize(dtype)

@@ -117,7 +117,7 @@ def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Hal
     gather all.
 
     >>> _pieces([(-1, 5), (3, 9), (7, 13)], 4, 3)
-    [Piece(size=1, pairs=((0, 1), (1, 2))), Piece(size=1, pairs=((1, 0), (2, 1)))]
+    [HaloPiece(size=1, pairs=((0, 1), (1, 2))), HaloPiece(size=1, pairs=((1, 0), (2, 1)))]
     """
     left, right = [i * part - start for i, (start, _) in enumerate(reads)], [limit - i * part for i, (_, limit) in enumerate(reads)]
     widest = max(limit - start for start, limit in reads)
@@ -138,7 +138,7 @@ def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[
     """Where parts read little from far away: a permute for the first that each part sends to, one for the second, and so on.
 
     >>> _from_afar([(8, 10), (10, 12), (12, 14), (14, 16)], 8, 4)
-    [Piece(size=2, pairs=((1, 0),)), Piece(size=2, pairs=((1, 2),)), Piece(size=2, pairs=((1, 3),))]
+    [HaloPiece(size=2, pairs=((1, 0),)), HaloPiece(size=2, pairs=((1, 2),)), HaloPiece(size=2, pairs=((1, 3),))]
     """
     found: list[list[tuple[int, int, int, int]]] = []  # source, reader, and from where to where within the source
     for source in range(parts):
