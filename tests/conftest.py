@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # also for the processes that tests start
+os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # the processes of a run compile for TPUs at once
 os.environ.setdefault("WORKBENCH_COMPILE", "when asked")  # figures move when a test moves them; one that is about it switches it on
 
 import jax
