@@ -27,8 +27,7 @@ from workbench.cost.communication import collective_seconds
 from workbench.cost.kept import kept_between_passes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.models.decoder import model as decoder
-from workbench.models.decoder import stage as decoder_stage
+from workbench.models.decoder import decoder, decoder_stage
 from workbench.models.decoder.config import DecoderConfig
 from workbench.models.decoder.layouts import sequence_parallel
 from workbench.models.mixture.config import MixtureConfig

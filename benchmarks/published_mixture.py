@@ -11,7 +11,7 @@ import workbench as wb
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.hardware.hardware import Hardware
-from workbench.models.mixture import stage as mixture_stage
+from workbench.models.mixture import mixture_stage
 from workbench.models.mixture.config import MixtureConfig
 from workbench.models.mixture.layouts import expert_parallel
 

@@ -24,7 +24,7 @@ from workbench.cost.communication import collective_seconds
 from workbench.cost.kept import kept_between_passes
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.models.decoder import stage as decoder_stage
+from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import DecoderConfig
 from workbench.pipeline.balance import balance
 from workbench.pipeline.simulate import simulate

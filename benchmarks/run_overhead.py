@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as P
 import workbench as wb
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.models.data import text
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.models.gpt.config import PRESETS
 
 CONFIG = PRESETS["tiny"]

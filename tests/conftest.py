@@ -52,8 +52,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             each.add_marker("compile")
     draw_thirds(config, items)
     leave_to_the_nights(config, items)
-    long = {each.path for each in items if each.get_closest_marker("compile") or each.get_closest_marker("browser")}
-    items.sort(key=lambda each: each.path not in long)  # long files first: with `--dist loadfile` two processes end together
+    items.sort(key=_place(items))
+
+
+def _place(items: list[pytest.Item]) -> Callable[[pytest.Item], int]:
+    """Long files first, so that with `--dist loadfile` two processes end together; those with a browser last, for Playwright leaves its event
+    loop running in the process, and a test that runs one of its own could not follow."""
+    marked = {name: {each.path for each in items if each.get_closest_marker(name)} for name in ("compile", "browser")}
+    return lambda each: 2 if each.path in marked["browser"] else 0 if each.path in marked["compile"] else 1
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist

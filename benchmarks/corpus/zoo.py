@@ -14,7 +14,7 @@ import optax
 import workbench as wb
 from workbench.core.program import Program
 from workbench.models import build
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.models.gpt.config import PRESETS
 
 MEDIUM = replace(

@@ -1,7 +1,7 @@
 """What a micro-batch keeps between its passes, layer by layer."""
 
 from workbench.cost.kept import kept_between_passes
-from workbench.models.decoder import stage as decoder_stage
+from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import PRESETS
 from workbench.models.presets import chosen
 from workbench.plan.plan import Plan

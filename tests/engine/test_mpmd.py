@@ -16,7 +16,7 @@ from workbench.engine.mpmd.memory import compiled_peaks
 from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
 from workbench.engine.mpmd.timeline import measure_tasks
 from workbench.errors import PipelineError
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.plan.plan import Plan

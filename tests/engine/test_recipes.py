@@ -22,8 +22,8 @@ from workbench.analysis.comparison import compare_collectives
 from workbench.core.tensor import Role
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
+from workbench.models.amoebanet import amoebanet
 from workbench.models.amoebanet import config as amoebanet_config
-from workbench.models.amoebanet import model as amoebanet
 from workbench.models.data import photographs
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind

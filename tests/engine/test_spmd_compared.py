@@ -4,7 +4,7 @@ import pytest
 
 from workbench.analysis.comparison import Comparison
 from workbench.engine.compile.compilation import compile_here
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.plan.plan import Plan
 
 pytestmark = pytest.mark.compile

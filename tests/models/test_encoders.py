@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from workbench.models.conformer import model as conformer
+from workbench.models.conformer import conformer
 from workbench.models.conformer.config import PRESETS as CONFORMERS
 from workbench.models.data import scans, speech
 from workbench.models.layers.normalization import batch_norm, instance_norm, layer_norm, rms_norm
-from workbench.models.t5 import model as t5
+from workbench.models.t5 import t5
 from workbench.models.t5.config import PRESETS as T5S
-from workbench.models.unet import model as unet
+from workbench.models.unet import unet
 from workbench.models.unet.config import PRESETS as UNETS
 
 pytestmark = pytest.mark.compile

@@ -12,7 +12,7 @@ import pytest
 from workbench.core.tensor import Role
 from workbench.models import build
 from workbench.models.data import text
-from workbench.models.mixture import model as mixture
+from workbench.models.mixture import mixture
 from workbench.models.mixture import weights as mixture_weights
 from workbench.models.mixture.config import PRESETS
 from workbench.models.mixture.experts import assign, experts, placed, route

@@ -9,8 +9,7 @@ import pytest
 from workbench.core.tensor import Role
 from workbench.cost.kept import kept_between_passes
 from workbench.models.data import text
-from workbench.models.mixture import model as mixture
-from workbench.models.mixture import stage as mixture_stage
+from workbench.models.mixture import mixture, mixture_stage
 from workbench.models.mixture import weights as mixture_weights
 from workbench.models.mixture.config import PRESETS
 from workbench.models.mixture.layouts import expert_parallel

@@ -11,12 +11,12 @@ from workbench.engine.mpmd.check import largest_error
 from workbench.engine.mpmd.memory import compiled_peaks
 from workbench.errors import DocumentError
 from workbench.models import build
+from workbench.models.amoebanet import amoebanet
 from workbench.models.amoebanet import config as amoebanet_config
-from workbench.models.amoebanet import model as amoebanet
 from workbench.models.amoebanet import weights as amoebanet_weights
 from workbench.models.decoder import config as decoder_config
 from workbench.models.deep_unet import config as deep_unet_config
-from workbench.models.deep_unet import model as deep_unet
+from workbench.models.deep_unet import deep_unet
 from workbench.pipeline.balance import at, balance, bucket_rule
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import stage_costs

@@ -7,17 +7,17 @@ import jax
 import pytest
 
 from workbench.models.conformer import config as conformer_config
-from workbench.models.conformer import model as conformer
+from workbench.models.conformer import conformer
 from workbench.models.decoder import config as decoder_config
 from workbench.models.decoder import weights as decoder_weights
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.models.gpt.config import PADDED_VOCAB, PRESETS, GPTConfig
 from workbench.models.mixture import config as mixture_config
 from workbench.models.mixture import weights as mixture_weights
 from workbench.models.t5 import config as t5_config
-from workbench.models.t5 import model as t5
+from workbench.models.t5 import t5
 from workbench.models.unet import config as unet_config
-from workbench.models.unet import model as unet
+from workbench.models.unet import unet
 
 pytestmark = pytest.mark.compile
 

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.models import mnist, two_layer
 from workbench.models.data import text
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.models.gpt.config import PRESETS
 
 pytestmark = pytest.mark.compile

@@ -8,7 +8,7 @@ import pytest
 from tests.support import pipelines
 from workbench.core.program import Program
 from workbench.errors import PipelineError
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.pipeline.stage_costs import block_costs, costs_of_cut, plan_starts, stage_costs
 from workbench.plan.plan import Plan
 from workbench.tracing import trace_training

@@ -8,7 +8,7 @@ import pytest
 from tests.support import pipelines
 from workbench.core.paths import template
 from workbench.errors import PipelineError, TraceError
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.tracing import trace
 from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight
 from workbench.tracing.losses import scanned_loss, sequential_loss

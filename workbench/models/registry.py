@@ -8,8 +8,8 @@ from typing import Any
 from workbench.core.program import Program, Reference
 from workbench.errors import DocumentError, unknown_name
 from workbench.models import mnist, two_layer
+from workbench.models.amoebanet import amoebanet
 from workbench.models.amoebanet import config as amoebanet_config
-from workbench.models.amoebanet import model as amoebanet
 from workbench.models.bounds import (
     MOST,
     MOST_LETTERS,
@@ -22,20 +22,20 @@ from workbench.models.bounds import (
     verify_pieces,
 )
 from workbench.models.conformer import config as conformer_config
-from workbench.models.conformer import model as conformer
+from workbench.models.conformer import conformer
 from workbench.models.decoder import config as decoder_config
+from workbench.models.decoder import decoder
 from workbench.models.decoder import layouts as decoder_layouts
-from workbench.models.decoder import model as decoder
 from workbench.models.deep_unet import config as deep_unet_config
-from workbench.models.deep_unet import model as deep_unet
+from workbench.models.deep_unet import deep_unet
 from workbench.models.gpt import config as gpt_config
-from workbench.models.gpt import model as gpt
+from workbench.models.gpt import gpt
 from workbench.models.mixture import config as mixture_config
 from workbench.models.mixture import layouts as mixture_layouts
-from workbench.models.mixture import model as mixture
+from workbench.models.mixture import mixture
 from workbench.models.t5 import config as t5_config
-from workbench.models.t5 import model as t5
-from workbench.models.unet import model as unet
+from workbench.models.t5 import t5
+from workbench.models.unet import unet
 
 
 @dataclass(frozen=True, slots=True)

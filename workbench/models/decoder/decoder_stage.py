@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
-from workbench.models.decoder import model as decoder
+from workbench.models.decoder import decoder
 from workbench.models.decoder.config import DecoderConfig
 from workbench.models.decoder.weights import dims, init
 from workbench.models.layers.blocks import cross_entropy, embed

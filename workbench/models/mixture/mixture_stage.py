@@ -9,7 +9,7 @@ import optax
 from workbench.core.program import Program
 from workbench.models.layers.blocks import cross_entropy, embed
 from workbench.models.mixture.config import MixtureConfig
-from workbench.models.mixture.model import run_layers
+from workbench.models.mixture.mixture import run_layers
 from workbench.models.mixture.weights import dims, init
 from workbench.tracing import trace_micro_batch, trace_update
 
