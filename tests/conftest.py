@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _place(items: list[pytest.Item]) -> Callable[[pytest.Item], int]:
-    """Long files first, so that with `--dist loadfile` two processes end together; those with a browser last, for Playwright leaves its event
+    """Long files first, so that with `--dist loadfile` two processes end together; those with a browser last: Playwright leaves its event
     loop running in the process, and a test that runs one of its own could not follow."""
     marked = {name: {each.path for each in items if each.get_closest_marker(name)} for name in ("compile", "browser")}
     return lambda each: 2 if each.path in marked["browser"] else 0 if each.path in marked["compile"] else 1
