@@ -17,6 +17,7 @@ from workbench.core.program import KEPT, Program
 from workbench.core.program_cache import ProgramCache
 from workbench.models import build
 from workbench.pipeline.stage_costs import stage_costs
+from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 
@@ -149,7 +150,7 @@ def test_nothing_holds_a_program_that_nobody_has_any_more(pipeline):
         report.pipeline,
         report.graph,
         program.removed,
-        stage_costs(report.plan, exact_memory=True) if pipeline else (),
+        stage_costs(staged_program(report.plan), exact_memory=True) if pipeline else (),
     ):
         assert asked is not None or not pipeline
     gone = weakref.ref(program), weakref.ref(program.__dict__[KEPT])

@@ -20,6 +20,7 @@ from workbench.models.deep_unet import deep_unet
 from workbench.pipeline.balance import at, balance, bucket_rule
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import stage_costs
+from workbench.pipeline.staged_program import staged_program
 from workbench.tracing.stage_partition.partition import cut_loss
 from workbench.tracing.stage_partition.stages import Cut
 
@@ -97,7 +98,7 @@ def test_a_pipelined_amoebanet_is_the_unpipelined_one(monkeypatch):
     monkeypatch.setattr(amoebanet, "cells_of", lambda _: two)
     step = pipelined(amoebanet.build(), "stages:2 micro_batches:2 schedule:1f1b boundaries:stem/2")
     assert largest_error(step) < TOLERANCE
-    predicted = simulate(step.stages.spec, stage_costs(step.plan, exact_memory=True)).peaks
+    predicted = simulate(step.stages.spec, stage_costs(staged_program(step.plan), exact_memory=True)).peaks
     assert predicted == pytest.approx(compiled_peaks(step), rel=0.1)
 
 

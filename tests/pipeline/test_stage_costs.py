@@ -9,7 +9,8 @@ from tests.support import pipelines
 from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.models.gpt import gpt
-from workbench.pipeline.stage_costs import block_costs, costs_of_cut, plan_starts, stage_costs
+from workbench.pipeline import stage_costs as staged
+from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing import trace_training
 from workbench.tracing.stage_partition.partition import network_of
@@ -17,6 +18,14 @@ from workbench.tracing.stage_partition.partition import network_of
 pytestmark = pytest.mark.compile
 
 HARDWARE = "TPU v5e 2x2"
+
+
+def block_costs(plan: Plan):
+    return staged.block_costs(staged_program(plan))
+
+
+def stage_costs(plan: Plan):
+    return staged.stage_costs(staged_program(plan))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +51,7 @@ def test_a_first_layer_that_reads_the_batch_has_no_gradient_of_its_input_and_the
 
 def test_a_named_boundary_is_kept_and_prices_nothing_anew(plan):
     moved = plan.updated(pipeline="stages:2 micro_batches:2 boundaries:layers/1")
-    assert plan_starts(moved) == (2,)
+    assert staged.plan_starts(staged_program(moved)) == (2,)
     assert block_costs(moved) is block_costs(plan)
     assert stage_costs(moved)[0].forward < stage_costs(moved)[1].forward
 
@@ -125,7 +134,7 @@ def test_a_skip_is_sent_to_the_stage_that_reads_it():
     program = pipelines.skips()
     plan = Plan(program, "stage:4", pipeline="stages:4 micro_batches:2")
     names = network_of(program, 2).paths
-    costs = costs_of_cut(plan, [names.index(path) for path in ("down/1", "up/0", "up/1")])
+    costs = staged.costs_of_cut(staged_program(plan), [names.index(path) for path in ("down/1", "up/0", "up/1")])
     assert [cost.sends for cost in costs] == [((1, 64), (3, 64)), ((2, 64),), ((3, 64),), ()]
 
 

@@ -9,6 +9,7 @@ from workbench.errors import WorkbenchError
 from workbench.pipeline.planned import pipeline_report, transfer_of
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_partition import program_blocks, verify_cut
+from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
@@ -27,7 +28,7 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
     try:
         planned = report.pipeline
     except WorkbenchError as error:
-        return (_uncut(report.plan, error), *report.diagnostics)
+        return (_uncut(report.plan, spec_of(report.plan), error), *report.diagnostics)
     if planned is None:
         return report.diagnostics
     plan = report.plan
@@ -42,10 +43,8 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
     return (*own, *_recomputation(planned.spec), *others)
 
 
-def _uncut(plan: Plan, error: WorkbenchError) -> Diagnostic:
+def _uncut(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
     """Why the program cannot be cut as its pipeline says, with what can be."""
-    spec = plan.pipeline
-    assert spec is not None, "asked of plans with a pipeline"
     edits: list[Edit] = [SetPipeline(replace(spec, boundaries=()), "boundaries by balance")] if spec.boundaries else []
     try:
         most = len(program_blocks(plan.program, spec.micro_batches)) // spec.chunks
@@ -68,8 +67,7 @@ def _out_of_step(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
 def _can_be_cut(plan: Plan, edit: Edit) -> bool:
     try:
         after = plan.apply(edit)
-        assert after.pipeline is not None, "none of these takes it away"
-        verify_cut(after.program, after.pipeline)
+        verify_cut(after.program, spec_of(after))
     except WorkbenchError:
         return False
     return True

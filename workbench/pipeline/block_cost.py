@@ -26,6 +26,7 @@ from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import PhysicalSpan
 from workbench.pipeline.data_parallel_groups import parts_of, split_over
+from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.reports.collective import payload_by_axis_and_kind
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
@@ -57,13 +58,13 @@ class OnStage:
         return self.hardware is None or self.hardware.chip.platform not in ("tpu", "cuda")
 
 
-def on_stage(plan: Plan) -> OnStage:
-    """Of a plan with a pipeline."""
-    assert plan.pipeline is not None, "asked of plans with a pipeline"
-    mesh = Mesh({name: size for name, size in plan.mesh.axes if name != plan.pipeline.axis})
+def on_stage(staged: StagedProgram) -> OnStage:
+    """The plan as each of its stages sees it."""
+    plan = staged.plan
+    mesh = Mesh({name: size for name, size in plan.mesh.axes if name != staged.spec.axis})
     known = closest_spans(plan.mesh, plan.hardware, plan.wiring) if plan.hardware else {}
     runs = tuple(known.get(name, ()) for name in mesh.names)
-    return OnStage(plan.program, plan.layout, plan.hardware, mesh, runs, parts_of(plan), plan.updated(pipeline=None, name=""))
+    return OnStage(plan.program, plan.layout, plan.hardware, mesh, runs, parts_of(staged), plan.updated(pipeline=None, name=""))
 
 
 class TaskBytes(NamedTuple):

@@ -5,22 +5,20 @@ from math import prod
 from workbench.core.micro_batches import batch_dim
 from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import Role
+from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.partial_sums import WHOLE, DataParallelGroups
-from workbench.tracing.stage_partition.partition import network_of
 
 
-def parts_of(plan: Plan) -> DataParallelGroups:
-    """Of a plan with a pipeline. Where all is one program its compiler decides what is added up when: then there are no parts."""
-    spec = plan.pipeline
-    assert spec is not None, "asked of plans with a pipeline"
+def parts_of(staged: StagedProgram) -> DataParallelGroups:
+    """Where all is one program its compiler decides what is added up when: then there are no parts."""
+    plan = staged.plan
     axes = _whole_axes(plan)
-    if spec.engine == "spmd" or not axes:
+    if staged.spec.engine == "spmd" or not axes:
         return WHOLE
     parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
     split = [bool({base_axis(axis) for axis in plan.argument_shardings[i].axes} & set(axes)) for i in parameters]
-    pieces = network_of(plan.program, spec.micro_batches).flat.pieces
-    whole = (number for number, (piece, _) in enumerate(pieces) if not split[piece.leaf])
+    whole = (number for number, (piece, _) in enumerate(staged.network.flat.pieces) if not split[piece.leaf])
     return DataParallelGroups(axes, prod(plan.mesh[axis] for axis in axes), frozenset(whole))
 
 

@@ -14,6 +14,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
+from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
 from workbench.tracing.spmd_pipeline.loss import stacked_leaves
 from workbench.tracing.spmd_pipeline.step import run_in_step, traced_in_step
@@ -25,8 +26,7 @@ def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
 
     Raises `PipelineError` where its layers cannot be.
     """
-    spec = plan.pipeline
-    assert spec is not None, "asked of plans with a pipeline"
+    spec = spec_of(plan)
     if plan.program.step.training is None:
         raise PipelineError(f"`{plan.program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
     program = traced_in_step(plan.program, spec, plan.mesh) if mesh is None else run_in_step(plan.program, spec, mesh)

@@ -19,31 +19,30 @@ from workbench.cost.communication import collective_seconds
 from workbench.cost.tiles import tiled_bytes
 from workbench.pipeline.block_cost import BlockCost, OnStage, estimate_block, on_stage
 from workbench.pipeline.data_parallel_groups import spread
-from workbench.pipeline.stage_memory import with_close_memory
+from workbench.pipeline.stage_memory import with_exact_memory
 from workbench.pipeline.stage_partition import starts_of
+from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.jaxpr.work import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network import Network
-from workbench.tracing.stage_partition.partition import network_of
 from workbench.tracing.stage_partition.stage_update import accumulator_type
 from workbench.tracing.stage_partition.stages import Cut
 
 
-def block_costs(plan: Plan) -> tuple[BlockCost, ...]:
-    """Of every block of a plan with a pipeline. Kept for the last few plans whose stages are alike (`OnStage`)."""
-    assert plan.pipeline is not None, "asked of plans with a pipeline"
-    return _block_costs(on_stage(plan), plan.pipeline.micro_batches)
+def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
+    """Of every block. Kept for the last few plans whose stages are alike (`OnStage`)."""
+    return _block_costs(on_stage(staged), staged.network)
 
 
 @kept_with_program(5)
-def _block_costs(stage: OnStage, micro_batches: int) -> tuple[BlockCost, ...]:
+def _block_costs(stage: OnStage, network: Network) -> tuple[BlockCost, ...]:
     known: dict[int, BlockCost] = {}
     found = []
     with gc_paused():  # what is traced is kept
-        for block in _tasks(network_of(stage.program, micro_batches)):
+        for block in _tasks(network):
             alike = id(block.exemplar)
             if alike not in known:
                 known[alike] = estimate_block(block.exemplar, stage)
@@ -51,33 +50,31 @@ def _block_costs(stage: OnStage, micro_batches: int) -> tuple[BlockCost, ...]:
     return tuple(found)
 
 
-def stage_costs(plan: Plan, *, exact_memory: bool = False) -> tuple[StageCost, ...]:
-    """One a piece of the plan's pipeline, cut as its boundaries and the balance of these costs say.
+def stage_costs(staged: StagedProgram, *, exact_memory: bool = False) -> tuple[StageCost, ...]:
+    """One a piece of the pipeline, cut as its boundaries and the balance of these costs say.
 
     `exact_memory` takes memory from each whole piece as one program, not from its blocks (`stage_memory`).
     """
-    starts = plan_starts(plan)
-    costs = costs_of_cut(plan, starts)
-    return with_close_memory(plan, starts, costs) if exact_memory else costs
+    starts = plan_starts(staged)
+    costs = costs_of_cut(staged, starts)
+    return with_exact_memory(staged, starts, costs) if exact_memory else costs
 
 
-def plan_starts(plan: Plan) -> tuple[int, ...]:
+def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
     """The number of the block each piece but the first begins with; where all of them are named, nothing is priced."""
-    assert plan.pipeline is not None, "asked of plans with a pipeline"
-    network = network_of(plan.program, plan.pipeline.micro_batches)
-    if len(plan.pipeline.boundaries) == plan.pipeline.pieces - 1:
-        return starts_of(network, plan.pipeline)
-    return starts_of(network, plan.pipeline, [block.work for block in block_costs(plan)])
+    spec = staged.spec
+    if len(spec.boundaries) == spec.pieces - 1:
+        return starts_of(staged.network, spec)
+    return starts_of(staged.network, spec, [block.work for block in block_costs(staged)])
 
 
-def costs_of_cut(plan: Plan, starts: Sequence[int]) -> tuple[StageCost, ...]:
+def costs_of_cut(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
     """Of the pieces that begin with these blocks."""
-    assert plan.pipeline is not None, "asked of plans with a pipeline"
-    network = network_of(plan.program, plan.pipeline.micro_batches)
-    costs, tasks = block_costs(plan), _tasks(network)
+    plan, network = staged.plan, staged.network
+    costs, tasks = block_costs(staged), _tasks(network)
     bounds = (0, *starts, len(costs))
     stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
-    alike = on_stage(plan)
+    alike = on_stage(staged)
     pieces = tuple(frozenset(piece for task in tasks[a:b] for piece in task.stage.segment.pieces) for a, b in pairwise(bounds))
     ledger = _Ledger(plan, network, tasks, stage_of, pieces, alike.parts, _weights(alike, network), spread(plan))
     found = []

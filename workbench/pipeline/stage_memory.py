@@ -13,27 +13,26 @@ from workbench.core.program_cache import kept_with_owner, kept_with_program
 from workbench.core.schedules import schedule_named
 from workbench.core.schedules.costs import AtWork, Halves, StageCost
 from workbench.pipeline.block_cost import OnStage, TaskBytes, on_stage, task_bytes
-from workbench.plan.plan import Plan
+from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
-from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.network import Network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
 from workbench.tracing.stage_partition.stages import cut_network
 
 
-def with_close_memory(plan: Plan, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
+def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
     """The costs of these pieces with their bytes as of whole pieces."""
-    spec = plan.pipeline
-    assert spec is not None, "asked of plans with a pipeline"
-    stage = on_stage(plan)
-    pieces = _pieces(stage, spec.micro_batches, starts)
+    spec, stage = staged.spec, on_stage(staged)
+    pieces = _pieces(stage, staged.network, starts)
     modes = {spec.recomputes(i) for i in range(spec.micro_batches)}
     return tuple(_exact_memory(cost, piece, stage, spec, modes) for cost, piece in zip(costs, pieces, strict=True))
 
 
 @kept_with_program(1500)
-def _pieces(stage: OnStage, micro_batches: int, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
+def _pieces(stage: OnStage, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
     """Each piece as a program of its own; of those that are alike the first stands for all."""
-    cut = cut_network(network_of(stage.program, micro_batches), starts)
+    del stage  # it says whose the pieces are, and for whom they are kept
+    cut = cut_network(network, starts)
     first: dict[tuple[object, ...], BlockTasks] = {}
     whole = (BlockTasks(StageTasks(cut, segment)) for segment in cut.segments)
     return tuple(first.setdefault(each.structural_key, each) for each in whole)

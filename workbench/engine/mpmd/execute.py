@@ -21,6 +21,7 @@ from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import costs_of_cut
+from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.reports.measurement import Measurement, ShardCheck
@@ -87,7 +88,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bo
 
 def _predicted(step: MpmdStep, hardware: Hardware) -> float:
     """Of a step of this cut on the devices as calibrated."""
-    costs = costs_of_cut(step.plan.updated(hardware=hardware, wiring=None), step.stages.cut.starts)
+    costs = costs_of_cut(staged_program(step.plan.updated(hardware=hardware, wiring=None)), step.stages.cut.starts)
     return simulate(step.stages.spec, costs).seconds
 
 

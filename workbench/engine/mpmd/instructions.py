@@ -16,7 +16,6 @@ import jax
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, Name, in_order, with_drops
 from workbench.engine.mpmd.stages import Stages, piece_sharding
-from workbench.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class Compilation:
     micro_batches: int
 
 
-def instructions_of(plan: Plan, stages: Stages, buffer_slots: BufferSlots) -> tuple[list[Instruction], Compilation]:
-    """One step of the plan, in an order in which nothing is read before it is written."""
+def instructions_of(stages: Stages, buffer_slots: BufferSlots) -> tuple[list[Instruction], Compilation]:
+    """One step, in an order in which nothing is read before it is written."""
     building = _Building(stages, buffer_slots)
     queues = [[building.task(task) for task in order] for order in stages.orders]
     queues = [[task for task in queue if task] for queue in queues]
@@ -37,10 +36,9 @@ def instructions_of(plan: Plan, stages: Stages, buffer_slots: BufferSlots) -> tu
     lasting = [
         number for name, number in buffer_slots.numbers.items() if name == "loss" or (isinstance(name, tuple) and name[0] in _LASTING)
     ]
-    assert plan.pipeline is not None, "asked of plans with a pipeline"
     last = buffer_slots.of(("piece", stage, piece) for stage in range(stages.count) for piece in stages.updates[stage].owned)
     ends = buffer_slots.of(["loss"])
-    return with_drops(ordered, lasting), Compilation((*last, *ends), plan.pipeline.micro_batches)
+    return with_drops(ordered, lasting), Compilation((*last, *ends), stages.spec.micro_batches)
 
 
 _LASTING = ("piece", "state", "total")

@@ -18,13 +18,12 @@ from workbench.engine.mpmd import stage_compile
 from workbench.engine.mpmd.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, in_parts, stage_devices
 from workbench.engine.spmd.device_mesh import wired
 from workbench.engine.spmd.placement import spread
-from workbench.errors import PipelineError
 from workbench.pipeline.data_parallel_groups import parts_of
 from workbench.pipeline.stage_costs import plan_starts
+from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.grad_accumulation.stage_sums import partial_sums
-from workbench.tracing.stage_partition.partition import network_of
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
 from workbench.tracing.stage_partition.stage_tasks import Task as StageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, common_sums, owners, stage_update
@@ -124,13 +123,12 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
 
     With `sample` for devices that need not be there, to be read and not run.
     """
-    spec = plan.pipeline
-    if spec is None:
-        raise PipelineError(f"{plan.name} has no pipeline.", ['give the plan one: pipeline="stages:4 micro_batches:8"'])
+    staged = staged_program(plan)
+    spec = staged.spec
     sums = common_sums(plan.program)
-    cut = cut_network(network_of(plan.program, spec.micro_batches), plan_starts(plan))
+    cut = cut_network(staged.network, plan_starts(staged))
     stages = Stages(plan, cut, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
-    mesh, parts = sample.mesh if sample else wired(plan), parts_of(plan)
+    mesh, parts = sample.mesh if sample else wired(plan), parts_of(staged)
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
         devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, number % spec.stages)

@@ -95,7 +95,7 @@ def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, 
     start = time.perf_counter()
     stages = compile_stages(plan, tell, sample)
     buffer_slots = BufferSlots()
-    instructions, compilation = instructions_of(plan, stages, buffer_slots)
+    instructions, compilation = instructions_of(stages, buffer_slots)
     return MpmdStep(plan, stages, buffer_slots, tuple(instructions), compilation, time.perf_counter() - start)
 
 

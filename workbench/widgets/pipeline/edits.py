@@ -10,6 +10,7 @@ from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule
 from workbench.pipeline.stage_partition import network_blocks, verify_cut, verify_enough
+from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
@@ -43,18 +44,13 @@ def tried(gesture: Gesture, plan: Plan, report: Report) -> PipelineReport | None
     value = str(gesture.get("value", ""))[:1000].strip()
     if not value or plan.pipeline is None:
         return None
-    planned = _asked(report)
+    planned = planned_of(report)
     spec, _ = _boundary(value, plan, report)
     paths = [block.path for block in planned.blocks]
     return planned.cut_at([paths.index(path) for path in spec.boundaries]) if planned.cut_at else None
 
 
 Change = tuple[PipelineSpec, str]
-
-
-def _spec(plan: Plan) -> PipelineSpec:
-    assert plan.pipeline is not None, "asked of plans with a pipeline"
-    return plan.pipeline
 
 
 def _count(text: str, what: str) -> int:
@@ -65,7 +61,7 @@ def _count(text: str, what: str) -> int:
 
 def _stages(text: str, plan: Plan, _: Report) -> Change:
     """Other stages have other boundaries, and the schedules that go round in groups need other micro-batches."""
-    count, spec = _count(text, "stages"), _spec(plan)
+    count, spec = _count(text, "stages"), spec_of(plan)
     paths = [block.path for block in network_blocks(plan.program, spec.micro_batches)]
     verify_enough(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
     rounds = schedule_named(spec.schedule).whole_rounds and spec.chunks > 1
@@ -75,17 +71,17 @@ def _stages(text: str, plan: Plan, _: Report) -> Change:
 
 def _micro_batches(text: str, plan: Plan, _: Report) -> Change:
     count = _count(text, "micro-batches")
-    return replace(_spec(plan), micro_batches=count), f"{count} micro-batches"
+    return replace(spec_of(plan), micro_batches=count), f"{count} micro-batches"
 
 
 def _chunks(text: str, plan: Plan, _: Report) -> Change:
     count = _count(text, "chunks")
-    return replace(_spec(plan), chunks=count, boundaries=()), f"{count} chunks a stage"
+    return replace(spec_of(plan), chunks=count, boundaries=()), f"{count} chunks a stage"
 
 
 def _schedule(name: str, plan: Plan, report: Report) -> Change:
     """A schedule that goes round is given two chunks if there are blocks enough; one that does not, a single one."""
-    spec, schedule = _spec(plan), schedule_named(name)
+    spec, schedule = spec_of(plan), schedule_named(name)
     found = _planned(report)
     fits = found is not None and 2 * spec.stages <= len(found.blocks)
     chunks = 1 if not schedule.loops else spec.chunks if spec.chunks > 1 else 2 if fits else 1
@@ -94,15 +90,15 @@ def _schedule(name: str, plan: Plan, report: Report) -> Change:
 
 
 def _remat(name: str, plan: Plan, _: Report) -> Change:
-    return replace(_spec(plan), remat=name), f"recompute {name.replace('_', ' ')}"
+    return replace(spec_of(plan), remat=name), f"recompute {name.replace('_', ' ')}"
 
 
 def _engine(name: str, plan: Plan, _: Report) -> Change:
-    return replace(_spec(plan), engine=name), f"engine {name}"
+    return replace(spec_of(plan), engine=name), f"engine {name}"
 
 
 def _axis(name: str, plan: Plan, _: Report) -> Change:
-    spec = _spec(plan)
+    spec = spec_of(plan)
     stages = dict(plan.mesh.axes).get(name, spec.stages)
     kept = spec.boundaries if stages == spec.stages else ()
     return replace(spec, axis=name, stages=stages, boundaries=kept), f"stages on {name}"
@@ -111,7 +107,7 @@ def _axis(name: str, plan: Plan, _: Report) -> Change:
 def _boundary(text: str, plan: Plan, report: Report) -> Change:
     """`PIECE PATH`: that piece begins at that block; what the others show stays as it is."""
     number, _, path = text.partition(" ")
-    planned, spec = _asked(report), _spec(plan)
+    planned, spec = planned_of(report), spec_of(plan)
     starts = [piece.blocks[0] for piece in planned.pieces[1:]]
     if not number.isdecimal() or len(number) > 6 or not 1 <= int(number) <= len(starts):
         raise PipelineError(f"There is no boundary `{number[:20]}`; the pipeline has {len(starts)}.", ["look at the stages again"])
@@ -129,12 +125,12 @@ def _boundary(text: str, plan: Plan, report: Report) -> Change:
 
 
 def _by_time(_: str, plan: Plan, __: Report) -> Change:
-    return replace(_spec(plan), boundaries=()), "balance by time"
+    return replace(spec_of(plan), boundaries=()), "balance by time"
 
 
 def _by_memory(_: str, plan: Plan, report: Report) -> Change:
     """What a block holds throughout counts once, what it keeps as often as micro-batches are in flight at most."""
-    planned, spec = _asked(report), _spec(plan)
+    planned, spec = planned_of(report), spec_of(plan)
     assert planned.costs_at is not None, "a planner made it"
     alone = planned.costs_at(range(1, len(planned.blocks)))
     flying = max(planned.simulated.in_flight(device) for device in range(spec.stages))
@@ -144,7 +140,7 @@ def _by_memory(_: str, plan: Plan, report: Report) -> Change:
 
 
 def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
-    planned, spec = _asked(report), _spec(plan)
+    planned, spec = planned_of(report), spec_of(plan)
     starts = bucket_starts(planned)
     if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
         raise PipelineError(
@@ -171,9 +167,9 @@ def _planned(report: Report) -> PipelineReport | None:
         return None
 
 
-def _asked(report: Report) -> PipelineReport:
-    planned = report.pipeline
-    assert planned is not None, "asked of plans with a pipeline"
+def planned_of(report: Report) -> PipelineReport:
+    if (planned := report.pipeline) is None:
+        raise PipelineError("The plan has no pipeline.", ["make one first"])
     return planned
 
 

@@ -13,12 +13,13 @@ from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.balance import Balance, at
 from workbench.pipeline.stage_partition import micro_batch_counts
+from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.pipeline.edits import bucket_starts, place_text
+from workbench.widgets.pipeline.edits import bucket_starts, place_text, planned_of
 from workbench.widgets.pipeline.start import start_of
 from workbench.widgets.pipeline.timeline import timeline_state
 from workbench.widgets.tabs.blocks import Block, note_block
@@ -62,10 +63,9 @@ def _problem(error: WorkbenchError) -> State:
 def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | None) -> State:
     plan = report.plan
     try:
-        planned = trial or report.pipeline
+        planned = trial or planned_of(report)
     except WorkbenchError as error:
         return {"kind": "broken", "problem": _problem(error), "controls": list(_controls(plan, None))}
-    assert planned is not None, "asked of plans with a pipeline"
     return {
         "kind": "pipeline",
         "controls": list(_controls(plan, planned)),
@@ -78,8 +78,7 @@ def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | 
 
 
 def _controls(plan: Plan, planned: PipelineReport | None) -> Iterator[State]:
-    spec = plan.pipeline
-    assert spec is not None, "asked of plans with a pipeline"
+    spec = spec_of(plan)
     schedule = schedule_named(spec.schedule)
     axes = [name for name in plan.mesh.names if name == spec.axis or _is_free(plan, name)]
     yield _control("stages", "Stages", str(spec.stages), "number", most=len(planned.blocks) // spec.chunks if planned else 0)
