@@ -135,7 +135,7 @@ def _propagates_here(layout: Layout) -> bool:
 
 
 def _find(places: list[_Place], pattern: str, rank: int | None) -> Iterable[int]:
-    """As `places.operations_at` finds them among a program's operations."""
+    """As `selectors.operations_at` finds them among a program's operations."""
     named = {i for i, (path, source, of) in enumerate(places) if of >= 0 and rank in (None, of) and selects(pattern, path, source)}
     return (i for i in sorted(named) if not (i + 1 in named and places[i + 1][0] == places[i][0]))
 

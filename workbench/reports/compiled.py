@@ -61,7 +61,7 @@ class CompiledMemory:
     - `aliased`: outputs that lie where arguments did; `temporary`: what the rest of the step needs at most, as the compiler packs it, of
       libtpu what is alive at most;
     - `live`: temporaries that are alive at once at the worst moment, beside what lies where a result will be; 0 if it is not known;
-    - `stated`: `temporary` as `memory_analysis()` states it, which of libtpu is too much (see `engine.hlo_report`); 0 if it is not known;
+    - `stated`: `temporary` as `memory_analysis()` states it, which of libtpu is too much (see `engine.hlo.report`); 0 if it is not known;
     - `stated_peak`: its `peak_memory_in_bytes`, without temporaries where XLA:CPU states it; 0 if it is not known;
     - `packed`: what temporaries take as they are packed, by the compiler's buffer assignment; 0 if that is not known.
     """

@@ -44,7 +44,7 @@ class ShardedValue:
     """One value of the program and where it lies in the end.
 
     - `role`: `argument`, `result` or `value`;
-    - `path`, `kind`, `shape`, `dims`, `source`: as in `report.Value`; an argument's kind is `input`, as in `graph.GraphNode`;
+    - `path`, `kind`, `shape`, `dims`, `source`: as in `placement.Value`; an argument's kind is `input`, as in `graph.GraphNode`;
     - `sharding`: what propagation gave it; `computed`: how its operation computes it, to be resharded behind it where that differs.
     """
 
@@ -225,7 +225,7 @@ class Propagation:
         return {(site.path, site.kind, site.shape, site.computed): i for i, site in reversed(tuple(enumerate(self.sites)))}
 
     def number(self, path: str, kind: str, shape: tuple[int, ...], sharding: Sharding) -> int | None:
-        """The number of a `report.Value`, a `graph.GraphNode` or an argument (kind `input`), the first of alike ones; `None` if the
+        """The number of a `placement.Value`, a `graph.GraphNode` or an argument (kind `input`), the first of alike ones; `None` if the
         partitioner never lays it out."""
         return self._numbers.get((path, kind, shape, sharding))
 

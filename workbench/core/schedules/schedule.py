@@ -36,7 +36,7 @@ class Schedule:
     - `loops`: a device may hold several chunks; else `chunks` is 1.
     - `whole_rounds`: with chunks, the micro-batches go in rounds of one for each device, so m is a multiple of p.
     - `splits_backward`: the gradients of inputs and of weights are tasks of their own.
-    - `spmd`: all devices can do it in step, as one program (the shifting buffer of `spmd_plan`).
+    - `spmd`: all devices can do it in step, as one program (the shifting buffer of `pipeline.spmd_program`).
     - `idle(shape, cost)`: the closed form of the seconds each device idles where all pieces cost `cost` and transfers nothing; `None`
       where there is none.
     - `kept(device, shape)`: how many pairs of micro-batch and chunk a device keeps something of at its worst moment.

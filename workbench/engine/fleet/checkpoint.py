@@ -5,7 +5,7 @@ from there; but until the disk has it a machine that loses power loses it, and d
 to the disk, and `position.json` says what is safe there: another start of the machine begins with that. The one that was safe before it
 stays as `previous.json`, for disks forget, too: what is damaged is known by its checksum, and the newest that is whole is gone on from.
 All arrays of a commit are one file under a new name; what none of the three names is removed by the training that has the folder
-(`fleet_lock`).
+(`lock`).
 """
 
 import threading

@@ -2,7 +2,7 @@
 
 On the host they lie in pinned memory where a device has its own way to that (GPU, TPU: copies then run beside the computing, at the full
 speed of the link), else they are NumPy arrays; with `disk` they are files, read when they are needed. With a folder what changed survives
-the process (`fleet_checkpoint`).
+the process (`checkpoint`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from workbench.engine.fleet.units import Key
 class HostStore:
     """One model's arrays by name. `folder` keeps a checkpoint, `on_disk` keeps nothing else: arrays are read from there.
 
-    `pinned` is the sharding that places an array in pinned host memory (`fleet_devices.pinned_place`); without it they are NumPy's.
+    `pinned` is the sharding that places an array in pinned host memory (`devices.pinned_place`); without it they are NumPy's.
     """
 
     def __init__(self, folder: Path | None, *, on_disk: bool = False, pinned: Any = None) -> None:
@@ -74,7 +74,7 @@ class HostStore:
     def resume(self) -> dict[str, Any] | None:
         """The position of the last commit that is whole, with its arrays, to go on from; `None` if there is none.
 
-        Only who has the folder may (`fleet_lock.holding`): what belongs to no commit is removed. Raises `FleetError` for a folder in which
+        Only who has the folder may (`lock.holding`): what belongs to no commit is removed. Raises `FleetError` for a folder in which
         all is damaged.
         """
         if self.checkpoint is None or (found := self.checkpoint.resume(keep_arrays=not self._on_disk)) is None:

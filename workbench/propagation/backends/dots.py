@@ -1,7 +1,7 @@
 """Matrix products as XLA's partitioner takes them apart, where Shardy would send something else.
 
-Where operands and result do not lie alike, XLA brings them together in its own way (`product_ways`), which is not always the one that sends
-least. What it moves is written into the module before Shardy inserts its reshards.
+Where operands and result do not lie alike, XLA brings them together in its own way (`structure.dot_placement`), which is not always the one
+that sends least. What it moves is written into the module before Shardy inserts its reshards.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Annotations by hand, beside the placements of `take`: open and closed dimensions, rounds, axes kept out, partial sums, groups, barriers.
+"""Annotations by hand, beside the placements of `drag`: open and closed dimensions, rounds, axes kept out, partial sums, groups, barriers.
 
 Each offer is a gesture, and is judged by making the edit it asks for on trial: the mark before and the refusal after agree.
 """
