@@ -30,7 +30,7 @@ from workbench.pipeline.balance import balance
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import Transfer
 from workbench.reports.report import Report
-from workbench.reports.simulated import Simulated
+from workbench.reports.simulated import SimulatedPipeline
 
 TRANSFORMER = DecoderConfig(
     vocab=32000, layers=1, d_model=2048, kv_heads=32, queries=1, d_head=64, d_ff=8192, seq=1024, batch=1, norm="layer", positions="learned"
@@ -74,7 +74,7 @@ def _rate(hardware: Hardware, layers: int, partitions: int, micro_batches: int) 
     return micro_batches / step(hardware, layers, partitions, micro_batches).seconds
 
 
-def step(hardware: Hardware, layers: int, partitions: int, micro_batches: int) -> Simulated:
+def step(hardware: Hardware, layers: int, partitions: int, micro_batches: int) -> SimulatedPipeline:
     """A step of the Transformer, balanced over so many partitions."""
     units = _units(hardware, layers)
     starts = balance([unit.forward + unit.backward for unit in units], partitions).starts

@@ -9,7 +9,7 @@ from workbench.core.mesh import Mesh
 from workbench.cost.communication import collective_seconds, group_of
 from workbench.hardware.axis_assignment import parse_wiring
 from workbench.hardware.catalogue import every_hardware, load_catalogue, parse_hardware
-from workbench.hardware.hardware import Hardware, Shape
+from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.hardware.topology import wiring_problem
 from workbench.reports.collective import KINDS
 
@@ -18,7 +18,7 @@ LARGE = 1 << 32
 AXES = st.sampled_from([("a",), ("b",), ("a", "b"), ("a", "b", "c")])
 
 
-def ideal(text: str, shape: Shape | None = None) -> Hardware:
+def ideal(text: str, shape: AxisTopology | None = None) -> Hardware:
     """As printed by the vendor, without the share that is reached; every dimension of this shape, if one is given."""
     hardware = parse_hardware(text)
     axes = tuple(replace(axis, shape=shape or axis.shape) for axis in hardware.axes)
@@ -37,7 +37,7 @@ def test_the_worked_all_gather_of_the_scaling_book():
     """Part 3: 34 MB over 4 of a TPU v5e 4x4 take 377 us if the 4 were a ring, 560 us as they are, and took 680 us when measured."""
     seconds = [
         collective_seconds("all-gather", ("y",), 34_000_000, Mesh("x:4 y:4"), hardware)
-        for hardware in (ideal("TPU v5e 4x4", Shape.RING), ideal("TPU v5e 4x4"), parse_hardware("TPU v5e 4x4"))
+        for hardware in (ideal("TPU v5e 4x4", AxisTopology.RING), ideal("TPU v5e 4x4"), parse_hardware("TPU v5e 4x4"))
     ]
     assert seconds == [pytest.approx(377e-6, rel=0.02), pytest.approx(560e-6, rel=0.02), pytest.approx(680e-6, rel=0.03)]
 
@@ -121,7 +121,7 @@ def test_a_smaller_group_is_the_inner_part_of_the_axes():
         "all-gather", ("a",), LARGE, mesh, hardware
     )
     part = group_of(("a",), Mesh("a:16"), ideal("TPU v5e 16x16"), None, 8)
-    assert [(each.n, each.shape) for level in part for each in level] == [(8, Shape.LINE)]
+    assert [(each.n, each.shape) for level in part for each in level] == [(8, AxisTopology.LINE)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,7 +164,7 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(case, axes, payload
 def test_no_collective_is_faster_than_the_bytes_that_must_leave_a_device(text, case, sizes):
     hardware, mesh = ideal(text), Mesh((("a", sizes[0]), ("b", sizes[1])))
     n = mesh.size
-    ports = sum(2 * axis.link.bandwidth if axis.shape is not Shape.SWITCH else axis.link.bandwidth for axis in hardware.axes)
+    ports = sum(2 * axis.link.bandwidth if axis.shape is not AxisTopology.SWITCH else axis.link.bandwidth for axis in hardware.axes)
     least = LARGE * (n - 1) / n / ports
     assert collective_seconds(case, ("a", "b"), LARGE, mesh, hardware) >= least
 

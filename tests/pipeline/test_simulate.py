@@ -13,7 +13,7 @@ from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate import simulate, simulate_orders
 from workbench.pipeline.transfer import Transfer
-from workbench.reports.simulated import Moment, Simulated
+from workbench.reports.simulated import Moment, SimulatedPipeline
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=20)
@@ -44,7 +44,7 @@ def steps(draw: st.DrawFn, schedule) -> tuple[PipelineSpec, tuple[StageCost, ...
     return spec, draw(stages(spec.pieces)), transfer, draw(st.booleans())
 
 
-def simulated(step) -> Simulated:
+def simulated(step) -> SimulatedPipeline:
     spec, costs, transfer, ahead = step
     return simulate(spec, costs, transfer, recompute_ahead=ahead)
 

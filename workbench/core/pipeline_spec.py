@@ -145,10 +145,10 @@ def _verify_tasks(spec: PipelineSpec) -> None:
 
 def _verify_schedule(spec: PipelineSpec) -> None:
     """The schedules live in a room above; they are asked when a specification is made."""
-    from workbench.core.schedules import ALL_SCHEDULES, Shape, schedule_named
+    from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
 
     schedule = schedule_named(spec.schedule)
-    schedule.verify(Shape(spec.stages, spec.micro_batches, spec.chunks))
+    schedule.verify(PipelineShape(spec.stages, spec.micro_batches, spec.chunks))
     if spec.engine == "spmd" and not schedule.spmd:
         names = [f"schedule:{each.name}" for each in ALL_SCHEDULES if each.spmd]
         raise PipelineError(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment import Wiring
-from workbench.hardware.hardware import Hardware, Link, Shape
+from workbench.hardware.hardware import AxisTopology, Hardware, Link
 from workbench.hardware.topology import PhysicalSpan, Stretches, physical_spans
 
 
@@ -62,16 +62,16 @@ class Dimension:
 
     n: int
     stride: int
-    shape: Shape
+    shape: AxisTopology
     link: Link
     bandwidth: float
 
     @property
     def latency(self) -> float:
         """Seconds for the farthest device to hear: half a ring (both ways at once), a whole line, log2(n) steps through a switch."""
-        if self.shape is Shape.SWITCH:
+        if self.shape is AxisTopology.SWITCH:
             return self.link.latency * math.ceil(math.log2(self.n))
-        return self.link.latency * self.stride * (self.n // 2 if self.shape is Shape.RING else self.n - 1)
+        return self.link.latency * self.stride * (self.n // 2 if self.shape is AxisTopology.RING else self.n - 1)
 
     @property
     def gather(self) -> float:
@@ -81,7 +81,7 @@ class Dimension:
         - line: the end must receive all others' shards over one link, `(n-1) / (n B)` (part 3, problem of the all-gather on v5e);
         - switch: `(n-1) / (n B)` (part 12).
         """
-        hops = self.n // 2 if self.shape is Shape.RING else self.n - 1
+        hops = self.n // 2 if self.shape is AxisTopology.RING else self.n - 1
         return hops / self.n / self._flow
 
     @property
@@ -92,19 +92,19 @@ class Dimension:
         - line: each half sends to the other over one link: `floor(n^2/4) / (n B)`;
         - switch: `(n-1) / (n B)`.
         """
-        if self.shape is Shape.SWITCH:
+        if self.shape is AxisTopology.SWITCH:
             return (self.n - 1) / self.n / self._flow
-        return (self.n * self.n // 4) / self.n / self._flow / (2 if self.shape is Shape.RING else 1)
+        return (self.n * self.n // 4) / self.n / self._flow / (2 if self.shape is AxisTopology.RING else 1)
 
     @property
     def ports(self) -> float:
         """Bytes a second that the worst placed device can receive: over both links of a ring, over one at a line's end."""
-        return self._flow * (2 if self.shape is Shape.RING else 1)
+        return self._flow * (2 if self.shape is AxisTopology.RING else 1)
 
     @property
     def _flow(self) -> float:
         """Bytes a second of a link for one group: groups that stand in between take their parts of it."""
-        return self.bandwidth / (1 if self.shape is Shape.SWITCH else self.stride)
+        return self.bandwidth / (1 if self.shape is AxisTopology.SWITCH else self.stride)
 
 
 Group = tuple[tuple[Dimension, ...], ...]  # from the inside out: dimensions that work at once (a torus) stand together
@@ -121,7 +121,7 @@ def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiri
             continue
         dimension = _dimension(here, hardware)
         beside = levels[-1][-1] if levels else None
-        if beside and beside.shape is not Shape.SWITCH and axis.shape is not Shape.SWITCH and beside.link == axis.link:
+        if beside and beside.shape is not AxisTopology.SWITCH and axis.shape is not AxisTopology.SWITCH and beside.link == axis.link:
             levels[-1].append(dimension)
         else:
             levels.append([dimension])
@@ -145,8 +145,8 @@ def _dimension(here: Sequence[PhysicalSpan], hardware: Hardware) -> Dimension:
     axis = here[0].physical
     n = math.prod(physical_span.size for physical_span in here)
     span = max(physical_span.size * physical_span.stride for physical_span in here)
-    closed = axis.shape is Shape.RING and span == axis.size
-    shape = axis.shape if closed or axis.shape is Shape.SWITCH else Shape.LINE
+    closed = axis.shape is AxisTopology.RING and span == axis.size
+    shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
     chip = hardware.chip
     reached = chip.reached(axis.link.name) if axis.link.name in chip.efficiency else chip.reached("link")
     return Dimension(n, max(span // n, 1), shape, axis.link, axis.link.bandwidth * reached)
@@ -167,8 +167,8 @@ def _shrunk(group: Group, devices: int) -> Group:
     return tuple(kept)
 
 
-def _part(shape: Shape) -> Shape:
-    return Shape.LINE if shape is Shape.RING else shape
+def _part(shape: AxisTopology) -> AxisTopology:
+    return AxisTopology.LINE if shape is AxisTopology.RING else shape
 
 
 def _gather(group: Group) -> tuple[float, float]:
@@ -195,7 +195,7 @@ def _exchange(group: Group) -> tuple[float, float]:
 def _permute(group: Group) -> tuple[float, float]:
     """Each device sends its payload to the next one; the slowest link of the group counts."""
     each = max((dimension for level in group for dimension in level), key=lambda dimension: dimension.stride / dimension.bandwidth)
-    hops = 1 if each.shape is Shape.SWITCH else each.stride
+    hops = 1 if each.shape is AxisTopology.SWITCH else each.stride
     return max(dimension.link.latency for level in group for dimension in level) * hops, hops / each.bandwidth
 
 
@@ -205,5 +205,5 @@ def _latency(group: Group) -> float:
 
 def _together(group: Group, betas: Sequence[float]) -> float:
     """Seconds a byte of all levels: of switched ones the slowest, the others one after another."""
-    switched = [beta for level, beta in zip(group, betas, strict=True) if level[0].shape is Shape.SWITCH]
+    switched = [beta for level, beta in zip(group, betas, strict=True) if level[0].shape is AxisTopology.SWITCH]
     return max(switched, default=0.0) + sum(betas) - sum(switched)

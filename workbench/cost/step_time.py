@@ -15,11 +15,11 @@ from workbench.errors import HardwareError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import physical_spans
 from workbench.plan.plan import Plan
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.reports.step_time import StepTime
 
 
-def collective_costs(reshards: Sequence[Reshard], plan: Plan, hardware: Hardware) -> list[Cost]:
+def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware) -> list[Cost]:
     """What one execution of each takes; alike ones are computed once."""
     links = _links(plan, hardware)
     known: dict[tuple[str, tuple[str, ...], int], Cost] = {}

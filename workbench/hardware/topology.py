@@ -14,7 +14,7 @@ import numpy as np
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError, unknown_name
 from workbench.hardware.axis_assignment import Route, Wiring
-from workbench.hardware.hardware import Hardware, PhysicalAxis, Shape
+from workbench.hardware.hardware import AxisTopology, Hardware, PhysicalAxis
 from workbench.units import divisors
 
 
@@ -214,7 +214,7 @@ def _levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
     """The physical axes, by number, from the inside out: the dimensions of a torus together, what is switched each for itself."""
     levels: list[list[int]] = []
     for number in reversed(range(len(axes))):
-        together = levels and axes[number].shape is not Shape.SWITCH and axes[levels[-1][-1]].shape is not Shape.SWITCH
+        together = levels and axes[number].shape is not AxisTopology.SWITCH and axes[levels[-1][-1]].shape is not AxisTopology.SWITCH
         if together:
             levels[-1].append(number)
         else:

@@ -17,7 +17,7 @@ _AGAIN = 3  # a backward pass computes its shard again, and then about twice as 
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LayerWork:
     """One layer, and the seconds of its forward pass at `RATES`."""
 
     layer: Layer
@@ -30,14 +30,14 @@ def layers_of(program: Program) -> tuple[Layer, ...]:
 
 
 @kept_with_program(5)
-def works_of(program: Program) -> tuple[Work, ...]:
+def works_of(program: Program) -> tuple[LayerWork, ...]:
     """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
     held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
     factor = 2 + held[Role.OPTIMIZER_STATE] / max(held[Role.PARAMETER], 1)
     blocks = network_blocks(program)
     entering = [0, *(each.crossing for each in blocks)]
     return tuple(
-        Work(
+        LayerWork(
             Layer(each.path, int(each.parameter_bytes * factor), each.traffic // 2, before),
             max(each.flops / _FLOPS, each.traffic / _BYTES),
         )

@@ -15,7 +15,7 @@ from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.jobs import Job
 from workbench.multimodel.measured import FleetTimes, ModelTimes
 from workbench.multimodel.policies import Policy, policy_named
-from workbench.multimodel.schedule import Schedule
+from workbench.multimodel.schedule import FleetSchedule
 from workbench.multimodel.shards import Layer, Room, greedy_shards, shard_bytes, verify_shards
 from workbench.multimodel.simulate import simulate
 
@@ -66,7 +66,7 @@ class FleetForecast:
         return tuple(each.job for each in self.models)
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> FleetSchedule:
         """Raises `FleetError` where `exact` is asked for, and out of reach."""
         return simulate(self.jobs, self.devices, self.policy, double_buffer=self.fleet.double_buffer)
 

@@ -12,7 +12,7 @@ from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.pipeline.transfer import FREE, Transfer
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport, PlannedBlock, VirtualStage
-from workbench.reports.simulated import Simulated
+from workbench.reports.simulated import SimulatedPipeline
 
 
 def pipeline_report(plan: Plan) -> PipelineReport:
@@ -39,7 +39,7 @@ def _cut_at(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
     return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, staged), partial(costs_of_cut, staged), exact_memory)
 
 
-def _exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> Simulated:
+def _exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> SimulatedPipeline:
     return simulate(staged.spec, with_exact_memory(staged, starts, costs), transfer_of(staged.plan))
 
 

@@ -7,12 +7,12 @@ from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment import Wiring
 from workbench.hardware.catalogue import Catalogue, Entry, parse_hardware
-from workbench.hardware.hardware import Hardware, Shape
+from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.hardware.topology import PhysicalSpan, physical_spans, wiring_problem
 from workbench.text.tables import pairs_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 
-_SHAPES = {Shape.RING: "a ring", Shape.LINE: "a line", Shape.SWITCH: "through a switch"}
+_SHAPES = {AxisTopology.RING: "a ring", AxisTopology.LINE: "a line", AxisTopology.SWITCH: "through a switch"}
 
 
 def catalogue_text(catalogue: Catalogue) -> str:
@@ -58,9 +58,9 @@ def wiring_text(mesh: Mesh, hardware: Hardware, wiring: Wiring | None) -> str:
 
 def physical_span_of(physical_span: PhysicalSpan) -> str:
     axis = physical_span.physical
-    closed = axis.shape is Shape.RING and physical_span.size * physical_span.stride == axis.size
-    shape = axis.shape if closed or axis.shape is Shape.SWITCH else Shape.LINE
-    apart = f", {physical_span.stride} apart" if physical_span.stride > 1 and axis.shape is not Shape.SWITCH else ""
+    closed = axis.shape is AxisTopology.RING and physical_span.size * physical_span.stride == axis.size
+    shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
+    apart = f", {physical_span.stride} apart" if physical_span.stride > 1 and axis.shape is not AxisTopology.SWITCH else ""
     return f"{axis.name} ({physical_span.size}, {_SHAPES[shape]}{apart})"
 
 

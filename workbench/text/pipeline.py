@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from workbench.core.schedules.tasks import Kind
 from workbench.reports.pipeline import PipelineReport
-from workbench.reports.simulated import Simulated, Span
+from workbench.reports.simulated import SimulatedPipeline, TaskSpan
 from workbench.reports.step_time import StepTime
 from workbench.text.tables import pairs_text, table_text, tail_text
 from workbench.units import format_bytes, format_seconds
@@ -89,7 +89,7 @@ def _stages(report: PipelineReport) -> str:
     return f"Stages, of one micro-batch\n\n{table_text(heads, rows)}"
 
 
-def gantt_text(step: Simulated, columns: int = COLUMNS) -> str:
+def gantt_text(step: SimulatedPipeline, columns: int = COLUMNS) -> str:
     """A row a device, time to the right: `F3---` forward, `B3===` backward, `+` what is computed again, `u` the update, `.` idle."""
     scale = columns / step.seconds if step.seconds else 0.0
     rows = []
@@ -104,7 +104,7 @@ def gantt_text(step: Simulated, columns: int = COLUMNS) -> str:
     return "\n".join((f"The step, {format_seconds(step.seconds)} from left to right\n", *rows, f"\n  {legend}"))
 
 
-def _draw(cells: list[str], span: Span, scale: float, devices: int) -> None:
+def _draw(cells: list[str], span: TaskSpan, scale: float, devices: int) -> None:
     """Label and fill, as much as there is room for; of the shortest tasks a letter, or nothing."""
     begin, end = round(span.start * scale), round(span.end * scale)
     again = min(round((span.start + span.recompute) * scale), end)
@@ -115,7 +115,7 @@ def _draw(cells: list[str], span: Span, scale: float, devices: int) -> None:
     cells[begin:end] = (label + text[len(label) :])[:room]
 
 
-def _legend(step: Simulated) -> str:
+def _legend(step: SimulatedPipeline) -> str:
     kinds: Sequence[Kind] = sorted({span.task.kind for span in step.spans})
     words = {
         Kind.FORWARD: "F- forward",

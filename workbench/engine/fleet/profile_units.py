@@ -25,7 +25,7 @@ from workbench.engine.fleet.model_run import ModelRun, not_read, ran_out
 from workbench.engine.fleet.model_shards import CutModel
 from workbench.engine.fleet.store import HostStore
 from workbench.engine.fleet.units import UnitFunction
-from workbench.multimodel import Job, Placed, Unit, policy_named
+from workbench.multimodel import Job, ScheduledUnit, Unit, policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
 
 FOLDER = ".rehearsal"
@@ -212,7 +212,7 @@ def _seconds(executor: FleetExecutor, number: int, devices: int) -> list[float]:
     return found
 
 
-def _beside(placed: Placed, others: Iterable[Placed]) -> float:
+def _beside(placed: ScheduledUnit, others: Iterable[ScheduledUnit]) -> float:
     """How many other units ran meanwhile, on average."""
     length = placed.end - placed.start
     shared = sum(max(0.0, min(placed.end, each.end) - max(placed.start, each.start)) for each in others)

@@ -24,7 +24,7 @@ from workbench.engine.fleet.profile_units import profile_units
 from workbench.engine.fleet.store import HostStore
 from workbench.engine.worker.failures import in_user_terms
 from workbench.errors import FleetError
-from workbench.multimodel import FleetEvent, Job, Schedule, lower_bound, simulate
+from workbench.multimodel import FleetEvent, FleetSchedule, Job, lower_bound, simulate
 from workbench.multimodel.exact import prepared
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.forecast import devices_of
@@ -137,7 +137,7 @@ class FleetRun:
         self._foresee()
         self._say("training")
 
-    def _foresee(self) -> tuple[Schedule, float]:
+    def _foresee(self) -> tuple[FleetSchedule, float]:
         """The predicted schedule and the lower bound, of the models so far, each from when it came, or from where its checkpoint is."""
         comes = [FleetEvent(each.arrival_time, "model comes", number) for number, each in enumerate(self.model_runs) if each.arrival_time]
         count, names = len(self.devices), [each.model.name for each in self.model_runs]

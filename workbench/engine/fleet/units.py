@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.multimodel import Pass
-from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, owners, stage_update, verify_separable
 from workbench.tracing.stage_partition.stages import Cut
 
@@ -95,7 +95,7 @@ class ModelUnits:
         name = {"pieces": "piece", "batch": "batch", "entering": "value", "leaving": "value"}
         return (name[group], numbers[group][place])
 
-    def _reads(self, stage: StageTasks, task: Task) -> dict[Key, jax.ShapeDtypeStruct]:
+    def _reads(self, stage: StageTasks, task: TracedStageTask) -> dict[Key, jax.ShapeDtypeStruct]:
         return {self.key(stage, *each): spec for each, spec in zip(task.reads, task.specs, strict=True)}
 
     def _forward(self, shard: int) -> UnitFunction:
@@ -158,7 +158,7 @@ class _Backward:
     units: ModelUnits
     stage: StageTasks
     update: StageUpdate
-    task: Task
+    task: TracedStageTask
     reads: tuple[Key, ...]
     given: tuple[Key, ...]
     borrowed_grads: tuple[int, ...]

@@ -15,7 +15,7 @@ from workbench.plan.plan import Plan
 from workbench.tracing.constrain import constrain
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads
-from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
 
 Specs = Sequence[jax.ShapeDtypeStruct]
@@ -31,7 +31,7 @@ class CompiledTask:
     - the token is a scalar of its own, to wait for: everything else may be donated to what comes next.
     """
 
-    task: Task
+    task: TracedStageTask
     totals: tuple[int, ...]
     split: frozenset[int]
     compiled: jax.stages.Compiled
@@ -92,7 +92,7 @@ class StagePrograms:
         self.places.update({("gradient", i): each for i, each in enumerate(self.pieces)})
         self.places |= {("loss", 0): self.devices.whole, ("weight", 0): self.devices.whole}
 
-    def compile(self, task: Task, name: str) -> CompiledTask:
+    def compile(self, task: TracedStageTask, name: str) -> CompiledTask:
         """One task; gradients that arrive for one value are added up first."""
         whole = accumulate_grads(self.stage, task, self.parts, laid_out=self._constrained)
         own = tuple(in_parts(self.pieces[place], self.parts) if place in whole.split else self.pieces[place] for place in whole.totals)

@@ -24,8 +24,7 @@ from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.grad_accumulation.stage_sums import partial_sums
-from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.stage_tasks import Task as StageTask
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, common_sums, owners, stage_update
 from workbench.tracing.stage_partition.stages import Cut, cut_network
 
@@ -193,7 +192,7 @@ def _compile_backward(stages: Stages, number: int) -> None:
     halves = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule_named(stages.spec.schedule).splits_backward else (Kind.BACKWARD,)
     for recompute in _modes(stages):
         for kind in halves:
-            task: StageTask = getattr(programs.stage, kind.value)(recompute=recompute)
+            task: TracedStageTask = getattr(programs.stage, kind.value)(recompute=recompute)
             if task.gives:
                 stages.tasks[kind, number, recompute] = programs.compile(task, f"{kind.value}_{number}")
 

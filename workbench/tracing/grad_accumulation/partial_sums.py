@@ -15,7 +15,7 @@ from jax.extend import core as jex_core
 
 from workbench.tracing.jaxpr.equations import closed_jaxpr, needed
 from workbench.tracing.jaxpr.inlining import inline
-from workbench.tracing.stage_partition.stage_tasks import Task
+from workbench.tracing.stage_partition.stage_tasks import TracedStageTask
 
 _SHAPES = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "split", "unstack", "reduce_sum")
 _CARRYING = ("neg", "convert_element_type", "copy", *_SHAPES)
@@ -36,7 +36,7 @@ class DataParallelGroups:
 WHOLE = DataParallelGroups()
 
 
-def in_parts(task: Task, count: int, batch: int, places: Collection[int]) -> tuple[Task, frozenset[int]]:
+def in_parts(task: TracedStageTask, count: int, batch: int, places: Collection[int]) -> tuple[TracedStageTask, frozenset[int]]:
     """The task with gradients of these `places` as `count` partial sums along a new first dimension, and of which places it has them so.
 
     `batch` is the size of the micro-batch: the dimension summed over is as large, or comes first and is a multiple of it.

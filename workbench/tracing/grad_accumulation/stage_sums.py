@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from workbench.tracing.grad_accumulation.partial_sums import WHOLE, DataParallelGroups, in_parts
-from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import accumulator
 
 Call = Callable[..., tuple[Any, ...]]
@@ -36,7 +36,7 @@ class GradAccumulation:
 
 def accumulate_grads(
     stage: StageTasks,
-    task: Task,
+    task: TracedStageTask,
     parts: DataParallelGroups = WHOLE,
     *,
     apart: bool = False,
@@ -62,7 +62,7 @@ def accumulate_grads(
     )
 
 
-def split_task(stage: StageTasks, task: Task, parts: DataParallelGroups) -> tuple[Task, frozenset[int]]:
+def split_task(stage: StageTasks, task: TracedStageTask, parts: DataParallelGroups) -> tuple[TracedStageTask, frozenset[int]]:
     """The task with its gradients as partial sums where they can be, and places of those."""
     network = stage.cut.network
     size = dict(network.batch_sizes).get(network.batch_dim, 0)
@@ -79,7 +79,7 @@ def _arrivals(stage: StageTasks, place: int) -> int:
     return len(stage.cut.values[stage.segment.leaving[stage.arriving[place]]].readers)
 
 
-def _call(task: Task, counts: Sequence[int], width: int, *, apart: bool) -> Call:
+def _call(task: TracedStageTask, counts: Sequence[int], width: int, *, apart: bool) -> Call:
     gradients = [i for i, (group, _) in enumerate(task.gives) if group == "gradient"]
 
     def run(*values: Any) -> tuple[Any, ...]:

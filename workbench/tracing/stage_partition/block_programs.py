@@ -21,7 +21,7 @@ from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads, spl
 from workbench.tracing.jaxpr.equations import variables
 from workbench.tracing.jaxpr.work import flops_of, size_of
 from workbench.tracing.stage_partition.network import Network
-from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stages import Cut, cut_network
 
 TOTAL = "total"  # before the path of a parameter: the sum of its gradients
@@ -63,11 +63,11 @@ class BlockTasks:
             yield eqn.primitive.name, *(seen.setdefault(var, len(seen)) for var in variables((*eqn.invars, *eqn.outvars)))
 
     @cached_property
-    def kept(self) -> "Kept":
+    def kept(self) -> "BlockResiduals":
         """What its backward pass reads of a micro-batch, beyond weights and batch."""
         entering, leaving, inside = self.exemplar._kept_places  # noqa: SLF001 - another block of this class
         segment = self.stage.segment
-        return Kept(frozenset((*(segment.entering[i] for i in entering), *(segment.leaving[i] for i in leaving))), inside)
+        return BlockResiduals(frozenset((*(segment.entering[i] for i in entering), *(segment.leaving[i] for i in leaving))), inside)
 
     @cached_property
     def _kept_places(self) -> tuple[list[int], list[int], int]:
@@ -100,7 +100,7 @@ class BlockTasks:
         return Between(made, sum(size for group, size in read if group in ("kept", "entering")))
 
     @cached_property
-    def _halves(self) -> tuple[Task, Task]:
+    def _halves(self) -> tuple[TracedStageTask, TracedStageTask]:
         return self.stage.backward_input(recompute=False), self.stage.backward_weight(recompute=False)
 
     @cached_property
@@ -148,13 +148,13 @@ class BlockTasks:
         )
         return first, second
 
-    def _program(self, task: Task, title: str) -> Program:
+    def _program(self, task: TracedStageTask, title: str) -> Program:
         paths = [self._path(group, place) for group, place in task.reads]
         roles = [Role.PARAMETER if group == "pieces" else Role.INPUT for group, _ in task.reads]
         results = [(f"{group}/{place}", Role.OUTPUT) for group, place in task.gives]
         return self._built(title, task.call, paths, list(task.specs), roles, results, 0)
 
-    def _running_program(self, task: Task, title: str, parts: DataParallelGroups, *, apart: bool) -> Program:
+    def _running_program(self, task: TracedStageTask, title: str, parts: DataParallelGroups, *, apart: bool) -> Program:
         """With the sums of gradients that it adds to, where they lie: arguments `total/...` and results of the same name."""
         whole = accumulate_grads(self.stage, task, parts, apart=apart)
         totals = [f"{TOTAL}/{self._path('pieces', place)}" for place in whole.totals]
@@ -210,7 +210,7 @@ class BlockTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class BlockResiduals:
     """`values`: those of the cut at every block; `inside`: bytes of others that no one else reads."""
 
     values: frozenset[int]
@@ -230,7 +230,7 @@ def _is_as_large(pair: tuple[tuple[str, int], int]) -> bool:
     return size == other
 
 
-def _task_flops(task: Task) -> int:
+def _task_flops(task: TracedStageTask) -> int:
     if not task.gives:
         return 0
     return sum(map(flops_of, task.equations))

@@ -29,7 +29,7 @@ from workbench.tracing.stage_partition.stage_values import StageValues, spec_of
 
 
 @dataclass(frozen=True)
-class Task:
+class TracedStageTask:
     """`call(*arguments) -> results`, traceable.
 
     - `reads`: for each argument its group and place in it; what is not read is not asked for;
@@ -70,12 +70,12 @@ class StageTasks(StageValues):
         return linearized(self)
 
     @cached_property
-    def forward(self) -> Task:
+    def forward(self) -> TracedStageTask:
         closed = jax.make_jaxpr(self.segment.call)(*self.pieces, *self.batch, *self.entering)
         return _task(closed, self._inputs, self._results)
 
     @cached_property
-    def forward_keeping(self) -> Task:
+    def forward_keeping(self) -> TracedStageTask:
         """The forward pass, which also returns what the backward pass reads."""
         linear = self._linear
         closed = linear.closed
@@ -83,13 +83,13 @@ class StageTasks(StageValues):
         kept = [("kept", place) for place in range(len(linear.kept))]
         return _task(jex_core.ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts), self._inputs, (*self._results, *kept))
 
-    def backward(self, *, recompute: bool) -> Task:
+    def backward(self, *, recompute: bool) -> TracedStageTask:
         """Gradients of the weights and of what entered."""
         closed, names = self._backward(recompute=recompute)
         return _task(closed, names, self._gradients)
 
     @cached_property
-    def forward_and_backward(self) -> Task:
+    def forward_and_backward(self) -> TracedStageTask:
         """Both passes of a micro-batch at once, nothing computed twice: what the planner prices."""
         linear, count, width = self._linear, len(self._inputs), len(self._results)
         arriving = [spec_of(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
@@ -104,11 +104,11 @@ class StageTasks(StageValues):
         names = [*self._inputs, *(("arriving", i) for i in range(len(arriving)))]
         return _task(closed, names, (*self._results, *self._gradients))
 
-    def backward_input(self, *, recompute: bool) -> Task:
+    def backward_input(self, *, recompute: bool) -> TracedStageTask:
         """Gradients of what entered, and what `backward_weight` needs besides."""
         return self._halves(recompute=recompute)[0]
 
-    def backward_weight(self, *, recompute: bool) -> Task:
+    def backward_weight(self, *, recompute: bool) -> TracedStageTask:
         return self._halves(recompute=recompute)[1]
 
     @cached_property
@@ -140,16 +140,16 @@ class StageTasks(StageValues):
         specs = [*self.pieces, *self.batch, *self.entering, *([] if recompute else [spec_of(var.aval) for var in linear.kept]), *arriving]
         return jax.make_jaxpr(run)(*specs), names
 
-    def _halves(self, *, recompute: bool) -> tuple[Task, Task]:
+    def _halves(self, *, recompute: bool) -> tuple[TracedStageTask, TracedStageTask]:
         if recompute not in self._split_backwards:
             self._split_backwards[recompute] = self._split(recompute=recompute)
         return self._split_backwards[recompute]
 
     @cached_property
-    def _split_backwards(self) -> dict[bool, tuple[Task, Task]]:
+    def _split_backwards(self) -> dict[bool, tuple[TracedStageTask, TracedStageTask]]:
         return {}
 
-    def _split(self, *, recompute: bool) -> tuple[Task, Task]:
+    def _split(self, *, recompute: bool) -> tuple[TracedStageTask, TracedStageTask]:
         closed, names = self._backward(recompute=recompute)
         eqns, constants, outvars = inline(closed)
         weights, inputs = outvars[: len(self.trained)], outvars[len(self.trained) :]
@@ -168,7 +168,7 @@ class StageTasks(StageValues):
         return _task(input_half, names, [*departs, *pend]), _task(weight_half, [*names, *pend], gradients)
 
 
-def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> Task:
+def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> TracedStageTask:
     """A task of the arguments alone that its results follow from."""
     jaxpr = closed.jaxpr
     eqns = needed(jaxpr.eqns, jaxpr.outvars)
@@ -178,4 +178,4 @@ def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[s
     own = jaxpr.replace(invars=invars, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
     call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(own, closed.consts))
     reads, specs = tuple(names[i] for i in used), tuple(spec_of(var.aval) for var in invars)
-    return Task(lambda *values: tuple(call(*values)), reads, specs, tuple(gives), eqns)
+    return TracedStageTask(lambda *values: tuple(call(*values)), reads, specs, tuple(gives), eqns)

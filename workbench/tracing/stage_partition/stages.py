@@ -23,7 +23,7 @@ SHARED = ("replicate", "report")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class StageValue:
     """What is carried from stage `maker` to the stages in `readers`; `flows_back` if it has a gradient."""
 
     aval: Any
@@ -63,7 +63,7 @@ class Cut:
     network: Network
     starts: tuple[int, ...]
     segments: tuple[Segment, ...]
-    values: tuple[Value, ...]
+    values: tuple[StageValue, ...]
 
     @cached_property
     def shared(self) -> dict[int, tuple[int, ...]]:
@@ -90,7 +90,9 @@ def cut_network(network: Network, starts: Sequence[int], shared: str = "replicat
     readers = _readers(network, parts, made)
     crossing = {var: stages for var, stages in readers.items() if stages != {made[var]}}
     numbers = {var: number for number, var in enumerate(crossing)}
-    values = tuple(Value(var.aval, made[var], tuple(sorted(stages - {made[var]})), _is_float(var.aval)) for var, stages in crossing.items())
+    values = tuple(
+        StageValue(var.aval, made[var], tuple(sorted(stages - {made[var]})), _is_float(var.aval)) for var, stages in crossing.items()
+    )
     bounds = [0, *starts, len(network.paths)]
     segments = tuple(
         _segment(network, stage, network.paths[bounds[stage] : bounds[stage + 1]], eqns, numbers, made, last=stage == len(parts) - 1)

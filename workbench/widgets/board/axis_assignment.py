@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.hardware.axis_assignment import Route, Wiring
-from workbench.hardware.hardware import Hardware, Shape
+from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.hardware.topology import PhysicalSpan, default_wiring, physical_spans, wiring_problem
 from workbench.plan.plan import Plan
 from workbench.units import format_count, format_seconds
@@ -40,10 +40,10 @@ def _span_text(each: PhysicalSpan) -> str:
 
 
 def _form(each: PhysicalSpan) -> str:
-    if each.physical.shape is Shape.SWITCH:
+    if each.physical.shape is AxisTopology.SWITCH:
         return f"{each.size} on a switch"
-    closed = each.physical.shape is Shape.RING and each.size * each.stride == each.physical.size
-    return f"{Shape.RING if closed else Shape.LINE} of {each.size}"
+    closed = each.physical.shape is AxisTopology.RING and each.size * each.stride == each.physical.size
+    return f"{AxisTopology.RING if closed else AxisTopology.LINE} of {each.size}"
 
 
 def _span_title(each: PhysicalSpan) -> str:

@@ -208,7 +208,7 @@ def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stage:
+class _StagePieces:
     """All pieces of one stage."""
 
     device: int
@@ -225,7 +225,7 @@ class _Stage:
 
 
 def _head(device: int, planned: PipelineReport) -> State:
-    stage, step = _Stage(device, planned), planned.simulated
+    stage, step = _StagePieces(device, planned), planned.simulated
     work = sum(piece.cost.work for piece in stage.pieces)
     sent = [(later, count) for piece in stage.pieces for later, count in piece.cost.sends]
     where = " · ".join(f"{format_bytes(count)} to {place_text(later, planned.spec)}" for later, count in sent)
