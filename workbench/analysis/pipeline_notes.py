@@ -79,7 +79,7 @@ def _too_full(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     for device, peak in enumerate(step.peaks):
         if not room or peak <= room:
             continue
-        held = sum(step.costs[stage].held for stage in step.stages_of(device))
+        held = sum(step.costs[stage].resident for stage in step.stages_of(device))
         message = (
             f"A device of stage {device} would hold {format_bytes(peak)} at the peak ({format_bytes(held)} of parameters, gradients and "
             f"optimiser state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "

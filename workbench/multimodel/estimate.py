@@ -50,8 +50,8 @@ def estimated_job(model: FleetModel, starts: Sequence[int]) -> Job:
     works = works_of(model.program)
     ends = [*starts[1:], len(works)]
     forward = [sum(each.seconds for each in works[begin:end]) for begin, end in zip(starts, ends, strict=True)]
-    moved = [sum(each.layer.held for each in works[begin:end]) / _BYTES for begin, end in zip(starts, ends, strict=True)]
-    entering = [works[begin].layer.entering / _BYTES for begin in starts]
+    moved = [sum(each.layer.resident for each in works[begin:end]) / _BYTES for begin, end in zip(starts, ends, strict=True)]
+    entering = [works[begin].layer.input_activations / _BYTES for begin in starts]
     last = len(starts) - 1
     there = [Unit(i, Pass.FORWARD, _LAUNCH + forward[i], moved[i], 0.0, entering[i]) for i in range(last)]
     turn = Unit(last, Pass.FORWARD_LOSS, _LAUNCH + _AGAIN * forward[last], moved[last], moved[last], entering[last])

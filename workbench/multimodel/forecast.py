@@ -159,14 +159,14 @@ def _starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Roo
 
 
 def _resized(layers: Sequence[Layer], factor: float) -> list[Layer]:
-    return [Layer(each.name, int(each.held * factor), int(each.kept * factor), int(each.entering * factor)) for each in layers]
+    return [Layer(each.name, int(each.resident * factor), int(each.residuals * factor), int(each.input_activations * factor)) for each in layers]
 
 
 def _clipped(layers: Sequence[Layer], usable: int) -> list[Layer]:
     """With no more activations than leave each layer room for its parameters."""
-    after = [*(each.entering for each in layers[1:]), 0]
+    after = [*(each.input_activations for each in layers[1:]), 0]
     return [
-        replace(each, kept=max(0, min(each.kept, usable - each.held - each.entering - then)))
+        replace(each, residuals=max(0, min(each.residuals, usable - each.resident - each.input_activations - then)))
         for each, then in zip(layers, after, strict=True)
     ]
 

@@ -85,12 +85,12 @@ def costs_of_cut(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCos
             forward=sum(each.forward for each in own),
             backward_input=sum(each.backward_input for each in own),
             backward_weight=sum(each.backward_weight for each in own),
-            held=ledger.held(stage),
-            kept=ledger.kept(a, b) + ledger.fed(stage),
-            entering=ledger.entering(stage) + ledger.fed(stage),
+            resident=ledger.resident(stage),
+            residuals=ledger.residuals(a, b) + ledger.batch_inputs(stage),
+            input_activations=ledger.input_activations(stage) + ledger.batch_inputs(stage),
             sends=ledger.sends(stage),
             update=ledger.update(stage, sent),
-            fed=ledger.fed(stage),
+            batch_inputs=ledger.batch_inputs(stage),
             borrowed_grads=ledger.borrowed_grads(stage) + summed,
             sent_update=sent,
             sent_forward=added(each.sent_forward for each in own),
@@ -128,10 +128,10 @@ class _Ledger:
         """At every block."""
         return self.tasks[0].stage.cut
 
-    def held(self, stage: int) -> int:
+    def resident(self, stage: int) -> int:
         """Parameters, the sums of their gradients, and of those that no earlier stage has the optimiser's state."""
         states = sum(self.weights[piece].state for piece in self._owned(stage))
-        return states + sum(self.weights[piece].held for piece in self.pieces[stage])
+        return states + sum(self.weights[piece].resident for piece in self.pieces[stage])
 
     def _owned(self, stage: int) -> frozenset[int]:
         """What the stage updates: what it is the first to use."""
@@ -152,7 +152,7 @@ class _Ledger:
     def sent_update(self, summed: int) -> Payload:
         return (((self.parts.axes, "all-reduce"), summed),) if summed else ()
 
-    def kept(self, a: int, b: int) -> int:
+    def residuals(self, a: int, b: int) -> int:
         values = {value for task in self.tasks[a:b] for value in task.kept.values}
         inside = sum(task.kept.inside for task in self.tasks[a:b])
         return (inside + sum(self.cut.values[value].bytes for value in values)) // self.spread
@@ -164,36 +164,36 @@ class _Ledger:
         leaving = sum(size for _, size in cost.sends[:1])
         passing = max(each.at_backward.beside for each in own)
         forward = max(each.at_forward.whole for each in own[1:]) if len(own) > 1 else 0
-        first = cost.entering + own[0].at_forward.made + own[0].at_forward.working
+        first = cost.input_activations + own[0].at_forward.made + own[0].at_forward.working
         kept = [each.at_backward.staying for each in own]
         again = max(sum(kept), passing)
         extra = max(max(each.at_forward.working - size, 0) for each, size in zip(own, kept, strict=True))
-        keeping = AtWork(cost.kept + leaving + extra, cost.kept + passing)
-        return keeping, AtWork(max(first, cost.entering + forward), cost.entering + max(again, first - cost.entering, forward))
+        keeping = AtWork(cost.residuals + leaving + extra, cost.residuals + passing)
+        return keeping, AtWork(max(first, cost.input_activations + forward), cost.input_activations + max(again, first - cost.input_activations, forward))
 
     def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves]:
         """Of the sum of the blocks: what the halves of each hand over, their worst besides. What is remade goes over into what waits, block
         after block, and has its worst at the start; what was kept stays until the first half is done."""
         if not any(self.cut.values[v].flows_back and self.stage_of[self.cut.values[v].maker] != stage for v in self._read(stage)):
-            first, second = cost.kept, cost.entering  # the whole backward task is its second half
+            first, second = cost.residuals, cost.input_activations  # the whole backward task is its second half
             (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
             return Halves(first, first, keeping), Halves(second, second, recomputing)
         between = [task.between for task in self.tasks[a:b]]
         made = sum(each.made for each in between) // self.spread
-        waiting = min(sum(each.kept for each in between) // self.spread, cost.kept) + made
+        waiting = min(sum(each.kept for each in between) // self.spread, cost.residuals) + made
         kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
-        second = waiting + kept - cost.kept
+        second = waiting + kept - cost.residuals
         return Halves(kept + made, waiting, second), Halves(max(again, waiting), waiting, second)
 
     def _read(self, stage: int) -> set[int]:
         """The values that a stage's blocks read."""
         return {v for block, each in self.stage_of.items() if each == stage for v in self.cut.segments[block].entering}
 
-    def entering(self, stage: int) -> int:
+    def input_activations(self, stage: int) -> int:
         values = {v for v in self._read(stage) if self.stage_of[self.cut.values[v].maker] != stage}
         return sum(self.cut.values[v].bytes for v in values) // self.spread
 
-    def fed(self, stage: int) -> int:
+    def batch_inputs(self, stage: int) -> int:
         """Batch data of a micro-batch that the stage reads."""
         leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.cut.segments[block].batch}
         return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.spread
@@ -213,7 +213,7 @@ class _Ledger:
         if hardware is None:
             return 0.0
         sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.wiring) for (axes, kind), count in sent)
-        return 2 * self.held(stage) / hardware.chip.memory_bandwidth + sums
+        return 2 * self.resident(stage) / hardware.chip.memory_bandwidth + sums
 
 
 class _Weight(NamedTuple):
@@ -224,7 +224,7 @@ class _Weight(NamedTuple):
     state: int
 
     @property
-    def held(self) -> int:
+    def resident(self) -> int:
         return self.itself + self.sums
 
 

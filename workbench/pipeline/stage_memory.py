@@ -42,7 +42,7 @@ def _exact_memory(cost: StageCost, piece: BlockTasks, stage: OnStage, spec: Pipe
     """What a schedule has no task for stays as it was."""
     at_work = [cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)]
     halves = [cost.halves_of(recomputed=False), cost.halves_of(recomputed=True)]
-    staying = [cost.kept, cost.entering]
+    staying = [cost.residuals, cost.input_activations]
     for recompute in modes:
         forward, backward = _forward(piece, stage, recompute=recompute), _backward(piece, stage, recompute=recompute)
         at_work[recompute] = AtWork(forward.whole, backward.whole)
@@ -52,9 +52,9 @@ def _exact_memory(cost: StageCost, piece: BlockTasks, stage: OnStage, spec: Pipe
     fed = sum(size for path, size in _forward(piece, stage, recompute=True).read if not path.startswith("entering/"))
     return replace(
         cost,
-        kept=staying[False],
-        entering=staying[True],
-        fed=fed,
+        residuals=staying[False],
+        input_activations=staying[True],
+        batch_inputs=fed,
         at_work=(at_work[0], at_work[1]),
         halves=(halves[0], halves[1]),
     )

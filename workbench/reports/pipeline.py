@@ -128,7 +128,7 @@ class PipelineReport:
 
     def held(self, device: int) -> int:
         """Bytes that a device of a stage has throughout: parameters, sums of gradients, optimiser state."""
-        return sum(self.simulated.costs[stage].held for stage in self.simulated.stages_of(device))
+        return sum(self.simulated.costs[stage].resident for stage in self.simulated.stages_of(device))
 
     @property
     def fits(self) -> bool:

@@ -122,7 +122,7 @@ class SimulatedPipeline:
         for time, count in _changes(self, device):
             changes[time] = changes.get(time, 0) + count
         own = [self.costs[stage] for stage in self.stages_of(device)]
-        bytes_now = sum(cost.held + cost.fed * len(self.recomputed) for cost in own)
+        bytes_now = sum(cost.resident + cost.batch_inputs * len(self.recomputed) for cost in own)
         moments = [Moment(0.0, bytes_now)]
         for time in sorted(changes):
             bytes_now += changes[time]
@@ -143,7 +143,7 @@ class SimulatedPipeline:
         return tuple(max(self._updating(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
 
     def _updating(self, device: int) -> int:
-        return sum(self.costs[stage].held + self.costs[stage].borrowed_grads for stage in self.stages_of(device))
+        return sum(self.costs[stage].resident + self.costs[stage].borrowed_grads for stage in self.stages_of(device))
 
 
 def _flights(spans: Sequence[TaskSpan]) -> Iterator[tuple[float, int]]:
@@ -170,10 +170,10 @@ def _changes(simulated: SimulatedPipeline, device: int) -> Iterator[tuple[float,
 
 def _bytes_of(kind: Kind, cost: StageCost, *, recomputed: bool) -> tuple[int, int, int]:
     """What a device has of a micro-batch before a task, while it runs and after it."""
-    kept, at_work = cost.kept_of(recomputed=recomputed), cost.at_work_of(recomputed=recomputed)
+    kept, at_work = cost.residuals_of(recomputed=recomputed), cost.at_work_of(recomputed=recomputed)
     match kind:
         case Kind.FORWARD:
-            return cost.fed, at_work.forward, kept
+            return cost.batch_inputs, at_work.forward, kept
         case Kind.BACKWARD:
             return kept, at_work.backward, 0
     halves = cost.halves_of(recomputed=recomputed)

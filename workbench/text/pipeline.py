@@ -24,7 +24,7 @@ def headline(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[st
     """Memory, step time and utilisation of a pipelined plan; `time` is what the planner says of the program whole on the same devices."""
     step, stages = report.simulated, report.spec.stages
     fullest = max(range(stages), key=lambda device: step.peaks[device])
-    held = sum(step.costs[stage].held for stage in step.stages_of(fullest))
+    held = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
     peak = step.peaks[fullest]
     parts = f"held {format_bytes(held)} · of micro-batches {format_bytes(peak - held)}"
     yield "memory per device", format_bytes(peak), f"stage {fullest}, the fullest: {parts}"
@@ -79,7 +79,7 @@ def _stages(report: PipelineReport) -> str:
                 format_seconds(cost.forward),
                 format_seconds(cost.backward),
                 format_bytes(sum(count for _, count in cost.sends)),
-                format_bytes(cost.held),
+                format_bytes(cost.resident),
                 f"{step.idle(piece.device):.1%}" if first else "",
                 str(step.in_flight(piece.device)) if first else "",
                 format_bytes(step.peaks[piece.device]) if first else "",

@@ -135,7 +135,7 @@ def _by_memory(_: str, plan: Plan, report: Report) -> Change:
     alone = planned.costs_at(range(1, len(planned.blocks)))
     flying = max(planned.simulated.in_flight(device) for device in range(spec.stages))
     times = 1 if spec.remat == "always" else flying
-    found = balance([each.held + times * each.kept for each in alone], spec.pieces)
+    found = balance([each.resident + times * each.residuals for each in alone], spec.pieces)
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in found.starts)), "balance by memory"
 
 
