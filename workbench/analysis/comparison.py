@@ -172,7 +172,7 @@ class Comparison:
             seen = measured.device_peak if measured else None
             yield ComparedFigure(f"peak memory, stage {device}", "bytes", self._planned.exact_memory.peaks[device], peak, seen)
             yield ComparedFigure(
-                "held throughout", "bytes", self._planned.held(device), compiled.memory.arguments if compiled else None, None
+                "held throughout", "bytes", self._planned.resident(device), compiled.memory.arguments if compiled else None, None
             )
             return
         yield ComparedFigure("peak memory", "bytes", self._ran.memory.peak, peak, measured.device_peak if measured else None)
@@ -212,7 +212,7 @@ def _tiers(figure: ComparedFigure) -> int:
 
 def _stage_row(planned: PipelineReport, device: int, compiled: Compiled) -> StageRow:
     payload = sum(count for _, count in planned.payload(device))
-    return StageRow(device, planned.held(device), planned.exact_memory.peaks[device], payload, compiled)
+    return StageRow(device, planned.resident(device), planned.exact_memory.peaks[device], payload, compiled)
 
 
 def compare_collectives(report: Report, compiled: Volumes) -> tuple[CollectiveRow, ...]:

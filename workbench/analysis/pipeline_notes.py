@@ -8,7 +8,7 @@ from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.errors import WorkbenchError
 from workbench.pipeline.planned import pipeline_report, transfer_of
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.stage_partition import program_blocks, verify_cut
+from workbench.pipeline.stage_partition import program_blocks, verify_partition
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
@@ -67,7 +67,7 @@ def _out_of_step(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
 def _can_be_cut(plan: Plan, edit: Edit) -> bool:
     try:
         after = plan.apply(edit)
-        verify_cut(after.program, spec_of(after))
+        verify_partition(after.program, spec_of(after))
     except WorkbenchError:
         return False
     return True

@@ -58,11 +58,11 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 def _pipelined(plan: Plan, spec: "PipelineSpec") -> Plan:
     """Raises `PipelineError` for one that the program cannot be cut by, blocks included: a command's own pipeline is refused at once."""
-    from workbench.pipeline.stage_partition import verify_cut
+    from workbench.pipeline.stage_partition import verify_partition
     from workbench.plan.edits import SetPipeline
 
     plan = plan.apply(SetPipeline(spec))
-    verify_cut(plan.program, spec)
+    verify_partition(plan.program, spec)
     return plan
 
 

@@ -159,7 +159,9 @@ def _starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Roo
 
 
 def _resized(layers: Sequence[Layer], factor: float) -> list[Layer]:
-    return [Layer(each.name, int(each.resident * factor), int(each.residuals * factor), int(each.input_activations * factor)) for each in layers]
+    return [
+        Layer(each.name, int(each.resident * factor), int(each.residuals * factor), int(each.input_activations * factor)) for each in layers
+    ]
 
 
 def _clipped(layers: Sequence[Layer], usable: int) -> list[Layer]:

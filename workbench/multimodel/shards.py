@@ -44,7 +44,11 @@ Measure = Callable[[int, int], int]
 def shard_bytes(layers: Sequence[Layer], begin: int, end: int) -> int:
     """What the layers `begin` to before `end` need together: the planner's estimate."""
     own = layers[begin:end]
-    return sum(each.resident + each.residuals for each in own) + own[0].input_activations + (layers[end].input_activations if end < len(layers) else 0)
+    return (
+        sum(each.resident + each.residuals for each in own)
+        + own[0].input_activations
+        + (layers[end].input_activations if end < len(layers) else 0)
+    )
 
 
 def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:

@@ -125,7 +125,7 @@ def estimate_block(block: BlockTasks, stage: OnStage) -> BlockCost:
     sent_forward, sent_both = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, both))
     at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, apart=stage.adds_apart), stage)
     return BlockCost(
-        block.stage.segment.blocks[0], one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both
+        block.stage.virtual_stage.blocks[0], one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both
     )
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from workbench.core.schedules.costs import StageCost
 from workbench.cost.communication import collective_seconds
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.stage_costs import block_costs, costs_of_cut, plan_starts
+from workbench.pipeline.stage_costs import block_costs, partition_costs, plan_starts
 from workbench.pipeline.stage_memory import with_exact_memory
 from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.pipeline.transfer import FREE, Transfer
@@ -26,7 +26,7 @@ def pipeline_report(plan: Plan) -> PipelineReport:
 
 def _cut_at(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
     plan, spec, paths = staged.plan, staged.spec, staged.network.paths
-    costs = costs_of_cut(staged, starts)
+    costs = partition_costs(staged, starts)
     bounds = (0, *starts, len(paths))
     pieces = tuple(
         VirtualStage(number, number % spec.stages, tuple(paths[a:b]), cost)
@@ -36,7 +36,7 @@ def _cut_at(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
     blocks = tuple(_blocks(staged))
     step = simulate(spec, costs, transfer_of(plan))
     exact_memory = partial(_exact_memory, staged, tuple(starts), costs)
-    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, staged), partial(costs_of_cut, staged), exact_memory)
+    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, staged), partial(partition_costs, staged), exact_memory)
 
 
 def _exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> SimulatedPipeline:

@@ -29,9 +29,9 @@ def simulate(
 
     Raises `PipelineError` if there are not as many costs as pieces.
     """
-    if len(costs) != spec.pieces:
+    if len(costs) != spec.virtual_stages:
         raise PipelineError(
-            f"The pipeline has {spec.stages} stages x {spec.chunks} chunks = {spec.pieces} pieces, and {len(costs)} have a cost.",
+            f"The pipeline has {spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} pieces, and {len(costs)} have a cost.",
             ["cut the network anew"],
         )
     orders = schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks)

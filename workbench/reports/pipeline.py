@@ -51,7 +51,7 @@ class PipelineReport:
     """
 
     spec: PipelineSpec
-    pieces: tuple[VirtualStage, ...]
+    virtual_stages: tuple[VirtualStage, ...]
     simulated: SimulatedPipeline
     capacity: int = 0
     blocks: tuple[PlannedBlock, ...] = ()
@@ -92,7 +92,7 @@ class PipelineReport:
     @cached_property
     def _mean(self) -> StageCost:
         """A piece of mean cost, with what it recomputes."""
-        costs = [piece.cost for piece in self.pieces]
+        costs = [piece.cost for piece in self.virtual_stages]
         forward, backward_input, backward_weight = (
             sum(each) / len(costs)
             for each in zip(*((cost.forward, cost.backward_input, cost.backward_weight) for cost in costs), strict=True)
@@ -104,7 +104,7 @@ class PipelineReport:
     def traffic(self) -> Mapping[tuple[int, int], int]:
         """Bytes a step from the devices of one stage to those of another, activations one way and their gradients the other."""
         found: dict[tuple[int, int], int] = {}
-        for piece in self.pieces:
+        for piece in self.virtual_stages:
             for later, count in piece.cost.sends:
                 one, other = piece.device, later % self.spec.stages
                 for link in ((one, other), (other, one)) if one != other else ():
@@ -126,7 +126,7 @@ class PipelineReport:
         peaks = self.simulated.peaks
         return max(range(len(peaks)), key=lambda device: peaks[device])
 
-    def held(self, device: int) -> int:
+    def resident(self, device: int) -> int:
         """Bytes that a device of a stage has throughout: parameters, sums of gradients, optimiser state."""
         return sum(self.simulated.costs[stage].resident for stage in self.simulated.stages_of(device))
 

@@ -70,7 +70,7 @@ def _capacity(report: PipelineReport) -> str:
 def _stages(report: PipelineReport) -> str:
     """A row a piece; what a device has for all its pieces stands with the first."""
     step, rows = report.simulated, []
-    for piece in report.pieces:
+    for piece in report.virtual_stages:
         cost, first = piece.cost, piece.number == piece.device
         rows.append(
             (

@@ -9,8 +9,9 @@ Payload = tuple[tuple[tuple[tuple[str, ...], str], int], ...]
 
 
 class Halves(NamedTuple):
-    """Bytes beyond `held` of one micro-batch whose backward task is done in two halves: while the gradient of the stage's input is made,
-    what then waits for the other half, and while the gradient of the weights is made; each with all that is kept of the micro-batch."""
+    """Bytes beyond `resident` of one micro-batch whose backward task is done in two halves: while the gradient of the stage's input is
+    made, what then waits for the other half, and while the gradient of the weights is made; each with all that is kept of the
+    micro-batch."""
 
     input: int
     waiting: int
@@ -18,8 +19,8 @@ class Halves(NamedTuple):
 
 
 class AtWork(NamedTuple):
-    """Bytes beyond `held` of one micro-batch while its forward task and its whole backward task are at work, at the worst moment of each:
-    what they read, what they return and what they have besides."""
+    """Bytes beyond `resident` of one micro-batch while its forward task and its whole backward task are at work, at the worst moment of
+    each: what they read, what they return and what they have besides."""
 
     forward: int
     backward: int
@@ -32,9 +33,11 @@ class StageCost:
     - `forward`, `backward_input`, `backward_weight`: seconds of one micro-batch: forward, the gradient of what the stage was given, the
       gradient of its weights. Recomputation is not in them: it costs `forward` once more, and the simulation adds it.
     - `resident`: bytes throughout: parameters, their gradients, optimiser state.
-    - `batch_inputs`: bytes of one micro-batch's batch data; those of all of them are there from the start of the step, each until it was read last.
+    - `batch_inputs`: bytes of one micro-batch's batch data; those of all of them are there from the start of the step, each until it was
+      read last.
     - `residuals`: bytes that a micro-batch's backward pass reads, from its forward pass on, without recomputation. Batch data counts.
-    - `input_activations`: bytes of what the stage is given for one micro-batch; with recomputation all that is kept of one. Batch data counts.
+    - `input_activations`: bytes of what the stage is given for one micro-batch; with recomputation all that is kept of one. Batch data
+      counts.
     - `transient`: bytes beyond `resident` and `residuals` while a micro-batch is worked on, where `at_work` does not say.
     - `sends`: (later stage, bytes of one micro-batch) for each stage that reads what this one makes: the next one, and those of skips.
     - `at_work`: of a micro-batch that is not recomputed and of one that is; not said, all that is kept, made again and passing.
@@ -131,7 +134,11 @@ def equal_stages(
     """
     return tuple(
         StageCost(
-            forward, backward_input, backward_weight, input_activations=sent, sends=((stage + 1, sent),) if sent and stage + 1 < stages else ()
+            forward,
+            backward_input,
+            backward_weight,
+            input_activations=sent,
+            sends=((stage + 1, sent),) if sent and stage + 1 < stages else (),
         )
         for stage in range(stages)
     )

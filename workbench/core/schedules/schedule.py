@@ -46,7 +46,7 @@ class Schedule:
     about: str
     order: Callable[[int, PipelineShape], Iterator[Task]]
     idle: Callable[[PipelineShape, StageCost], float | None]
-    kept: Callable[[int, PipelineShape], int]
+    in_flight: Callable[[int, PipelineShape], int]
     loops: bool = False
     whole_rounds: bool = False
     splits_backward: bool = False

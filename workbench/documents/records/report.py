@@ -89,7 +89,7 @@ def _pipeline_step(report: Report) -> dict[str, Any] | None:
         "peaks": list(step.peaks),
         "fits": planned.fits,
         "sent": sum(planned.traffic.values()),
-        "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.pieces],
+        "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.virtual_stages],
     }
 
 

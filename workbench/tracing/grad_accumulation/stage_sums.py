@@ -53,7 +53,7 @@ def accumulate_grads(
         totals,
         split,
         tuple(
-            partial_sums(accumulator(stage.pieces[place]), parts) if place in split else accumulator(stage.pieces[place])
+            partial_sums(accumulator(stage.param_slices[place]), parts) if place in split else accumulator(stage.param_slices[place])
             for place in totals
         ),
         tuple(each for each, count in zip(task.reads, counts, strict=True) for _ in range(count)),
@@ -64,9 +64,14 @@ def accumulate_grads(
 
 def split_task(stage: StageTasks, task: TracedStageTask, parts: DataParallelGroups) -> tuple[TracedStageTask, frozenset[int]]:
     """The task with its gradients as partial sums where they can be, and places of those."""
-    network = stage.cut.network
+    network = stage.partition.network
     size = dict(network.batch_sizes).get(network.batch_dim, 0)
-    return in_parts(task, parts.count, size, [place for place, piece in enumerate(stage.segment.pieces) if piece in parts.pieces])
+    return in_parts(
+        task,
+        parts.count,
+        size,
+        [place for place, param_slice in enumerate(stage.virtual_stage.param_slices) if param_slice in parts.param_slices],
+    )
 
 
 def partial_sums(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.ShapeDtypeStruct:
@@ -76,7 +81,7 @@ def partial_sums(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.
 
 def _arrivals(stage: StageTasks, place: int) -> int:
     """How many gradients arrive for a value that left: one from each stage that reads it."""
-    return len(stage.cut.values[stage.segment.leaving[stage.arriving[place]]].readers)
+    return len(stage.partition.values[stage.virtual_stage.output_activations[stage.arriving[place]]].readers)
 
 
 def _call(task: TracedStageTask, counts: Sequence[int], width: int, *, apart: bool) -> Call:

@@ -7,7 +7,7 @@ Arguments are named groups of arrays, in this order, each task taking those it n
     batch      the leaves of the micro-batch that it reads
     entering   values from earlier stages
     kept       what the forward pass left for the backward one (without recomputation)
-    arriving   gradients of what left the stage, in the order of `Segment.leaving`, those that flow back
+    arriving   gradients of what left the stage, in the order of `VirtualStage.output_activations`, those that flow back
     pending    what the gradient of the input left for that of the weights
 
 Splitting a backward pass (zero bubble, Qi et al. 2024): its equations that the gradient of the input follows from are one task; the
@@ -34,7 +34,8 @@ class TracedStageTask:
 
     - `reads`: for each argument its group and place in it; what is not read is not asked for;
     - `specs`: their shapes and types;
-    - `gives`: for each result its group (`leaving`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in it;
+    - `gives`: for each result its group (`output_activations`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in
+      it;
     - `equations`: what it computes.
     """
 
@@ -47,22 +48,22 @@ class TracedStageTask:
 
 @dataclass(frozen=True, eq=False)
 class StageTasks(StageValues):
-    """The tasks of one segment of a cut, traced when they are asked for.
+    """The tasks of one virtual stage, traced when they are asked for.
 
-    `departing` are the gradients of what entered, in the order of `Segment.entering`, those that flow back; `gradient` those of the
-    stage's floating-point parameters, by their place in `Segment.pieces`.
+    `departing` are the gradients of those input activations that flow back, in the order of `VirtualStage.input_activations`; `gradient`
+    those of the stage's floating-point parameters, by their place in `VirtualStage.param_slices`.
     """
 
     @cached_property
     def _results(self) -> tuple[tuple[str, int], ...]:
         """What the segment's call returns."""
-        names = [("leaving", place) for place in range(len(self.segment.leaving))]
-        weighs = self.cut.network.flat.weight is not None
+        names = [("output_activations", place) for place in range(len(self.virtual_stage.output_activations))]
+        weighs = self.partition.network.flat.weight is not None
         return (*names, *([("loss", 0)] if self.is_last else []), *([("weight", 0)] if self.is_last and weighs else []))
 
     @cached_property
     def _inputs(self) -> list[tuple[str, int]]:
-        groups = {"pieces": self.pieces, "batch": self.batch, "entering": self.entering}
+        groups = {"param_slices": self.param_slices, "batch": self.batch, "input_activations": self.input_activations}
         return [(name, place) for name, specs in groups.items() for place in range(len(specs))]
 
     @cached_property
@@ -71,7 +72,7 @@ class StageTasks(StageValues):
 
     @cached_property
     def forward(self) -> TracedStageTask:
-        closed = jax.make_jaxpr(self.segment.call)(*self.pieces, *self.batch, *self.entering)
+        closed = jax.make_jaxpr(self.virtual_stage.call)(*self.param_slices, *self.batch, *self.input_activations)
         return _task(closed, self._inputs, self._results)
 
     @cached_property
@@ -92,7 +93,7 @@ class StageTasks(StageValues):
     def forward_and_backward(self) -> TracedStageTask:
         """Both passes of a micro-batch at once, nothing computed twice: what the planner prices."""
         linear, count, width = self._linear, len(self._inputs), len(self._results)
-        arriving = [spec_of(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
+        arriving = [spec_of(self.partition.values[self.virtual_stage.output_activations[place]].aval) for place in self.arriving]
         outvars = [*linear.closed.jaxpr.outvars[:width], *linear.kept]
         forward = yielding(linear.closed, outvars)
 
@@ -100,7 +101,7 @@ class StageTasks(StageValues):
             found = forward(*values[:count])
             return (*found[:width], *linear.pull(values[:count], found[width:], values[count:]))
 
-        closed = jax.make_jaxpr(run)(*self.pieces, *self.batch, *self.entering, *arriving)
+        closed = jax.make_jaxpr(run)(*self.param_slices, *self.batch, *self.input_activations, *arriving)
         names = [*self._inputs, *(("arriving", i) for i in range(len(arriving)))]
         return _task(closed, names, (*self._results, *self._gradients))
 
@@ -127,7 +128,7 @@ class StageTasks(StageValues):
 
     def _trace_backward(self, *, recompute: bool) -> tuple[Any, list[tuple[str, int]]]:
         linear = self._linear
-        arriving = [spec_of(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
+        arriving = [spec_of(self.partition.values[self.virtual_stage.output_activations[place]].aval) for place in self.arriving]
         names = [*self._inputs, *([] if recompute else [("kept", i) for i in range(len(linear.kept))])]
         names += [("arriving", i) for i in range(len(arriving))]
         count = len(self._inputs)
@@ -137,7 +138,13 @@ class StageTasks(StageValues):
             kept = linear.keep(*inputs) if recompute else values[count : count + len(linear.kept)]
             return linear.pull(inputs, kept, values[len(values) - len(arriving) :])
 
-        specs = [*self.pieces, *self.batch, *self.entering, *([] if recompute else [spec_of(var.aval) for var in linear.kept]), *arriving]
+        specs = [
+            *self.param_slices,
+            *self.batch,
+            *self.input_activations,
+            *([] if recompute else [spec_of(var.aval) for var in linear.kept]),
+            *arriving,
+        ]
         return jax.make_jaxpr(run)(*specs), names
 
     def _halves(self, *, recompute: bool) -> tuple[TracedStageTask, TracedStageTask]:
