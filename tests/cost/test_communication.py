@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from workbench.core.mesh import Mesh
 from workbench.cost.communication import collective_seconds, group_of
-from workbench.hardware.axis_assignment import parse_wiring
+from workbench.hardware.axis_assignment import parse_axis_assignment
 from workbench.hardware.catalogue import every_hardware, load_catalogue, parse_hardware
 from workbench.hardware.hardware import AxisTopology, Hardware
-from workbench.hardware.topology import wiring_problem
+from workbench.hardware.topology import axis_assignment_error
 from workbench.reports.collective import KINDS
 
 ALL_HARDWARE = every_hardware(load_catalogue())
@@ -29,7 +29,7 @@ def ideal(text: str, shape: AxisTopology | None = None) -> Hardware:
 def cases(draw: st.DrawFn) -> tuple[Mesh, Hardware]:
     hardware = draw(st.sampled_from(ALL_HARDWARE))
     mesh = Mesh(tuple((name, draw(st.sampled_from((1, 2, 3, 4, 8)))) for name in "abc"))
-    assume(wiring_problem(mesh, hardware) is None)
+    assume(axis_assignment_error(mesh, hardware) is None)
     return mesh, hardware
 
 
@@ -82,10 +82,10 @@ def test_no_device_receives_more_than_its_ports_bring():
 def test_devices_that_stand_apart_share_their_links():
     """`data` is every fourth device of `x`: four groups on each link, and hops of four. The neighbours have a line, `data` a ring."""
     hardware, mesh = ideal("TPU v5e 16x16"), Mesh("data:4 model:4")
-    shared = parse_wiring("data:x; model:x")
+    shared = parse_axis_assignment("data:x; model:x")
     near = collective_seconds("all-gather", ("model",), LARGE, mesh, hardware, shared)
     far = collective_seconds("all-gather", ("data",), LARGE, mesh, hardware, shared)
-    alone = collective_seconds("all-gather", ("data",), LARGE, mesh, hardware, parse_wiring("data:y; model:x"))
+    alone = collective_seconds("all-gather", ("data",), LARGE, mesh, hardware, parse_axis_assignment("data:y; model:x"))
     assert near == pytest.approx(LARGE * 3 / 4 / 45e9, rel=0.001)
     assert alone == pytest.approx(near)
     assert far == pytest.approx(LARGE * 2 / 4 / 45e9 * 4, rel=0.001)
@@ -93,8 +93,8 @@ def test_devices_that_stand_apart_share_their_links():
 
 def test_together_two_mesh_axes_of_one_physical_axis_are_one_ring():
     hardware = ideal("TPU v5e 16x16")
-    together = collective_seconds("all-reduce", ("a", "b"), LARGE, Mesh("a:4 b:4"), hardware, parse_wiring("a:x; b:x"))
-    whole = collective_seconds("all-reduce", ("a",), LARGE, Mesh("a:16"), hardware, parse_wiring("a:x"))
+    together = collective_seconds("all-reduce", ("a", "b"), LARGE, Mesh("a:4 b:4"), hardware, parse_axis_assignment("a:x; b:x"))
+    whole = collective_seconds("all-reduce", ("a",), LARGE, Mesh("a:16"), hardware, parse_axis_assignment("a:x"))
     assert together == whole
 
 
@@ -128,7 +128,7 @@ def test_a_smaller_group_is_the_inner_part_of_the_axes():
 def test_a_mesh_that_does_not_fit_has_a_time_all_the_same(kind):
     fitting = collective_seconds(kind, ("data",), 1 << 20, Mesh("data:256"), parse_hardware("TPU v5e 16x16"))
     too_large = collective_seconds(kind, ("data",), 1 << 20, Mesh("data:7777"), parse_hardware("TPU v5e 16x16"))
-    wrong = collective_seconds(kind, ("data",), 1 << 20, Mesh("data:256"), parse_hardware("TPU v5e 16x16"), parse_wiring("data:x"))
+    wrong = collective_seconds(kind, ("data",), 1 << 20, Mesh("data:256"), parse_hardware("TPU v5e 16x16"), parse_axis_assignment("data:x"))
     assert 0 < fitting == wrong
     assert 0 < too_large < math.inf
 
@@ -173,7 +173,7 @@ def test_the_time_of_an_all_reduce_hardly_depends_on_how_many_take_part():
     hardware = ideal("128 nodes of 8 H100")
     times = [collective_seconds("all-reduce", ("a",), LARGE, Mesh(f"a:{n}"), hardware) for n in (64, 128, 256, 512, 1024)]
     assert max(times) / min(times) < 1.15
-    sides, x = (8, 16, 32, 64), parse_wiring("a:x")
+    sides, x = (8, 16, 32, 64), parse_axis_assignment("a:x")
     rings = [collective_seconds("all-reduce", ("a",), LARGE, Mesh(f"a:{n}"), ideal(f"TPU v4 {n}x4x4"), x) for n in sides]
     assert max(rings) / min(rings) < 1.01
 

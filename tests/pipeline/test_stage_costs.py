@@ -68,10 +68,10 @@ def test_other_numbers_of_stages_over_like_devices_and_other_schedules_price_not
 
 def test_the_devices_of_a_stage_that_stand_further_apart_are_priced_anew(plan):
     """A stage's collectives share links with the other stages' where those stand in between."""
-    behind = plan.updated(mesh="data:2 stage:2", wiring="data:x; stage:y")
+    behind = plan.updated(mesh="data:2 stage:2", axis_assignment="data:x; stage:y")
     assert block_costs(behind) == block_costs(plan)
-    line = plan.updated(hardware="TPU v5e 4x1", mesh="stage:2 model:2", layout="d_ff:model", wiring="stage:x(2); model:x(2)")
-    apart = line.updated(mesh="model:2 stage:2", wiring="model:x(2); stage:x(2)")
+    line = plan.updated(hardware="TPU v5e 4x1", mesh="stage:2 model:2", layout="d_ff:model", axis_assignment="stage:x(2); model:x(2)")
+    apart = line.updated(mesh="model:2 stage:2", axis_assignment="model:x(2); stage:x(2)")
     assert block_costs(apart)[1].work > block_costs(line)[1].work
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.axis_assignment import AxisAssignment
 from workbench.hardware.hardware import AxisTopology, Hardware, Link
-from workbench.hardware.topology import PhysicalSpan, Stretches, physical_spans
+from workbench.hardware.topology import PhysicalSpan, PhysicalSpans, physical_spans
 
 
 def collective_seconds(
@@ -27,25 +27,26 @@ def collective_seconds(
     payload: int,
     mesh: Mesh,
     hardware: Hardware,
-    wiring: Wiring | None = None,
+    axis_assignment: AxisAssignment | None = None,
     devices: int | None = None,
 ) -> float:
     """Seconds of one execution of a collective over these mesh axes.
 
     `kind` is of `collective.KINDS`; `payload` the bytes of the larger of operand and result on one device; `devices` the size of a group,
-    if it is smaller than the axes together (Shardy's sub-axes). Never raises for a mesh that does not fit the hardware: where the wiring
-    does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says so.
+    if it is smaller than the axes together (Shardy's sub-axes). Never raises for a mesh that does not fit the hardware: where the axis
+    assignment does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says
+    so.
     """
-    alpha, beta = _rates(kind, axes, mesh, hardware, wiring, devices)
+    alpha, beta = _rates(kind, axes, mesh, hardware, axis_assignment, devices)
     return alpha + beta * payload
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def _rates(
-    kind: str, axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiring | None, devices: int | None
+    kind: str, axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None, devices: int | None
 ) -> tuple[float, float]:
     """Seconds that do not depend on the payload, and seconds a byte of it: every formula here is a line."""
-    group = group_of(axes, mesh, hardware, wiring, devices)
+    group = group_of(axes, mesh, hardware, axis_assignment, devices)
     if not group:
         return 0.0, 0.0
     if kind == "all-reduce":
@@ -110,10 +111,12 @@ class Dimension:
 Group = tuple[tuple[Dimension, ...], ...]  # from the inside out: dimensions that work at once (a torus) stand together
 
 
-def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None, devices: int | None = None) -> Group:
+def group_of(
+    axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None, devices: int | None = None
+) -> Group:
     """The devices that one collective over these mesh axes joins; empty if it joins one."""
-    wired = closest_spans(mesh, hardware, wiring)
-    taken = [physical_span for name in dict.fromkeys(axes) if name in wired for physical_span in wired[name] if physical_span.size > 1]
+    spans = closest_spans(mesh, hardware, axis_assignment)
+    taken = [physical_span for name in dict.fromkeys(axes) if name in spans for physical_span in spans[name] if physical_span.size > 1]
     levels: list[list[Dimension]] = []
     for axis in reversed(hardware.axes):
         here = [physical_span for physical_span in taken if physical_span.physical.name == axis.name]
@@ -129,9 +132,10 @@ def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiri
     return whole if devices is None else _shrunk(whole, devices)
 
 
-def closest_spans(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
-    """Where each axis of the mesh runs; where the wiring does not fit by the default, where the mesh is larger on larger hardware."""
-    for attempt in (wiring, None):
+def closest_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> PhysicalSpans:
+    """Where each axis of the mesh runs; where the axis assignment does not fit by the default, where the mesh is larger on larger
+    hardware."""
+    for attempt in (axis_assignment, None):
         try:
             return physical_spans(mesh, hardware, attempt)
         except HardwareError:

@@ -28,7 +28,9 @@ def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardwar
         key = each.kind, each.axes, each.payload
         if key not in known:
             axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
-            seconds = collective_seconds(each.kind, axes, each.payload, plan.mesh, hardware, plan.wiring, _group(each.axes, plan.mesh))
+            seconds = collective_seconds(
+                each.kind, axes, each.payload, plan.mesh, hardware, plan.axis_assignment, _group(each.axes, plan.mesh)
+            )
             wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
             known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), windowed(each.kind, hardware.chip))
         found.append(known[key])
@@ -45,7 +47,7 @@ def _group(axes: tuple[str, ...], mesh: Mesh) -> int | None:
 def _links(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ...]]:
     """The physical axes each mesh axis runs over."""
     try:
-        found = physical_spans(plan.mesh, hardware, plan.wiring)
+        found = physical_spans(plan.mesh, hardware, plan.axis_assignment)
     except HardwareError:  # it does not fit, which is a diagnostic: then each axis has links of its own
         return {}
     return {axis: tuple(each.physical.name for each in parts) for axis, parts in found.items()}

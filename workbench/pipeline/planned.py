@@ -53,4 +53,4 @@ def transfer_of(plan: Plan) -> Transfer:
     hardware, spec = plan.hardware, plan.pipeline
     if hardware is None or spec is None:
         return FREE
-    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.wiring))
+    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment))

@@ -218,7 +218,7 @@ class _Ledger:
         plan, hardware = self.plan, self.plan.hardware
         if hardware is None:
             return 0.0
-        sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.wiring) for (axes, kind), count in sent)
+        sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.axis_assignment) for (axes, kind), count in sent)
         return 2 * self.resident(stage) / hardware.chip.memory_bandwidth + sums
 
 

@@ -5,10 +5,10 @@ from math import isfinite
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.axis_assignment import AxisAssignment
 from workbench.hardware.catalogue import Catalogue, Entry, parse_hardware
 from workbench.hardware.hardware import AxisTopology, Hardware
-from workbench.hardware.topology import PhysicalSpan, physical_spans, wiring_problem
+from workbench.hardware.topology import PhysicalSpan, axis_assignment_error, physical_spans
 from workbench.text.tables import pairs_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 
@@ -48,11 +48,11 @@ def hardware_text(text: str, catalogue: Catalogue) -> str:
     return entry_text(entry)
 
 
-def wiring_text(mesh: Mesh, hardware: Hardware, wiring: Wiring | None) -> str:
+def axis_assignment_text(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None) -> str:
     """What each mesh axis runs over: `data over y (16, a ring) · model over x (4, a line)`; empty where it does not fit."""
-    if wiring_problem(mesh, hardware, wiring):
+    if axis_assignment_error(mesh, hardware, axis_assignment):
         return ""
-    routes = physical_spans(mesh, hardware, wiring)
+    routes = physical_spans(mesh, hardware, axis_assignment)
     return " · ".join(f"{name} over {' and '.join(map(physical_span_of, routes[name]))}" for name, size in mesh.axes if size > 1)
 
 

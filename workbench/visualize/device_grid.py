@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from workbench.core.sharding import axis_size
-from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.axis_assignment import AxisAssignment
 from workbench.hardware.hardware import Hardware
 from workbench.reports.placement import Placement
 from workbench.text.report import WIDTH, shape_text
@@ -22,14 +22,14 @@ _LINE, _GAP = 16, 16
 _BAND = 0.45  # of its colour; two of them over each other are darker than either
 
 
-def device_grid(placement: Placement, hardware: Hardware | None = None, wiring: Wiring | None = None) -> Picture:
+def device_grid(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> Picture:
     """The mesh as a grid of devices; in each, the tensor as a square, and in it the part the device holds, outlined.
 
     A band in the colour of a mesh axis is what that axis picks; a device holds what all bands share. Hatched is a copy of what a device
     with a lower number holds. Of a tensor of more than two split dimensions, the later ones lie nested to the right.
     With hardware, the last line of a device says which of its devices it is, and where that stands.
     """
-    find = whereabouts(placement.mesh, hardware, wiring)
+    find = whereabouts(placement.mesh, hardware, axis_assignment)
     rows = grid(placement.mesh, MOST_ROWS, 3)
     head = max(text_width(rows.row_name(row or 0)) for row in rows.rows) + _GAP * bool(rows.row_axes)
     texts = [_longest(placement).index, f"{placement.mesh.size} = {placement.mesh.size}", rows.column_name(rows.width - 1)]
@@ -40,15 +40,15 @@ def device_grid(placement: Placement, hardware: Hardware | None = None, wiring: 
         Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(_title(placement, devices, hardware if find else None))
     )
     marks = (*title, *_devices(placement, devices, head, cell, _LINE * (len(title) + 1), find))
-    return Picture(fitted(marks), device_grid_text(placement, hardware, wiring))
+    return Picture(fitted(marks), device_grid_text(placement, hardware, axis_assignment))
 
 
-def device_grid_text(placement: Placement, hardware: Hardware | None = None, wiring: Wiring | None = None) -> str:
+def device_grid_text(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> str:
     """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2` holds a copy of what device 2 holds.
 
     With hardware, a table says which device of it stands at each place.
     """
-    find = whereabouts(placement.mesh, hardware, wiring)
+    find = whereabouts(placement.mesh, hardware, axis_assignment)
     mesh, falling = placement.mesh, max(len(placement.mesh.axes) - 1, 1)
     rows = grid(mesh, MOST_ROWS, 3, falling)
     head = max(len(rows.row_name(row or 0)) for row in rows.rows)

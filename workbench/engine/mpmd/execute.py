@@ -88,7 +88,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bo
 
 def _predicted(step: MpmdStep, hardware: Hardware) -> float:
     """Of a step of this cut on the devices as calibrated."""
-    costs = partition_costs(staged_program(step.plan.updated(hardware=hardware, wiring=None)), step.stages.partition.starts)
+    costs = partition_costs(staged_program(step.plan.updated(hardware=hardware, axis_assignment=None)), step.stages.partition.starts)
     return simulate(step.stages.spec, costs).seconds
 
 

@@ -73,7 +73,7 @@ def stage_devices(plan: Plan, mesh: jax.sharding.Mesh, axis: str, number: int) -
 class StagePrograms:
     """Compiles a stage's tasks, each when it is first asked for; knows where each of their arrays lies.
 
-    `input_activations` is given by the stages before: shardings of `VirtualStage.input_activations`.
+    `input_activations` is given by the stages before: shardings of `StageFunction.input_activations`.
     """
 
     stage: StageTasks

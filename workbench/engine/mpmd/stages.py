@@ -16,7 +16,7 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.engine.mpmd import stage_compile
 from workbench.engine.mpmd.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, in_parts, stage_devices
-from workbench.engine.spmd.device_mesh import wired
+from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.engine.spmd.placement import spread
 from workbench.pipeline.data_parallel_groups import parts_of
 from workbench.pipeline.stage_costs import plan_starts
@@ -127,7 +127,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     sums = common_sums(plan.program)
     partition = partition_network(staged.network, plan_starts(staged))
     stages = Stages(plan, partition, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
-    mesh, parts = sample.mesh if sample else wired(plan), parts_of(staged)
+    mesh, parts = sample.mesh if sample else device_mesh(plan), parts_of(staged)
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
         devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, number % spec.stages)

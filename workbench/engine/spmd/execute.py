@@ -106,7 +106,7 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
 
 
 def _predicted(plan: Plan, hardware: Hardware) -> float | None:
-    time = analyze(plan.updated(hardware=hardware, wiring=None)).as_run.step_time
+    time = analyze(plan.updated(hardware=hardware, axis_assignment=None)).as_run.step_time
     return None if time is None else time.total
 
 

@@ -117,7 +117,7 @@ def sharing_programs(parse: Parse) -> Parse:
             layout=parse_layout(document["layout"]),
             name=document["name"],
             hardware=document.get("hardware"),
-            wiring=document.get("wiring"),
+            axis_assignment=document.get("axis_assignment", document.get("wiring")),
             pipeline=document.get("pipeline"),
         )
 

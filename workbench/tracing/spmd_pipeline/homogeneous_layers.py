@@ -17,7 +17,7 @@ from workbench.errors import PipelineError
 from workbench.tracing.stage_partition.block_programs import block_tasks
 from workbench.tracing.stage_partition.network import Network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.stages import StagePartition, VirtualStage, partition_network
+from workbench.tracing.stage_partition.stages import StageFunction, StagePartition, partition_network
 
 Arrays = Sequence[Any]
 Name = tuple[str, int]  # ("batch", leaf of it) or ("value", of the cut)
@@ -33,7 +33,7 @@ class HomogeneousLayers:
     """
 
     partition: StagePartition
-    prefix: VirtualStage | None
+    prefix: StageFunction | None
     layer: Callable[[Arrays, Arrays, Arrays, Arrays], tuple[Any, ...]]
     param_slices: tuple[tuple[int, ...], ...]
     batch: tuple[int, ...]
@@ -42,7 +42,7 @@ class HomogeneousLayers:
     last: tuple[int, ...]
 
     @property
-    def suffix(self) -> VirtualStage:
+    def suffix(self) -> StageFunction:
         return self.partition.virtual_stages[-1]
 
 
@@ -77,7 +77,7 @@ def homogeneous_layers(network: Network) -> HomogeneousLayers:
     return HomogeneousLayers(partition, prefix, calls[0], tuple(each.param_slices for each in layers), batch, shared, carries[0], last)
 
 
-def _given(virtual_stage: VirtualStage, batch: Sequence[int], shared: Sequence[int]) -> list[Name]:
+def _given(virtual_stage: StageFunction, batch: Sequence[int], shared: Sequence[int]) -> list[Name]:
     """What a layer alone reads: of the one before it, of the batch if it is the first of all."""
     own = [("batch", leaf) for leaf in virtual_stage.batch if leaf not in batch]
     return [*own, *(("value", value) for value in virtual_stage.input_activations if value not in shared)]
@@ -99,7 +99,7 @@ def _longest_run(network: Network) -> tuple[int, int]:
     return longest[0], longest[-1] + 1
 
 
-def _in_order(partition: StagePartition, virtual_stage: VirtualStage, names: Sequence[Name]) -> tuple[Name, ...]:
+def _in_order(partition: StagePartition, virtual_stage: StageFunction, names: Sequence[Name]) -> tuple[Name, ...]:
     """What is handed on, by shape and type; two of one kind could be mistaken for each other."""
     avals = {name: _aval(partition, name) for name in names}
     types = {name: f"{aval.dtype}{list(aval.shape)}" for name, aval in avals.items()}
@@ -114,7 +114,7 @@ def _aval(partition: StagePartition, name: Name) -> Any:
 
 
 def _call(
-    virtual_stage: VirtualStage, names: Sequence[Name], made: Sequence[Name]
+    virtual_stage: StageFunction, names: Sequence[Name], made: Sequence[Name]
 ) -> Callable[[Arrays, Arrays, Arrays, Arrays], tuple[Any, ...]]:
     """A segment that is given what has these names, in their order, and returns what it made in order."""
     reads = [*(("batch", leaf) for leaf in virtual_stage.batch), *(("value", value) for value in virtual_stage.input_activations)]
@@ -130,7 +130,7 @@ def _call(
 
 def _text(
     partition: StagePartition,
-    virtual_stage: VirtualStage,
+    virtual_stage: StageFunction,
     call: Callable[..., Any],
     given: tuple[Sequence[int], Sequence[int], Sequence[Name]],
 ) -> str:
@@ -142,7 +142,7 @@ def _text(
     return f"{closed.jaxpr}{[getattr(const, 'shape', ()) and const.tolist() for const in closed.consts]}"
 
 
-def _unequal(network: Network, virtual_stage: VirtualStage, why: str) -> PipelineError:
+def _unequal(network: Network, virtual_stage: StageFunction, why: str) -> PipelineError:
     return PipelineError(
         f"Engine `spmd` runs equal layers in step, and `{virtual_stage.blocks[0]}` of `{network.name}` {why}.",
         ["take engine:mpmd, whose stages may differ", "scan the layers over stacked weights"],

@@ -7,7 +7,7 @@ Arguments are named groups of arrays, in this order, each task taking those it n
     batch      the leaves of the micro-batch that it reads
     entering   values from earlier stages
     kept       what the forward pass left for the backward one (without recomputation)
-    arriving   gradients of what left the stage, in the order of `VirtualStage.output_activations`, those that flow back
+    arriving   gradients of what left the stage, in the order of `StageFunction.output_activations`, those that flow back
     pending    what the gradient of the input left for that of the weights
 
 Splitting a backward pass (zero bubble, Qi et al. 2024): its equations that the gradient of the input follows from are one task; the
@@ -50,8 +50,8 @@ class TracedStageTask:
 class StageTasks(StageValues):
     """The tasks of one virtual stage, traced when they are asked for.
 
-    `departing` are the gradients of those input activations that flow back, in the order of `VirtualStage.input_activations`; `gradient`
-    those of the stage's floating-point parameters, by their place in `VirtualStage.param_slices`.
+    `departing` are the gradients of those input activations that flow back, in the order of `StageFunction.input_activations`; `gradient`
+    those of the stage's floating-point parameters, by their place in `StageFunction.param_slices`.
     """
 
     @cached_property

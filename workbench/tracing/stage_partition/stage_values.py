@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.tracing.stage_partition.stages import StagePartition, VirtualStage
+from workbench.tracing.stage_partition.stages import StageFunction, StagePartition
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +15,7 @@ class StageValues:
     """Of one segment; `arriving` and `departing` are of the gradients."""
 
     partition: StagePartition
-    virtual_stage: VirtualStage
+    virtual_stage: StageFunction
 
     @cached_property
     def param_slices(self) -> tuple[jax.ShapeDtypeStruct, ...]:

@@ -37,7 +37,7 @@ class StageValue:
 
 
 @dataclass(frozen=True, eq=False)
-class VirtualStage:
+class StageFunction:
     """One stage: `call(*pieces, *batch, *entering) -> (*leaving, *results)`, all flat.
 
     - `blocks`: paths of what it computes;
@@ -62,7 +62,7 @@ class StagePartition:
 
     network: Network
     starts: tuple[int, ...]
-    virtual_stages: tuple[VirtualStage, ...]
+    virtual_stages: tuple[StageFunction, ...]
     values: tuple[StageValue, ...]
 
     @cached_property
@@ -125,7 +125,7 @@ def _readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, i
 
 def _virtual_stage(
     network: Network, stage: int, blocks: tuple[str, ...], own: Sequence[Any], numbers: dict[Any, int], made: dict[Any, int], *, last: bool
-) -> VirtualStage:
+) -> StageFunction:
     flat = network.flat
     output_activations = [var for var in numbers if made[var] == stage]
     results = network.results if last else []
@@ -139,7 +139,7 @@ def _virtual_stage(
     constants = {var: flat.constants[var] for var in reads if var in flat.constants}
     outvars = [*output_activations, *([flat.loss] if last else []), *([] if flat.weight is None or not last else [flat.weight])]
     call = jex_core.jaxpr_as_fun(closed_jaxpr(flat.base, constants, invars, eqns, outvars))
-    return VirtualStage(
+    return StageFunction(
         stage,
         blocks,
         param_slices,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from workbench.core.error_text import failure_words
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import Constrain, Edit, Override, SetHardware, SetPipeline, SetWiring, ShardDim
+from workbench.plan.edits import Constrain, Edit, Override, SetAxisAssignment, SetHardware, SetPipeline, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
@@ -269,10 +269,10 @@ class Board:
         placed = isinstance(edit, ShardDim) and edit.axes == plan.layout.rule(edit.dim)
         sized = isinstance(edit, ResizeAxis) and (edit.axis, edit.size) in plan.mesh.axes
         equipped = isinstance(edit, SetHardware) and edit.hardware == plan.hardware
-        wired = isinstance(edit, SetWiring) and edit.wiring == plan.wiring
+        assigned = isinstance(edit, SetAxisAssignment) and edit.axis_assignment == plan.axis_assignment
         piped = isinstance(edit, SetPipeline) and edit.pipeline == plan.pipeline
         owned = isinstance(edit, Override | Constrain) and edit.apply(plan).layout == plan.layout
-        if not (placed or sized or equipped or wired or piped or owned):
+        if not (placed or sized or equipped or assigned or piped or owned):
             self.session.apply(edit)
 
     def _open(self, tab: str, search: str) -> None:

@@ -6,8 +6,8 @@ from itertools import chain
 from typing import Any
 
 from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
-from workbench.hardware.axis_assignment import parse_wiring
-from workbench.plan.edits import Edit, RenameDim, SetHardware, SetWiring, ShardDim
+from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.plan.edits import Edit, RenameDim, SetAxisAssignment, SetHardware, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
@@ -166,9 +166,9 @@ def _hardware(gesture: Gesture, plan: Plan, _: Report) -> Edit:
     return SetHardware(hardware_of(_text(gesture, "chip"), _text(gesture, "shape")[:200], plan.mesh))
 
 
-def _wiring(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
+def _axis_assignment(gesture: Gesture, _plan: Plan, _: Report) -> Edit:
     text = _text(gesture, "name")[:400]
-    return SetWiring(parse_wiring(text) if text else None)
+    return SetAxisAssignment(parse_axis_assignment(text) if text else None)
 
 
 def _mend(gesture: Gesture, _plan: Plan, report: Report) -> Edit:
@@ -200,7 +200,7 @@ _EDITS: dict[str, Callable[[Gesture, Plan, Report], Edit]] = {
     "shift_axis": _shift_axis,
     "order_axes": _order_axes,
     "hardware": _hardware,
-    "wiring": _wiring,
+    "wiring": _axis_assignment,
     "mend": _mend,
     "pipeline": stage_edit,
     "recipe": lambda gesture, plan, _: recipe_edit(gesture, plan),
