@@ -33,7 +33,7 @@ from workbench.reports.report import Report
 from workbench.reports.simulated import SimulatedPipeline
 
 TRANSFORMER = DecoderConfig(
-    vocab=32000, layers=1, d_model=2048, kv_heads=32, queries=1, d_head=64, d_ff=8192, seq=1024, batch=1, norm="layer", positions="learned"
+    vocab=32000, layers=1, d_model=2048, kv_heads=32, q_per_kv=1, d_head=64, d_ff=8192, seq=1024, batch=1, norm="layer", positions="learned"
 )
 """One layer and one sequence of GPipe's Transformer-L (table 1: model 2048, feed-forward 8192, 32 heads, 32k words, 1024 tokens)."""
 

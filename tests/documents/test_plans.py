@@ -16,6 +16,7 @@ from workbench.documents import dump_plan, load_plan, parse_plan, program_from_r
 from workbench.documents.plans import layout_record, parse_layout
 from workbench.errors import DocumentError
 from workbench.hardware.catalogue import OWN_FILE, SHIPPED, every_hardware
+from workbench.models import build
 from workbench.plan.edits import RenameDim, SetPrecision, SetRemat
 from workbench.plan.plan import Plan
 
@@ -146,3 +147,14 @@ def test_the_former_name_of_an_axis_assignment_is_read():
     """As it stands in documents that were written before."""
     plan = Plan(mlp(), "data:4 model:2", hardware="TPU v5e 4x2", axis_assignment="data:x; model:y")
     assert parse_plan(dump_plan(plan).replace('"axis_assignment"', '"wiring"'), allow="tests") == plan
+
+
+def test_former_names_of_the_dimensions_of_a_model_are_read():
+    """In a layout that is written anew, and in a document with its renamed dimensions."""
+    program = build("decoder", preset="tiny")
+    with pytest.warns(FutureWarning, match="`queries` is called `q_per_kv` now"):
+        plan = Plan(program, "model:2", "queries:model")
+    assert str(plan.layout) == "q_per_kv:model"
+    renamed = Plan(program.rename({"qkv": "three"}), "model:2", "q_per_kv:model")
+    with pytest.warns(FutureWarning, match="`queries` is called"):
+        assert parse_plan(dump_plan(renamed).replace('"qkv"', '"shares"').replace("q_per_kv", "queries")) == renamed
