@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from workbench.engine.worker import worker
 
@@ -48,7 +48,7 @@ def _forked(connection: socket.socket) -> tuple[Told, Sequence[int]] | None:
             if (child := os.fork()) == 0:
                 os.close(speaking)
                 os.setsid()
-                return Told(*pickle.loads(told)), own  # noqa: S301 - the tests' own
+                return Told(*pickle.loads(told)), own
             _look_after(child, own, speaking)
         for each in descriptors:
             os.close(each)

@@ -1,4 +1,4 @@
-"""axe-core on every screen, light and dark at each stop: no serious and no critical finding. It looks into the board's shadow root as well."""
+"""axe-core on every screen, light and dark at each stop: no serious and no critical finding. It looks into the shadow root as well."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
