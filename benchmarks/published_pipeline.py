@@ -153,7 +153,9 @@ def activation_memory(partitions: int, layers: int, micro_batches: int = 32) -> 
     batch is 32 sequences; computed in float32)."""
     share = -(-layers // partitions)
     entering = TRANSFORMER.seq * TRANSFORMER.d_model * 4 * (32 // micro_batches)
-    costs = [StageCost(1.0, 1.0, 1.0, kept=share * _kept_of_a_layer() * (32 // micro_batches), entering=entering)] * partitions
+    costs = [
+        StageCost(1.0, 1.0, 1.0, residuals=share * _kept_of_a_layer() * (32 // micro_batches), input_activations=entering)
+    ] * partitions
     return max(simulate(PipelineSpec(partitions, micro_batches, "gpipe"), costs).peaks)
 
 

@@ -74,7 +74,7 @@ def test_a_closed_form_is_there_for_a_full_pipeline_of_equal_tasks(schedule):
 def test_a_device_keeps_as_many_micro_batches_as_the_closed_form_says(schedule, data):
     shape = data.draw(shapes(schedule))
     simulated = simulate_orders(tasks_of(schedule, shape), (StageCost(1, 1, 1),) * shape.stages)
-    expected = [schedule.kept(device, shape) for device in range(shape.devices)]
+    expected = [schedule.in_flight(device, shape) for device in range(shape.devices)]
     assert [simulated.in_flight(device) for device in range(shape.devices)] == expected
 
 
@@ -130,13 +130,13 @@ def test_the_bubble_of_the_published_runs_is_the_papers(stages, micro_batches, c
 def test_interleaving_keeps_as_much_more_as_korthikanti_says():
     """1 + (p - 1) / (p v) times as much on the first device (Korthikanti et al. 2022, section 4.2.3), in layers of a whole device."""
     for p, v in ((4, 2), (8, 3), (12, 4)):
-        assert schedule_named("interleaved").kept(0, PipelineShape(p, 8 * p, v)) / v == pytest.approx(p * (1 + (p - 1) / (p * v)))
+        assert schedule_named("interleaved").in_flight(0, PipelineShape(p, 8 * p, v)) / v == pytest.approx(p * (1 + (p - 1) / (p * v)))
 
 
 def test_a_zero_bubble_keeps_no_more_than_one_forward_one_backward_does():
-    simple, zero = (max(schedule_named(name).kept(d, PipelineShape(6, 12)) for d in range(6)) for name in ("1f1b", "zero_bubble"))
+    simple, zero = (max(schedule_named(name).in_flight(d, PipelineShape(6, 12)) for d in range(6)) for name in ("1f1b", "zero_bubble"))
     assert zero == simple == 6
 
 
 def test_no_device_keeps_more_micro_batches_than_there_are():
-    assert [schedule_named("1f1b").kept(device, PipelineShape(4, 2)) for device in range(4)] == [2, 2, 2, 1]
+    assert [schedule_named("1f1b").in_flight(device, PipelineShape(4, 2)) for device in range(4)] == [2, 2, 2, 1]

@@ -57,7 +57,7 @@ def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measu
     `measure(begin, end)` gives the bytes that a shard really takes, compiled; it decides, and the estimate says where to look first.
     Raises `FleetError` where one layer alone does not fit.
 
-    >>> greedy_shards([Layer(name, held=30, kept=10) for name in "abcde"], [Room(120, buffer=0.25)])
+    >>> greedy_shards([Layer(name, resident=30, residuals=10) for name in "abcde"], [Room(120, buffer=0.25)])
     (0, 2, 4)
     """
     room = min(rooms, key=lambda each: each.usable)
