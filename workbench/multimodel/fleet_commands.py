@@ -4,6 +4,7 @@ Each is answered by `CommandDone` or `CommandRefused` (`training_events`).
 """
 
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class ReturnDevice:
 
 
 FleetCommand = AddModel | StopModel | RemoveDevice | ReturnDevice
+CommandQueue = SimpleQueue[FleetCommand]
 
 FLEET_COMMANDS = {"add": AddModel, "stop": StopModel, "leave": RemoveDevice, "return": ReturnDevice}
 """Each member of `FleetCommand`, by its kind on the wire between processes."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import Protocol, assert_never
 
 from workbench.engine.fleet.executor import FleetExecutor
@@ -10,11 +9,9 @@ from workbench.engine.worker.failures import in_user_terms
 from workbench.engine.worker.job_payload import unpack_model
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import AddModel, FleetCommand, RemoveDevice, ReturnDevice, StopModel
+from workbench.multimodel.fleet_commands import AddModel, CommandQueue, FleetCommand, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.training_events import CommandDone, CommandRefused, TrainingEvent, TrainingListener
 from workbench.reports.run_events import Progress
-
-CommandQueue = SimpleQueue[FleetCommand]
 
 
 class Training(Protocol):

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from workbench.engine.fleet.checkpoint import Checkpoint
-from workbench.engine.fleet.commands import CommandQueue, Stage, handle_commands
+from workbench.engine.fleet.commands import Stage, handle_commands
 from workbench.engine.fleet.devices import FleetDevice, pinned_place
 from workbench.engine.fleet.executor import FleetExecutor
 from workbench.engine.fleet.lock import holding
@@ -27,6 +27,7 @@ from workbench.errors import FleetError
 from workbench.multimodel import FleetEvent, Job, Schedule, lower_bound, simulate
 from workbench.multimodel.exact import prepared
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import CommandQueue
 from workbench.multimodel.forecast import devices_of
 from workbench.multimodel.jobs import verify_names
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes

@@ -54,7 +54,9 @@ class LineCodec(Generic[Message]):
         return message
 
 
-EVENTS: LineCodec[RunEvent | TrainingEvent] = LineCodec("event", {**RUN_EVENTS, **TRAINING_EVENTS})
+WorkerEvent = RunEvent | TrainingEvent
+
+EVENTS: LineCodec[WorkerEvent] = LineCodec("event", {**RUN_EVENTS, **TRAINING_EVENTS})
 """What a worker tells."""
 
 COMMANDS: LineCodec[FleetCommand] = LineCodec("command", FLEET_COMMANDS)

@@ -11,15 +11,14 @@ from typing import Any, Generic, TypeVar
 
 from workbench.engine.worker.failures import CancelledError, death, too_slow
 from workbench.engine.worker.job_payload import Job, environment, pack
-from workbench.engine.worker.line_codec import COMMANDS, EVENTS
+from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
 from workbench.engine.worker.process import STANDBY, WorkerProcess
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet_commands import FleetCommand
-from workbench.multimodel.training_events import TimingDone, TrainingDone, TrainingEvent
-from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, RunEvent
+from workbench.multimodel.training_events import TimingDone, TrainingDone
+from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone
 from workbench.units import seconds_above_zero
 
-Event = RunEvent | TrainingEvent
 Listener = Callable[[Any], None]  # of the events of one kind of job
 Result = TypeVar("Result")
 
@@ -37,7 +36,7 @@ class Handle(Generic[Result]):
         self._tell = tell or (lambda _: None)
         self._stage = "starting"
         self._reason: WorkbenchError | None = None  # why we killed it, if we did
-        self._done: Event | None = None
+        self._done: WorkerEvent | None = None
         self._result: Result | None = None
         self._error: WorkbenchError | None = None
         self._unsent: list[bytes] | None = []  # commands given before the job was sent; `None` once it is
@@ -129,7 +128,7 @@ class Handle(Generic[Result]):
                 self._stage = event.stage
             self._tell(event)
 
-    def _keep_ending(self, event: Event) -> bool:
+    def _keep_ending(self, event: WorkerEvent) -> bool:
         """Whether the job ends with this event."""
         if isinstance(event, Failed):
             self._error = EngineError(event.message, event.ways_out)
@@ -142,14 +141,14 @@ class Handle(Generic[Result]):
         self._stderr.seek(0)
         return death(self._job, self._stage, return_code, self._stderr.read().decode(errors="replace"))
 
-    def _ending(self) -> Event:
+    def _ending(self) -> WorkerEvent:
         if self._done is not None:
             return self._done
         assert self._error is not None
         return Cancelled() if isinstance(self._error, CancelledError) else Failed.of(self._error)
 
 
-def _result_of(event: Event) -> Any:
+def _result_of(event: WorkerEvent) -> Any:
     """The result that this event holds, if it is the last one of a job that has one."""
     match event:
         case RunDone(measurement=result) | TrainingDone(measurement=result):

@@ -15,11 +15,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, TextIO
 
-from workbench.engine.worker.line_codec import COMMANDS, EVENTS
+from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
 from workbench.errors import WorkbenchError
-from workbench.multimodel.fleet_commands import FleetCommand
-from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone, TrainingEvent
-from workbench.reports.run_events import CompileDone, Failed, RunDone, RunEvent
+from workbench.multimodel.fleet_commands import CommandQueue
+from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone
+from workbench.reports.run_events import CompileDone, Failed, RunDone
 
 WORK = {
     "run": "workbench.engine.spmd.execute:execute",
@@ -29,7 +29,7 @@ WORK = {
 }
 """Each kind of job, and the function `(plan or fleet, on_event=, **options) -> result` that does it."""
 
-DONE: Mapping[str, Callable[[Any], RunEvent | TrainingEvent]] = {
+DONE: Mapping[str, Callable[[Any], WorkerEvent]] = {
     "run": RunDone,
     "compile": CompileDone,
     "fleet": TrainingDone,
@@ -42,8 +42,6 @@ TAKES_COMMANDS = ("fleet",)
 
 _BEHIND = 15
 """By how much a job that nobody waits for is nicer to all others than they are to it."""
-
-CommandQueue = queue.SimpleQueue[FleetCommand]
 
 _SPEAKING = threading.Lock()
 
@@ -93,7 +91,7 @@ def _function(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _tell(pipe: TextIO, event: RunEvent | TrainingEvent) -> None:
+def _tell(pipe: TextIO, event: WorkerEvent) -> None:
     line = EVENTS.encode(event)
     with _SPEAKING:  # a heartbeat has a thread of its own
         pipe.write(line)
