@@ -12,6 +12,7 @@ import workbench as wb
 from workbench import cli
 from workbench.cli import fleets
 from workbench.documents import load_fleet
+from workbench.multimodel.training_events import CheckpointNotice
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
@@ -213,7 +214,7 @@ def test_models_join_and_stop_as_the_file_changes(tmp_path, capsys, monkeypatch)
         for words in [each for each in edits if each in text]:
             path.write_text(edits.pop(words))
 
-    monkeypatch.setattr(fleets._Progress, "say", say)
+    monkeypatch.setattr(fleets._ProgressPrinter, "say", say)
     assert cli.main(["fleet", "run", str(path), "--follow", "--json"]) == 0
     assert "`joined` joins" in told
     assert "`long` ends with the mini-batch it is in" in told
@@ -223,8 +224,8 @@ def test_models_join_and_stop_as_the_file_changes(tmp_path, capsys, monkeypatch)
 
 
 def test_what_a_checkpoint_has_lost_is_said(file, capsys):
-    progress = fleets._Progress(load_fleet(file))
-    progress({"event": "notice", "model": "a", "message": "The newest checkpoint in kept/a is damaged."})
+    progress = fleets._ProgressPrinter(load_fleet(file))
+    progress(CheckpointNotice("a", "The newest checkpoint in kept/a is damaged."))
     assert capsys.readouterr().err == "The newest checkpoint in kept/a is damaged.\n"
 
 

@@ -23,6 +23,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.models.registry import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
+from workbench.reports.run_events import Cancelled, CompileDone, Progress
 
 pytestmark = pytest.mark.compile
 
@@ -54,9 +55,9 @@ def refused(of, hardware=None, **options):
 def test_a_compilation_tells_its_stages_and_then_what_came_out():
     events = []
     compiled = compile_plan(plan(), on_progress=events.append)
-    assert list(dict.fromkeys(each["stage"] for each in events[:-1])) == ["starting", "lowering", "compiling", "reading"]
-    assert all(each["elapsed"] >= 0 for each in events[:-1])
-    assert events[-1] == {"event": "done", "compiled": compiled}
+    assert list(dict.fromkeys(each.stage for each in events[:-1])) == ["starting", "lowering", "compiling", "reading"]
+    assert all(each.elapsed >= 0 for each in events[:-1])
+    assert events[-1] == CompileDone(compiled)
     assert compiled.target == "8 attached cpu"
     assert not compiled.from_cache
     assert {each.axes for each in compiled.collectives} == {("data",), ("model",)}
@@ -66,7 +67,7 @@ def test_what_nobody_waits_for_leaves_the_processor_to_others():
     priorities = set()
 
     def look(event):
-        if event["event"] == "progress":
+        if isinstance(event, Progress):
             priorities.add(os.getpriority(os.PRIO_PROCESS, handle._process.pid))
 
     handle = start_compile(plan(), None, look, behind=True)
@@ -234,12 +235,12 @@ def slow(params, batch):
 def test_cancelling_ends_a_compilation():
     events = []
     handle = start_compile(plan(loss=slow), on_event=events.append)
-    while not any(each.get("stage") == "lowering" for each in events):
+    while not any(each.stage == "lowering" for each in events):
         time.sleep(0.05)
     handle.cancel()
     with pytest.raises(EngineError, match="The compilation of mlp was cancelled"):
         handle.wait()
-    assert events[-1] == {"event": "cancelled"}
+    assert events[-1] == Cancelled()
 
 
 @pytest.mark.cold

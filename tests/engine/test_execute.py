@@ -14,6 +14,7 @@ from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.placement import attach, real_shard_shape
 from workbench.errors import EngineError
 from workbench.plan.plan import Plan
+from workbench.reports.run_events import Progress, StepDone
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile
@@ -30,11 +31,11 @@ def test_a_run_measures_its_steps_and_finds_the_plan_true():
     assert measured.compiled_peak > 0
     assert measured.predicted_seconds > 0
     assert dict(measured.compiled) == plan().report().by_axis_and_kind
-    steps = [each for each in events if each["event"] == "step"]
-    assert [(each["step"], each["of"]) for each in steps] == [(i, 12) for i in range(1, 13)]
-    assert tuple(each["loss"] for each in steps) == measured.losses
-    assert {each["event"] for each in events} == {"progress", "step"}
-    fractions = [each["fraction"] for each in events if each["event"] == "progress"]
+    steps = [each for each in events if isinstance(each, StepDone)]
+    assert [(each.step, each.of) for each in steps] == [(i, 12) for i in range(1, 13)]
+    assert tuple(each.loss for each in steps) == measured.losses
+    assert {type(each) for each in events} == {Progress, StepDone}
+    fractions = [each.fraction for each in events if isinstance(each, Progress)]
     assert fractions == sorted(fractions)
 
 
@@ -113,7 +114,7 @@ def test_the_check_is_left_out_aloud_where_one_device_cannot_hold_the_step(monke
     monkeypatch.setattr(against_unsharded, "free_bytes", lambda _: 1000)
     events = []
     assert execute(plan(), steps=1, on_event=events.append, check=True).max_error is None
-    (said,) = [each["stage"] for each in events if each.get("stage", "").startswith("not checked")]
+    (said,) = [each.stage for each in events if isinstance(each, Progress) and each.stage.startswith("not checked")]
     assert said.endswith("on one device, which has 1000 B free")
 
 

@@ -18,6 +18,7 @@ from workbench.engine.fleet.train import FleetRun, train_fleet
 from workbench.errors import FleetError, PipelineError
 from workbench.multimodel import ALL_POLICIES
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.training_events import CheckpointNotice, SchedulePredicted, TrainingEvent, UnitDone
 from workbench.tracing.stage_partition.partition import network_of
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
@@ -110,24 +111,28 @@ def test_a_model_stops_early_and_the_rest_are_whole():
 
 
 def test_a_model_is_stopped_by_hand():
-    told = []
-    run = FleetRun(fleet("sgd", "adam", devices=1, mini_batches=10), told.append)
-    run._tell = run.executor._tell = lambda event: event.get("done", 0) >= 5 and event["model"] == "sgd" and run.executor.stop("sgd")
+    run = FleetRun(fleet("sgd", "adam", devices=1, mini_batches=10))
+
+    def listen(event):
+        if isinstance(event, UnitDone) and event.done >= 5 and event.model == "sgd":
+            run.executor.membership.stop("sgd")
+
+    run._tell = run.executor._tell = listen
     measured = run.run()
     assert 1 <= len(measured.losses["sgd"]) < 20
     is_as_alone(run, "sgd", measured.losses["sgd"])
     assert len(measured.losses["adam"]) == 20
     with pytest.raises(FleetError, match="There is no model `sdg`; there are"):
-        run.executor.stop("sdg")
+        run.executor.membership.stop("sdg")
 
 
 def test_a_model_that_is_added_while_others_train_ends_as_it_would_alone():
     run = FleetRun(fleet("sgd", devices=2, mini_batches=10))
-    events: list[dict] = []
+    events: list[TrainingEvent] = []
 
     def listen(event):
         events.append(event)
-        if event.get("done") == 3 and event["model"] == "sgd":
+        if isinstance(event, UnitDone) and event.done == 3 and event.model == "sgd":
             run.add(FleetModel("adam", programs()["adam"], 3, cuts=CUTS["adam"], seed=5))
 
     run._tell = run.executor._tell = listen
@@ -136,7 +141,7 @@ def test_a_model_that_is_added_while_others_train_ends_as_it_would_alone():
     assert measured.schedule.faults() == []
     first = min(each.start for each in measured.predicted.placed if each.model == 1)
     assert 0 < run.model_runs[1].arrival_time <= first  # predicted from when it came
-    assert [each["names"] for each in events if each["event"] == "schedule"][:2] == [["sgd"], ["sgd", "adam"]]
+    assert [each.names for each in events if isinstance(each, SchedulePredicted)][:2] == [("sgd",), ("sgd", "adam")]
     assert {each.device for each in measured.schedule.placed} == {0, 1}
     for name in ("sgd", "adam"):
         is_as_alone(run, name, measured.losses[name])
@@ -176,7 +181,7 @@ def test_without_a_device_the_run_says_so(monkeypatch):
 @pytest.mark.parametrize("spill", ["host", "disk"])
 def test_a_run_goes_on_where_the_checkpoint_is(tmp_path, spill):
     first = FleetRun(fleet("sgd", "masked", devices=2, folder=tmp_path, spill=spill))
-    first.executor._tell = lambda event: (event["done"] == 7 and first.executor.leave(0)) or first.executor.leave(1)
+    first.executor._tell = lambda event: (event.done == 7 and first.executor.membership.leave(0)) or first.executor.membership.leave(1)
     with pytest.raises(FleetError, match="No device is left"):
         first.run()
     second = FleetRun(fleet("sgd", "masked", devices=1, folder=tmp_path, spill=spill))
@@ -196,13 +201,13 @@ def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(
     arrays = max((tmp_path / "momentum").glob("*.arrays"), key=lambda each: int(each.stem))
     whole = arrays.read_bytes()
     arrays.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    told: list[dict] = []
+    told: list[TrainingEvent] = []
     again = FleetRun(fleet("momentum", devices=1, folder=tmp_path), told.append)
     notice = (
         f"The newest checkpoint in {tmp_path / 'momentum'} is damaged: an array in `{arrays.name}` is not the one that was written: its "
         "checksum differs. It goes on from the one before, which is whole."
     )
-    assert [each for each in told if each["event"] == "notice"] == [{"event": "notice", "model": "momentum", "message": notice}]
+    assert [each for each in told if isinstance(each, CheckpointNotice)] == [CheckpointNotice("momentum", notice)]
     assert 0 < again.model_runs[0].done < again.model_runs[0].last
     is_as_alone(again, "momentum", again.run().losses["momentum"])
 
@@ -232,13 +237,14 @@ import jax
 jax.config.update("jax_num_cpu_devices", 2)
 from tests.engine.test_fleet import fleet
 from workbench.engine.fleet.train import FleetRun
+from workbench.multimodel.training_events import UnitDone
 
 folder, units, rest = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 told, reached = [], threading.Event()
 
 def tell(event):
-    if event["event"] == "unit":
-        os.write(1, f"{event['model']} {event['done']}\\n".encode())  # whole, though two threads tell
+    if isinstance(event, UnitDone):
+        os.write(1, f"{event.model} {event.done}\\n".encode())  # whole, though two threads tell
         told.append(event)
         if len(told) == units:
             reached.set()
@@ -279,7 +285,7 @@ def test_a_checkpoint_of_something_else_is_refused_before_anything_is_compiled(t
     def refused(message: str, model: FleetModel) -> None:
         with pytest.raises(FleetError, match=message):
             FleetRun(Fleet((first, model), devices=1, folder=tmp_path), told.append)
-        assert not any(each["stage"].startswith("compiling") for each in told)
+        assert not any(each.stage.startswith("compiling") for each in told)
 
     same = FleetModel("sgd", programs()["sgd"], 1, 2, CUTS["sgd"])
     refused("is of another program, or of one that was cut elsewhere", FleetModel("sgd", programs()["adam"], 1, cuts=("layer_1",)))
@@ -302,12 +308,12 @@ def test_what_its_loss_has_stopped_stays_stopped_unless_that_is_asked_for_otherw
 
     run = FleetRun(early(1e9))
     if moment == "within the mini-batch":  # killed after the loss was known
-        run.executor._tell = lambda event: event["loss"] is not None and run.executor.leave(0)
+        run.executor._tell = lambda event: event.loss is not None and run.executor.membership.leave(0)
         with pytest.raises(FleetError, match="No device is left"):
             run.run()
     else:
         run.run()
-    told: list[dict] = []
+    told: list[TrainingEvent] = []
     again = FleetRun(early(1e9, FleetModel("adam", programs()["adam"], 2, cuts=CUTS["adam"])), told.append)
     measured = again.run()
     length = len(again.model_runs[0].job.units)
@@ -316,8 +322,8 @@ def test_what_its_loss_has_stopped_stays_stopped_unless_that_is_asked_for_otherw
     planned = [each for each in measured.predicted.placed if each.model == 0]
     assert len(planned) == length - again.model_runs[0].spared
     assert measured.resumed == again.model_runs[0].spared
-    schedule = next(each for each in told if each["event"] == "schedule")
-    assert schedule["last"] == [length, again.model_runs[1].job.length]
+    schedule = next(each for each in told if isinstance(each, SchedulePredicted))
+    assert schedule.unit_counts == (length, again.model_runs[1].job.length)
     is_as_alone(again, "sgd", measured.losses["sgd"])
     on = FleetRun(early(1e-9))
     assert len(on.run().losses["sgd"]) == 6

@@ -88,7 +88,7 @@ def test_a_device_that_leaves_and_fails_while_its_last_results_are_taken_back_le
         if len(run.executor.placed) > 3 and not failed:
             number = run.executor.placed[-1].device
             failed.append(number)
-            run.executor.leave(number)
+            run.executor.membership.leave(number)
             run.executor._threads[number].join(timeout=0.3)
             raise GONE
         put(arrays)

@@ -1,4 +1,4 @@
-"""A fleet in a worker process: told as it goes, obedient to orders, its death a message, and its checkpoint good for another try."""
+"""A fleet in a worker process: told as it goes, obedient to commands, its death a message, and its checkpoint good for another try."""
 
 import os
 import signal
@@ -9,11 +9,12 @@ import optax
 import pytest
 
 import workbench as wb
-from workbench.engine import run_fleet, start_fleet
+from workbench.engine import add_model_command, run_fleet, start_fleet
 from workbench.engine.fleet.train import train_fleet
-from workbench.engine.worker.job_payload import adding
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import StopModel
+from workbench.multimodel.training_events import CommandRefused, ModelFailed, SchedulePredicted, TrainingDone, TrainingEvent, UnitDone
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 
@@ -33,34 +34,37 @@ def line(do=lambda _: None, points: int = 8) -> wb.Program:
     return wb.trace_training(loss, params, data(0), optimizer=optax.sgd(0.1), data=data, name="line")
 
 
-def test_it_tells_schedule_and_units_obeys_orders_and_ends_as_here():
+def test_it_tells_schedule_and_units_carries_out_commands_and_ends_as_here():
     steps = 20_000
     fleet = Fleet((FleetModel("stopped", line(), steps), FleetModel("whole", line(), 40)), devices=2)
-    events: list[dict] = []
+    events: list[TrainingEvent] = []
 
     def listen(event):
-        events.append(dict(event))
-        if event["event"] == "unit" and event["model"] == "stopped" and event["done"] == 3:
-            handle.order(order="stop", model="stoped")
-            handle.order(**adding(FleetModel("added", line(), 6)))
-            handle.order(**adding(FleetModel("whole", line(), 6)))
-            handle.order(order="stop", model="stopped")
+        events.append(event)
+        if isinstance(event, UnitDone) and event.model == "stopped" and event.done == 3:
+            handle.send(StopModel("stoped"))
+            with handle._writing:
+                handle._write(b'{"command": "halt"}\n')
+            handle.send(add_model_command(FleetModel("added", line(), 6)))
+            handle.send(add_model_command(FleetModel("whole", line(), 6)))
+            handle.send(StopModel("stopped"))
 
     handle = start_fleet(fleet, listen)
     measured = handle.wait()
-    kinds = [each["event"] for each in events]
-    assert kinds[-1] == "done"
-    schedule = next(each for each in events if each["event"] == "schedule")
-    assert (schedule["names"], schedule["devices"], len(schedule["predicted"])) == (["stopped", "whole"], 2, steps + 40)
-    refused = {each["model"]: each["message"] for each in events if each["event"] == "refused"}
+    kinds = [type(each) for each in events]
+    assert events[-1] == TrainingDone(measured)
+    schedule = next(each for each in events if isinstance(each, SchedulePredicted))
+    assert (schedule.names, schedule.devices, len(schedule.predicted)) == (("stopped", "whole"), 2, steps + 40)
+    refused = {each.command and each.command.model: each.message for each in events if isinstance(each, CommandRefused)}
     assert refused["stoped"].startswith("There is no model `stoped`; there are")
+    assert refused[None].startswith("There is no command `halt`; there are `add`, `stop`, `leave`, `return`.")
     assert "`whole`" in refused["whole"]
     assert 3 <= len(measured.losses["stopped"]) < steps
     here = train_fleet(Fleet((FleetModel("whole", line(), 40),), devices=1))
     assert measured.losses["whole"] == here.losses["whole"]
     assert measured.losses["added"] == here.losses["whole"][:6]
-    assert kinds.count("unit") == len(measured.schedule.placed)
-    handle.order(order="stop", model="whole")  # nobody listens any more, and nothing happens
+    assert kinds.count(UnitDone) == len(measured.schedule.placed)
+    handle.send(StopModel("whole"))  # nobody listens any more, and nothing happens
 
 
 def test_a_death_is_a_message_and_the_next_run_goes_on_from_the_checkpoint(tmp_path):
@@ -103,12 +107,12 @@ def test_a_model_whose_data_fail_leaves_the_others_and_its_checkpoint_whole(tmp_
 
     models = (FleetModel("a", line(fail), 4), FleetModel("b", line(), 6), FleetModel("c", line(), 6))
     fleet = Fleet(models, devices=2, folder=tmp_path, double_buffer=double_buffer)
-    events: list[dict] = []
+    events: list[TrainingEvent] = []
     measured = train_fleet(fleet, events.append)
     assert measured.failed == ("a",)
     assert "mini-batch 3 of 4" in measured.ended["a"]
     assert {name: len(losses) for name, losses in measured.losses.items()} == {"a": 2, "b": 6, "c": 6}
-    assert [each["model"] for each in events if each["event"] == "failed"] == ["a"]
+    assert [each.model for each in events if isinstance(each, ModelFailed)] == ["a"]
     broken.clear()
     again = train_fleet(fleet)
     assert again.failed == ()
@@ -125,7 +129,7 @@ def test_data_that_fail_at_once_are_told_with_their_model_before_it_trains():
 
     fleet = Fleet((FleetModel("b", line(), 2), FleetModel("a", line(fail, points=9), 4)), devices=2)
     broken.append(True)
-    events: list[dict] = []
+    events: list[TrainingEvent] = []
     with pytest.raises(EngineError, match=r"The training of model `a` stopped while reading mini-batch 1 of 4 in `fail`"):
         train_fleet(fleet, events.append)
-    assert not any(each["event"] == "schedule" for each in events)
+    assert not any(isinstance(each, SchedulePredicted) for each in events)

@@ -21,6 +21,7 @@ from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
+from workbench.reports.run_events import StepDone
 from workbench.tracing import trace_training
 from workbench.tracing.stage_partition.stage_update import common_sums, verify_separable
 
@@ -166,7 +167,7 @@ def test_a_run_measures_steps_losses_tasks_and_its_own_overhead():
     assert found.shards_agree
     assert len(found.tasks) == 2 * 2 * 2 + 2
     assert found.task_overhead < 0.01
-    assert [each["step"] for each in told if each["event"] == "step"] == [1, 2, 3]
+    assert [each.step for each in told if isinstance(each, StepDone)] == [1, 2, 3]
 
 
 def clipped(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:

@@ -13,6 +13,7 @@ from workbench.engine import execute, run_plan
 from workbench.engine.hlo.source_lines import SourceLines
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.profile import RawEvent, names, profile, raw_events
+from workbench.reports.run_events import Progress
 from workbench.reports.timeline import COMPUTE
 
 pytestmark = pytest.mark.compile
@@ -99,7 +100,7 @@ def test_loops_are_told_by_what_runs_in_them():
 def test_watching_a_step_is_left_out_when_it_is_not_wanted():
     events = []
     assert execute(plan(), steps=1, on_event=events.append, profile=False).trace is None
-    assert "profiling" not in [each.get("stage") for each in events]
+    assert "profiling" not in [each.stage for each in events if isinstance(each, Progress)]
 
 
 def test_a_profiler_that_is_taken_is_a_note_and_the_other_one_goes_on(tmp_path):

@@ -107,7 +107,7 @@ def test_a_check_that_one_device_cannot_hold_says_so(monkeypatch):
     said = []
     plan = Plan(network(stacked=True), "stage:2 data:2", "", pipeline=IN_STEP)
     for each in (plan, plan.updated(pipeline="stages:2 micro_batches:2")):
-        run = execute(each, steps=1, warmup=0, profile=False, check=True, on_event=lambda event: said.append(event.get("stage", "")))
+        run = execute(each, steps=1, warmup=0, profile=False, check=True, on_event=lambda event: said.append(getattr(event, "stage", "")))
         assert run.max_error is None
     assert sum(text.startswith("not checked: the step without a pipeline needs") for text in said) == 2
 

@@ -74,7 +74,7 @@ def test_a_model_that_is_added_has_its_room_before_the_device_goes_on():
     entered, leave = threading.Event(), threading.Event()
 
     def timed():
-        with executor.room(0, 85):
+        with executor.membership.room(0, 85):
             entered.set()
             leave.wait(5)
 

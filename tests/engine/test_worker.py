@@ -17,6 +17,7 @@ from workbench.engine import run_plan, start_compile, start_run
 from workbench.engine.worker import process as worker_process
 from workbench.errors import EngineError
 from workbench.reports.measurement import Measurement
+from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, StepDone
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 
@@ -37,7 +38,8 @@ def run(of, **options):
     events = []
     with pytest.raises(EngineError) as caught:
         run_plan(of, on_progress=events.append, **options)
-    assert events[-1] == {"event": "error", "message": str(caught.value)}
+    assert events[-1] == Failed.of(caught.value)
+    assert events[-1].text == str(caught.value)
     assert "Traceback" not in str(caught.value)
     return events, caught.value
 
@@ -53,13 +55,13 @@ def test_a_run_tells_its_stages_and_steps_and_then_its_measurement(capfd):
     assert measured.devices == 8
     assert measured.shards_agree
     assert measured.max_error < 1e-5
-    assert [each["step"] for each in events if each["event"] == "step"] == [1, 2, 3]
-    assert [each["stage"] for each in events if each["event"] == "progress"][-3:] == [
+    assert [each.step for each in events if isinstance(each, StepDone)] == [1, 2, 3]
+    assert [each.stage for each in events if isinstance(each, Progress)][-3:] == [
         "profiling",
         "checking against one device",
         "calibrating",
     ]
-    assert events[-1] == {"event": "done", "measurement": measured}
+    assert events[-1] == RunDone(measured)
     assert "tracing" in capfd.readouterr().out
 
 
@@ -79,7 +81,7 @@ def test_a_user_function_that_raises_is_a_message_with_its_line():
     events, error = run(dies_in_step(1, fail), steps=3)
     assert error.message.startswith("The run of mlp stopped while running in `fail` (test_worker.py:")
     assert error.message.endswith("ValueError: bad record 7")
-    assert any(each.get("stage") == "running" for each in events)
+    assert any(getattr(each, "stage", "") == "running" for each in events)
 
 
 def test_a_killed_worker_may_have_run_out_of_memory_or_been_killed_by_hand():
@@ -140,16 +142,16 @@ def test_cancelling_ends_a_run_even_while_it_compiles():
 
     events = []
     handle = start_run(plan(loss=slow_to_trace), on_event=events.append)
-    while not any(each.get("stage") == "compiling" for each in events):
+    while not any(getattr(each, "stage", "") == "compiling" for each in events):
         time.sleep(0.05)
     start = time.monotonic()
     handle.cancel()
     with pytest.raises(EngineError, match="was cancelled"):
         handle.wait()
     assert time.monotonic() - start < 5
-    assert events[-1] == {"event": "cancelled"}
+    assert events[-1] == Cancelled()
     handle.cancel()  # a second time, nothing happens
-    assert events[-1] == {"event": "cancelled"}
+    assert events[-1] == Cancelled()
 
 
 def test_a_data_loader_that_forks_neither_hangs_a_cancel_nor_survives_it(tmp_path):

@@ -1,7 +1,6 @@
 """What a fleet would take: on how many devices, from which times, and what is kept of its programs."""
 
 import gc
-import json
 import weakref
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ from workbench.errors import FleetError
 from workbench.multimodel.estimate import layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.forecast import devices_of, forecast
-from workbench.multimodel.measured import FleetTimes
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +27,7 @@ def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, mon
     monkeypatch.setattr(jax, "local_devices", lambda: list(range(attached)))
     assert len(_attached(fleet)) == devices
     assert devices_of(fleet, attached) == forecast(fleet, attached=attached).devices == devices
-    assert WorkerJob("fleet", "training", fleet, {}, "measurement").devices == devices_of(fleet)
+    assert WorkerJob("fleet", "training", fleet, {}).devices == devices_of(fleet)
 
 
 def test_more_devices_than_are_attached_are_refused(program, monkeypatch):
@@ -38,11 +36,10 @@ def test_more_devices_than_are_attached_are_refused(program, monkeypatch):
         _attached(Fleet((FleetModel("a", program),), devices=2))
 
 
-def test_times_know_of_what_they_are_and_are_read_back():
+def test_times_know_of_what_they_are():
     fleet = three_models(memory=12 * 1024)
     times = times_of(forecast(fleet))
     told = times.for_models(fleet.models)
-    assert FleetTimes.of_record(json.loads(json.dumps(told.record()))) == told
     assert told.for_models(fleet.models[:1]) == told
     first, deep = fleet.models[0], fleet.models[2]
     assert told.of(replace(first, seed=3, mini_batches=2)).job.name == "a"

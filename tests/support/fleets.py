@@ -1,7 +1,5 @@
 """Fleets for boards, and a runner that needs no devices: the test tells each event, in the words of the engine."""
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +12,12 @@ import workbench as wb
 from workbench.multimodel import lower_bound, policy_named, simulate
 from workbench.multimodel.estimate import estimated_job, layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import AddModel, FleetCommand, StopModel
 from workbench.multimodel.forecast import FleetForecast, devices_of
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.multimodel.shards import shard_bytes
+from workbench.multimodel.training_events import CommandDone, SchedulePredicted, TrainingDone, TrainingListener, UnitDone
+from workbench.reports.run_events import Progress
 
 
 def perceptron(layers: int = 4, learning_rate: float = 0.1) -> wb.Program:
@@ -62,16 +63,16 @@ def times_of(seen: FleetForecast, factor: float = 0.5) -> FleetTimes:
 class ToldHandle:
     """What a board does with its worker."""
 
-    def __init__(self, fleet: Fleet, tell: Callable[[dict], None]) -> None:
+    def __init__(self, fleet: Fleet, tell: TrainingListener) -> None:
         self.fleet, self.tell = fleet, tell
-        self.orders: list[dict] = []
+        self.commands: list[FleetCommand] = []
         self.cancels = 0
 
     def cancel(self) -> None:
         self.cancels += 1
 
-    def order(self, **order: Any) -> None:
-        self.orders.append(order)
+    def send(self, command: FleetCommand) -> None:
+        self.commands.append(command)
 
 
 class ToldRunner:
@@ -81,14 +82,14 @@ class ToldRunner:
         self.runs: list[ToldHandle] = []
         self.timings: list[ToldHandle] = []
 
-    def train(self, fleet: Fleet, on_event: Callable[[dict], None]) -> ToldHandle:
+    def train(self, fleet: Fleet, on_event: TrainingListener) -> ToldHandle:
         self.runs.append(ToldHandle(fleet, on_event))
         return self.runs[-1]
 
-    def adding(self, model: FleetModel) -> dict[str, Any]:
-        return {"order": "add", "model": model.name}
+    def add_model_command(self, model: FleetModel) -> AddModel:
+        return AddModel(model.name)
 
-    def time(self, fleet: Fleet, on_event: Callable[[dict], None]) -> ToldHandle:
+    def time(self, fleet: Fleet, on_event: TrainingListener) -> ToldHandle:
         self.timings.append(ToldHandle(fleet, on_event))
         return self.timings[-1]
 
@@ -104,21 +105,14 @@ class Training:
         self.last = {job.name: job.length for job in seen.jobs}
         self.losses: dict[str, list[float]] = {job.name: [] for job in seen.jobs}
         self.ran: list[Any] = []
+        self.begun: tuple[tuple[int, ...], ...] = ()  # units that a checkpoint spares each model, and how many each will have at its end
 
     def begin(self) -> None:
-        plan = [[each.model, each.unit, each.device, each.start, each.end] for each in self.predicted.placed]
-        names = [job.name for job in self.jobs]
+        names = tuple(job.name for job in self.jobs)
         bound = lower_bound(self.jobs, self.devices)
-        self.handle.tell({"event": "progress", "stage": "compiling 7 units of `a` for 2 devices", "fraction": 0.0})
-        told = {
-            "names": names,
-            "devices": self.devices,
-            "bound": bound,
-            "predicted": plan,
-            "times": json.loads(json.dumps(self.times.record())),
-        }
-        self.handle.tell({"event": "schedule", **told})
-        self.handle.tell({"event": "progress", "stage": "training", "fraction": 0.0})
+        self.handle.tell(Progress("compiling 7 units of `a` for 2 devices"))
+        self.handle.tell(SchedulePredicted(names, self.devices, bound, self.predicted.placed, self.times, *self.begun))
+        self.handle.tell(Progress("training"))
 
     def units(self, count: int = 1_000_000) -> None:
         """The next units, but for those of models that are stopped; loss is 5 less the unit's hundredth."""
@@ -131,17 +125,15 @@ class Training:
             loss = 5 - each.unit / 100 if job.unit(each.unit).kind == "forward_loss" else None
             self.losses[job.name] += [] if loss is None else [loss]
             self.ran.append(each)
-            where = [each.model, each.unit, each.device, each.start, each.end]
-            told = {"model": job.name, "done": each.unit + 1, "of": self.last[job.name], "loss": loss, "placed": where}
-            self.handle.tell({"event": "unit", **told})
+            self.handle.tell(UnitDone(job.name, each.unit + 1, self.last[job.name], loss, each))
 
     def stopped(self, name: str) -> None:
-        """As the engine obeys it."""
+        """As the engine stops it."""
         number = [job.name for job in self.jobs].index(name)
         done = sum(each.model == number for each in self.ran)
         length = len(self.jobs[number].units)
         self.last[name] = -(-done // length) * length
-        self.handle.tell({"event": "obeyed", "order": "stop", "model": name, "done": done, "of": self.last[name]})
+        self.handle.tell(CommandDone(StopModel(name), done, self.last[name]))
 
     def done(self) -> None:
         schedule = replace(self.predicted, placed=tuple(self.ran))
@@ -160,4 +152,4 @@ class Training:
             1 << 20,
             (9, 9),
         )
-        self.handle.tell({"event": "done", "measurement": measured})
+        self.handle.tell(TrainingDone(measured))

@@ -2,12 +2,11 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 from workbench.reports.measurement import Measurement, ShardCheck, TaskTime
-from workbench.widgets.run.runner import Event
+from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, RunListener, StepDone
 
 
 def measurement(plan: Plan, steps: int = 3, *, wrong: int = 0, **changes) -> Measurement:
@@ -69,13 +68,13 @@ class ScriptedRunner:
         self.expected: Plan | None = None
         self.cancelled = threading.Event()
 
-    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "ScriptedRunner":
+    def start(self, plan: Plan, steps: int, on_event: RunListener) -> "ScriptedRunner":
         self.started.append((plan, steps))
         self.cancelled.clear()
         threading.Thread(target=self._tell, args=(plan, steps, on_event), daemon=True).start()
         return self
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> "ScriptedRunner":  # noqa: ARG002
+    def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> "ScriptedRunner":  # noqa: ARG002
         self.cancelled.clear()
         threading.Thread(target=self._compile, args=(plan, on_event), daemon=True).start()
         return self
@@ -89,28 +88,24 @@ class ScriptedRunner:
     def cancel(self) -> None:
         self.cancelled.set()
 
-    def _compile(self, plan: Plan, on_event: Callable[[Event], None]) -> None:
+    def _compile(self, plan: Plan, on_event: RunListener) -> None:
         for stage in ("lowering", "compiling", "reading"):
-            on_event({"event": "progress", "stage": stage, "fraction": 0.5, "elapsed": 0.0})
+            on_event(Progress(stage, 0.5, 0.0))
             time.sleep(self.pause * 10)
             if self.cancelled.is_set():
-                on_event({"event": "cancelled"})
+                on_event(Cancelled())
                 return
-        on_event({"event": "error", "message": self.message} if self.message else {"event": "done", "compiled": compiled(plan, widened=2)})
+        on_event(Failed(self.message) if self.message else CompileDone(compiled(plan, widened=2)))
 
-    def _tell(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> None:
-        on_event({"event": "progress", "stage": "compiling", "fraction": 0.5})
+    def _tell(self, plan: Plan, steps: int, on_event: RunListener) -> None:
+        on_event(Progress("compiling", 0.5))
         for step in range(steps):
             time.sleep(self.pause)
             if self.cancelled.is_set():
-                on_event({"event": "cancelled"})
+                on_event(Cancelled())
                 return
-            on_event({"event": "step", "step": step + 1, "of": steps, "seconds": 0.01 + 0.001 * step, "loss": 5.0 - step / steps})
-        ending = (
-            {"event": "error", "message": self.message}
-            if self.message
-            else {"event": "done", "measurement": measurement(plan, steps, wrong=self.wrong)}
-        )
+            on_event(StepDone(step + 1, steps, 0.01 + 0.001 * step, 5.0 - step / steps))
+        ending = Failed(self.message) if self.message else RunDone(measurement(plan, steps, wrong=self.wrong))
         on_event(ending)
 
 
@@ -120,11 +115,11 @@ class HeldRunner:
     refusal = ""
     expected: Plan | None = None
 
-    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> "HeldRunner":
+    def start(self, plan: Plan, steps: int, on_event: RunListener) -> "HeldRunner":
         self.plan, self.steps, self.tell, self.cancels = plan, steps, on_event, 0
         return self
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> "HeldRunner":
+    def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> "HeldRunner":
         self.plan, self.tell, self.cancels, self.behind = plan, on_event, 0, behind
         return self
 

@@ -7,6 +7,7 @@ import pytest
 from tests.support.machines import flat
 from tests.support.scripted import HeldRunner, measurement
 from workbench.plan.edits import ShardDim
+from workbench.reports.run_events import Cancelled, RunDone, StepDone
 from workbench.widgets.board.board import Board
 
 
@@ -146,10 +147,10 @@ def test_a_measured_figure_and_the_answer_why_are_of_one_run(session):
     runner = HeldRunner()
     screen = Screen(session, runner=runner)
     screen.send("run", steps="3")
-    runner.tell({"event": "done", "measurement": measurement(session.plan)})
+    runner.tell(RunDone(measurement(session.plan)))
     screen.send("drop", dim="hidden", source="", target="model")
     screen.send("run", steps="3")
-    runner.tell({"event": "done", "measurement": measurement(session.plan, step_seconds=(1.0, 2.0, 3.0))})
+    runner.tell(RunDone(measurement(session.plan, step_seconds=(1.0, 2.0, 3.0))))
     screen.send("undo")
     screen.send("why", of="figure measured")
     measured = next(each for each in screen.shown["board"]["figures"] if each["key"] == "measured")
@@ -161,7 +162,7 @@ def test_a_run_goes_through_the_runner_and_its_result_reaches_the_head(session):
     screen = Screen(session, runner=runner)
     screen.send("run", steps="7")
     assert (runner.plan, runner.steps, screen.shown["live"]["phase"]) == (session.plan, 7, "running")
-    runner.tell({"event": "done", "measurement": measurement(session.plan)})
+    runner.tell(RunDone(measurement(session.plan)))
     assert screen.shown["live"]["phase"] == "done"
     measured = next(each for each in screen.shown["board"]["figures"] if each["key"] == "measured")
     assert (measured["text"], measured["note"]) == ("11.0 ms", "8 × cpu")
@@ -174,7 +175,7 @@ def test_a_run_that_calibrated_the_devices_predicts_step_times_from_then_on(sess
     screen = Screen(session, runner=runner)
     screen.send("run", steps="3")
     cpu = flat("cpu", flops=1e10, memory_bandwidth=1e10, sent_bandwidth=1e9, latency=1e-4, memory=0)
-    runner.tell({"event": "done", "measurement": measurement(session.plan, hardware=cpu)})
+    runner.tell(RunDone(measurement(session.plan, hardware=cpu)))
     before = {each["key"]: each["text"] for each in screen.shown["board"]["figures"]}
     after = {each["key"]: each["text"] for each in screen.send("drop", dim="hidden", source="", target="model")["figures"]}
     assert before["predicted"] != after["predicted"]
@@ -186,9 +187,9 @@ def test_steps_are_painted_ten_times_a_second_and_the_end_at_once(session):
     screen.send("run", steps="500")
     before = screen.count
     for step in range(500):
-        runner.tell({"event": "step", "step": step + 1, "of": 500, "seconds": 0.001, "loss": 1.0})
+        runner.tell(StepDone(step + 1, 500, 0.001, 1.0))
     assert screen.count - before < 50
-    runner.tell({"event": "cancelled"})
+    runner.tell(Cancelled())
     assert screen.shown["live"]["phase"] == "cancelled"
     assert screen.shown["live"]["message"] == "Cancelled."
 
@@ -199,8 +200,8 @@ def test_cancel_reaches_the_runner_and_late_events_are_not_heard(session):
     screen.send("run", steps="5")
     screen.send("cancel")
     assert runner.cancels == 1
-    runner.tell({"event": "cancelled"})
-    runner.tell({"event": "step", "step": 1, "of": 5, "seconds": 1.0, "loss": 1.0})
+    runner.tell(Cancelled())
+    runner.tell(StepDone(1, 5, 1.0, 1.0))
     assert screen.shown["live"]["phase"] == "cancelled"
 
 

@@ -9,6 +9,7 @@ from tests.support.scripted import HeldRunner, compiled, measurement
 from tests.widgets.test_board import Screen
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import SetHardware
+from workbench.reports.run_events import Cancelled, CompileDone, Progress, RunDone
 from workbench.widgets.board.comparison_state import comparison_state, on_these_devices
 from workbench.widgets.board.tiers import mark_of
 from workbench.widgets.run.compiling import Compiling
@@ -23,7 +24,7 @@ def screen(session):
 def compile_now(screen, **changes):
     runner = screen.board._jobs._runner
     screen.send("compile")
-    runner.tell({"event": "done", "compiled": compiled(runner.plan, **changes)})
+    runner.tell(CompileDone(compiled(runner.plan, **changes)))
 
 
 def figure(screen, key):
@@ -42,12 +43,12 @@ def test_before_anything_was_compiled_the_tab_says_how(screen):
 def test_a_compilation_tells_its_stage_and_seconds(screen):
     screen.send("compile")
     runner = screen.board._jobs._runner
-    runner.tell({"event": "progress", "stage": "compiling", "fraction": 0.15, "elapsed": 1.0})
+    runner.tell(Progress("compiling", 0.15, 1.0))
     state = screen.shown["live"]["compile"]
     assert (state["phase"], state["stage"], state["fraction"]) == ("running", "compiling · 0 s", 0.15)
     screen.send("cancel_compilation")
     assert runner.cancels == 1
-    runner.tell({"event": "cancelled"})
+    runner.tell(Cancelled())
     assert (screen.shown["live"]["compile"]["phase"], screen.shown["live"]["compile"]["message"]) == ("cancelled", "Cancelled.")
 
 
@@ -113,7 +114,7 @@ def test_after_an_edit_what_was_compiled_is_marked_and_comes_back_with_undo(scre
 def test_a_cancelled_compilation_takes_nothing_away(screen):
     compile_now(screen)
     screen.send("compile")
-    screen.board._jobs._runner.tell({"event": "cancelled"})
+    screen.board._jobs._runner.tell(Cancelled())
     assert screen.board.compiled is not None
     assert figure(screen, "memory")["tiers"]
 
@@ -135,7 +136,7 @@ def test_run_and_compilation_meet_in_one_comparison(screen):
     runner = screen.board._jobs._runner
     compile_now(screen)
     screen.send("run", steps="3")
-    runner.tell({"event": "done", "measurement": measurement(screen.board.session.plan)})
+    runner.tell(RunDone(measurement(screen.board.session.plan)))
     rows = {row["key"]: row["cells"] for each in blocks(screen).values() for row in each["rows"]}
     assert rows["step"][3]["text"] == "11.0 ms"
     assert rows["peak memory"][2]["text"] == figure_text(screen.board.session.report.memory.peak * 3 // 2)
@@ -162,7 +163,7 @@ def test_a_run_here_does_not_replace_the_hardware_that_is_planned_for(screen):
     screen.send("hardware", chip="TPU v5e", shape="2x4")
     screen.send("run", steps="3")
     cpu = flat("cpu", flops=1e10)
-    screen.board._jobs._runner.tell({"event": "done", "measurement": measurement(session.plan, hardware=cpu)})
+    screen.board._jobs._runner.tell(RunDone(measurement(session.plan, hardware=cpu)))
     assert session.report.step_time.hardware == "TPU v5e 2x4"
     session.use_hardware(cpu)
     assert session.report.step_time.hardware == "TPU v5e 2x4"

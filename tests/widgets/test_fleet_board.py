@@ -12,8 +12,20 @@ from workbench.documents import load_fleet
 from workbench.errors import EngineError, FleetError
 from workbench.multimodel import ALL_POLICIES, lower_bound
 from workbench.multimodel.fleet import FleetModel
+from workbench.multimodel.fleet_commands import AddModel, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.forecast import forecast
+from workbench.multimodel.schedule import ScheduledUnit
 from workbench.multimodel.shards import shard_bytes
+from workbench.multimodel.training_events import (
+    CheckpointNotice,
+    CommandDone,
+    CommandRefused,
+    ModelFailed,
+    SchedulePredicted,
+    TimingDone,
+    UnitDone,
+)
+from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.fleet.view import FleetView
 
@@ -183,9 +195,9 @@ def test_units_are_timed_once_when_somebody_looks(fleet, runner, times):
     view.look()
     (timing,) = runner.timings
     assert view.parts["board"]["timing"]["phase"] == "running"
-    timing.tell({"event": "progress", "stage": "cutting `a`", "fraction": 0.0})
+    timing.tell(Progress("cutting `a`"))
     assert view.parts["board"]["timing"]["stage"] == "cutting a"
-    timing.tell({"event": "done", "times": times})
+    timing.tell(TimingDone(times))
     assert figure(view, "makespan")["note"] == "from units timed alone and together"
     assert view.seen.jobs == times.jobs
 
@@ -202,7 +214,7 @@ def test_a_run_ends_the_timing_and_brings_its_own_times(fleet, runner):
 def test_what_the_timing_finds_wrong_is_told(fleet, runner):
     view = FleetView(fleet, runner)
     view.look()
-    runner.timings[0].tell({"event": "error", "message": "Layer `x` alone takes 3 MiB."})
+    runner.timings[0].tell(Failed("Layer `x` alone takes 3 MiB."))
     timing = view.parts["board"]["timing"]
     assert (timing["phase"], timing["message"], timing["can_time"]) == ("error", "Layer `x` alone takes 3 MiB.", True)
 
@@ -263,16 +275,16 @@ def test_while_units_are_compiled_each_model_says_so_in_its_turn(view, runner):
         return [each["state"] for each in live(view)["models"].values()]
 
     assert states() == ["waiting", "waiting", "waiting"]
-    tell({"event": "progress", "stage": "cutting `a`", "fraction": 0.0, "model": "a"})
-    tell({"event": "progress", "stage": "cutting `b`", "fraction": 0.0, "model": "b"})
+    tell(Progress("cutting `a`", model="a"))
+    tell(Progress("cutting `b`", model="b"))
     assert states() == ["cut", "cutting", "waiting"]  # none is compiled before all are cut
-    tell({"event": "progress", "stage": "compiling 1 unit of `a` for 2 devices", "fraction": 0.0, "model": "a"})
+    tell(Progress("compiling 1 unit of `a` for 2 devices", model="a"))
     assert states() == ["compiling", "cut", "waiting"]
     assert live(view)["stage"].startswith("compiling 1 unit of a for 2 devices · ")
     assert live(view)["log"][-1]["text"] == "compiling 1 unit of a for 2 devices"
-    tell({"event": "progress", "stage": "compiling 7 units of `b` for 2 devices", "fraction": 0.0, "model": "b"})
+    tell(Progress("compiling 7 units of `b` for 2 devices", model="b"))
     assert states() == ["compiled", "compiling", "waiting"]
-    tell({"event": "progress", "stage": "timing the units", "fraction": 0.0, "model": ""})
+    tell(Progress("timing the units"))
     assert states() == ["compiled", "compiled", "waiting"]
     Training(runner.runs[-1], view.seen).begin()
     assert states() == ["waiting", "waiting", "waiting"]
@@ -282,9 +294,7 @@ def test_what_an_earlier_run_has_done_or_stopped_is_told_at_once(view, runner):
     ask(view, "run")
     training = Training(runner.runs[-1], view.seen)
     lengths = [job.length for job in view.seen.jobs]
-    tell = training.handle.tell
-    tell_spared = {"spared": [lengths[0], 4, 0], "last": [lengths[0], 4, lengths[2]]}
-    training.handle.tell = lambda event: tell({**event, **(tell_spared if event["event"] == "schedule" else {})})
+    training.begun = (lengths[0], 4, 0), (lengths[0], 4, lengths[2])
     training.begin()
     state = live(view)
     assert [each["state"] for each in state["models"].values()] == ["finished", "stopped", "waiting"]
@@ -308,16 +318,16 @@ def test_a_run_that_found_all_done_says_so_and_shows_no_seconds(view, runner):
 def test_a_model_that_fails_or_whose_loss_is_no_number_is_marked(view, runner):
     training = ran(view, runner)
     tell = training.handle.tell
-    unit = {"event": "unit", "model": "a", "done": 2, "of": view.seen.jobs[0].length, "placed": [0, 1, 0, 0.0, 0.1], "ended": ""}
-    tell({**unit, "loss": float("nan")})
-    tell({**unit, "done": 3, "loss": float("nan")})
-    tell({"event": "failed", "model": "b", "done": 0, "of": 0, "message": "The training of model `b` stopped."})
+    unit = UnitDone("a", 2, view.seen.jobs[0].length, float("nan"), ScheduledUnit(0, 1, 0, 0.0, 0.1, 0.0))
+    tell(unit)
+    tell(replace(unit, done=3))
+    tell(ModelFailed("b", 0, 0, "The training of model `b` stopped."))
     state = live(view)
     assert (state["models"]["a"]["loss"], state["models"]["b"]["state"]) == ("not a number", "failed")
     texts = [(each["text"], each["tone"]) for each in state["log"]]
     assert texts.count(("a: the loss of mini-batch 1 is nan", "bad")) == 1
     assert texts[-1] == ("The training of model b stopped.", "bad")
-    tell({**unit, "done": 4, "of": 4, "loss": None, "ended": "stopped: loss 1 is below its stop_below of 2"})
+    tell(replace(unit, done=4, of=4, loss=None, ended="stopped: loss 1 is below its stop_below of 2"))
     assert live(view)["models"]["a"]["state"] == "stopped"
     assert live(view)["log"][-1]["text"] == "a has stopped: loss 1 is below its stop_below of 2"
 
@@ -326,7 +336,7 @@ def test_a_stopped_model_ends_with_its_mini_batch(view, runner):
     training = ran(view, runner)
     training.units(24)
     ask(view, "stop", "deep")
-    assert runner.runs[-1].orders == [{"order": "stop", "model": "deep"}]
+    assert runner.runs[-1].commands == [StopModel("deep")]
     training.stopped("deep")
     left = live(view)["stage"]
     training.units()
@@ -387,10 +397,10 @@ def test_a_device_is_taken_away_and_given_back(view, runner):
     training.units(4)
     ask(view, "leave", "1")
     ask(view, "return", "1")
-    assert runner.runs[-1].orders == [{"order": "leave", "device": 1}, {"order": "return", "device": 1}]
-    training.handle.tell({"event": "obeyed", "order": "leave", "device": 1})
+    assert runner.runs[-1].commands == [RemoveDevice(1), ReturnDevice(1)]
+    training.handle.tell(CommandDone(RemoveDevice(1)))
     assert live(view)["away"] == [1]
-    training.handle.tell({"event": "obeyed", "order": "return", "device": 1})
+    training.handle.tell(CommandDone(ReturnDevice(1)))
     assert live(view)["away"] == []
 
 
@@ -399,7 +409,7 @@ def test_a_model_that_is_added_joins_the_run_and_is_predicted_with_it(view, runn
     training = ran(view, runner)
     training.units(4)
     view.add(FleetModel("late", fleet.models[0].program, 10))
-    assert runner.runs[-1].orders == [{"order": "add", "model": "late"}]
+    assert runner.runs[-1].commands == [AddModel("late")]
     assert [each["name"] for each in view.parts["board"]["models"]] == ["a", "b", "deep", "late"]
     assert view.seen.units > before
     assert len(measured(view)) == 4  # the run is still this fleet's
@@ -411,13 +421,12 @@ def test_a_model_that_is_added_joins_the_run_and_is_predicted_with_it(view, runn
 def join(training: Training, model: FleetModel) -> None:
     """As the engine takes it in: it tells the schedule anew."""
     seen = forecast(training.handle.fleet.updated(models=(*training.handle.fleet.models, model)))
-    told = {"devices": 2, "bound": 1.0, "predicted": [], "times": json.loads(json.dumps(times_of(seen).record()))}
-    training.handle.tell({"event": "schedule", "names": [each.name for each in seen.jobs], **told})
+    training.handle.tell(SchedulePredicted(tuple(each.name for each in seen.jobs), 2, 1.0, (), times_of(seen)))
 
 
 def test_what_a_checkpoint_has_lost_stands_in_the_log(view, runner):
     message = "The newest checkpoint in kept/a is damaged."
-    ran(view, runner).handle.tell({"event": "notice", "model": "a", "message": message})
+    ran(view, runner).handle.tell(CheckpointNotice("a", message))
     ask(view, "refresh")
     assert (live(view)["log"][-1]["text"], live(view)["log"][-1]["tone"]) == (message, "warn")
 
@@ -428,32 +437,31 @@ def test_a_model_that_may_not_join_is_gone_and_the_next_one_has_its_place(view, 
     view.add(FleetModel("refused", fleet.models[0].program, 10))
     view.add(FleetModel("late", fleet.models[0].program, 10))
     message = "Model `refused`: Layer `x` alone takes 3 MiB."
-    training.handle.tell({"event": "refused", "order": "add", "model": "refused", "message": message})
+    training.handle.tell(CommandRefused(AddModel("refused"), message))
     assert [each["name"] for each in view.parts["board"]["models"]] == ["a", "b", "deep", "late"]
     assert list(live(view)["models"]) == ["a", "b", "deep", "late"]
     assert live(view)["log"][-1]["text"] == message.replace("`", "")
     join(training, FleetModel("late", fleet.models[0].program, 10))
-    unit = {"event": "unit", "model": "late", "done": 1, "of": 70, "loss": None, "placed": [3, 0, 0, 1.0, 1.1]}
-    training.handle.tell(unit)
+    training.handle.tell(UnitDone("late", 1, 70, None, ScheduledUnit(3, 0, 0, 1.0, 1.1, 1.0)))
     ask(view, "refresh")
     assert view.parts["table"]["timeline"]["models"][measured(view)[-1][3]]["name"] == "late"
     view.add(FleetModel("refused", fleet.models[0].program, 5))  # mended
-    assert runner.runs[-1].orders[-1] == {"order": "add", "model": "refused"}
+    assert runner.runs[-1].commands[-1] == AddModel("refused")
 
 
 def test_a_model_that_cannot_be_sent_changes_nothing(view, runner, fleet, monkeypatch):
     ran(view, runner)
 
-    def refuse(model: FleetModel) -> dict:
+    def refuse(model: FleetModel) -> AddModel:
         if model.name == "open":
             raise EngineError("model `open` cannot be sent to a worker process")
-        return {"order": "add", "model": model.name}
+        return AddModel(model.name)
 
-    monkeypatch.setattr(runner, "adding", refuse)
+    monkeypatch.setattr(runner, "add_model_command", refuse)
     with pytest.raises(EngineError):
         view.add(*(FleetModel(name, fleet.models[0].program, 10) for name in ("fine", "open")))
     assert view.fleet == fleet
-    assert runner.runs[-1].orders == []
+    assert runner.runs[-1].commands == []
     assert "fine" not in live(view)["models"]
 
 
@@ -500,7 +508,7 @@ def test_times_are_of_the_fleet_that_was_timed_though_it_was_changed_meanwhile(f
     view.look()
     other = replace(fleet.models[0], program=fleet.models[2].program)
     view._take((other, *fleet.models[1:]))
-    runner.timings[0].tell({"event": "done", "times": times})
+    runner.timings[0].tell(TimingDone(times))
     assert [each.source for each in view.seen.models] == ["estimated", "timed", "timed"]
 
 
@@ -542,7 +550,7 @@ def test_the_file_read_again_brings_new_models_and_stops_those_that_are_gone(tmp
     ask(view, "run")
     path.write_text(grid.format([32, 64]))
     ask(view, "reread")
-    assert runner.runs[-1].orders == [{"order": "add", "model": "fit-width=64"}, {"order": "stop", "model": "fit-width=8"}]
+    assert runner.runs[-1].commands == [AddModel("fit-width=64"), StopModel("fit-width=8")]
     assert [each.name for each in view.fleet.models] == ["fit-width=8", "fit-width=32", "fit-width=64"]
     path.write_text("[[mod")
     assert "is not TOML" in ask(view, "reread")["refusal"]["message"]
@@ -556,13 +564,13 @@ def test_cancelled_and_dead_runs_say_what_is_kept(fleet, times, tmp_path):
     training.units(5)
     ask(view, "cancel")
     assert runner.runs[-1].cancels == 1
-    runner.runs[-1].tell({"event": "cancelled"})
+    runner.runs[-1].tell(Cancelled())
     assert view.parts["live"]["message"] == f"Cancelled. Run goes on from the checkpoint in {tmp_path}."
     assert len(measured(view)) == 5
     assert "interrupted" in {each["state"] for each in view.parts["live"]["models"].values()}
     assert not view.parts["board"]["locked"]
     ran(view, runner)
-    runner.runs[-1].tell({"event": "error", "message": "The system killed the training of 3 models."})
+    runner.runs[-1].tell(Failed("The system killed the training of 3 models."))
     assert view.parts["live"]["phase"] == "error"
     assert "killed" in view.parts["live"]["message"]
 
@@ -606,7 +614,7 @@ def test_what_is_simulated_aside_does_not_return_to_a_fleet_that_does_not_fit_an
     assert view.parts["board"]["waits"]
     large = replace(times, needs=tuple((1 << 22,) for _ in times.needs), starts=tuple((0,) for _ in times.starts), memory=0)
     view.look()
-    runner.timings[0].tell({"event": "done", "times": large})
+    runner.timings[0].tell(TimingDone(large))
     assert view.parts["board"]["problem"]
     view._forecast._simulate()
     assert view.seen is None

@@ -12,9 +12,10 @@ from workbench.app.runners.worker_runner import RUN_LIMIT, WorkerRunner
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan
+from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone, Waiting
 from workbench.session.session import Session
 
-DONE, CANCELLED = {"event": "done"}, {"event": "cancelled"}
+DONE, CANCELLED = RunDone(None), Cancelled()
 
 
 class Job:
@@ -139,16 +140,16 @@ def test_the_next_starts_when_one_ends_and_is_told_of_its_turn(plan):
     for name in "abc":
         begin(runner, plan, name, heard)
     assert len(inner.started) == 1
-    inner.started[0].tell({"event": "step", "step": 1, "of": 3, "seconds": 0.1, "loss": None})
+    inner.started[0].tell(StepDone(1, 3, 0.1, None))
     assert len(inner.started) == 1
     inner.started[0].tell(DONE)
     assert len(inner.started) == 2
-    assert heard["b"] == [{"event": "waiting", "ahead": 1}, {"event": "progress", "stage": "starting", "fraction": 0.0}]
-    assert heard["c"] == [{"event": "waiting", "ahead": 2}, {"event": "waiting", "ahead": 1}]
-    assert [each["event"] for each in heard["a"]] == ["step", "done"]
+    assert heard["b"] == [Waiting(1), Progress("starting")]
+    assert heard["c"] == [Waiting(2), Waiting(1)]
+    assert [type(each) for each in heard["a"]] == [StepDone, RunDone]
 
 
-@pytest.mark.parametrize("ending", [DONE, CANCELLED, {"event": "error", "message": "out of memory"}])
+@pytest.mark.parametrize("ending", [DONE, CANCELLED, Failed("out of memory")])
 def test_each_ending_gives_one_slot_back_however_often_it_is_told(plan, ending):
     runner, heard = QueuedRunner(inner := Jobs(), JobQueue(runs=1)), {}
     handles = [begin(runner, plan, name, heard) for name in "abc"]
@@ -164,8 +165,8 @@ def test_a_job_is_cancelled_while_it_waits_and_never_starts(plan):
     _, second, _third = (begin(runner, plan, name, heard) for name in "abc")
     second.cancel()
     second.cancel()
-    assert heard["b"] == [{"event": "waiting", "ahead": 1}, CANCELLED]
-    assert heard["c"][-1] == {"event": "waiting", "ahead": 1}
+    assert heard["b"] == [Waiting(1), CANCELLED]
+    assert heard["c"][-1] == Waiting(1)
     inner.started[0].tell(DONE)
     assert len(inner.started) == 2
     assert heard["b"][-1] == CANCELLED
@@ -188,7 +189,7 @@ def test_what_cannot_start_says_so_and_gives_its_slot_back(plan, caplog):
     ):
         runner = QueuedRunner(Jobs(error), queue := JobQueue(runs=1))
         begin(runner, plan, "a", heard)
-        assert heard["a"] == [{"event": "error", "message": said}]
+        assert heard["a"] == [Failed(said)]
         begin(QueuedRunner(inner := Jobs(), queue), plan, "b", heard)
         assert len(inner.started) == 1
     assert "could not be started" in caplog.text
@@ -197,10 +198,10 @@ def test_what_cannot_start_says_so_and_gives_its_slot_back(plan, caplog):
 def test_who_breaks_at_hearing_an_event_gives_the_slot_back(plan):
     """The engine ends such a job, and tells nothing any more."""
     runner, heard = QueuedRunner(inner := Jobs(), JobQueue(runs=1)), {}
-    runner.start(plan, 3, lambda event: heard[event["event"]])
+    runner.start(plan, 3, lambda event: heard[event])
     begin(runner, plan, "b", heard)
     with pytest.raises(KeyError):
-        inner.started[0].tell({"event": "progress", "stage": "compiling", "fraction": 0.2})
+        inner.started[0].tell(Progress("compiling", 0.2))
     assert len(inner.started) == 2
 
 
@@ -209,7 +210,7 @@ def test_what_is_compiled_for_the_attached_devices_waits_for_their_run(plan):
     begin(runner, plan, "run", heard := {})
     runner.compile(plan, (here := []).append)
     runner.compile(plan.updated(hardware=parse_hardware("TPU v5e 4x2")), (there := []).append)
-    assert (here, there, len(inner.started)) == ([{"event": "waiting", "ahead": 1}], [], 2)
+    assert (here, there, len(inner.started)) == ([Waiting(1)], [], 2)
     assert heard["run"] == []
 
 
@@ -224,7 +225,7 @@ def test_two_boards_press_run_and_the_second_waits_in_words(plan):
     second.send("cancel")
     assert (second.shown["live"]["phase"], second.shown["live"]["message"]) == ("cancelled", "Cancelled.")
     assert third.shown["live"]["stage"] == "waiting: 1 job ahead"
-    inner.started[0].tell({"event": "done", "measurement": measurement(plan)})
+    inner.started[0].tell(RunDone(measurement(plan)))
     assert (first.shown["live"]["phase"], third.shown["live"]["stage"]) == ("done", "starting · 0 s")
     assert [line["text"] for line in third.shown["live"]["log"][1:]] == ["waiting: 2 jobs ahead", "waiting: 1 job ahead", "starting"]
     third.board.close()
@@ -240,7 +241,7 @@ def test_a_compilation_waits_in_words_and_is_cancelled(plan):
     assert (panel["stage"], panel["waits"], panel["said"]) == ("waiting: 1 job ahead", True, "The compilation is waiting: 1 job ahead.")
     second.send("cancel_compilation")
     assert second.shown["live"]["compile"]["phase"] == "cancelled"
-    inner.started[0].tell({"event": "done", "compiled": compiled(plan)})
+    inner.started[0].tell(CompileDone(compiled(plan)))
     assert (len(inner.started), first.shown["live"]["compile"]["phase"]) == (1, "done")
 
 
@@ -261,10 +262,10 @@ def test_a_run_of_a_board_has_a_time_limit(plan):
 
     def hear(event):
         heard.append(event)
-        if event["event"] == "error":
+        if isinstance(event, Failed):
             ended.set()
 
     QueuedRunner(WorkerRunner(run_limit=0.01), JobQueue()).start(plan, 10_000, hear)
     assert ended.wait(60)
-    assert "passed its time limit of 10.0 ms while starting" in heard[-1]["message"]
-    assert "run fewer steps" in heard[-1]["message"]
+    assert "passed its time limit of 10.0 ms while starting" in heard[-1].text
+    assert "run fewer steps" in heard[-1].text

@@ -11,6 +11,7 @@ from tests.widgets.test_board import Screen
 from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
+from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone
 from workbench.widgets.run.curves import MOST_POINTS, curve
 from workbench.widgets.run.jobs import Jobs
 from workbench.widgets.run.live import MOST_KEPT, Live
@@ -23,25 +24,25 @@ def begun(session) -> Live:
 
 
 def ended(session, **changes) -> Live:
-    return begun(session).after({"event": "done", "measurement": measurement(session.plan, **changes)}, now=12.0)
+    return begun(session).after(RunDone(measurement(session.plan, **changes)), now=12.0)
 
 
 def test_events_move_a_run_from_start_to_end(session):
-    live = begun(session).after({"event": "progress", "stage": "compiling", "fraction": 0.25}, now=10.5)
+    live = begun(session).after(Progress("compiling", 0.25), now=10.5)
     assert (live.stage, live.fraction) == ("compiling", 0.25)
     for step in (1, 2):
-        live = live.after({"event": "step", "step": step, "of": 4, "seconds": 0.01, "loss": 3.0 - step}, now=12.0)
+        live = live.after(StepDone(step, 4, 0.01, 3.0 - step), now=12.0)
     assert (live.stage, live.fraction, live.losses) == ("step 2 of 4", 0.5, (2.0, 1.0))
     assert run_state(live, session.plan)["stage"] == "step 2 of 4 · 2 s"
-    live = live.after({"event": "done", "measurement": measurement(session.plan)}, now=13.0)
+    live = live.after(RunDone(measurement(session.plan)), now=13.0)
     assert (live.phase, live.running) == ("done", False)
 
 
 @pytest.mark.parametrize(
     ("event", "phase", "words", "said"),
     [
-        ({"event": "error", "message": "out of memory"}, "error", "out of memory", "The run failed. out of memory"),
-        ({"event": "cancelled"}, "cancelled", "Cancelled.", "The run was cancelled."),
+        (Failed("out of memory"), "error", "out of memory", "The run failed. out of memory"),
+        (Cancelled(), "cancelled", "Cancelled.", "The run was cancelled."),
     ],
 )
 def test_a_run_may_end_in_words(session, event, phase, words, said):
@@ -52,9 +53,9 @@ def test_a_run_may_end_in_words(session, event, phase, words, said):
 def test_the_log_tells_each_stage_once_with_its_second(session):
     live = begun(session)
     for second in (0.5, 1.5, 2.5):
-        live = live.after({"event": "progress", "stage": "compiling", "fraction": 0.2}, now=10.0 + second)
-    live = live.after({"event": "step", "step": 1, "of": 4, "seconds": 0.25, "loss": 1.0}, now=13.0)
-    live = live.after({"event": "error", "message": "The worker process of the run of two-layer was killed."}, now=13.5)
+        live = live.after(Progress("compiling", 0.2), now=10.0 + second)
+    live = live.after(StepDone(1, 4, 0.25, 1.0), now=13.0)
+    live = live.after(Failed("The worker process of the run of two-layer was killed."), now=13.5)
     told = [(line["at"], line["text"], line["tone"]) for line in run_state(live, session.plan)["log"]]
     assert told[0][1].startswith("4 steps of two-layer on data:4 model:2")
     assert told[1:] == [
@@ -103,7 +104,7 @@ def test_a_result_stays_with_its_plan_and_is_stale_beside_another(session):
     second = first.apply(ShardDim("hidden", ("model",)))
     beside = run_state(live, second)
     assert (beside["stale"], beside["message"], beside["of"]) == (True, STALE, str(first))
-    live = live.begun(second.report(), 3, {}).after({"event": "done", "measurement": measurement(second, losses=(9.0, 8.0))})
+    live = live.begun(second.report(), 3, {}).after(RunDone(measurement(second, losses=(9.0, 8.0))))
     back = run_state(live, first)
     assert (back["stale"], back["phase"]) == (False, "done")
     assert {fact["label"]: fact["text"] for fact in back["facts"]}["loss"] == "5 → 3"
@@ -111,13 +112,13 @@ def test_a_result_stays_with_its_plan_and_is_stale_beside_another(session):
 
 
 def test_an_error_of_one_plan_says_so_beside_another_and_not_beside_one_that_ran(session):
-    failed = begun(session).after({"event": "error", "message": "out of memory"})
+    failed = begun(session).after(Failed("out of memory"))
     other = session.plan.apply(ShardDim("hidden", ("model",)))
     assert run_state(failed, session.plan)["message"] == "out of memory"
     state = run_state(failed, other)
     assert (state["message"], state["of"]) == ("out of memory", str(session.plan))
-    ran = Live().begun(other.report(), 3, {}).after({"event": "done", "measurement": measurement(other)})
-    failed = ran.begun(session.report, 3, {}).after({"event": "error", "message": "out of memory"})
+    ran = Live().begun(other.report(), 3, {}).after(RunDone(measurement(other)))
+    failed = ran.begun(session.report, 3, {}).after(Failed("out of memory"))
     state = run_state(failed, other)
     assert (state["message"], state["of"], state["phase"]) == ("", "", "done")
 
@@ -130,7 +131,7 @@ def test_so_many_results_are_kept_and_one_for_each_plan(session):
     live = ended(session)
     for size in (2, 4, 8, 16, 2, 4, 8, 16, 32, 64, 128, 256, 512):
         plan = Plan(session.plan.program, f"data:{size}") if size <= 16 else Plan(session.plan.program, f"data:2 spare:{size}")
-        live = live.begun(plan.report(), 3, {}).after({"event": "done", "measurement": measurement(plan)})
+        live = live.begun(plan.report(), 3, {}).after(RunDone(measurement(plan)))
     assert len(live.ran) == MOST_KEPT
     assert len({str(each.plan) for each in live.ran}) == MOST_KEPT
     assert live.of(session.plan) is None
@@ -139,9 +140,9 @@ def test_so_many_results_are_kept_and_one_for_each_plan(session):
 def test_undo_shows_again_what_was_compiled_and_run_for_the_plan(session):
     screen = Screen(session, runner=(runner := HeldRunner()))
     screen.send("run", steps="3")
-    runner.tell({"event": "done", "measurement": measurement(session.plan)})
+    runner.tell(RunDone(measurement(session.plan)))
     screen.send("compile")
-    runner.tell({"event": "done", "compiled": compiled(session.plan)})
+    runner.tell(CompileDone(compiled(session.plan)))
     assert (screen.shown["live"]["stale"], screen.shown["live"]["compile"]["stale"]) == (False, False)
     screen.send("drop", dim="hidden", source="", target="model", add=False)
     assert (screen.shown["live"]["stale"], screen.shown["live"]["compile"]["stale"]) == (True, True)
@@ -179,7 +180,7 @@ def test_events_are_taken_in_the_order_they_were_told_even_if_the_host_turns_the
     jobs = Jobs(runner := HeldRunner(), deferred.append, lambda _: None)
     jobs.run(session.report, "3", {})
     for step in (1, 2, 3):
-        runner.tell({"event": "step", "step": step, "of": 3, "seconds": step / 100, "loss": float(step)})
+        runner.tell(StepDone(step, 3, step / 100, float(step)))
     for work in reversed(deferred):
         work()
     assert jobs.live.losses == (1.0, 2.0, 3.0)

@@ -6,6 +6,7 @@ from tests.support.machines import flat
 from tests.support.scripted import HeldRunner, compiled
 from tests.widgets.test_board import Screen
 from workbench.plan.edits import SetHardware, ShardDim
+from workbench.reports.run_events import Cancelled, CompileDone, Failed
 from workbench.widgets.run.resting import BUSY, PAUSE, SETTING, RestingCompiler, is_busy, processor_seconds
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
@@ -43,7 +44,7 @@ class Rested(Screen):
         return self.turn()
 
     def done(self):
-        self.runner.tell({"event": "done", "compiled": compiled(self.runner.plan)})
+        self.runner.tell(CompileDone(compiled(self.runner.plan)))
         return self.turn()
 
     @property
@@ -92,7 +93,7 @@ def test_an_edit_ends_it_without_a_word_and_undo_shows_what_was_found(screen):
     assert screen.runner.plan is session.plan
     session.undo()
     assert screen.runner.cancels == 1, "the newer plan goes first"
-    screen.runner.tell({"event": "cancelled"})
+    screen.runner.tell(Cancelled())
     screen.turn()
     assert screen.shown["live"]["compile"]["message"] == ""
     assert session.report is found or session.report == found, "what was found is shown at once"
@@ -136,7 +137,7 @@ def test_it_can_be_switched_off_and_on(screen):
     screen.rest()
     screen.send("compile_at_rest", on=False)
     assert screen.runner.cancels == 1, "what nobody asked for is given up"
-    screen.runner.tell({"event": "cancelled"})
+    screen.runner.tell(Cancelled())
     screen.turn()
     assert screen.shown["live"]["at_rest"]["on"] is False
     screen.board.session.apply(ShardDim("hidden", ("model",)))
@@ -157,7 +158,7 @@ def test_what_a_person_asks_for_while_it_is_compiled_is_theirs(screen):
 
 def test_what_was_refused_or_cancelled_is_not_tried_again(screen):
     screen.rest()
-    screen.runner.tell({"event": "error", "message": "It needs 18 GiB of 16."})
+    screen.runner.tell(Failed("It needs 18 GiB of 16."))
     screen.turn()
     assert screen.shown["live"]["compile"]["message"] == "It needs 18 GiB of 16."
     screen.rest()

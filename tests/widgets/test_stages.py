@@ -10,6 +10,7 @@ from tests.support.stack import stack_program
 from tests.widgets.test_board import Screen
 from workbench.core.schedules import ALL_SCHEDULES
 from workbench.plan.plan import Plan
+from workbench.reports.run_events import RunDone
 from workbench.session.session import Session
 from workbench.widgets.board.figures import figures
 from workbench.widgets.glossary.glossary import GROUPS
@@ -186,7 +187,7 @@ def test_measured_tasks_stand_beside_the_predicted_ones_until_the_pipeline_is_an
     screen = Screen(Session(plan), runner=runner)
     screen.send("open", tab="pipeline")
     screen.send("run", steps="2")
-    runner.tell({"event": "done", "measurement": measurement(plan, 2)})
+    runner.tell(RunDone(measurement(plan, 2)))
     timeline = shown(screen)["timeline"]
     assert len(timeline["measured"]) == len(timeline["tasks"]) - 2  # two updates
     assert "1.23× of it" in timeline["difference"]

@@ -5,10 +5,9 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleets
@@ -18,6 +17,7 @@ from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
+from workbench.reports.run_events import Progress, RunEvent, RunListener, StepDone
 from workbench.session.settling import settled_report
 from workbench.units import format_seconds
 
@@ -131,18 +131,17 @@ def _libraries_off_stdout() -> Iterator[None]:
         os.close(stdout)
 
 
-def _print_progress(event: Mapping[str, Any]) -> None:
+def _print_progress(event: RunEvent) -> None:
     """A line a stage, and about ten lines over the steps."""
-    if event["event"] == "progress":
-        print(f"{event['stage']} ...", file=sys.stderr, flush=True)
-    elif event["event"] == "step":
-        step, of = event["step"], event["of"]
-        if step in (1, of) or step % max(1, of // 10) == 0:
-            loss = "" if event.get("loss") is None else f", loss {event['loss']:.4f}"
-            print(f"step {step} of {of}: {format_seconds(event['seconds'])}{loss}", file=sys.stderr, flush=True)
+    match event:
+        case Progress(stage=stage):
+            print(f"{stage} ...", file=sys.stderr, flush=True)
+        case StepDone(step=step, of=of) if step in (1, of) or step % max(1, of // 10) == 0:
+            loss = "" if event.loss is None else f", loss {event.loss:.4f}"
+            print(f"step {step} of {of}: {format_seconds(event.seconds)}{loss}", file=sys.stderr, flush=True)
 
 
-def _say_nothing(event: Mapping[str, Any]) -> None:
+def _say_nothing(event: RunEvent) -> None:
     """Progress of a process that does not speak."""
 
 
@@ -204,13 +203,13 @@ def explain(options: argparse.Namespace) -> None:
         print(report.explain(options.value) if options.value else conflicts_text(report))
 
 
-def _stage_printer() -> Callable[[Mapping[str, Any]], None]:
+def _stage_printer() -> RunListener:
     """A line a stage; the terminal needs no heartbeat."""
     stages: set[str] = set()
 
-    def tell(event: Mapping[str, Any]) -> None:
-        if event["event"] == "progress" and event["stage"] not in stages:
-            stages.add(event["stage"])
+    def tell(event: RunEvent) -> None:
+        if isinstance(event, Progress) and event.stage not in stages:
+            stages.add(event.stage)
             _print_progress(event)
 
     return tell

@@ -1,12 +1,10 @@
 """What a fleet's run is now expected to take, for its lines of progress."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from workbench.multimodel import FleetSchedule, ScheduledUnit, policy_named
 from workbench.multimodel.expected import expected
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.training_events import SchedulePredicted, TrainingEvent, UnitDone
 from workbench.units import format_seconds
 
 MOST_LEFT = 5_000  # units that are simulated for a line of progress
@@ -22,16 +20,15 @@ class ShortForecast:
         self._last: dict[str, int] = {}
         self._ran: list[ScheduledUnit] = []
 
-    def hear(self, event: Mapping[str, Any]) -> None:
-        if event["event"] == "schedule":
-            self._times = FleetTimes.of_record(event["times"])
-            placed = tuple(ScheduledUnit(model, unit, device, start, end, start) for model, unit, device, start, end in event["predicted"])
-            self._predicted = FleetSchedule(event["devices"], placed)
-            self._last = {each.name: self._last.get(each.name, each.length) for each in self._times.jobs}
-        elif event["event"] == "unit":
-            model, unit, device, start, end = event["placed"]
-            self._ran.append(ScheduledUnit(model, unit, device, start, end, start))
-            self._last[event["model"]] = event["of"]
+    def hear(self, event: TrainingEvent) -> None:
+        match event:
+            case SchedulePredicted(times=times):
+                self._times = times
+                self._predicted = FleetSchedule(event.devices, event.predicted)
+                self._last = {each.name: self._last.get(each.name, each.length) for each in times.jobs}
+            case UnitDone():
+                self._ran.append(event.placed)
+                self._last[event.model] = event.of
 
     @property
     def text(self) -> str:

@@ -14,9 +14,20 @@ from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
 from workbench.multimodel import simulate as simulated
 from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.fleet_commands import AddModel, StopModel
 from workbench.multimodel.forecast import devices_of
 from workbench.multimodel.jobs import verify_devices
 from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.training_events import (
+    CheckpointNotice,
+    CommandDone,
+    CommandRefused,
+    ModelFailed,
+    SchedulePredicted,
+    TrainingEvent,
+    UnitDone,
+)
+from workbench.reports.run_events import Progress
 from workbench.units import format_seconds, parse_bytes
 
 
@@ -28,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     from workbench.text.fleet import measurement_text
 
     fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
-    progress = _Progress(fleet)
+    progress = _ProgressPrinter(fleet)
     training = start_fleet(fleet, progress)
     follower = Follower(Path(options.file), fleet, training, progress.say, allowed(options)) if options.follow else None
     try:
@@ -56,7 +67,7 @@ def simulate(options: argparse.Namespace) -> None:
     wanted = options.policy or fleet.policy
     devices = devices_of(fleet)
     verify_devices(devices)
-    times = measure_units(fleet, on_progress=_Progress(fleet))
+    times = measure_units(fleet, on_progress=_ProgressPrinter(fleet))
     schedules = _schedules(times, devices, fleet, wanted)
     print(
         json.dumps(simulation_record(times, devices, schedules), indent=1) if options.json else simulation_text(times, devices, schedules)
@@ -105,7 +116,7 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
     return load_fleet(options.file, allowed(options), **changes)
 
 
-class _Progress:
+class _ProgressPrinter:
     """A line a stage, a line a tenth of all units, and one for each model that is done; on standard error."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -115,42 +126,45 @@ class _Progress:
         self._lengths: dict[str, int] = {}  # units of a mini-batch
         self._failed: set[str] = set()
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
+    def __call__(self, event: TrainingEvent) -> None:
         self._forecast.hear(event)
-        if event["event"] == "progress" and event["stage"] != self._stage:
-            self._stage = event["stage"]
-            self.say(f"{self._stage} ...")
-        elif event["event"] == "schedule":
-            self._scheduled(event)
-        elif event["event"] == "unit":
-            self._unit(event)
-        elif event["event"] == "failed":
-            self._failed.add(event["model"])
-            self.say(f"{event['message']}\n`{event['model']}` has failed after {event['done']:,} units")
-        elif event["event"] in ("refused", "notice"):
-            self.say(event["message"])
-        elif event["event"] == "obeyed":
-            self.say(f"`{event['model']}` {'joins' if event['order'] == 'add' else 'ends with the mini-batch it is in'}")
+        match event:
+            case Progress(stage=stage) if stage != self._stage:
+                self._stage = stage
+                self.say(f"{stage} ...")
+            case SchedulePredicted():
+                self._scheduled(event)
+            case UnitDone():
+                self._unit(event)
+            case ModelFailed(model=model, done=done, message=message):
+                self._failed.add(model)
+                self.say(f"{message}\n`{model}` has failed after {done:,} units")
+            case CommandRefused(message=message) | CheckpointNotice(message=message):
+                self.say(message)
+            case CommandDone(command=AddModel(model=model)):
+                self.say(f"`{model}` joins")
+            case CommandDone(command=StopModel(model=model)):
+                self.say(f"`{model}` ends with the mini-batch it is in")
 
-    def _scheduled(self, event: Mapping[str, Any]) -> None:
-        self._of = len(event["predicted"])
-        self._lengths = {each["name"]: len(each["units"]) for each in event["times"]["jobs"]}
-        before = sum(spared >= last for spared, last in zip(event["spared"], event["last"], strict=True))
+    def _scheduled(self, event: SchedulePredicted) -> None:
+        self._of = len(event.predicted)
+        self._lengths = {each.name: len(each.units) for each in event.times.jobs}
+        before = sum(resumed >= count for resumed, count in zip(event.resumed_units, event.unit_counts, strict=True))
         if before:
-            self.say(f"{before:,} of {len(event['names']):,} models are done already, in an earlier run")
+            self.say(f"{before:,} of {len(event.names):,} models are done already, in an earlier run")
         if self._of:
-            devices = f"{event['devices']} device{'s' * (event['devices'] != 1)}"
-            self.say(f"{self._of:,} units, at least {format_seconds(event['bound'])} on {devices}")
+            devices = f"{event.devices} device{'s' * (event.devices != 1)}"
+            self.say(f"{self._of:,} units, at least {format_seconds(event.bound)} on {devices}")
 
-    def _unit(self, event: Mapping[str, Any]) -> None:
+    def _unit(self, event: UnitDone) -> None:
         self._units += 1
-        model, loss = event["model"], event["loss"]
+        model, loss = event.model, event.loss
         if loss is not None:
             if not isfinite(loss) and isfinite(self._losses.get(model, 0.0)):
-                self.say(f"`{model}`: the loss of mini-batch {event['placed'][1] // self._lengths[model] + 1} is {loss:g}")
+                self.say(f"`{model}`: the loss of mini-batch {event.placed.unit // self._lengths[model] + 1} is {loss:g}")
             self._losses[model] = loss
-        if event["done"] == event["of"] and model not in self._failed:
-            ended = f"has {event['ended']}" if event["ended"] else f"is done, loss {self._losses.get(model, float('nan')):.4f}"
+        if event.done == event.of and model not in self._failed:
+            ended = f"has {event.ended}" if event.ended else f"is done, loss {self._losses.get(model, float('nan')):.4f}"
             self.say(f"`{model}` {ended}")
         elif self._units % max(1, self._of // 10) == 0:
             self.say(f"unit {self._units:,} of {self._of:,}{self._forecast.text}")

@@ -4,18 +4,19 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from workbench.documents import load_fleet
-from workbench.engine.worker.job_payload import adding
+from workbench.engine import add_model_command
 from workbench.errors import WorkbenchError
 from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.fleet_commands import FleetCommand, StopModel
 
 EVERY = 0.5  # seconds
 
 
-class TakesOrders(Protocol):
-    def order(self, **order: Any) -> None: ...
+class AcceptsCommands(Protocol):
+    def send(self, command: FleetCommand) -> None: ...
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Follower:
 
     path: Path
     fleet: Fleet
-    training: TakesOrders
+    training: AcceptsCommands
     say: Callable[[str], None]
     allow: tuple[str, ...] = ()
     _seen: float = field(init=False)
@@ -58,7 +59,7 @@ class Follower:
         """Other changes than of models wait for the next run."""
         wanted = {each.name: each for each in fleet.models}
         for name in [each for each in wanted if each not in self._names]:
-            self.training.order(**adding(wanted[name]))
+            self.training.send(add_model_command(wanted[name]))
         for name in sorted(self._names - wanted.keys()):
-            self.training.order(order="stop", model=name)
+            self.training.send(StopModel(name))
         self._names = set(wanted)

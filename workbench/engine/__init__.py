@@ -10,6 +10,7 @@ from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
 from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
 from workbench.engine.spmd.distributed import start_distributed as start_distributed
 from workbench.engine.spmd.execute import execute as execute
+from workbench.engine.worker.job_payload import add_model_command as add_model_command
 from workbench.engine.worker.launch import compile_plan as compile_plan
 from workbench.engine.worker.launch import measure_units as measure_units
 from workbench.engine.worker.launch import prepare_compile as prepare_compile

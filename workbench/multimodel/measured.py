@@ -1,11 +1,10 @@
 """What a fleet's run measured, beside what was predicted before it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from workbench.multimodel.fleet import FleetModel
-from workbench.multimodel.jobs import Job, Pass, Unit
+from workbench.multimodel.jobs import Job
 from workbench.multimodel.schedule import FleetSchedule
 
 
@@ -60,22 +59,6 @@ class FleetTimes:
         if program not in ("", model.program.fingerprint):
             return None
         return ModelTimes(self.starts[place], self.needs[place], self.jobs[place], self.cuts[place] if program else None)
-
-    def record(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "FleetTimes":
-        """The inverse of `record`."""
-        jobs = tuple(_job(each) for each in record["jobs"])
-        flat = {name: tuple(record[name]) for name in ("shards", "programs")}
-        nested = {name: tuple(map(tuple, record[name])) for name in ("starts", "needs", "cuts")}
-        return cls(**{**record, "jobs": jobs, **flat, **nested})
-
-
-def _job(record: Mapping[str, Any]) -> Job:
-    return Job(**{**record, "units": tuple(Unit(**{**each, "kind": Pass(each["kind"])}) for each in record["units"])})
 
 
 @dataclass(frozen=True)

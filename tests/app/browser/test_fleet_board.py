@@ -9,7 +9,10 @@ from tests.support.jupyterlab import READY, run_cell, write_notebook
 from tests.support.servers import free_port, wait_for
 from workbench.app.page import fleet as fleet_app
 from workbench.app.page.serve import listen
+from workbench.multimodel.fleet_commands import RemoveDevice, StopModel
 from workbench.multimodel.forecast import forecast
+from workbench.multimodel.training_events import CommandDone
+from workbench.reports.run_events import Failed
 from workbench.widgets.fleet.view import FleetView
 
 CELL = """
@@ -135,8 +138,8 @@ def test_a_run_grows_beneath_the_prediction_and_a_model_is_stopped(board, view, 
     board.get_by_role("button", name="Take away 1").click()
     board.get_by_role("button", name="Stop deep").click()
     settled(board)
-    assert runner.runs[-1].orders == [{"order": "leave", "device": 1}, {"order": "stop", "model": "deep"}]
-    training.handle.tell({"event": "obeyed", "order": "leave", "device": 1})
+    assert runner.runs[-1].commands == [RemoveDevice(1), StopModel("deep")]
+    training.handle.tell(CommandDone(RemoveDevice(1)))
     expect(board.get_by_role("button", name="Give back 1")).to_be_visible()
     training.stopped("deep")
     training.units()
@@ -159,7 +162,7 @@ def test_a_second_visitor_sees_the_same_run_and_it_outlives_a_reload(board, serv
     other.get_by_role("button", name="Cancel the run").click()
     settled(other)
     assert runner.runs[-1].cancels == 1
-    training.handle.tell({"event": "error", "message": "The system killed the training of 3 models while training."})
+    training.handle.tell(Failed("The system killed the training of 3 models while training."))
     for page in (board, other):
         expect(page.locator(".message")).to_contain_text("The system killed")
         expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()

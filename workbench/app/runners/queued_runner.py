@@ -7,25 +7,22 @@ from collections.abc import Callable
 from workbench.app.runners.job_queue import Kind, Slots, Ticket
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.widgets.run.runner import Event, RunHandle, Runner
-
-_ENDINGS = ("done", "error", "cancelled")
-
-Tell = Callable[[Event], None]
+from workbench.reports.run_events import RUN_ENDINGS, Cancelled, Failed, Progress, RunEvent, RunListener, Waiting
+from workbench.widgets.run.runner import RunHandle, Runner
 
 _log = logging.getLogger(__name__)
 
 
 class QueuedRunner:
-    """Hands to `inner` what has its turn in `slots`. Before that it tells `{"event": "waiting", "ahead": n}`."""
+    """Hands to `inner` what has its turn in `slots`. Before that it tells how many are `Waiting`."""
 
     def __init__(self, inner: Runner, slots: Slots) -> None:
         self._inner, self._slots = inner, slots
 
-    def start(self, plan: Plan, steps: int, on_event: Tell) -> "QueuedHandle":
+    def start(self, plan: Plan, steps: int, on_event: RunListener) -> "QueuedHandle":
         return QueuedHandle(self._slots, "run", lambda tell: self._inner.start(plan, steps, tell), on_event)
 
-    def compile(self, plan: Plan, on_event: Tell, *, behind: bool = False) -> "QueuedHandle":
+    def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> "QueuedHandle":
         """Of a plan for the attached devices in the line of the runs: some devices, TPUs, are one process's at a time."""
         kind: Kind = "compile" if plan.hardware else "run"
         return QueuedHandle(self._slots, kind, lambda tell: self._inner.compile(plan, tell, behind=behind), on_event)
@@ -40,7 +37,7 @@ class QueuedRunner:
 class QueuedHandle:
     """A job that waits, and then is under way. However it ends, its place or slot is given back, and one ending is told."""
 
-    def __init__(self, slots: Slots, kind: Kind, begin: Callable[[Tell], RunHandle], on_event: Tell) -> None:
+    def __init__(self, slots: Slots, kind: Kind, begin: Callable[[RunListener], RunHandle], on_event: RunListener) -> None:
         self._begin, self._on_event = begin, on_event
         self._lock = threading.Lock()
         self._waited = self._begun = self._cancelled = self._ended = False
@@ -60,19 +57,19 @@ class QueuedHandle:
         if inner is not None:
             inner.cancel()
         elif not begun:
-            self._hear({"event": "cancelled"})
+            self._hear(Cancelled())
 
     def _moved(self, ahead: int) -> None:
         if ahead:
             self._waited = True
-            self._hear({"event": "waiting", "ahead": ahead})
+            self._hear(Waiting(ahead))
             return
         with self._lock:
             if self._cancelled or self._begun:
                 return
             self._begun = True
         if self._waited:
-            self._hear({"event": "progress", "stage": "starting", "fraction": 0.0})
+            self._hear(Progress("starting"))
         self._start()
 
     def _start(self) -> None:
@@ -80,7 +77,7 @@ class QueuedHandle:
         try:
             inner = self._begin(self._hear)
         except BaseException as error:
-            self._hear({"event": "error", "message": _said(error)})
+            self._hear(_failed(error))
             if not isinstance(error, Exception):  # an interrupt of the kernel
                 raise
             return
@@ -89,9 +86,9 @@ class QueuedHandle:
         if cancelled:  # while it was started
             inner.cancel()
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: RunEvent) -> None:
         """Pass it on. Who raises an exception at hearing it hears no more: the engine ends such a job without another word."""
-        ends = event.get("event") in _ENDINGS
+        ends = isinstance(event, RUN_ENDINGS)
         with self._lock:
             if self._ended:
                 return
@@ -112,8 +109,8 @@ class QueuedHandle:
             ticket.leave()
 
 
-def _said(error: BaseException) -> str:
+def _failed(error: BaseException) -> Failed:
     if isinstance(error, WorkbenchError):
-        return str(error)
+        return Failed.of(error)
     _log.error("A job could not be started", exc_info=error)
-    return f"The workbench itself failed: {type(error).__name__}: {error}"
+    return Failed(f"The workbench itself failed: {type(error).__name__}: {error}")

@@ -1,29 +1,28 @@
 """Fleets trained and timed in worker processes of the engine, which is imported when a person asks for the first."""
 
-from collections.abc import Callable
-from typing import Any
-
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import AddModel
+from workbench.multimodel.training_events import TrainingListener
 from workbench.widgets.fleet.runner import FleetHandle
-from workbench.widgets.run.runner import Event, RunHandle
+from workbench.widgets.run.runner import RunHandle
 
 
 class WorkerFleetRunner:
     """In worker processes, through the engine."""
 
-    def train(self, fleet: Fleet, on_event: Callable[[Event], None]) -> FleetHandle:
+    def train(self, fleet: Fleet, on_event: TrainingListener) -> FleetHandle:
         from workbench.engine import start_fleet
 
         handle: FleetHandle = start_fleet(fleet, on_event)
         return handle
 
-    def time(self, fleet: Fleet, on_event: Callable[[Event], None]) -> RunHandle:
+    def time(self, fleet: Fleet, on_event: TrainingListener) -> RunHandle:
         from workbench.engine import start_timing
 
         handle: RunHandle = start_timing(fleet, on_event)
         return handle
 
-    def adding(self, model: FleetModel) -> dict[str, Any]:
-        from workbench.engine.worker.job_payload import adding
+    def add_model_command(self, model: FleetModel) -> AddModel:
+        from workbench.engine import add_model_command
 
-        return adding(model)
+        return add_model_command(model)

@@ -1,10 +1,10 @@
 """Runs and compilations in worker processes of the engine, which is imported when a person asks for the first."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from workbench.plan.plan import Plan
-from workbench.widgets.run.runner import Event, RunHandle
+from workbench.reports.run_events import RunListener
+from workbench.widgets.run.runner import RunHandle
 
 RUN_LIMIT = COMPILE_LIMIT = 1800.0  # seconds, from the start of the worker process on
 
@@ -16,13 +16,13 @@ class WorkerRunner:
     run_limit: float = RUN_LIMIT
     compile_limit: float = COMPILE_LIMIT
 
-    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> RunHandle:
+    def start(self, plan: Plan, steps: int, on_event: RunListener) -> RunHandle:
         from workbench.engine import start_run
 
         handle: RunHandle = start_run(plan, steps, on_event, time_limit=self.run_limit)
         return handle
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> RunHandle:
+    def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> RunHandle:
         from workbench.engine import start_compile
 
         handle: RunHandle = start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)

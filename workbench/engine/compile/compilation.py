@@ -22,12 +22,11 @@ from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
+from workbench.reports.run_events import Progress, RunListener
 from workbench.spmd.executable import module_text, serialize_module
 from workbench.spmd.module import read_module
 from workbench.spmd.packed import Packed, read_packed
 from workbench.spmd.until_code import dump_to, dumped_program, folder_for_programs
-
-Listener = Callable[[Mapping[str, Any]], None]
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
@@ -36,7 +35,7 @@ _KEYS = "4"  # raised when what a key is made of changes
 
 def compile_here(
     plan: Plan,
-    on_event: Listener | None = None,
+    on_event: RunListener | None = None,
     hardware: Hardware | None = None,
     *,
     keep: bool = True,
@@ -61,7 +60,7 @@ def compile_here(
 class _Stages:
     """Where the work is, said aloud when it starts and every second of it."""
 
-    def __init__(self, tell: Listener) -> None:
+    def __init__(self, tell: RunListener) -> None:
         self._tell = tell
         self.name = "starting"
         self._said: tuple[str, float] = "starting", 0.0
@@ -78,7 +77,7 @@ class _Stages:
 
         def tell() -> None:
             said, fraction = self._said
-            self._tell({"event": "progress", "stage": said, "fraction": fraction, "elapsed": time.monotonic() - start})
+            self._tell(Progress(said, fraction, time.monotonic() - start))
 
         def beat() -> None:
             while not done.wait(_HEARTBEAT):

@@ -1,20 +1,21 @@
-"""What a training fleet is told meanwhile, and what it tells."""
+"""The commands that a training fleet is given meanwhile, each carried out and answered."""
 
 from collections.abc import Mapping
-from queue import SimpleQueue
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol, assert_never
 
-from workbench.engine.fleet.executor import FleetExecutor, Listener
+from workbench.engine.fleet.executor import FleetExecutor
 from workbench.engine.worker.failures import in_user_terms
 from workbench.engine.worker.job_payload import unpack_model
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
-
-Orders = SimpleQueue[dict[str, Any]]
+from workbench.multimodel.fleet_commands import AddModel, CommandQueue, FleetCommand, RemoveDevice, ReturnDevice, StopModel
+from workbench.multimodel.training_events import CommandDone, CommandRefused, TrainingEvent, TrainingListener
+from workbench.reports.run_events import Progress
 
 
 class RunningFleet(Protocol):
-    """A fleet that runs (`train.FleetRun`), as far as orders need it."""
+    """A fleet that runs (`train.FleetRun`), as far as commands need it."""
 
     executor: FleetExecutor
 
@@ -26,34 +27,46 @@ class RunningFleet(Protocol):
 class Stage:
     """Hears of everything, and knows at which stage it was: it outlives the failure that it explains."""
 
-    def __init__(self, tell: Listener) -> None:
+    def __init__(self, tell: TrainingListener) -> None:
         self.tell, self.name = tell, "starting"
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        self.name = event.get("stage", self.name)
+    def __call__(self, event: TrainingEvent) -> None:
+        if isinstance(event, Progress):
+            self.name = event.stage
         self.tell(event)
 
 
-def handle_command(run: RunningFleet, orders: Orders, stage: Stage) -> None:
-    """Each order as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
+def handle_commands(run: RunningFleet, commands: CommandQueue, stage: Stage) -> None:
+    """Each command as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
     while True:
-        order = orders.get()
-        about = {key: value for key, value in order.items() if key != "parcel"}
+        command = commands.get()
+        about = replace(command, payload="") if isinstance(command, AddModel) else command
+        answer: CommandDone | CommandRefused
         try:
-            answer = {"event": "obeyed", **about, **_obeyed(run, order, stage)}
+            answer = CommandDone(about, **_carry_out(run, command, stage))
         except Exception as error:  # noqa: BLE001 - whatever a user's function or XLA raises is told, in the answer
-            answer = {"event": "refused", **about, "message": str(_refusal(error, about))}
+            answer = CommandRefused(about, str(_refusal(error, about)))
         stage(answer)
 
 
-def _obeyed(run: RunningFleet, order: dict[str, Any], stage: Stage) -> Mapping[str, int]:
+def _carry_out(run: RunningFleet, command: FleetCommand, stage: Stage) -> Mapping[str, int]:
     """What is told of it besides: how far the model is that it was about."""
-    if order.get("order") == "add":
-        model = unpack_model(order.get("parcel", ""))
-        _add(run, model, stage)
-        return run.executor.progress_of(model.name)
-    run.executor.handle_command(order)
-    return run.executor.progress_of(order["model"]) if order["order"] == "stop" else {}
+    membership = run.executor.membership
+    match command:
+        case AddModel(payload=payload):
+            model = unpack_model(payload)
+            _add(run, model, stage)
+            return membership.progress_of(model.name)
+        case StopModel(model=name):
+            membership.stop(name)
+            return membership.progress_of(name)
+        case RemoveDevice(device=number):
+            membership.leave(number)
+        case ReturnDevice(device=number):
+            membership.come_back(number)
+        case _:
+            assert_never(command)
+    return {}
 
 
 def _add(run: RunningFleet, model: FleetModel, stage: Stage) -> None:
@@ -62,11 +75,11 @@ def _add(run: RunningFleet, model: FleetModel, stage: Stage) -> None:
         run.add(model)
     except Exception as error:
         refusal = in_user_terms(error, Fleet((model,)), stage.name)
-        stage({"event": "progress", "stage": before, "fraction": 0.0, "model": ""})  # the others are there still
+        stage(Progress(before))  # the others are there still
         raise refusal from error
 
 
-def _refusal(error: Exception, order: Mapping[str, Any]) -> WorkbenchError:
+def _refusal(error: Exception, command: FleetCommand) -> WorkbenchError:
     if isinstance(error, WorkbenchError):
         return error
-    return EngineError(f"The order {dict(order)} could not be carried out: {type(error).__name__}: {error}", ["write it otherwise"])
+    return EngineError(f"The command {command} could not be carried out: {type(error).__name__}: {error}", ["write it otherwise"])

@@ -27,6 +27,7 @@ from workbench.engine.fleet.store import HostStore
 from workbench.engine.fleet.units import UnitFunction
 from workbench.multimodel import Job, ScheduledUnit, Unit, policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.training_events import TrainingEvent, UnitDone
 
 FOLDER = ".rehearsal"
 """Of the fleet's folder, where its checkpoints are tried out; no model's name begins with a dot."""
@@ -140,7 +141,7 @@ def _played(cast: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[Fl
     executor.listen(_Enough(executor, [len(each.units.functions) for each in cast]))
     try:
         for number, each in enumerate(cast):
-            executor.add(_stand_in(number, each, fleet, devices, folder))
+            executor.membership.add(_stand_in(number, each, fleet, devices, folder))
         executor.run()
     finally:
         if folder is not None:
@@ -159,16 +160,16 @@ class _Enough:
         self._began = time.perf_counter()
         self._over = False
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        if event["event"] != "unit":
+    def __call__(self, event: TrainingEvent) -> None:
+        if not isinstance(event, UnitDone):
             return
-        self._done[event["placed"][0]] = event["done"]
+        self._done[event.placed.model] = event.done
         batches = [done // length for done, length in zip(self._done, self._lengths, strict=True)]
         long = time.perf_counter() - self._began > _ENOUGH * len(batches) or max(batches) > _MOST
         if not self._over and long and min(batches) > 1:
             self._over = True
             for number in range(len(self._lengths)):
-                self._executor.stop(str(number))
+                self._executor.membership.stop(str(number))
 
 
 def _stand_in(number: int, cut: PartitionedModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> ModelRun:

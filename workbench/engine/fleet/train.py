@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from workbench.engine.fleet.checkpoint import Checkpoint
-from workbench.engine.fleet.commands import Orders, Stage, handle_command
+from workbench.engine.fleet.commands import Stage, handle_commands
 from workbench.engine.fleet.devices import FleetDevice, pinned_place
-from workbench.engine.fleet.executor import FleetExecutor, Listener
+from workbench.engine.fleet.executor import FleetExecutor
 from workbench.engine.fleet.lock import holding
 from workbench.engine.fleet.model_run import ModelRun, run_named
 from workbench.engine.fleet.model_shards import PartitionedModel, compiled_units, shard_starts
@@ -27,35 +27,38 @@ from workbench.errors import FleetError
 from workbench.multimodel import FleetEvent, FleetSchedule, Job, lower_bound, simulate
 from workbench.multimodel.exact import prepared
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import CommandQueue
 from workbench.multimodel.forecast import devices_of
 from workbench.multimodel.jobs import verify_names
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.multimodel.policies import policy_named
 from workbench.multimodel.progress import FleetProgress
+from workbench.multimodel.training_events import CheckpointNotice, SchedulePredicted, TrainingListener
+from workbench.reports.run_events import Progress
 from workbench.tracing.stage_partition.partition import network_of
 
 MOST_STOOD_IN = 8  # devices that one of this machine's own stands in for, when units are only timed
 
 
-def train_fleet(fleet: Fleet, on_event: Listener | None = None, orders: Orders | None = None) -> FleetMeasurement:
+def train_fleet(fleet: Fleet, on_event: TrainingListener | None = None, commands: CommandQueue | None = None) -> FleetMeasurement:
     """Train all models of the fleet on the attached devices, and measure.
 
-    With a folder it goes on from the checkpoint there, if there is one. `orders` are obeyed meanwhile (`FleetExecutor.handle_command`,
-    `job_payload.adding`): each is answered by an event `obeyed`, or `refused` with a message. Raises `FleetError`: too few devices,
+    With a folder it goes on from the checkpoint there, if there is one. `on_event` hears the events of `multimodel.training_events`;
+    `commands` are carried out meanwhile, each answered by `CommandDone` or `CommandRefused`. Raises `FleetError`: too few devices,
     a budget smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that
     cannot be cut; `EngineError` for what a user's function raises.
     """
     stage = Stage(on_event or (lambda _: None))
     try:
         run = FleetRun(fleet, stage)
-        if orders is not None:
-            threading.Thread(target=handle_command, args=(run, orders, stage), daemon=True).start()
+        if commands is not None:
+            threading.Thread(target=handle_commands, args=(run, commands, stage), daemon=True).start()
         return run.run()
     except Exception as error:  # whatever a user's function or XLA raises
         raise in_user_terms(error, fleet, stage.name) from error
 
 
-def time_fleet(fleet: Fleet, on_event: Listener | None = None) -> FleetTimes:
+def time_fleet(fleet: Fleet, on_event: TrainingListener | None = None) -> FleetTimes:
     """Cut the models and rehearse their units, compiled for one device, without training: what the simulator needs. Raises what
     `train_fleet` does."""
     stage = Stage(on_event or (lambda _: None))
@@ -73,7 +76,7 @@ class FleetRun:
     until it has run, or is thrown away.
     """
 
-    def __init__(self, fleet: Fleet, on_event: Listener | None = None, *, train: bool = True) -> None:
+    def __init__(self, fleet: Fleet, on_event: TrainingListener | None = None, *, train: bool = True) -> None:
         self.fleet = fleet
         self._tell = on_event or (lambda _: None)
         self._entering = threading.Lock()  # held while a model that is added writes into the folder, and while that is let go
@@ -99,7 +102,7 @@ class FleetRun:
             device.speed = profile.inwards
         if train:
             for each, job in zip(self.cuts, self.jobs, strict=True):
-                self.executor.add(self._model_run(each, job))
+                self.executor.membership.add(self._model_run(each, job))
 
     @property
     def model_runs(self) -> list[ModelRun]:
@@ -123,15 +126,15 @@ class FleetRun:
         Raises `FleetError` for a name that is there already, for a layer that does not fit, and once the run has ended.
         """
         verify_names([*(each.model.name for each in self.model_runs), model.name])
-        self.executor.verify_goes_on(model.name)
+        self.executor.membership.verify_goes_on(model.name)
         (cut,) = self._cut([model])
         self._say(f"timing the units of `{model.name}`", model.name)
         alone = self.fleet.updated(folder=None, spill="host", double_buffer=False)
-        with self.executor.room(0, max(each.needs for each in cut.compiled[0])):
+        with self.executor.membership.room(0, max(each.needs for each in cut.compiled[0])):
             job = profile_units([cut], alone, self.devices[:1]).job(cut)
         with self._entering:
-            self.executor.verify_goes_on(model.name)
-            self.executor.add(self._model_run(cut, job))
+            self.executor.membership.verify_goes_on(model.name)
+            self.executor.membership.add(self._model_run(cut, job))
         self.jobs.append(job)
         self.cuts.append(cut)
         self._foresee()
@@ -146,9 +149,8 @@ class FleetRun:
         buffered, stand = self.fleet.double_buffer, FleetProgress.at_the_start(jobs, count, spared)
         predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, happenings=comes, progress=stand)
         bound = lower_bound(jobs, count, spared)
-        plan = [[each.model, each.unit, each.device, each.start, each.end] for each in predicted.placed]
-        facts = {"names": names, "devices": count, "bound": bound, "predicted": plan, "times": self.times.record()}
-        self._tell({"event": "schedule", **facts, "spared": spared, "last": [each.length for each in jobs]})
+        lengths = tuple(each.length for each in jobs)
+        self._tell(SchedulePredicted(tuple(names), count, bound, predicted.placed, self.times, tuple(spared), lengths))
         return predicted, bound
 
     def run(self) -> FleetMeasurement:
@@ -227,7 +229,7 @@ class FleetRun:
         model_run = ModelRun(model, job, model.program.step.feed, store, cut.compiled, last=job.length)
         position = store.resume()
         if store.notice:
-            self._tell({"event": "notice", "model": model.name, "message": store.notice})
+            self._tell(CheckpointNotice(model.name, store.notice))
         if position is None:
             store.put(cut.units.initial(_initial(model)))
         else:
@@ -238,7 +240,7 @@ class FleetRun:
 
     def _say(self, stage: str, model: str = "") -> None:
         """The stage, and the model that it is about, if it is about one."""
-        self._tell({"event": "progress", "stage": stage, "fraction": 0.0, "model": model})
+        self._tell(Progress(stage, model=model))
 
 
 def _folder(model: FleetModel, fleet: Fleet) -> Path | None:

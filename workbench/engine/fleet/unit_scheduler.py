@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from workbench.engine.fleet.devices import Arrays, CompiledUnit, FleetDevice
 from workbench.engine.fleet.model_run import ModelRun
-from workbench.multimodel import Candidate, Policy
+from workbench.multimodel import Candidate, Policy, ScheduledUnit
 
 
 @dataclass(eq=False)
@@ -35,6 +35,8 @@ class UnitScheduler:
         self.policy = policy
         self.model_runs: list[ModelRun] = []
         self.turns: list[UnitDispatch] = []  # begun, and not yet back on the host
+        self.placed: list[ScheduledUnit] = []  # what has run
+        self.ended = False  # no device works any more
         self.changed = threading.Condition()
         self.failure: BaseException | None = None
         self.decisions, self.decision_seconds = 0, 0.0

@@ -25,16 +25,16 @@ from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.reports.measurement import Measurement, ShardCheck
+from workbench.reports.run_events import RunListener, StepDone
 from workbench.spmd.executable import module_of
 
 Enter = Callable[[str, float], None]
-Tell = Callable[[Mapping[str, Any]], None]
 
 
 WATCHED = 5  # steps of less than a second whose tasks are timed; of longer ones, one
 
 
-def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bool, warmup: int, watch: bool) -> Measurement:
+def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, check: bool, warmup: int, watch: bool) -> Measurement:
     """`steps` steps after `warmup` from the same start that do not count; `enter` hears of stages, `tell` of steps.
 
     Raises `EngineError` with several processes: this engine's one process dispatches for all devices.
@@ -96,7 +96,7 @@ def plan_stages(step: MpmdStep) -> int:
     return step.stages.spec.stages
 
 
-def _timed(step: MpmdStep, values: list[Any], steps: int, tell: Tell) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _timed(step: MpmdStep, values: list[Any], steps: int, tell: RunListener) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds and losses of each step from the start of training."""
     seconds: list[float] = []
     losses: list[float] = []
@@ -106,7 +106,7 @@ def _timed(step: MpmdStep, values: list[Any], steps: int, tell: Tell) -> tuple[t
         loss = step.advance(values, i + 1 if i + 1 < steps else 0)
         seconds.append(time.perf_counter() - start)
         losses.append(float(loss))
-        tell({"event": "step", "step": i + 1, "of": steps, "seconds": seconds[-1], "loss": losses[-1]})
+        tell(StepDone(i + 1, steps, seconds[-1], losses[-1]))
     return tuple(seconds), tuple(losses)
 
 

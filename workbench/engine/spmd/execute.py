@@ -1,8 +1,6 @@
 """Run a plan in this process: compile, place, warm up, time, and read back what was really there."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 
@@ -26,18 +24,17 @@ from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
+from workbench.reports.run_events import Progress, RunListener, StepDone
 from workbench.spmd.executable import module_of
 from workbench.units import whole_number
 
-Listener = Callable[[Mapping[str, Any]], None]
-
 
 def execute(
-    plan: Plan, steps: int = 20, on_event: Listener | None = None, check: bool = False, warmup: int = 2, profile: bool = True
+    plan: Plan, steps: int = 20, on_event: RunListener | None = None, check: bool = False, warmup: int = 2, profile: bool = True
 ) -> Measurement:
     """Run `steps` steps of the plan on the attached devices, after `warmup` steps from the same start that do not count.
 
-    `on_event` hears of every stage and step as the worker tells it (`worker.py`). `check` compares the first step with the
+    `on_event` hears of every stage and step, as `Progress` and `StepDone`. `check` compares the first step with the
     unsharded one, where one device can hold that; `profile` watches one more step. With several processes each calls this alike
     and gets the same losses, and the trace of its own devices.
     Raises `EngineError`: too few devices, not enough memory, a user function that fails.
@@ -55,13 +52,13 @@ def execute(
 class _RunStage:
     """Where the run is, said aloud on the way; it outlives the failure that it explains."""
 
-    def __init__(self, tell: Listener) -> None:
+    def __init__(self, tell: RunListener) -> None:
         self.tell = tell
         self.name = "starting"
 
     def enter(self, name: str, fraction: float) -> None:
         self.name = name
-        self.tell({"event": "progress", "stage": name, "fraction": fraction})
+        self.tell(Progress(name, fraction))
 
 
 def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, watch: bool) -> Measurement:
@@ -139,7 +136,7 @@ def _warm_up(step: CompiledStep, arguments: list[jax.Array], count: int) -> tupl
     return results
 
 
-def _timed(step: CompiledStep, arguments: list[jax.Array], steps: int, tell: Listener) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _timed(step: CompiledStep, arguments: list[jax.Array], steps: int, tell: RunListener) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds and losses of each step from the start of training, whose `arguments` become those of its end.
 
     The clock of a step stops when every result is there; by then the next batch has been fed.
@@ -154,8 +151,7 @@ def _timed(step: CompiledStep, arguments: list[jax.Array], steps: int, tell: Lis
         seconds.append(time.perf_counter() - start)
         if loss_at is not None:
             losses.append(float(results[loss_at]))
-        loss = losses[-1] if losses else None
-        tell({"event": "step", "step": i + 1, "of": steps, "seconds": seconds[-1], "loss": loss})
+        tell(StepDone(i + 1, steps, seconds[-1], losses[-1] if losses else None))
     return tuple(seconds), tuple(losses)
 
 

@@ -17,6 +17,7 @@ from workbench.core.program import Program
 from workbench.engine.worker.pickling import dump_by_value
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import AddModel
 from workbench.multimodel.forecast import devices_of
 from workbench.plan.plan import Plan
 from workbench.tracing.platform import NO_TPU, lacks_tpu
@@ -40,7 +41,7 @@ class WorkerJob:
     """What a worker does with a plan, or with a fleet of models.
 
     - `kind`: one of `worker.WORK`; `noun`: what a person calls it, in messages;
-    - `options`: keyword arguments of the function that does it; `result`: what its result is called in the last event;
+    - `options`: keyword arguments of the function that does it;
     - `environment`: variables set besides this process's own; `flags`: of XLA, where the user's own do not say otherwise;
     - `behind`: whatever else the machine has to do goes first.
     """
@@ -49,7 +50,6 @@ class WorkerJob:
     noun: str
     subject: Plan | Fleet
     options: Mapping[str, Any]
-    result: str
     environment: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     behind: bool = False
@@ -95,15 +95,15 @@ def sendable(content: Any, name: str, other_way: str) -> bytes:
         ) from error
 
 
-def adding(model: FleetModel) -> dict[str, str]:
-    """The order to a training fleet to take in one more model; raises `EngineError` if its functions cannot be sent."""
+def add_model_command(model: FleetModel) -> AddModel:
+    """The command to a training fleet to take in one more model; raises `EngineError` if its functions cannot be sent."""
     sent = replace(model, program=_given_on_host(model.program))
     job_payload = sendable(sent, f"model `{model.name}`", "call `FleetRun.add` in this process")
-    return {"order": "add", "model": model.name, "parcel": base64.b64encode(job_payload).decode()}
+    return AddModel(model.name, base64.b64encode(job_payload).decode())
 
 
 def unpack_model(job_payload: str) -> FleetModel:
-    """What `adding` sent; raises `EngineError` if its functions cannot be loaded here."""
+    """What `add_model_command` sent; raises `EngineError` if its functions cannot be loaded here."""
     try:
         model: FleetModel = pickle.loads(base64.b64decode(job_payload))  # noqa: S301 - our own starter wrote it
     except Exception as error:  # a user's module runs when it is imported here

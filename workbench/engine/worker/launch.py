@@ -7,21 +7,23 @@ from typing import Any
 from workbench.engine.compile.targets import environment_for, verify_target
 from workbench.engine.worker.job_payload import WorkerJob, environment
 from workbench.engine.worker.process import STANDBY
-from workbench.engine.worker.supervisor import Handle, Listener
+from workbench.engine.worker.supervisor import Handle
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.training_events import TrainingListener
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
+from workbench.reports.run_events import RunListener
 from workbench.units import whole_number
 
 
 def run_plan(
     plan: Plan,
     steps: int = 20,
-    on_progress: Listener | None = None,
+    on_progress: RunListener | None = None,
     check: bool = False,
     time_limit: float | None = None,
     profile: bool = True,
@@ -33,31 +35,26 @@ def run_plan(
 def start_run(
     plan: Plan,
     steps: int = 20,
-    on_event: Listener | None = None,
+    on_event: RunListener | None = None,
     check: bool = False,
     time_limit: float | None = None,
     profile: bool = True,
 ) -> Handle[Measurement]:
     """Start a plan in a worker process, on the accelerators if there are any, else on as many virtual CPU devices as the mesh needs.
 
-    `on_event` is called from a thread, with
-
-    - `{"event": "progress", "stage": str, "fraction": float}`,
-    - `{"event": "step", "step": int, "of": int, "seconds": float, "loss": float | None}`,
-
-    and at last, once, with `{"event": "done", "measurement": Measurement}`, `{"event": "error", "message": str}` or
-    `{"event": "cancelled"}`. `time_limit` is in seconds, compilation included. Raises `EngineError` if the plan's functions cannot be sent,
-    or if steps or seconds are no such numbers.
+    `on_event` is called from a thread, with `Progress` and `StepDone`, and at last, once, with `RunDone`, `Failed` or `Cancelled`
+    (`workbench.reports.run_events`). `time_limit` is in seconds, compilation included. Raises `EngineError` if the plan's functions cannot
+    be sent, or if steps or seconds are no such numbers.
     """
     steps = whole_number("steps", steps, EngineError)
-    job = WorkerJob("run", "run", plan, {"steps": steps, "check": check, "profile": profile}, result="measurement")
+    job = WorkerJob("run", "run", plan, {"steps": steps, "check": check, "profile": profile})
     return Handle(job, on_event, time_limit)
 
 
 def compile_plan(
     plan: Plan,
     hardware: Hardware | None = None,
-    on_progress: Listener | None = None,
+    on_progress: RunListener | None = None,
     time_limit: float | None = None,
     keep: bool = True,
     hlo_file: str | None = None,
@@ -69,7 +66,7 @@ def compile_plan(
 def start_compile(
     plan: Plan,
     hardware: Hardware | None = None,
-    on_event: Listener | None = None,
+    on_event: RunListener | None = None,
     time_limit: float | None = None,
     keep: bool = True,
     hlo_file: str | None = None,
@@ -78,10 +75,9 @@ def start_compile(
     """Start compiling a plan in a worker process, for hardware that may be absent: this one, else the plan's, else the attached devices.
 
     `on_event` is called from a thread, at the start of the stages `starting`, `lowering`, `compiling`, `reading` and every second of them
-    with `{"event": "progress", "stage": str, "fraction": float, "elapsed": float}`, `elapsed` being seconds of the stage; and at last,
-    once, with `{"event": "done", "compiled": Compiled}` or as in `start_run`. `keep` and `hlo_file` are those of `compile_here`; `behind`
-    leaves the processor to whatever else wants it. Raises `EngineError` where no compiler for the hardware is installed, its size is not
-    the mesh's, or the functions cannot be sent.
+    with `Progress`, whose `elapsed` is seconds of the stage; and at last, once, with `CompileDone`, `Failed` or `Cancelled`. `keep` and
+    `hlo_file` are those of `compile_here`; `behind` leaves the processor to whatever else wants it. Raises `EngineError` where no compiler
+    for the hardware is installed, its size is not the mesh's, or the functions cannot be sent.
     """
     hardware = hardware or plan.hardware
     verify_target(plan, hardware)
@@ -108,43 +104,35 @@ def prepare_compile(plan: Plan, hardware: Hardware | None = None) -> None:
 
 def _compile_job(plan: Plan, hardware: Hardware | None, options: Mapping[str, Any]) -> WorkerJob:
     given = {"hardware": hardware, **options}
-    return WorkerJob("compile", "compilation", plan, given, result="compiled", environment=environment_for(hardware))
+    return WorkerJob("compile", "compilation", plan, given, environment=environment_for(hardware))
 
 
 ONE_THREAD_A_DEVICE = ("--xla_cpu_multi_thread_eigen=false",)
 """Virtual CPU devices share one pool of threads: a product that is split over all of it leaves nothing to the device beside it."""
 
 
-def run_fleet(fleet: Fleet, on_progress: Listener | None = None, time_limit: float | None = None) -> FleetMeasurement:
+def run_fleet(fleet: Fleet, on_progress: TrainingListener | None = None, time_limit: float | None = None) -> FleetMeasurement:
     """Train a fleet in a worker process and wait for it; an interrupt cancels it. Raises `EngineError`."""
     return start_fleet(fleet, on_progress, time_limit).wait()
 
 
-def start_fleet(fleet: Fleet, on_event: Listener | None = None, time_limit: float | None = None) -> Handle[FleetMeasurement]:
+def start_fleet(fleet: Fleet, on_event: TrainingListener | None = None, time_limit: float | None = None) -> Handle[FleetMeasurement]:
     """Start training a fleet in a worker process, on the accelerators if there are any, else on virtual CPU devices.
 
-    `on_event` is called from a thread, with
-
-    - `{"event": "progress", "stage": str, "fraction": float}`,
-    - `{"event": "schedule", "names": [str], "devices": int, "bound": seconds, "predicted": [[model, unit, device, start, end]],
-      "times": FleetTimes.record()}`, once,
-    - `{"event": "unit", "model": str, "done": int, "of": int, "loss": float | None, "placed": [model, unit, device, start, end]}`,
-    - `{"event": "notice", "model": str, "message": str}` for a checkpoint of which a part was damaged, and from where it goes on,
-    - `{"event": "obeyed" | "refused", ...}` for each order; of a model that was stopped with its units `done` and `of` how many,
-
-    and at last, once, with `{"event": "done", "measurement": FleetMeasurement}` or as in `start_run`. Orders are given with
-    `handle.order(order="stop", model=name)`, `handle.order(order="leave", device=number)`, `order="return"`, and
-    `handle.order(**adding(model))` for one more `FleetModel`, which is followed by a `schedule` of all. What was cancelled goes on from its
+    `on_event` is called from a thread with the events of `workbench.multimodel.training_events`, and at last, once, with `TrainingDone`,
+    `Failed` or `Cancelled`. Commands (`workbench.multimodel.fleet_commands`) are given with `handle.send(StopModel(name))`,
+    `handle.send(RemoveDevice(number))`, `ReturnDevice`, and `handle.send(add_model_command(model))` for one more `FleetModel`, which is
+    followed by a `SchedulePredicted` of all; each is answered by `CommandDone` or `CommandRefused`. What was cancelled goes on from its
     checkpoint if the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.
     """
-    return Handle(WorkerJob("fleet", "training", fleet, {}, result="measurement", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
+    return Handle(WorkerJob("fleet", "training", fleet, {}, flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
 
 
-def start_timing(fleet: Fleet, on_event: Listener | None = None, time_limit: float | None = None) -> Handle[FleetTimes]:
-    """Start timing a fleet's units on one device in a worker process; at last comes `{"event": "done", "times": FleetTimes}`."""
-    return Handle(WorkerJob("timing", "timing", fleet, {}, result="times", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
+def start_timing(fleet: Fleet, on_event: TrainingListener | None = None, time_limit: float | None = None) -> Handle[FleetTimes]:
+    """Start timing a fleet's units on one device in a worker process; at last comes `TimingDone`."""
+    return Handle(WorkerJob("timing", "timing", fleet, {}, flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
 
 
-def measure_units(fleet: Fleet, on_progress: Listener | None = None, time_limit: float | None = None) -> FleetTimes:
+def measure_units(fleet: Fleet, on_progress: TrainingListener | None = None, time_limit: float | None = None) -> FleetTimes:
     """Time a fleet's units in a worker process and wait for it, for the simulator. Raises `EngineError`."""
     return start_timing(fleet, on_progress, time_limit).wait()

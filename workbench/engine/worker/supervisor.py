@@ -3,31 +3,31 @@
 What the plan's functions start there ends with it (`process_group`).
 """
 
-import base64
-import json
 import os
-import pickle
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from workbench.engine.worker.failures import CancelledError, death, too_slow
 from workbench.engine.worker.job_payload import WorkerJob, environment, pack
+from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
 from workbench.engine.worker.process import STANDBY, WorkerProcess
 from workbench.errors import EngineError, WorkbenchError
+from workbench.multimodel.fleet_commands import FleetCommand
+from workbench.multimodel.training_events import TimingDone, TrainingDone
+from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone
 from workbench.units import seconds_above_zero
 
-Listener = Callable[[Mapping[str, Any]], None]
+Listener = Callable[[Any], None]  # of the events of one kind of job
 Result = TypeVar("Result")
 
 
 class Handle(Generic[Result]):
     """A job under way in a worker process. A thread of its own listens to it.
 
-    `tell` is called from that thread with every event the worker tells, and at last, once, with `{"event": "done", job.result: Result}`,
-    `{"event": "error", "message": str}` or `{"event": "cancelled"}`. `time_limit` is in seconds. Raises `EngineError` if it is
-    no such number, or if the plan's functions cannot be sent.
+    `tell` is called from that thread with every event the worker tells, and at last, once, with the one that holds the result, `Failed` or
+    `Cancelled`. `time_limit` is in seconds. Raises `EngineError` if it is no such number, or if the plan's functions cannot be sent.
     """
 
     def __init__(self, job: WorkerJob, tell: Listener | None = None, time_limit: float | None = None) -> None:
@@ -36,9 +36,10 @@ class Handle(Generic[Result]):
         self._tell = tell or (lambda _: None)
         self._stage = "starting"
         self._reason: WorkbenchError | None = None  # why we killed it, if we did
+        self._done: WorkerEvent | None = None
         self._result: Result | None = None
         self._error: WorkbenchError | None = None
-        self._orders: list[bytes] | None = []  # given before the job was sent; `None` once it is
+        self._unsent: list[bytes] | None = []  # commands given before the job was sent; `None` once it is
         self._writing = threading.Lock()
         job_payload = pack(job)
         self._environment = environment(job)
@@ -53,15 +54,14 @@ class Handle(Generic[Result]):
         """End the job now, in whatever stage it is. Nothing happens if it has ended."""
         self._stop(CancelledError(f"The {self._job.noun} of {self._job.subject.name} was cancelled."))
 
-    def order(self, **order: Any) -> None:
-        """Tell the worker something while it works, in plain JSON values; only the training of a fleet listens. Nothing happens if it has
-        ended."""
-        line = json.dumps(order).encode() + b"\n"
+    def send(self, command: FleetCommand) -> None:
+        """Tell the worker something while it works; only the training of a fleet listens. Nothing happens if it has ended."""
+        line = COMMANDS.encode(command).encode()
         with self._writing:
-            if self._orders is None:
+            if self._unsent is None:
                 self._write(line)
             else:
-                self._orders.append(line)
+                self._unsent.append(line)
 
     def wait(self) -> Result:
         """The result, once the job has ended; raises its `EngineError`, also when it was cancelled. An interrupt cancels it."""
@@ -107,8 +107,8 @@ class Handle(Generic[Result]):
         """The pipe stays open: the worker takes its closing for our death, and ends."""
         self._write(len(job_payload).to_bytes(8, "big") + job_payload)
         with self._writing:
-            self._write(b"".join(self._orders or []))
-            self._orders = None
+            self._write(b"".join(self._unsent or []))
+            self._unsent = None
 
     def _write(self, words: bytes) -> None:
         with suppress(BrokenPipeError, ValueError):  # it died early; how, `_death` will tell
@@ -121,24 +121,38 @@ class Handle(Generic[Result]):
         for line in self._process.lines(pipe):
             if not line.endswith(b"\n"):  # cut off in mid-sentence
                 return
-            event = json.loads(line)
-            if event["event"] == "done":
-                self._result = pickle.loads(base64.b64decode(event["result"]))  # noqa: S301 - our own worker wrote it
+            event = EVENTS.decode(line)
+            if self._keep_ending(event):
                 return
-            if event["event"] == "error":
-                self._error = EngineError(event["message"], event["ways_out"])
-                return
-            self._stage = event.get("stage", self._stage)
+            if isinstance(event, Progress):
+                self._stage = event.stage
             self._tell(event)
+
+    def _keep_ending(self, event: WorkerEvent) -> bool:
+        """Whether the job ends with this event."""
+        if isinstance(event, Failed):
+            self._error = EngineError(event.message, event.ways_out)
+        elif (result := _result_of(event)) is not None:
+            self._done, self._result = event, result
+        return self._error is not None or self._done is not None
 
     def _death(self) -> WorkbenchError:
         return_code = self._process.wait()
         self._stderr.seek(0)
         return death(self._job, self._stage, return_code, self._stderr.read().decode(errors="replace"))
 
-    def _ending(self) -> Mapping[str, Any]:
-        if self._result is not None:
-            return {"event": "done", self._job.result: self._result}
-        if isinstance(self._error, CancelledError):
-            return {"event": "cancelled"}
-        return {"event": "error", "message": str(self._error)}
+    def _ending(self) -> WorkerEvent:
+        if self._done is not None:
+            return self._done
+        assert self._error is not None
+        return Cancelled() if isinstance(self._error, CancelledError) else Failed.of(self._error)
+
+
+def _result_of(event: WorkerEvent) -> Any:
+    """The result that this event holds, if it is the last one of a job that has one."""
+    match event:
+        case RunDone(measurement=result) | TrainingDone(measurement=result):
+            return result
+        case CompileDone(compiled=result) | TimingDone(times=result):
+            return result
+    return None

@@ -1,23 +1,25 @@
 """The worker process: `python -m workbench.engine.worker.worker FD [KIND]` does the one job it is sent and tells what happens on pipe FD.
 
-A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for orders, one
-JSON object a line, and the worker ends when it closes, so that neither it nor what it has started outlives whoever started it. Events leave
-as one JSON object a line. Standard output stays the user's own; standard error is read for last words if the process dies.
+A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for commands, a line
+each (`line_codec`), and the worker ends when it closes, so that neither it nor what it has started outlives whoever started it. Events
+leave as lines, too. Standard output stays the user's own; standard error is read for last words if the process dies.
 """
 
-import base64
 import importlib
-import json
 import os
 import pickle
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, TextIO
 
+from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
 from workbench.errors import WorkbenchError
+from workbench.multimodel.fleet_commands import CommandQueue
+from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone
+from workbench.reports.run_events import CompileDone, Failed, RunDone
 
 WORK = {
     "run": "workbench.engine.spmd.execute:execute",
@@ -27,13 +29,19 @@ WORK = {
 }
 """Each kind of job, and the function `(plan or fleet, on_event=, **options) -> result` that does it."""
 
-TAKES_ORDERS = ("fleet",)
-"""Kinds whose function has an argument `orders` besides, a queue of what its starter says meanwhile."""
+DONE: Mapping[str, Callable[[Any], WorkerEvent]] = {
+    "run": RunDone,
+    "compile": CompileDone,
+    "fleet": TrainingDone,
+    "timing": TimingDone,
+}
+"""Each kind of job, and the event that tells its result."""
+
+TAKES_COMMANDS = ("fleet",)
+"""Kinds whose function has an argument `commands` besides, a queue of what its starter says meanwhile."""
 
 _BEHIND = 15
 """By how much a job that nobody waits for is nicer to all others than they are to it."""
-
-Orders = queue.SimpleQueue[dict[str, Any]]
 
 _SPEAKING = threading.Lock()
 
@@ -50,13 +58,13 @@ def main(descriptor: int, waits_for: str = "") -> None:
             if (size := sys.stdin.buffer.read(8)) == b"":
                 return  # our starter is gone, or has no use for us
             kind, subject, options = _receive(sys.stdin.buffer, int.from_bytes(size, "big"))
-            orders: Orders = queue.SimpleQueue()
-            threading.Thread(target=_listen, args=(sys.stdin.buffer, orders), daemon=True).start()
-            listening = {"orders": orders} if kind in TAKES_ORDERS else {}
+            commands: CommandQueue = queue.SimpleQueue()
+            threading.Thread(target=_listen, args=(sys.stdin.buffer, commands, pipe), daemon=True).start()
+            listening = {"commands": commands} if kind in TAKES_COMMANDS else {}
             result = _function(WORK[kind])(subject, on_event=lambda event: _tell(pipe, event), **options, **listening)
-            _tell(pipe, {"event": "done", "result": base64.b64encode(pickle.dumps(result)).decode()})
+            _tell(pipe, DONE[kind](result))
         except WorkbenchError as error:
-            _tell(pipe, {"event": "error", "message": error.message, "ways_out": error.ways_out})
+            _tell(pipe, Failed.of(error))
 
 
 def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
@@ -83,15 +91,19 @@ def _function(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _tell(pipe: TextIO, event: Mapping[str, Any]) -> None:
+def _tell(pipe: TextIO, event: WorkerEvent) -> None:
+    line = EVENTS.encode(event)
     with _SPEAKING:  # a heartbeat has a thread of its own
-        pipe.write(json.dumps(event) + "\n")
+        pipe.write(line)
 
 
-def _listen(stream: BinaryIO, orders: Orders) -> None:
-    """Hand on what our starter says, and end with it."""
+def _listen(stream: BinaryIO, commands: CommandQueue, pipe: TextIO) -> None:
+    """Hand on what our starter says, refuse what cannot be read, and end with our starter."""
     for line in stream:
-        orders.put(json.loads(line))
+        try:
+            commands.put(COMMANDS.decode(line))
+        except WorkbenchError as error:
+            _tell(pipe, CommandRefused(None, str(error)))
     if os.getpgrp() == os.getpid():  # the group is its own (`process_group`)
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -6,16 +6,28 @@ from math import isfinite
 from typing import Any
 
 from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.fleet_commands import AddModel, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.schedule import ScheduledUnit
+from workbench.multimodel.training_events import (
+    CheckpointNotice,
+    CommandDone,
+    CommandRefused,
+    ModelFailed,
+    SchedulePredicted,
+    TrainingDone,
+    TrainingEvent,
+    UnitDone,
+)
+from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_seconds
 from workbench.widgets.run.messages import Log, noted
-from workbench.widgets.run.runner import Event
 
 DONE_BEFORE = "All models are done already, in an earlier run."
 PREPARED = {"cutting": "cut", "compiling": "compiled"}  # what a model is called once it is another one's turn
 MOST_LOSSES = 20_000  # of one model; beyond that every second one is forgotten
 Row = list[Any]
-"""`[model, unit, device, start, end]`, as the engine tells a unit."""
+"""`[model, unit, device, start, end]` of a unit, as the board draws it."""
 
 
 @dataclass
@@ -110,31 +122,31 @@ class FleetLive:
         """Of all units that will run."""
         return sum(each.done for each in self.models.values()) / max(1, sum(each.of for each in self.models.values()))
 
-    def hear(self, event: Event, now: float) -> None:
+    def hear(self, event: TrainingEvent, now: float) -> None:
         """One event of the worker."""
         self.now = now
-        match event.get("event"):
-            case "progress":
-                self.stage = str(event["stage"])
-                self._prepare(str(event.get("model", "")), self.stage)
-                self._note(self.stage)
-            case "schedule":
+        match event:
+            case Progress(stage=stage, model=model):
+                self.stage = stage
+                self._prepare(model, stage)
+                self._note(stage)
+            case SchedulePredicted():
                 self._scheduled(event)
-            case "unit":
+            case UnitDone():
                 self._unit(event)
-            case "failed":
+            case ModelFailed():
                 self._failed(event)
-            case "notice":
-                self._note(str(event["message"]), "warn")
-            case "obeyed":
-                self._obeyed(event)
-            case "refused":
-                self._refused(event)
-            case "done":
-                self._done(event["measurement"])
-            case "error":
-                self._end("error", str(event["message"]), "bad")
-            case "cancelled":
+            case CheckpointNotice(message=message):
+                self._note(message, "warn")
+            case CommandDone():
+                self._command_done(event)
+            case CommandRefused():
+                self._command_refused(event)
+            case TrainingDone(measurement=measurement):
+                self._done(measurement)
+            case Failed():
+                self._end("error", event.text, "bad")
+            case Cancelled():
                 self._end("cancelled", self._kept(), "warn")
 
     def _prepare(self, name: str, stage: str) -> None:
@@ -145,66 +157,71 @@ class FleetLive:
         if name in self.models:
             self.models[name].preparing = "cutting" if stage.startswith("cutting") else "compiling"
 
-    def _scheduled(self, event: Event) -> None:
-        self.devices, self.scheduled = int(event["devices"]), True
-        spared = dict(zip(event["names"], event.get("spared", ()), strict=False))
-        lasts = dict(zip(event["names"], event.get("last", ()), strict=False))
-        for name, job in zip(event["names"], event["times"]["jobs"], strict=True):
-            model = self.models.setdefault(name, ModelLive(name, job["mini_batches"] * job["epochs"]))
+    def _scheduled(self, event: SchedulePredicted) -> None:
+        self.devices, self.scheduled = event.devices, True
+        spared = dict(zip(event.names, event.resumed_units, strict=False))
+        counts = dict(zip(event.names, event.unit_counts, strict=False))
+        for name, job in zip(event.names, event.times.jobs, strict=True):
+            model = self.models.setdefault(name, ModelLive(name, job.mini_batches * job.epochs))
             if not model.whole:  # it is told again when a model has come
-                model.whole = model.of = len(job["units"]) * job["mini_batches"] * job["epochs"]
-                model.of = lasts.get(name, model.whole)  # an earlier run may have stopped it
+                model.whole = job.length
+                model.of = counts.get(name, model.whole)  # an earlier run may have stopped it
                 model.done = model.spared = spared.get(name, 0)
                 model.preparing = ""
                 if model.done >= model.of:
                     self._note(f"`{name}` is {model.state(running=True)} already, in an earlier run")
 
-    def _unit(self, event: Event) -> None:
-        model = self.models[event["model"]]
+    def _unit(self, event: UnitDone) -> None:
+        model = self.models[event.model]
         if model.done == model.spared:
-            self._note(f"`{model.name}` has begun" if event["done"] == 1 else f"`{model.name}` goes on after {event['done'] - 1:,} units")
-        model.done, model.of = int(event["done"]), int(event["of"])
-        self.measured.append(event["placed"])
-        if event["loss"] is not None:
-            self._loss(model, float(event["loss"]), int(event["placed"][1]) // model.length)
+            self._note(f"`{model.name}` has begun" if event.done == 1 else f"`{model.name}` goes on after {event.done - 1:,} units")
+        model.done, model.of = event.done, event.of
+        self.measured.append(_row(event.placed))
+        if event.loss is not None:
+            self._loss(model, event.loss, event.placed.unit // model.length)
         if model.done >= model.of and not model.failed:
-            model.stopping = model.stopping and not event.get("ended")  # what its loss has ended stays so in the next run
-            self._note(f"`{model.name}` {self._ending(model, event)}", "good")
+            model.stopping = model.stopping and not event.ended  # what its loss has ended stays so in the next run
+            self._note(f"`{model.name}` {self._ending(model, event.ended)}", "good")
 
     def _loss(self, model: ModelLive, loss: float, at: int) -> None:
         if model.sound and not isfinite(loss):
             self._note(f"`{model.name}`: the loss of mini-batch {at + 1:,} is {loss:g}", "bad")
         model.hear(loss, at)
 
-    def _ending(self, model: ModelLive, event: Event) -> str:
-        return f"has {event['ended']}" if event.get("ended") else f"is {model.state(running=True)}{self.warning(model)}"
+    def _ending(self, model: ModelLive, ended: str = "") -> str:
+        return f"has {ended}" if ended else f"is {model.state(running=True)}{self.warning(model)}"
 
     def warning(self, model: ModelLive) -> str:
         """What a hand that has stopped a model may not expect: its checkpoint knows nothing of it."""
         return "; Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
-    def _failed(self, event: Event) -> None:
-        model = self.models[event["model"]]
-        model.failed, model.of = True, int(event["of"])
-        self._note(str(event["message"]), "bad")
+    def _failed(self, event: ModelFailed) -> None:
+        model = self.models[event.model]
+        model.failed, model.of = True, event.of
+        self._note(event.message, "bad")
 
-    def _obeyed(self, event: Event) -> None:
-        if event["order"] == "add":
-            self._note(f"`{event['model']}` joins")
-        elif event["order"] == "stop":
-            model = self.models[event["model"]]
-            model.stopping, model.of = True, int(event.get("of", model.of))
-            ends = self._ending(model, event) if model.ended else "ends with the mini-batch it is in"
-            self._note(f"`{model.name}` {ends}")
-        else:
-            gone = event["order"] == "leave"
-            self.away = self.away | {event["device"]} if gone else self.away - {event["device"]}
-            self._note(f"device {event['device']} {'takes no further unit' if gone else 'is back'}")
+    def _command_done(self, event: CommandDone) -> None:
+        match event.command:
+            case AddModel(model=name):
+                self._note(f"`{name}` joins")
+            case StopModel(model=name):
+                self._stopped(self.models[name], event.of)
+            case RemoveDevice(device=number):
+                self.away = self.away | {number}
+                self._note(f"device {number} takes no further unit")
+            case ReturnDevice(device=number):
+                self.away = self.away - {number}
+                self._note(f"device {number} is back")
 
-    def _refused(self, event: Event) -> None:
-        self._note(str(event["message"]), "warn")
-        if event.get("order") == "add":
-            self._without({str(event["model"])} - {each.name for each in self.models.values() if each.whole})
+    def _stopped(self, model: ModelLive, of: int | None) -> None:
+        model.stopping, model.of = True, model.of if of is None else of
+        ends = self._ending(model) if model.ended else "ends with the mini-batch it is in"
+        self._note(f"`{model.name}` {ends}")
+
+    def _command_refused(self, event: CommandRefused) -> None:
+        self._note(event.message, "warn")
+        if isinstance(event.command, AddModel):
+            self._without({event.command.model} - {each.name for each in self.models.values() if each.whole})
 
     def _without(self, names: AbstractSet[str]) -> None:
         """Those did not join: the engine's next model has their place."""
@@ -219,7 +236,7 @@ class FleetLive:
         for name in late:
             self._note(f"`{name}` comes too late: the run has ended", "warn")
         self._note(f"done in {format_seconds(measured.schedule.makespan)}" if measured.schedule.placed else DONE_BEFORE, "good")
-        self.measured = [[each.model, each.unit, each.device, each.start, each.end, each.lost] for each in measured.schedule.placed]
+        self.measured = [[*_row(each), each.lost] for each in measured.schedule.placed]
         for name, losses in measured.losses.items():
             self.models[name].losses = list(enumerate(losses))
             self.models[name].done = max(self.models[name].done, self.models[name].of)
@@ -235,3 +252,7 @@ class FleetLive:
 
     def _note(self, text: str, tone: str = "") -> None:
         self.log = noted(self.log, self.now - self.started, text, tone)
+
+
+def _row(placed: ScheduledUnit) -> Row:
+    return [placed.model, placed.unit, placed.device, placed.start, placed.end]

@@ -10,6 +10,7 @@ from workbench.documents import fleet_of
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, devices_of
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.units import format_seconds, parse_bytes
@@ -153,11 +154,12 @@ class FleetView:
         elif verb == "cancel_timing":
             self._work.cancel_timing()
         elif verb == "stop":
-            self._work.order("stop", model=value)
+            self._work.send(StopModel(value))
         elif verb == "reread":
             self._take(fleet_of(self._path, self._allow).models)
         elif verb in ("leave", "return"):
-            self._work.order(str(verb), device=whole_number(value, "device", least=0, most=MOST_PLANNED))
+            number = whole_number(value, "device", least=0, most=MOST_PLANNED)
+            self._work.send(RemoveDevice(number) if verb == "leave" else ReturnDevice(number))
 
     def _run(self) -> None:
         """Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
@@ -186,12 +188,12 @@ class FleetView:
         before, wanted = {each.name for each in self.fleet.models}, {each.name for each in models}
         new = tuple(each for each in models if each.name not in before)
         running = self._work.live.running
-        orders = self._work.orders(new) if running else []  # before anything is changed: one may be refused
+        commands = self._work.add_model_commands(new) if running else []  # before anything is changed: one may be refused
         self._predict(self.fleet.updated(models=(*self.fleet.models, *new) if running else models))
         if running:
-            self._work.join(new, orders)
+            self._work.join(new, commands)
             for name in sorted(before - wanted):
-                self._work.order("stop", model=name)
+                self._work.send(StopModel(name))
         self._show("table", "live")
 
     def _budget(self, value: str) -> int:

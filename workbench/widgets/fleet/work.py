@@ -2,17 +2,20 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from workbench.errors import WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import AddModel, FleetCommand
 from workbench.multimodel.forecast import devices_of
 from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.training_events import SchedulePredicted, TimingDone, TrainingEvent, UnitDone
+from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.widgets.fleet.live import FleetLive, ModelLive
 from workbench.widgets.fleet.runner import FleetHandle, FleetRunner
-from workbench.widgets.run.runner import Event, RunHandle
+from workbench.widgets.run.runner import RunHandle
 
 News = Literal["unit", "run", "timing", "times", "fleet", "expected"]
 """Units ran; a run began or ended; a timing began, moved or failed; there are new times of units; a model that was to join a run did not;
@@ -78,7 +81,7 @@ class FleetWork:
         try:
             self._run = self._runner.train(fleet, lambda event: self._receive(live, event))
         except WorkbenchError as error:
-            self._receive(live, {"event": "error", "message": str(error)})
+            self._receive(live, Failed.of(error))
 
     def time(self, fleet: Fleet) -> None:
         """Does nothing while a timing or a training is under way: each would disturb the other."""
@@ -90,18 +93,18 @@ class FleetWork:
         try:
             self._timer = self._runner.time(fleet, lambda event: self._timer_said(timing, fleet, event))
         except WorkbenchError as error:
-            self._timer_said(timing, fleet, {"event": "error", "message": str(error)})
+            self._timer_said(timing, fleet, Failed.of(error))
 
-    def order(self, what: str, **about: object) -> None:
+    def send(self, command: FleetCommand) -> None:
         """Tell the training something; nothing happens where there is none."""
         if self._run is not None and self.live.running:
-            self._run.order(order=what, **about)
+            self._run.send(command)
 
-    def orders(self, models: Sequence[FleetModel]) -> list[dict[str, Any]]:
-        """The orders to take these models in; raises `EngineError` for one that cannot be sent."""
-        return [self._runner.adding(each) for each in models] if self._runner is not None else []
+    def add_model_commands(self, models: Sequence[FleetModel]) -> list[AddModel]:
+        """The commands to take these models in; raises `EngineError` for one that cannot be sent."""
+        return [self._runner.add_model_command(each) for each in models] if self._runner is not None else []
 
-    def join(self, models: Sequence[FleetModel], orders: Sequence[Mapping[str, Any]]) -> None:
+    def join(self, models: Sequence[FleetModel], commands: Sequence[AddModel]) -> None:
         """The training's fleet grows by these models, if it is still under way."""
         with self.lock:
             if not self.live.running or self.live.fleet is None or self._run is None:
@@ -109,8 +112,8 @@ class FleetWork:
             self.live.fleet = self.live.fleet.updated(models=(*self.live.fleet.models, *models))
             for each in models:
                 self.live.models[each.name] = ModelLive(each.name, each.mini_batches * each.epochs)
-        for order in orders:
-            self._run.order(**order)
+        for command in commands:
+            self._run.send(command)
 
     def cancel(self) -> None:
         if self._run is not None and self.live.running:
@@ -120,16 +123,16 @@ class FleetWork:
         if self._timer is not None and self.timing.running:
             self._timer.cancel()
 
-    def _receive(self, live: FleetLive, event: Event) -> None:
+    def _receive(self, live: FleetLive, event: TrainingEvent) -> None:
         with self.lock:
             if not live.running:
                 return
             before = live.fleet
             live.hear(event, time.monotonic())
             other: News = "fleet" if live.running and live.fleet is not before else "run"
-            times = self._scheduled(live, event) if event.get("event") == "schedule" else None
+            times = self._scheduled(live, event.times) if isinstance(event, SchedulePredicted) else None
             self.timed = self.timed if times is None else (times, *self.timed)
-            soon = live.running and event.get("event") in ("unit", "progress")
+            soon = live.running and isinstance(event, UnitDone | Progress)
             wait = self._shown + _EVERY + _PER_UNIT * len(live.measured) - time.monotonic()
             if soon and wait > 0:
                 self._look_again(wait)
@@ -137,9 +140,8 @@ class FleetWork:
             self._shown = time.monotonic()
         self._changed("times" if times else "unit" if soon else other)
 
-    def _scheduled(self, live: FleetLive, event: Event) -> FleetTimes:
+    def _scheduled(self, live: FleetLive, times: FleetTimes) -> FleetTimes:
         """The times that a run brings, and how many devices it has, where it was planned for another number."""
-        times = FleetTimes.of_record(event["times"])
         if live.fleet is None:
             return times
         self.attached = live.devices if live.devices != devices_of(live.fleet) else None
@@ -161,18 +163,18 @@ class FleetWork:
             self._shown = time.monotonic()
         self._changed("unit")
 
-    def _timer_said(self, timing: Timing, fleet: Fleet, event: Event) -> None:
+    def _timer_said(self, timing: Timing, fleet: Fleet, event: TrainingEvent) -> None:
         with self.lock:
             if not timing.running:
                 return
-            match event.get("event"):
-                case "progress":
-                    timing.stage = str(event["stage"])
-                case "done":
+            match event:
+                case Progress(stage=stage):
+                    timing.stage = stage
+                case TimingDone(times=times):
                     timing.phase = "done"
-                    self.timed = (event["times"].for_models(fleet.models), *self.timed)
-                case "error":
-                    timing.phase, timing.message = "error", str(event["message"])
-                case "cancelled":
+                    self.timed = (times.for_models(fleet.models), *self.timed)
+                case Failed():
+                    timing.phase, timing.message = "error", event.text
+                case Cancelled():
                     timing.phase = "cancelled"
         self._changed("times" if timing.phase == "done" else "timing")

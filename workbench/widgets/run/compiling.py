@@ -6,8 +6,8 @@ from typing import NamedTuple
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
+from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunEvent, Waiting
 from workbench.widgets.run.messages import Log, noted, waiting_text
-from workbench.widgets.run.runner import Event
 
 MOST_KEPT = 8
 
@@ -50,26 +50,30 @@ class Compiling:
         log = noted((), 0.0, f"{report.plan} for {report.plan.hardware or 'the attached devices'}")
         return Compiling("running", report, "starting", started=now, turn=now, now=now, unasked=unasked, log=log, found=self.found)
 
-    def after(self, event: Event, now: float) -> "Compiling":
+    def after(self, event: RunEvent, now: float) -> "Compiling":
         """The compilation after one event."""
-        kind, following = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
-        if kind == "waiting":
-            stage = waiting_text(int(event["ahead"]))
-            return replace(following.noting(stage), stage=stage, waits=True)
-        if kind == "progress":
-            return replace(following.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
-        if kind == "done" and self.report:
-            new = FinishedCompilation(self.report, event["compiled"])
-            others = tuple(each for each in self.found if each.report.plan != self.report.plan)
-            following = following.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
-            return replace(following, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
-        if kind == "error":
-            return replace(following.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
-        if kind == "cancelled" and self.unasked:
-            return Compiling(found=self.found)  # nobody misses it
-        if kind == "cancelled":
-            return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
+        following = replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+        match event:
+            case Waiting(ahead=ahead):
+                stage = waiting_text(ahead)
+                return replace(following.noting(stage), stage=stage, waits=True)
+            case Progress(stage=stage, fraction=fraction):
+                return replace(following.noting(stage), stage=stage, fraction=fraction)
+            case CompileDone(compiled=compiled) if self.report:
+                return following.finished(FinishedCompilation(self.report, compiled))
+            case Failed():
+                return replace(following.noting(event.text, "bad"), phase="error", message=event.text)
+            case Cancelled() if self.unasked:
+                return Compiling(found=self.found)  # nobody misses it
+            case Cancelled():
+                return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return following
+
+    def finished(self, new: FinishedCompilation) -> "Compiling":
+        """With what was found; it takes the place of what was found for the same plan before."""
+        others = tuple(each for each in self.found if each.report.plan != new.report.plan)
+        following = self.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
+        return replace(following, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
 
     def noting(self, text: str, tone: str = "") -> "Compiling":
         return replace(self, log=noted(self.log, self.now - self.started, text, tone))

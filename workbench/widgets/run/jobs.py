@@ -10,13 +10,14 @@ from typing import Any, Literal
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
+from workbench.reports.run_events import Failed, RunEvent, StepDone
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.gestures import whole_number
 from workbench.widgets.run.compile_panel import compile_state
 from workbench.widgets.run.compiling import Compiling
 from workbench.widgets.run.live import MOST_STEPS, Live
 from workbench.widgets.run.run_panel import run_state
-from workbench.widgets.run.runner import Event, RunHandle, Runner
+from workbench.widgets.run.runner import RunHandle, Runner
 
 Defer = Callable[[Callable[[], None]], None]
 Ended = Literal["", "run", "compilation"]
@@ -53,7 +54,7 @@ class Jobs:
         try:
             self._run = self._runner.start(report.plan, count, lambda event: self._hear(lambda: self._run_said(event)))
         except WorkbenchError as error:
-            self._run_said({"event": "error", "message": str(error)})
+            self._run_said(Failed.of(error))
 
     def refuses(self, plan: Plan) -> str:
         """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
@@ -84,7 +85,7 @@ class Jobs:
                 report.plan, lambda event: self._hear(lambda: self._compiler_said(event)), behind=unasked
             )
         except WorkbenchError as error:
-            self._compiler_said({"event": "error", "message": str(error)})
+            self._compiler_said(Failed.of(error))
 
     def cancel_run(self) -> None:
         if self._run is not None and self.live.running:
@@ -107,12 +108,12 @@ class Jobs:
     def _take(self) -> None:
         self._pending.popleft()()
 
-    def _run_said(self, event: Event) -> None:
+    def _run_said(self, event: RunEvent) -> None:
         """Steps come faster than eyes: they are shown ten times a second, all else at once."""
         if not self.live.running:
             return
         self.live = self.live.after(event, time.monotonic())
-        if event.get("event") == "step" and time.monotonic() - self._shown < _EVERY_SECONDS:
+        if isinstance(event, StepDone) and time.monotonic() - self._shown < _EVERY_SECONDS:
             return
         self._show_run(self.live)
 
@@ -120,7 +121,7 @@ class Jobs:
         self.live, self._shown = live, time.monotonic()
         self._changed("" if live.running else "run")
 
-    def _compiler_said(self, event: Event) -> None:
+    def _compiler_said(self, event: RunEvent) -> None:
         if self.compiling.running:
             self.compiling = self.compiling.after(event, time.monotonic())
             self._changed("" if self.compiling.running else "compilation")

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
+from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, RunEvent, StepDone, Waiting
 from workbench.units import format_seconds
 from workbench.widgets.run.messages import Log, noted, waiting_text
-from workbench.widgets.run.runner import Event
 
 MOST_STEPS = 10_000
 MOST_KEPT = 8
@@ -67,22 +67,23 @@ class Live:
         """What was asked for cannot be run."""
         return Live("error", self.steps, message=message, report=report, ran=self.ran)
 
-    def after(self, event: Event, now: float = 0.0) -> "Live":
+    def after(self, event: RunEvent, now: float = 0.0) -> "Live":
         """The run after one event."""
-        kind, following = event.get("event"), replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
-        if kind == "waiting":
-            stage = waiting_text(int(event["ahead"]))
-            return replace(following.noting(stage), stage=stage, waits=True)
-        if kind == "progress":
-            return replace(following.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
-        if kind == "step":
-            return following.stepped(int(event["step"]), int(event["of"]), float(event["seconds"]), event.get("loss"))
-        if kind == "done":
-            return following.finished(event["measurement"])
-        if kind == "error":
-            return replace(following.noting(str(event["message"]), "bad"), phase="error", message=str(event["message"]))
-        if kind == "cancelled":
-            return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
+        following = replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+        match event:
+            case Waiting(ahead=ahead):
+                stage = waiting_text(ahead)
+                return replace(following.noting(stage), stage=stage, waits=True)
+            case Progress(stage=stage, fraction=fraction):
+                return replace(following.noting(stage), stage=stage, fraction=fraction)
+            case StepDone():
+                return following.stepped(event)
+            case RunDone(measurement=measurement):
+                return following.finished(measurement)
+            case Failed():
+                return replace(following.noting(event.text, "bad"), phase="error", message=event.text)
+            case Cancelled():
+                return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return following
 
     def of(self, plan: Plan) -> "Live | None":
@@ -96,10 +97,11 @@ class Live:
     def noting(self, text: str, tone: str = "") -> "Live":
         return replace(self, log=noted(self.log, self.now - self.started, text, tone))
 
-    def stepped(self, step: int, of: int, seconds: float, loss: float | None) -> "Live":
-        losses = self.losses if loss is None else (*self.losses, float(loss))
-        following = self.noting(f"first step: {format_seconds(seconds)}") if step == 1 else self
-        return replace(following, stage=f"step {step} of {of}", fraction=step / max(of, 1), seconds=(*self.seconds, seconds), losses=losses)
+    def stepped(self, event: StepDone) -> "Live":
+        losses = self.losses if event.loss is None else (*self.losses, event.loss)
+        following = self.noting(f"first step: {format_seconds(event.seconds)}") if event.step == 1 else self
+        stage, fraction = f"step {event.step} of {event.of}", event.step / max(event.of, 1)
+        return replace(following, stage=stage, fraction=fraction, seconds=(*self.seconds, event.seconds), losses=losses)
 
     def finished(self, measured: Measurement) -> "Live":
         following = self.noting(measured.why_untraced, "warn") if measured.why_untraced else self

@@ -1,22 +1,9 @@
 """Who runs and compiles a plan for the board. The board knows this protocol only; `app.runners` has the engine's."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from workbench.plan.plan import Plan
-
-Event = Mapping[str, Any]
-"""What a run or a compilation tells of itself, as a plain dict:
-
-- `{"event": "waiting", "ahead": int}`: so many others come first (`queued_runner`)
-- `{"event": "progress", "stage": str, "fraction": float}`
-- `{"event": "step", "step": int, "of": int, "seconds": float, "loss": float | None}`
-- `{"event": "done", "measurement": Measurement}`, or `"compiled": Compiled`
-- `{"event": "error", "message": str}`
-- `{"event": "cancelled"}`
-
-The last three end it.
-"""
+from workbench.reports.run_events import RunListener
 
 
 class RunHandle(Protocol):
@@ -30,11 +17,11 @@ class RunHandle(Protocol):
 class Runner(Protocol):
     """Starts work and returns at once. Events may come from another thread."""
 
-    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> RunHandle:
+    def start(self, plan: Plan, steps: int, on_event: RunListener) -> RunHandle:
         """Run a plan on the attached devices."""
         ...
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> RunHandle:
+    def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> RunHandle:
         """Compile a plan for the hardware it names, or for the attached devices; `behind` all else that the machine has to do."""
         ...
 

@@ -1,0 +1,85 @@
+"""Who takes part in a run that is under way: models are added and stopped, devices leave and return, and room is made for a timing."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from workbench.engine.fleet.devices import FleetDevice
+from workbench.engine.fleet.model_run import ModelRun, run_named
+from workbench.engine.fleet.unit_scheduler import UnitScheduler
+from workbench.errors import FleetError
+
+
+class Membership:
+    """Of one run; from any thread. `start` has a device work, in a thread of its own."""
+
+    def __init__(self, scheduler: UnitScheduler, devices: Sequence[FleetDevice], start: Callable[[FleetDevice], None]) -> None:
+        self._scheduler, self._devices, self._start = scheduler, devices, start
+
+    def add(self, model_run: ModelRun) -> None:
+        """One more model; raises `FleetError` once all others are done."""
+        scheduler = self._scheduler
+        with scheduler.changed:
+            self.verify_goes_on(model_run.model.name)
+            scheduler.model_runs.append(model_run)
+            if scheduler.began:
+                model_run.arrival_time = time.perf_counter() - scheduler.began
+                for device in self._devices:
+                    if device.there:  # it may just have found that nothing was left
+                        self._start(device)
+            scheduler.changed.notify_all()
+
+    def verify_goes_on(self, newcomer: str) -> None:
+        """Raises `FleetError` for a model that comes once all others are done."""
+        if self._scheduler.ended:
+            raise FleetError(f"Model `{newcomer}` comes too late: the run has ended.", ["train it in a run of its own"])
+
+    def stop(self, name: str) -> None:
+        """The model ends with the mini-batch it is in, and the rest go on faster."""
+        with self._scheduler.changed:
+            self._scheduler.end(run_named(self._scheduler.model_runs, name))
+
+    def progress_of(self, name: str) -> Mapping[str, int]:
+        """Units that a model has done, and how many it will have at its end."""
+        return self._scheduler.progress_of(run_named(self._scheduler.model_runs, name))
+
+    @contextmanager
+    def room(self, number: int, count: int) -> Iterator[None]:
+        """So many bytes of a device for something else than its units, before its next unit: as soon as they are free."""
+        device, scheduler = self._device(number), self._scheduler
+        with scheduler.changed:
+            device.wanted += 1
+            try:
+                while not device.fits(count) and device.held and scheduler.failure is None:
+                    scheduler.changed.wait()
+            finally:
+                device.wanted -= 1
+                scheduler.changed.notify_all()
+            device.claim(count, "What is timed")
+        try:
+            yield
+        finally:
+            with scheduler.changed:
+                device.give_back(count)
+                scheduler.changed.notify_all()
+
+    def leave(self, number: int) -> None:
+        """The device takes no further unit."""
+        device = self._device(number)
+        with self._scheduler.changed:
+            device.there = False
+            self._scheduler.changed.notify_all()
+
+    def come_back(self, number: int) -> None:
+        """The device takes units again."""
+        device = self._device(number)
+        with self._scheduler.changed:
+            if not device.there:
+                device.there = True
+                self._start(device)
+
+    def _device(self, number: object) -> FleetDevice:
+        """By what a person or another program calls it."""
+        if type(number) is not int or not 0 <= number < len(self._devices):
+            raise FleetError(f"There is no device {number!r} in this run.", [f"they are the numbers 0 to {len(self._devices) - 1}"])
+        return self._devices[number]

@@ -1,0 +1,159 @@
+"""The one codec of what a worker process and whoever started it tell each other: a frozen value to a line of JSON, and back.
+
+A value is an object of its kind and its fields. What lies inside follows the fields' types: a record is the list of its own fields, one of
+several records that may stand in a place has its class's name before them, and a job's result is a pickle, for both ends are ours.
+"""
+
+import base64
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from workbench.errors import EngineError, unknown_name, wrong_type
+from workbench.multimodel.fleet_commands import FLEET_COMMANDS, FleetCommand
+from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.training_events import TRAINING_EVENTS, TrainingEvent
+from workbench.reports.compiled import Compiled
+from workbench.reports.measurement import Measurement
+from workbench.reports.run_events import RUN_EVENTS, RunEvent
+
+Message = TypeVar("Message")
+
+_PICKLED = (Measurement, Compiled, FleetMeasurement)
+_SCALARS: Mapping[type, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
+
+
+@dataclass(frozen=True)
+class LineCodec(Generic[Message]):
+    """Messages of these kinds as lines of JSON; `noun` is the key of the kind, and what a message is called in errors."""
+
+    noun: str
+    kinds: Mapping[str, Any]  # their classes, by the name of the kind
+
+    def encode(self, message: Message) -> str:
+        """One line, with its end."""
+        kind = next(name for name, each in self.kinds.items() if each is type(message))
+        values = {name: _coder(hint).encode(getattr(message, name)) for name, hint in _hints(self.kinds[kind]).items()}
+        return json.dumps({self.noun: kind, **values}) + "\n"
+
+    def decode(self, line: str | bytes) -> Message:
+        """The message of a line. Raises `EngineError` for what is no JSON object, an unknown kind, and other fields than its own."""
+        record = _object(line, self.noun)
+        kind = record.pop(self.noun, None)
+        if kind not in self.kinds:
+            raise EngineError(*unknown_name(self.noun, str(kind), self.kinds))
+        hints = _hints(self.kinds[kind])
+        if record.keys() != hints.keys():
+            raise EngineError(f"The {self.noun} `{kind}` has the fields {_listed(hints)}; there came {_listed(record)}.")
+        message: Message = self.kinds[kind](**{name: _coder(hint).decode(record[name]) for name, hint in hints.items()})
+        return message
+
+
+WorkerEvent = RunEvent | TrainingEvent
+
+EVENTS: LineCodec[WorkerEvent] = LineCodec("event", {**RUN_EVENTS, **TRAINING_EVENTS})
+"""What a worker tells."""
+
+COMMANDS: LineCodec[FleetCommand] = LineCodec("command", FLEET_COMMANDS)
+"""What it is told."""
+
+
+class _Coder(NamedTuple):
+    """To plain JSON values, and back."""
+
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+
+
+def _object(line: str | bytes, noun: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise EngineError(f"A line that should be one {noun} is no JSON: {error}.") from error
+    if not isinstance(record, dict):
+        raise EngineError(wrong_type(noun, record, "a JSON object"))
+    return record
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{each}`" for each in names) or "none"
+
+
+@cache
+def _hints(record: Any) -> Mapping[str, Any]:
+    """The type of each field, in their order."""
+    hints = get_type_hints(record)
+    return {each.name: hints[each.name] for each in fields(record)}
+
+
+@cache
+def _coder(hint: Any) -> _Coder:
+    """For values of this type."""
+    if get_origin(hint) in (Union, UnionType):
+        return _one_of(get_args(hint))
+    if get_origin(hint) is tuple:
+        return _tuple_of(get_args(hint)[0])
+    if hint in _PICKLED:
+        return _Coder(_pickled, _unpickled)
+    if is_dataclass(hint):
+        return _record(hint)
+    if issubclass(hint, Enum):
+        return _Coder(lambda value: value.value, hint)
+    return _Coder(lambda value: value, lambda value: _verified(value, hint))
+
+
+def _verified(value: Any, expected: type) -> Any:
+    if type(value) not in _SCALARS[expected]:
+        raise EngineError(wrong_type("value", value, f"of type `{expected.__name__}`"))
+    return value
+
+
+def _one_of(hints: tuple[Any, ...]) -> _Coder:
+    """`X | None`, or one of several records, told apart by the name of its class."""
+    rest = [each for each in hints if each is not NoneType]
+    if len(rest) == 1:
+        inner = _coder(rest[0])
+    else:
+        known = {each.__name__: each for each in rest}
+        inner = _Coder(
+            lambda value: [name := type(value).__name__, *_coder(known[name]).encode(value)],
+            lambda value: _coder(_named(value[0], known)).decode(value[1:]),
+        )
+    return _Coder(
+        lambda value: None if value is None else inner.encode(value),
+        lambda value: None if value is None else inner.decode(value),
+    )
+
+
+def _named(name: str, known: Mapping[str, Any]) -> Any:
+    if name not in known:
+        raise EngineError(*unknown_name("record", str(name), known))
+    return known[name]
+
+
+def _tuple_of(hint: Any) -> _Coder:
+    """Of any length, all of one type."""
+    inner = _coder(hint)
+    return _Coder(lambda values: [inner.encode(each) for each in values], lambda values: tuple(map(inner.decode, values)))
+
+
+def _record(record: Any) -> _Coder:
+    """A dataclass as the list of its fields."""
+    inner = {name: _coder(hint) for name, hint in _hints(record).items()}
+    return _Coder(
+        lambda value: [each.encode(getattr(value, name)) for name, each in inner.items()],
+        lambda values: record(*(each.decode(value) for each, value in zip(inner.values(), values, strict=True))),
+    )
+
+
+def _pickled(value: Any) -> str:
+    return base64.b64encode(pickle.dumps(value)).decode()
+
+
+def _unpickled(text: str) -> Any:
+    return pickle.loads(base64.b64decode(text))  # noqa: S301 - our own worker wrote it

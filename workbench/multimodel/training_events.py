@@ -1,0 +1,129 @@
+"""What the training of a fleet, or the timing of its units, tells of itself: frozen values that a listener matches by class.
+
+A training tells `Progress` of its stages, `SchedulePredicted` before it begins and whenever a model has joined, then each `UnitDone`; one
+of `TrainingDone`, `TimingDone`, `Failed` and `Cancelled` comes last, once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.multimodel.fleet_commands import FleetCommand
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.schedule import ScheduledUnit
+from workbench.reports.run_events import Cancelled, Failed, Progress
+
+
+@dataclass(frozen=True)
+class SchedulePredicted:
+    """The simulator's schedule of all models so far, from units that were timed; seconds from the start of the run.
+
+    - `names`: of the models, whose places in this tuple are their numbers in `predicted`; `bound`: the lower bound on the makespan;
+    - `resumed_units`: of each model the units that a checkpoint spares; `unit_counts`: of each, how many it will have at its end.
+    """
+
+    names: tuple[str, ...]
+    devices: int
+    bound: float
+    predicted: tuple[ScheduledUnit, ...]
+    times: FleetTimes
+    resumed_units: tuple[int, ...] = ()
+    unit_counts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class UnitDone:
+    """A unit's results are on the host: its model has `done` so many units `of` those that it will have.
+
+    - `loss`: of the mini-batch, if the unit computed it; `placed`: where and when it ran;
+    - `ended`: in words, why the model ends before its last mini-batch, if it does so of itself.
+    """
+
+    model: str
+    done: int
+    of: int
+    loss: float | None
+    placed: ScheduledUnit
+    ended: str = ""
+
+
+@dataclass(frozen=True)
+class ModelFailed:
+    """A model's data raised, with `done` units on the host of `of` that were begun; the other models go on."""
+
+    model: str
+    done: int
+    of: int
+    message: str
+
+
+@dataclass(frozen=True)
+class CheckpointNotice:
+    """A part of a model's checkpoint was damaged; from where it goes on."""
+
+    model: str
+    message: str
+
+
+@dataclass(frozen=True)
+class CommandDone:
+    """A command was carried out; of a model that was added or stopped, how many units it has `done` `of` those that it will have.
+
+    An `AddModel` comes back without its payload.
+    """
+
+    command: FleetCommand
+    done: int | None = None
+    of: int | None = None
+
+
+@dataclass(frozen=True)
+class CommandRefused:
+    """A command was not carried out, and why; `command` is `None` for one that could not be read."""
+
+    command: FleetCommand | None
+    message: str
+
+
+@dataclass(frozen=True)
+class TrainingDone:
+    """The training has ended with what it measured."""
+
+    measurement: FleetMeasurement
+
+
+@dataclass(frozen=True)
+class TimingDone:
+    """The timing has ended with the seconds of all units."""
+
+    times: FleetTimes
+
+
+TrainingEvent = (
+    Progress
+    | SchedulePredicted
+    | UnitDone
+    | ModelFailed
+    | CheckpointNotice
+    | CommandDone
+    | CommandRefused
+    | TrainingDone
+    | TimingDone
+    | Failed
+    | Cancelled
+)
+TrainingListener = Callable[[TrainingEvent], None]
+
+TRAINING_EVENTS = {
+    "progress": Progress,
+    "schedule": SchedulePredicted,
+    "unit": UnitDone,
+    "model failed": ModelFailed,
+    "notice": CheckpointNotice,
+    "command done": CommandDone,
+    "command refused": CommandRefused,
+    "training done": TrainingDone,
+    "timing done": TimingDone,
+    "failed": Failed,
+    "cancelled": Cancelled,
+}
+"""Each member of `TrainingEvent`, by its kind on the wire between processes."""
