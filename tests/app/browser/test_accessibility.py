@@ -1,8 +1,5 @@
 """axe-core on every screen, light and dark at each stop: no serious and no critical finding. It looks into the shadow root as well."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
@@ -30,20 +27,17 @@ def findings(page: Page, options: dict | None = None) -> list[str]:
 
 
 def findings_in_both(page: Page) -> dict[str, list[str]]:
-    """Of the screen as it is, in each theme: one that changes in between leaves everything open that is."""
-    found = {"light": findings(page)}
-    with dark(page):
-        found["dark"] = findings(page, OF_COLOURS)
+    """Of the screen as it is, in each theme: what is open stays open as the theme changes."""
+    found = {}
+    for theme, options in (("light", None), ("dark", OF_COLOURS)):
+        set_theme(page, theme)
+        found[theme] = findings(page, options)
     return {theme: each for theme, each in found.items() if each}
 
 
-@contextmanager
-def dark(page: Page) -> Iterator[None]:
-    for theme in ("dark", "light"):
-        page.emulate_media(color_scheme=theme)
-        expect(page.locator(".wb")).to_have_attribute("data-theme", theme)
-        if theme == "dark":
-            yield
+def set_theme(page: Page, theme: str) -> None:
+    page.emulate_media(color_scheme=theme)
+    expect(page.locator(".wb")).to_have_attribute("data-theme", theme)
 
 
 def test_every_tab_can_be_used_by_everyone(board, stage):
