@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import urljoin, urlparse
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Error, Page, Request, expect
 
 from tests.support.jupyterlab import open_lab, running_lab
 from tests.support.scripted import ScriptedRunner
@@ -17,6 +17,9 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 
 expect.set_options(timeout=20_000)  # a page that lost a message asks again after five seconds
+
+
+HERE = ("127.0.0.1", "localhost")
 
 
 class Stage:
@@ -30,6 +33,13 @@ class Stage:
 @pytest.fixture(scope="session")
 def base_url() -> None:
     """None: the tests give whole addresses. The plug-in's own is a method, of which pytest 9 warns."""
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict) -> dict:
+    """A browser that finds no other machine."""
+    alone = ", ".join(("MAP * ~NOTFOUND", *(f"EXCLUDE {each}" for each in HERE)))
+    return {**browser_type_launch_args, "args": [*browser_type_launch_args["args"], f"--host-resolver-rules={alone}"]}
 
 
 @pytest.fixture(scope="session")
@@ -100,11 +110,25 @@ def page(window, browser_context_args) -> Iterator[Page]:
             each.close()
     window.mouse.up()
     window.keyboard.up("Shift")
-    window.evaluate("() => { try { sessionStorage.clear(); localStorage.clear(); } catch { /* of a page that nobody answered for */ } }")
-    window.goto("about:blank")
+    forget(window)
+    leave(window)
+    forget(window)  # what the board wrote as it was left, too
     window.context.clear_permissions()
     window.emulate_media(color_scheme="null", reduced_motion=browser_context_args["reduced_motion"])
     window.set_viewport_size(browser_context_args["viewport"])
+
+
+def forget(page: Page) -> None:
+    page.evaluate("() => { try { sessionStorage.clear(); localStorage.clear(); } catch { /* of a page that nobody answered for */ } }")
+
+
+def leave(page: Page) -> None:
+    """For a bare page of the same server, if that is still there: for one of another, the browser would start another process, and that
+    would parse everything anew."""
+    try:
+        page.goto(urljoin(page.url, "/liveness"))
+    except Error:
+        page.goto("about:blank")
 
 
 @pytest.fixture
@@ -114,28 +138,25 @@ def context(page) -> BrowserContext:
 
 @contextmanager
 def within_this_machine(page) -> Iterator:
-    """The page may reach this machine alone, and fails its test if it tried to reach another or a script broke."""
+    """The page reaches this machine alone, and fails its test if it tried to reach another or a script broke. A route would see as much,
+    but with one the browser keeps nothing that it has fetched."""
     reached, broken = [], []
 
-    def guard(route):
-        if urlparse(route.request.url).hostname in ("127.0.0.1", "localhost"):
-            route.continue_()
-        else:
-            reached.append(route.request.url)
-            route.abort()
+    def look(request: Request) -> None:
+        found = urlparse(request.url)
+        if found.hostname not in (*HERE, None) or found.scheme == "file":
+            reached.append(request.url)
 
     heard = {
+        "request": look,
         "pageerror": lambda error: broken.append(f"{error}\n{error.stack}"),
         "console": lambda told: broken.append(told.text) if "Content Security Policy" in told.text else None,
     }
-    page.route("**/*", guard)
     for event, hear in heard.items():
         page.on(event, hear)
     yield page
     for event, hear in heard.items():
         page.remove_listener(event, hear)
-    if not page.is_closed():
-        page.unroute("**/*", guard)
     assert reached == [], f"the page reached out to {reached}"
     assert broken == [], f"a script broke: {broken}"
 
