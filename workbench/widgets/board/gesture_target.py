@@ -10,6 +10,7 @@ from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError, unknown_name
 from workbench.plan.edits import Constrain, Edit, Override
 from workbench.plan.plan import Plan
+from workbench.plan.sharding_faults import AxisTwice, Spec, sharding_faults
 from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.widgets.board.folding import is_named, pattern_of, template
@@ -60,7 +61,7 @@ class GestureTarget:
         """A dimension as a person reads it."""
         return self.dims[place] if self.dims[place] not in ("", "_") else f"dimension {place + 1}"
 
-    def dims_with(self, place: int, axes: tuple[str, ...] | None) -> tuple[tuple[str, ...] | None, ...]:
+    def dims_with(self, place: int, axes: tuple[str, ...] | None) -> Spec:
         return (*self.given.dims[:place], axes, *self.given.dims[place + 1 :])
 
     def with_dim(self, place: int, axes: tuple[str, ...] | None) -> Sharding:
@@ -169,14 +170,12 @@ _KINDS: dict[str, tuple[str, _Find, _Names]] = {
 }
 
 
-def _verify_axes(thing: GestureTarget, dims: tuple[tuple[str, ...] | None, ...]) -> None:
+def _verify_axes(thing: GestureTarget, dims: Spec) -> None:
     """An axis splits one dimension: said in the names of the dimensions, before the sharding says it."""
-    owner: dict[str, str] = {}
-    for name, axes in zip(thing.dims, dims, strict=True):
-        for axis in axes or ():
-            if axis in owner:
-                raise LayoutError(
-                    f"`{thing.subject}` has `{owner[axis]}` on mesh axis `{axis}` already; an axis splits one dimension of a tensor.",
-                    [f"leave `{owner[axis]}` whole first", f"put `{name}` on another axis"],
-                )
-            owner[axis] = name
+    for fault in sharding_faults(thing.shape, dims, {}):
+        assert isinstance(fault, AxisTwice), "without sizes nothing is uneven"
+        had, name = thing.dims[fault.earlier], thing.dims[fault.place]
+        raise LayoutError(
+            f"`{thing.subject}` has `{had}` on mesh axis `{fault.axis}` already; an axis splits one dimension of a tensor.",
+            [f"leave `{had}` whole first", f"put `{name}` on another axis"],
+        )

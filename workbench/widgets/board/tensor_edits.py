@@ -7,6 +7,7 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
+from workbench.plan.sharding_faults import AxisTwice, Fault, sharding_faults
 from workbench.reports.report import Report
 from workbench.widgets.board.drops import dropped_axes
 from workbench.widgets.board.gesture_target import GestureTarget, held
@@ -50,14 +51,17 @@ def by_the_rules(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit
 
 def drop_error(thing: GestureTarget, mesh: Mapping[str, int], place: int, axes: tuple[str, ...]) -> str | None:
     """Why one tensor may not lie so, short enough for a drop zone; `None` if it may. A value may lie unevenly: XLA pads it."""
-    for other, on in enumerate(thing.dims_with(place, axes)):
-        if other != place and (shared := next((axis for axis in axes if axis in (on or ())), None)):
-            return f"{thing.dims[other] or thing.shape[other]} is on {shared}"
-    parts = 1
-    for axis in axes:
-        parts *= mesh[axis]
-    size = thing.shape[place]
-    return f"{size} % {parts} = {size % parts}" if size % parts and not thing.is_value else None
+    faults = [each for each in sharding_faults(thing.shape, thing.dims_with(place, axes), mesh) if place in _places(each)]
+    twice = [(min(_places(each) - {place}), axes.index(each.axis), each.axis) for each in faults if isinstance(each, AxisTwice)]
+    if twice:  # an axis that another dimension has is said first, as the edit says it
+        other, _, axis = min(twice)
+        return f"{thing.dims[other] or thing.shape[other]} is on {axis}"
+    return str(faults[0]) if faults and not thing.is_value else None
+
+
+def _places(fault: Fault) -> set[int]:
+    """The dimensions a fault is about."""
+    return {fault.place, fault.earlier} if isinstance(fault, AxisTwice) else {fault.place}
 
 
 def place_of(gesture: Mapping[str, Any], thing: GestureTarget) -> int:
