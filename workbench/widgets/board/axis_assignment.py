@@ -12,6 +12,8 @@ from workbench.hardware.topology import PhysicalSpan, default_wiring, physical_s
 from workbench.plan.plan import Plan
 from workbench.units import format_count, format_seconds
 from workbench.visualize.draw.palette import AXES
+from workbench.widgets.board.menus import item
+from workbench.widgets.gestures.target_hardware import WiringGesture
 
 MOST_WIRINGS = 8
 _MOST_TRIES = 600  # wirings looked at for the menu
@@ -64,14 +66,10 @@ def wiring_menu(plan: Plan) -> list[dict[str, Any]]:
     """Other wirings of the same mesh, the way back to the default, and one to write."""
     assert plan.hardware is not None
     now = str(plan.wiring or default_wiring(plan.mesh, plan.hardware))
-    items = [_item(text, {"verb": "wiring", "name": text}) for text in wirings_for(plan.mesh, plan.hardware) if text != now]
+    items = [item(text, WiringGesture(text)) for text in wirings_for(plan.mesh, plan.hardware) if text != now]
     if plan.wiring is not None:
-        items.insert(0, _item("By itself", {"verb": "wiring", "name": ""}))
-    return [*items, _item("Write…", {"verb": "wiring"}, {"label": "Wiring", "value": now, "verb": "Wire"})]
-
-
-def _item(label: str, gesture: dict[str, Any], ask: dict[str, str] | None = None) -> dict[str, Any]:
-    return {"label": label, "gesture": gesture, "reason": None, "ask": ask}
+        items.insert(0, item("By itself", WiringGesture("")))
+    return [*items, item("Write…", WiringGesture(""), ask={"label": "Wiring", "value": now, "verb": "Wire"})]
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
 """What a gesture is about: an argument, a result or a value of the tables, all that a source line makes, or a box of a graph."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from workbench.plan.sharding_faults import AxisTwice, Spec, sharding_faults
 from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.widgets.board.folding import is_named, pattern_of, template
+from workbench.widgets.gestures.one_tensor import TensorGesture
 from workbench.widgets.tabs.results import RESULT, own_results
 from workbench.widgets.tabs.tensors import TENSOR, VALUE
 from workbench.widgets.tabs.values import constraint_on
@@ -51,6 +52,10 @@ class GestureTarget:
         """How a group or a barrier names it: `@` marks a value."""
         return f"@{self.pattern}" if self.is_value else self.pattern
 
+    def address(self, place: int | None = None, source: str | None = None) -> dict[str, Any]:
+        """The fields by which a `TensorGesture` names it, and one of its dimensions."""
+        return {"of": self.kind, "path": self.subject, "rank": len(self.dims), "place": place, "source": source}
+
     def edit(self, sharding: Sharding | None) -> Edit:
         """Place it in this way, or with `None` as the rules or propagation do."""
         if sharding is None:
@@ -72,13 +77,12 @@ class GestureTarget:
         return replace(self.given, replicated=kept, unreduced=left).with_dim(place, axes)
 
 
-def held(gesture: Mapping[str, Any], plan: Plan, report: Report) -> GestureTarget:
+def held(gesture: TensorGesture, plan: Plan, report: Report) -> GestureTarget:
     """What the gesture names; raises `LayoutError` if this plan has nothing of that name."""
-    kind, subject = str(gesture.get("of", "")), str(gesture.get("path", ""))
-    what, find, names = _KINDS.get(kind, _KINDS[TENSOR])
-    found = find(subject, gesture.get("rank"), plan, report)
+    what, find, names = _KINDS.get(gesture.of, _KINDS[TENSOR])
+    found = find(gesture.path, gesture.rank, plan, report)
     if found is None:
-        raise LayoutError(*unknown_name(what, subject[:200], dict.fromkeys(names(plan, report))))
+        raise LayoutError(*unknown_name(what, gesture.path[:200], dict.fromkeys(names(plan, report))))
     return found
 
 
