@@ -30,10 +30,10 @@ from workbench.pipeline.balance import balance
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.transfer import Transfer
 from workbench.reports.report import Report
-from workbench.reports.simulated import Simulated
+from workbench.reports.simulated import SimulatedPipeline
 
 TRANSFORMER = DecoderConfig(
-    vocab=32000, layers=1, d_model=2048, kv_heads=32, queries=1, d_head=64, d_ff=8192, seq=1024, batch=1, norm="layer", positions="learned"
+    vocab=32000, layers=1, d_model=2048, kv_heads=32, q_per_kv=1, d_head=64, d_ff=8192, seq=1024, batch=1, norm="layer", positions="learned"
 )
 """One layer and one sequence of GPipe's Transformer-L (table 1: model 2048, feed-forward 8192, 32 heads, 32k words, 1024 tokens)."""
 
@@ -74,7 +74,7 @@ def _rate(hardware: Hardware, layers: int, partitions: int, micro_batches: int) 
     return micro_batches / step(hardware, layers, partitions, micro_batches).seconds
 
 
-def step(hardware: Hardware, layers: int, partitions: int, micro_batches: int) -> Simulated:
+def step(hardware: Hardware, layers: int, partitions: int, micro_batches: int) -> SimulatedPipeline:
     """A step of the Transformer, balanced over so many partitions."""
     units = _units(hardware, layers)
     starts = balance([unit.forward + unit.backward for unit in units], partitions).starts
@@ -153,7 +153,9 @@ def activation_memory(partitions: int, layers: int, micro_batches: int = 32) -> 
     batch is 32 sequences; computed in float32)."""
     share = -(-layers // partitions)
     entering = TRANSFORMER.seq * TRANSFORMER.d_model * 4 * (32 // micro_batches)
-    costs = [StageCost(1.0, 1.0, 1.0, kept=share * _kept_of_a_layer() * (32 // micro_batches), entering=entering)] * partitions
+    costs = [
+        StageCost(1.0, 1.0, 1.0, residuals=share * _kept_of_a_layer() * (32 // micro_batches), input_activations=entering)
+    ] * partitions
     return max(simulate(PipelineSpec(partitions, micro_batches, "gpipe"), costs).peaks)
 
 

@@ -165,7 +165,7 @@ def _statements(plan: dict[str, Any], random: Random) -> None:
 
 
 def _texts(plan: dict[str, Any], random: Random) -> None:
-    field = random.choice(("hardware", "wiring", "pipeline", "remat", "precision", "name", "dims", "version", "format", "extra"))
+    field = random.choice(("hardware", "axis_assignment", "pipeline", "remat", "precision", "name", "dims", "version", "format", "extra"))
     plan[field] = random.choice(
         (
             random.choice(_WORDS),

@@ -17,6 +17,9 @@ from hypothesis import settings
 from tests.install_chromium import system_chromium
 from tests.support.choosing import draw_thirds, leave_to_the_nights
 from tests.support.compiling import KeptPrograms
+from tests.support.warm_worker import WarmGroup
+from workbench.engine.worker import process as worker_process
+from workbench.engine.worker.process_group import ProcessGroup
 
 jax.config.update("jax_num_cpu_devices", 8)
 settings.register_profile("workbench", deadline=None, database=None)
@@ -66,6 +69,11 @@ def _place(items: list[pytest.Item]) -> Callable[[pytest.Item], int]:
 def pytest_configure_node(node: Any) -> None:
     node.workerinput["hypothesis_seed"] = node.config.getoption("--hypothesis-seed")
     node.workerinput["compiled"] = node.config.stash[KEPT].folder
+
+
+@pytest.hookimpl(tryfirst=True)  # before a fixture starts one
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    worker_process.ProcessGroup = ProcessGroup if item.get_closest_marker("cold") else WarmGroup  # type: ignore[misc]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

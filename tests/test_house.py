@@ -275,3 +275,12 @@ def test_every_extra_of_the_readme_exists():
     asked = set(re.findall(r"\[(\w+)\]\"", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert asked
     assert asked <= set(extras)
+
+
+def test_a_class_name_occurs_once():
+    found: dict[str, list[str]] = {}
+    for file in HOUSE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(file.relative_to(HOUSE)))
+    assert not {name: files for name, files in found.items() if len(files) > 1}

@@ -172,11 +172,11 @@ MESSAGES = [
         '`hardware` is 8; it should be a kind of device and how many there are.\n  Ways out: write "TPU v5e 2x4" · "8 H100".',
     ),
     (
-        lambda: Plan(FFN, "data:4", hardware="8 H100", wiring=["data:x"]),
-        "`wiring` is ['data:x']; it should be text or a `Wiring`.\n  Ways out: write \"data:x+y; model:z\".",
+        lambda: Plan(FFN, "data:4", hardware="8 H100", axis_assignment=["data:x"]),
+        "`axis_assignment` is ['data:x']; it should be text or an `AxisAssignment`.\n  Ways out: write \"data:x+y; model:z\".",
     ),
     (
-        lambda: Plan(FFN, "data:4", hardware="TPU v5e 2x4", wiring="data:q"),
+        lambda: Plan(FFN, "data:4", hardware="TPU v5e 2x4", axis_assignment="data:q"),
         "There is no physical axis `q` of TPU v5e 2x4; there are `x`, `y`.\n  Ways out: use one of these names.",
     ),
     (

@@ -57,15 +57,15 @@ def test_every_branch_of_a_cond_is_counted_and_told():
 
 
 def test_a_mesh_that_does_not_fit_the_hardware_is_told_and_not_raised():
-    def misfits(mesh: str, hardware: str, wiring: str | None = None):
-        plan = Plan(build("two_layer"), mesh, "batch:rows; hidden:cols", hardware=hardware, wiring=wiring)
+    def misfits(mesh: str, hardware: str, axis_assignment: str | None = None):
+        plan = Plan(build("two_layer"), mesh, "batch:rows; hidden:cols", hardware=hardware, axis_assignment=axis_assignment)
         return plan, [each for each in plan.report().diagnostics if each.kind == "hardware too small"]
 
     assert misfits("rows:2 cols:4", "TPU v5e 2x4")[1] == []
     _, (too_large,) = misfits("rows:2 cols:4", "TPU v5e 2x2")
     assert too_large.message == "The mesh needs `rows` 2 x `cols` 4 = 8 devices; TPU v5e 2x2 has 4. Way out: make `cols` 2."
     plan, (misplaced,) = misfits("rows:2 cols:4", "TPU v5e 2x4", "cols:x")
-    assert "`cols` 4 devices are wired to `x`" in misplaced.message
+    assert "`cols` 4 devices are assigned to `x`" in misplaced.message
     assert [each.kind for each in plan.apply(misplaced.edits[0]).report().diagnostics if each.kind == "hardware too small"] == []
 
 

@@ -119,9 +119,9 @@ def test_diff_sets_two_plans_side_by_side(plan_file, tmp_path, capsys):
 def test_a_report_is_for_the_hardware_and_the_wiring_that_are_given(plan_file, capsys):
     assert cli.main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert (record["hardware"], record["wiring"]) == ("TPU v5e 4x4", "data:y; model:x")
+    assert (record["hardware"], record["axis_assignment"]) == ("TPU v5e 4x4", "data:y; model:x")
     assert record["step_time"]["hardware"] == "TPU v5e 4x4"
-    assert cli.main(["report", plan_file, "--planned", "--hardware", "tpu v5e 4x4", "--wiring", "data:x; model:y"]) == 0
+    assert cli.main(["report", plan_file, "--planned", "--hardware", "tpu v5e 4x4", "--axis-assignment", "data:x; model:y"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "data over x (4, a line) · model over y (2, a line)" in printed
     assert "on TPU v5e 4x4" in printed
@@ -171,8 +171,8 @@ def test_models_lists_the_zoo(capsys):
         ["report", *MODEL, "--layout", "d_f:model"],
         ["report", "no such file.json"],
         ["report", *MODEL, "--hardware", "TPU v5p 8x8"],
-        ["report", *MODEL, "--wiring", "data:x"],
-        ["report", *MODEL, "--hardware", "8 H100", "--wiring", "data:x"],
+        ["report", *MODEL, "--axis-assignment", "data:x"],
+        ["report", *MODEL, "--hardware", "8 H100", "--axis-assignment", "data:x"],
         ["report", *MODEL, "--hardware-file", "no such file.toml"],
         ["hardware", "TPU v9"],
         ["export", *MODEL, "-o", "no such folder/x.py"],

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from workbench.core.mesh import Mesh
 from workbench.cost.communication import collective_seconds, group_of
-from workbench.hardware.axis_assignment import parse_wiring
+from workbench.hardware.axis_assignment import parse_axis_assignment
 from workbench.hardware.catalogue import every_hardware, load_catalogue, parse_hardware
-from workbench.hardware.hardware import Hardware, Shape
-from workbench.hardware.topology import wiring_problem
+from workbench.hardware.hardware import AxisTopology, Hardware
+from workbench.hardware.topology import axis_assignment_error
 from workbench.reports.collective import KINDS
 
 ALL_HARDWARE = every_hardware(load_catalogue())
@@ -18,7 +18,7 @@ LARGE = 1 << 32
 AXES = st.sampled_from([("a",), ("b",), ("a", "b"), ("a", "b", "c")])
 
 
-def ideal(text: str, shape: Shape | None = None) -> Hardware:
+def ideal(text: str, shape: AxisTopology | None = None) -> Hardware:
     """As printed by the vendor, without the share that is reached; every dimension of this shape, if one is given."""
     hardware = parse_hardware(text)
     axes = tuple(replace(axis, shape=shape or axis.shape) for axis in hardware.axes)
@@ -29,7 +29,7 @@ def ideal(text: str, shape: Shape | None = None) -> Hardware:
 def cases(draw: st.DrawFn) -> tuple[Mesh, Hardware]:
     hardware = draw(st.sampled_from(ALL_HARDWARE))
     mesh = Mesh(tuple((name, draw(st.sampled_from((1, 2, 3, 4, 8)))) for name in "abc"))
-    assume(wiring_problem(mesh, hardware) is None)
+    assume(axis_assignment_error(mesh, hardware) is None)
     return mesh, hardware
 
 
@@ -37,7 +37,7 @@ def test_the_worked_all_gather_of_the_scaling_book():
     """Part 3: 34 MB over 4 of a TPU v5e 4x4 take 377 us if the 4 were a ring, 560 us as they are, and took 680 us when measured."""
     seconds = [
         collective_seconds("all-gather", ("y",), 34_000_000, Mesh("x:4 y:4"), hardware)
-        for hardware in (ideal("TPU v5e 4x4", Shape.RING), ideal("TPU v5e 4x4"), parse_hardware("TPU v5e 4x4"))
+        for hardware in (ideal("TPU v5e 4x4", AxisTopology.RING), ideal("TPU v5e 4x4"), parse_hardware("TPU v5e 4x4"))
     ]
     assert seconds == [pytest.approx(377e-6, rel=0.02), pytest.approx(560e-6, rel=0.02), pytest.approx(680e-6, rel=0.03)]
 
@@ -82,10 +82,10 @@ def test_no_device_receives_more_than_its_ports_bring():
 def test_devices_that_stand_apart_share_their_links():
     """`data` is every fourth device of `x`: four groups on each link, and hops of four. The neighbours have a line, `data` a ring."""
     hardware, mesh = ideal("TPU v5e 16x16"), Mesh("data:4 model:4")
-    shared = parse_wiring("data:x; model:x")
+    shared = parse_axis_assignment("data:x; model:x")
     near = collective_seconds("all-gather", ("model",), LARGE, mesh, hardware, shared)
     far = collective_seconds("all-gather", ("data",), LARGE, mesh, hardware, shared)
-    alone = collective_seconds("all-gather", ("data",), LARGE, mesh, hardware, parse_wiring("data:y; model:x"))
+    alone = collective_seconds("all-gather", ("data",), LARGE, mesh, hardware, parse_axis_assignment("data:y; model:x"))
     assert near == pytest.approx(LARGE * 3 / 4 / 45e9, rel=0.001)
     assert alone == pytest.approx(near)
     assert far == pytest.approx(LARGE * 2 / 4 / 45e9 * 4, rel=0.001)
@@ -93,8 +93,8 @@ def test_devices_that_stand_apart_share_their_links():
 
 def test_together_two_mesh_axes_of_one_physical_axis_are_one_ring():
     hardware = ideal("TPU v5e 16x16")
-    together = collective_seconds("all-reduce", ("a", "b"), LARGE, Mesh("a:4 b:4"), hardware, parse_wiring("a:x; b:x"))
-    whole = collective_seconds("all-reduce", ("a",), LARGE, Mesh("a:16"), hardware, parse_wiring("a:x"))
+    together = collective_seconds("all-reduce", ("a", "b"), LARGE, Mesh("a:4 b:4"), hardware, parse_axis_assignment("a:x; b:x"))
+    whole = collective_seconds("all-reduce", ("a",), LARGE, Mesh("a:16"), hardware, parse_axis_assignment("a:x"))
     assert together == whole
 
 
@@ -121,14 +121,14 @@ def test_a_smaller_group_is_the_inner_part_of_the_axes():
         "all-gather", ("a",), LARGE, mesh, hardware
     )
     part = group_of(("a",), Mesh("a:16"), ideal("TPU v5e 16x16"), None, 8)
-    assert [(each.n, each.shape) for level in part for each in level] == [(8, Shape.LINE)]
+    assert [(each.n, each.shape) for level in part for each in level] == [(8, AxisTopology.LINE)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mesh_that_does_not_fit_has_a_time_all_the_same(kind):
     fitting = collective_seconds(kind, ("data",), 1 << 20, Mesh("data:256"), parse_hardware("TPU v5e 16x16"))
     too_large = collective_seconds(kind, ("data",), 1 << 20, Mesh("data:7777"), parse_hardware("TPU v5e 16x16"))
-    wrong = collective_seconds(kind, ("data",), 1 << 20, Mesh("data:256"), parse_hardware("TPU v5e 16x16"), parse_wiring("data:x"))
+    wrong = collective_seconds(kind, ("data",), 1 << 20, Mesh("data:256"), parse_hardware("TPU v5e 16x16"), parse_axis_assignment("data:x"))
     assert 0 < fitting == wrong
     assert 0 < too_large < math.inf
 
@@ -164,7 +164,7 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(case, axes, payload
 def test_no_collective_is_faster_than_the_bytes_that_must_leave_a_device(text, case, sizes):
     hardware, mesh = ideal(text), Mesh((("a", sizes[0]), ("b", sizes[1])))
     n = mesh.size
-    ports = sum(2 * axis.link.bandwidth if axis.shape is not Shape.SWITCH else axis.link.bandwidth for axis in hardware.axes)
+    ports = sum(2 * axis.link.bandwidth if axis.shape is not AxisTopology.SWITCH else axis.link.bandwidth for axis in hardware.axes)
     least = LARGE * (n - 1) / n / ports
     assert collective_seconds(case, ("a", "b"), LARGE, mesh, hardware) >= least
 
@@ -173,7 +173,7 @@ def test_the_time_of_an_all_reduce_hardly_depends_on_how_many_take_part():
     hardware = ideal("128 nodes of 8 H100")
     times = [collective_seconds("all-reduce", ("a",), LARGE, Mesh(f"a:{n}"), hardware) for n in (64, 128, 256, 512, 1024)]
     assert max(times) / min(times) < 1.15
-    sides, x = (8, 16, 32, 64), parse_wiring("a:x")
+    sides, x = (8, 16, 32, 64), parse_axis_assignment("a:x")
     rings = [collective_seconds("all-reduce", ("a",), LARGE, Mesh(f"a:{n}"), ideal(f"TPU v4 {n}x4x4"), x) for n in sides]
     assert max(rings) / min(rings) < 1.01
 

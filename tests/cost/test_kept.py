@@ -12,7 +12,7 @@ def test_one_more_layer_keeps_what_its_kernels_read():
     both halves of SwiGLU and their product."""
     kept = [kept_between_passes(Plan(_micro_batch(layers), "model:1")) for layers in (1, 2)]
     config = chosen(PRESETS, "llama3-70b")
-    heads, keys = config.kv_heads * config.queries * config.d_head, 2 * config.kv_heads * config.d_head
+    heads, keys = config.kv_heads * config.q_per_kv * config.d_head, 2 * config.kv_heads * config.d_head
     a_token = 4 * config.d_model + 2 * heads + keys + 3 * config.d_ff
     assert kept[1] - kept[0] == 2 * a_token * config.seq
 

@@ -199,8 +199,8 @@ def test_large_meshes_are_laid_over_hardware_at_once(mesh):
     mesh = Mesh(mesh)
     for entry in default_catalogue().entries.values():
         for text in shapes_for(entry, mesh)[:1]:
-            wired = physical_spans(mesh, parse_hardware(text))
-            assert all(np.prod([each.size for each in wired[name]], initial=1) == size for name, size in mesh.axes)
+            spans = physical_spans(mesh, parse_hardware(text))
+            assert all(np.prod([each.size for each in spans[name]], initial=1) == size for name, size in mesh.axes)
 
 
 def test_digits_without_end_are_no_place_and_no_boundary():

@@ -26,7 +26,7 @@ ZOO = Plan(program_from_reference(Reference("two_layer", {"batch": 16})), "data:
 MINE = Plan(mlp(), "data:4 model:2", "batch:data", name="modèle → été")
 
 
-@pytest.mark.parametrize("plan", [ZOO, ZOO.updated(hardware="TPU v5e 4x2", wiring="data:x; model:y"), MINE], ids=str)
+@pytest.mark.parametrize("plan", [ZOO, ZOO.updated(hardware="TPU v5e 4x2", axis_assignment="data:x; model:y"), MINE], ids=str)
 def test_a_link_is_the_plan(plan):
     text = link_text(plan)
     assert parse_link(text, known=MINE) == plan

@@ -16,6 +16,7 @@ from workbench.documents import dump_plan, load_plan, parse_plan, program_from_r
 from workbench.documents.plans import layout_record, parse_layout
 from workbench.errors import DocumentError
 from workbench.hardware.catalogue import OWN_FILE, SHIPPED, every_hardware
+from workbench.models import build
 from workbench.plan.edits import RenameDim, SetPrecision, SetRemat
 from workbench.plan.plan import Plan
 
@@ -66,15 +67,15 @@ def test_dimensions_can_change_names_among_themselves(swap):
     assert parse_plan(dump_plan(plan), allow="tests") == plan
 
 
-@pytest.mark.parametrize("wiring", [None, "data:{1}; model:{0}", "model:{0}; data:{0}+{1}(2)"])
+@pytest.mark.parametrize("axis_assignment", [None, "data:{1}; model:{0}", "model:{0}; data:{0}+{1}(2)"])
 @pytest.mark.parametrize("hardware", every_hardware(), ids=str)
-def test_hardware_and_wiring_are_saved_by_name(hardware, wiring):
+def test_hardware_and_wiring_are_saved_by_name(hardware, axis_assignment):
     names = [axis.name for axis in hardware.axes]
-    wiring = wiring and wiring.format(names[0], names[-1])
-    plan = Plan(mlp(), "data:4 model:2", "batch:data", hardware=hardware, wiring=wiring)
+    axis_assignment = axis_assignment and axis_assignment.format(names[0], names[-1])
+    plan = Plan(mlp(), "data:4 model:2", "batch:data", hardware=hardware, axis_assignment=axis_assignment)
     document = json.loads(dump_plan(plan))
     assert document["hardware"] == hardware.name
-    assert document.get("wiring") == wiring
+    assert document.get("axis_assignment") == axis_assignment
     assert parse_plan(dump_plan(plan), allow="tests") == plan
     assert "hardware" not in dump_plan(Plan(mlp(), "data:4"))
 
@@ -84,8 +85,8 @@ def test_hardware_that_is_not_in_the_catalogue_is_a_document_error(tmp_path, mon
     text = dump_plan(plan)
     with pytest.raises(DocumentError, match=r"names hardware that cannot be used\. There is no hardware `H1000`"):
         parse_plan(text.replace("8 H100", "8 H1000"))
-    with pytest.raises(DocumentError, match="is not a part of a wiring"):
-        parse_plan(text.replace('"8 H100"', '"8 H100", "wiring": "data"'))
+    with pytest.raises(DocumentError, match="is not a part of an axis assignment"):
+        parse_plan(text.replace('"8 H100"', '"8 H100", "axis_assignment": "data"'))
     measured = plan.hardware.renamed("cpu x 8, as measured")
     with pytest.raises(DocumentError, match="the catalogue does not know this one"):
         dump_plan(plan.updated(hardware=measured))
@@ -140,3 +141,20 @@ def test_a_plan_that_cannot_be_saved_leaves_the_old_file_as_it_was(tmp_path):
         save_plan(unsaved, path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_former_name_of_an_axis_assignment_is_read():
+    """As it stands in documents that were written before."""
+    plan = Plan(mlp(), "data:4 model:2", hardware="TPU v5e 4x2", axis_assignment="data:x; model:y")
+    assert parse_plan(dump_plan(plan).replace('"axis_assignment"', '"wiring"'), allow="tests") == plan
+
+
+def test_former_names_of_the_dimensions_of_a_model_are_read():
+    """In a layout that is written anew, and in a document with its renamed dimensions."""
+    program = build("decoder", preset="tiny")
+    with pytest.warns(FutureWarning, match="`queries` is called `q_per_kv` now"):
+        plan = Plan(program, "model:2", "queries:model")
+    assert str(plan.layout) == "q_per_kv:model"
+    renamed = Plan(program.rename({"qkv": "three"}), "model:2", "q_per_kv:model")
+    with pytest.warns(FutureWarning, match="`queries` is called"):
+        assert parse_plan(dump_plan(renamed).replace('"qkv"', '"shares"').replace("q_per_kv", "queries")) == renamed

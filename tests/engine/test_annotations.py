@@ -9,6 +9,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
+from tests.support.choosing import parametrize_drawn
 from workbench.analysis.comparison import compare_collectives
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
@@ -18,6 +19,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
+from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile
@@ -75,25 +77,40 @@ def ran(made, layout):
     return plan.report(), step, shapes, step.advance(arguments, None), [np.asarray(each) for each in expected]
 
 
-def each_case(test):
-    return pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].__name__} {case[1]}")(test)
+def words_of(case):
+    """What of the notation is in a case."""
+    return [case[0], *(word for word in ("p1", "?", "replicated:", "unreduced:", "group[", "barrier[") if word in case[1])]
 
 
-@each_case
+def name_of(case):
+    return f"{case[0].__name__} {case[1]}"
+
+
+def pytest_generate_tests(metafunc):
+    """A third is compiled and run in every run, each word of the notation among them."""
+    parametrize_drawn(metafunc, "case", CASES, words_of, name_of)
+
+
+@pytest.mark.parametrize("stated", CASES, ids=name_of)
+def test_the_partitioner_answers_what_was_planned(stated):
+    made, layout = stated
+    plan = Plan(made(), MESH, layout)
+    rows = compare_collectives(plan.report(), ask_partitioner(plan, "cpu").by_axis_and_kind)
+    assert [row for row in rows if not row.agrees] == []
+
+
 def test_every_device_holds_what_was_planned(case):
     report, _, shapes, results, _ = ran(*case)
     assert shapes == [each.local_shape for each in report.arguments]
     assert [real_shard_shape(each) for each in results] == [each.local_shape for each in report.results]
 
 
-@each_case
 def test_the_annotated_step_computes_the_same(case):
     *_, results, expected = ran(*case)
     for ours, theirs in zip(results, expected, strict=True):
         np.testing.assert_allclose(host_value(ours), theirs, rtol=2e-4, atol=5e-3 * max(np.abs(theirs).max(initial=0), 1e-6))
 
 
-@each_case
 def test_the_annotated_step_sends_what_was_planned(case):
     report, step, *_ = ran(*case)
     rows = compare_collectives(report, payload_by_axis_and_kind(collectives_of(module_of(step.compiled), report.mesh)))

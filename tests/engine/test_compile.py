@@ -50,6 +50,7 @@ def refused(of, hardware=None, **options):
     return caught.value
 
 
+@pytest.mark.cold
 def test_a_compilation_tells_its_stages_and_then_what_came_out():
     events = []
     compiled = compile_plan(plan(), on_progress=events.append)
@@ -209,6 +210,7 @@ def test_a_function_that_fails_while_it_is_lowered_is_a_message_with_its_line():
     assert error.message.endswith("ValueError: no such feature")
 
 
+@pytest.mark.cold
 def test_a_compiler_that_takes_its_process_along_is_told():
     here = os.getpid()
 
@@ -228,6 +230,7 @@ def slow(params, batch):
     return loss(params, batch)
 
 
+@pytest.mark.cold
 def test_cancelling_ends_a_compilation():
     events = []
     handle = start_compile(plan(loss=slow), on_event=events.append)
@@ -239,6 +242,7 @@ def test_cancelling_ends_a_compilation():
     assert events[-1] == {"event": "cancelled"}
 
 
+@pytest.mark.cold
 def test_a_time_limit_ends_a_compilation_and_says_where_it_was():
     error = refused(plan(loss=slow), time_limit=8)
     assert error.message == "The compilation of mlp passed its time limit of 8.00 s while lowering."

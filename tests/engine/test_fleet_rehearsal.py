@@ -13,7 +13,7 @@ from workbench.engine.fleet import profile_units as fleet_rehearsal
 from workbench.engine.fleet.lock import LOCK
 from workbench.engine.fleet.train import FleetRun, time_fleet
 from workbench.errors import FleetError
-from workbench.multimodel import Placed
+from workbench.multimodel import ScheduledUnit
 from workbench.multimodel.fleet import Fleet, FleetModel
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
@@ -55,8 +55,8 @@ def test_data_that_are_not_there_are_told_of_the_model():
 
 def test_only_units_that_ran_among_enough_others_count_and_the_first_mini_batch_does_not():
     model_run = SimpleNamespace(job=SimpleNamespace(units=(None,)))
-    placed = [Placed(0, 0, 0, 0.0, 9.0, 0.0), Placed(0, 1, 0, 9.0, 11.0, 9.0), Placed(0, 2, 0, 11.0, 12.0, 11.0)]
-    beside = [Placed(1, 0, 1, 0.0, 11.0, 0.0)]
+    placed = [ScheduledUnit(0, 0, 0, 0.0, 9.0, 0.0), ScheduledUnit(0, 1, 0, 9.0, 11.0, 9.0), ScheduledUnit(0, 2, 0, 11.0, 12.0, 11.0)]
+    beside = [ScheduledUnit(1, 0, 1, 0.0, 11.0, 0.0)]
     executor = SimpleNamespace(model_runs=[model_run], placed=[*placed, *beside])
     assert fleet_rehearsal._seconds(executor, 0, 2) == [2.0]
     assert fleet_rehearsal._seconds(executor, 0, 1) == [1.5]

@@ -15,7 +15,7 @@ from workbench.engine.worker.job_payload import adding
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
 
-pytestmark = [pytest.mark.compile, pytest.mark.worker]
+pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 
 
 def line(do=lambda _: None, points: int = 8) -> wb.Program:

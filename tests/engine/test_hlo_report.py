@@ -17,7 +17,7 @@ from workbench.engine.hlo.report import read_compiled
 from workbench.engine.spmd.compiled_step import argument_specs, compile_step, jitted
 from workbench.engine.spmd.placement import attach
 from workbench.spmd.executable import module_of
-from workbench.spmd.flops import Window, flops_of
+from workbench.spmd.flops import ConvWindow, flops_of
 from workbench.spmd.groups import axes_of, sub_axes_of
 
 RING = Mesh("data:4")
@@ -143,10 +143,10 @@ def test_temporaries_of_a_program_on_the_cpu_come_close_to_what_xla_takes():
 
 
 CONVOLUTIONS = (
-    (Window(given=8, kernel=3, result=6), 18),
-    (Window(given=8, kernel=3, result=8, pad_low=1), 22),
-    (Window(given=8, kernel=3, result=4, stride=2, pad_low=1), 11),
-    (Window(given=6, kernel=6, result=6, stride=5, lhs_dilate=6), 6),  # a batch dimension of a product, as XLA:TPU writes it
+    (ConvWindow(given=8, kernel=3, result=6), 18),
+    (ConvWindow(given=8, kernel=3, result=8, pad_low=1), 22),
+    (ConvWindow(given=8, kernel=3, result=4, stride=2, pad_low=1), 11),
+    (ConvWindow(given=6, kernel=6, result=6, stride=5, lhs_dilate=6), 6),  # a batch dimension of a product, as XLA:TPU writes it
 )
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.choosing import parametrize_drawn
 from tests.support.moving_operators import (
     CASES,
     HWIO,
@@ -51,7 +52,7 @@ class Ran(NamedTuple):
 
 @functools.cache
 def ran(case):
-    return run(plan_of(CASES[case]))
+    return run(plan_of(case))
 
 
 def plan_of(case):
@@ -71,36 +72,57 @@ def run(plan):
     return Ran(compiled, [host_value(each) for each in found], expected)
 
 
-each_case = pytest.mark.parametrize("case", range(len(CASES)), ids=lambda number: str(CASES[number]))
+def pytest_generate_tests(metafunc):
+    """A third in every run, each operator among them, and convolutions of both kinds that XLA doubles and that it does not. What the
+    partitioner answers of all is in `tests/spmd/test_operators.py`."""
+    parametrize_drawn(metafunc, "case", CASES, lambda case: [case.operator], str)
+    parametrize_drawn(metafunc, "convolution", CONVOLUTIONS, lambda each: [(each.groups, each.is_doubled)], str)
 
 
-@each_case
 def test_the_compiled_program_sends_what_the_partitioner_answers(case):
-    assert ran(case).compiled == ask_partitioner(plan_of(CASES[case]), "cpu").by_axis_and_kind
+    assert ran(case).compiled == ask_partitioner(plan_of(case), "cpu").by_axis_and_kind
 
 
-@each_case
 def test_the_sharded_operator_is_the_unsharded_one(case):
     for ours, expected in zip(ran(case).sharded, ran(case).unsharded, strict=True):
         np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=1e-4 * max(np.abs(expected).max(initial=0), 1e-6))
 
 
-GRADIENTS = [
-    *(("a:2 b:4", layout) for layout in ("h:b", "n:a; h:b", "h:b; o:a", "h:b; c:a")),
-    *(("a:4 b:2", layout) for layout in ("h:b; o:a", "h:b; c:a")),
-    *(("a:2 b:2 c:2", layout) for layout in ("n:a; h:b", "h:b; w:c; o:a", "h:b; c:a; n:c")),
-]
+class Convolution(NamedTuple):
+    """Of so many groups, and whether the jaxlib of today made it too large."""
+
+    groups: int
+    mesh: str
+    layout: str
+    is_doubled: bool
+
+    def __str__(self):
+        return f"{self.groups} {self.mesh} {self.layout}"
 
 
-DEPTHWISE = [
-    *(("a:2 b:4", layout) for layout in ("n:a", "n:a; c:b", "h:a", "c:a")),
-    *(("a:2 b:2 c:2", layout) for layout in ("n:a; c:b", "n:a+b; c:c", "n:a; h:b")),
-]
+CONVOLUTIONS = (
+    Convolution(1, "a:2 b:4", "h:b", True),
+    Convolution(1, "a:2 b:4", "n:a; h:b", False),
+    Convolution(1, "a:2 b:4", "h:b; o:a", True),
+    Convolution(1, "a:2 b:4", "h:b; c:a", True),
+    Convolution(1, "a:4 b:2", "h:b; o:a", True),
+    Convolution(1, "a:4 b:2", "h:b; c:a", True),
+    Convolution(1, "a:2 b:2 c:2", "n:a; h:b", True),
+    Convolution(1, "a:2 b:2 c:2", "h:b; w:c; o:a", True),
+    Convolution(1, "a:2 b:2 c:2", "h:b; c:a; n:c", False),
+    Convolution(4, "a:2 b:4", "n:a", True),
+    Convolution(4, "a:2 b:4", "n:a; c:b", False),
+    Convolution(4, "a:2 b:4", "h:a", True),
+    Convolution(4, "a:2 b:4", "c:a", False),
+    Convolution(4, "a:2 b:2 c:2", "n:a; c:b", True),
+    Convolution(4, "a:2 b:2 c:2", "n:a+b; c:c", False),
+    Convolution(4, "a:2 b:2 c:2", "n:a; h:b", True),
+)
 
 
-@pytest.mark.parametrize(("groups", "mesh", "layout"), [*((1, *each) for each in GRADIENTS), *((4, *each) for each in DEPTHWISE)])
-def test_xla_makes_a_convolution_too_large_where_the_plan_says_so_and_nowhere_else(groups, mesh, layout):
+def test_xla_makes_a_convolution_too_large_where_the_plan_says_so_and_nowhere_else(convolution):
     """A fact about jaxlib, which the diagnostic `wrong result` tells. Where this fails, XLA is mended: that diagnostic can go."""
+    groups, mesh, layout, _ = convolution
     kernel, names = ((3, 3, 4, 16), "_ _ c o") if groups == 1 else ((3, 3, 1, 4), "_ _ _ c")
     fn = functools.partial(both, groups=groups)
     plan = Plan(trace(fn, IMAGE, jax.ShapeDtypeStruct(kernel, "float32"), dims={"x": "n h w c", "w": names}), mesh, layout)

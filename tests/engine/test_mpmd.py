@@ -109,7 +109,10 @@ def test_pipelines_side_by_side_add_up_their_gradients_once_a_step(network):
     assert largest_error(step) < TOLERANCE
     for (kind, stage, _), task in step.stages.tasks.items():
         trained = {task.task.gives[i][1] for i, (group, _) in enumerate(task.task.gives) if group == "gradient"}
-        averages = [piece in step.stages.cut.network.flat.averages for piece in step.stages.cut.segments[stage].pieces]
+        averages = [
+            param_slice in step.stages.partition.network.flat.averages
+            for param_slice in step.stages.partition.virtual_stages[stage].param_slices
+        ]
         assert task.split == {place for place in trained if not averages[place]}
         if network not in ("batch_norm", "masked") and kind is Kind.BACKWARD:  # these make means over the micro-batch again, of all parts
             assert "all-reduce" not in task.compiled.as_text()
@@ -124,7 +127,9 @@ def test_weights_and_sums_stay_where_they_are(sharded):
     assert {i for i, value in enumerate(values) if value is not None} >= lasting
     old = {i: values[i] for i in lasting}
     sharded.advance(values, 0)
-    borrowed = {sharded.buffer_slots.number(("piece", stage, piece)) for stage in range(2) for piece in sharded.stages.borrowed(stage)}
+    borrowed = {
+        sharded.buffer_slots.number(("piece", stage, param_slice)) for stage in range(2) for param_slice in sharded.stages.borrowed(stage)
+    }
     assert all(old[i].is_deleted() for i in lasting - borrowed)  # donated: updated in place
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from workbench.engine.worker.process_group import ProcessGroup
 
-pytestmark = [pytest.mark.compile, pytest.mark.worker]
+pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 
 PARENT = """
 import os, sys, time

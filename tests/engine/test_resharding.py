@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from tests.support.choosing import parametrize_drawn
 from tests.support.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, settled, weight_update
 from workbench.analysis.comparison import compare_collectives
 from workbench.engine.compile.partitioner_warnings import rematerialised
@@ -34,22 +35,28 @@ def compiled_collectives(plan):
     return collectives_of(module_of(compile_step(plan).compiled), plan.mesh)
 
 
-@pytest.mark.parametrize(("before", "after", "collectives", "classes"), TABLE)
-def test_what_is_compiled_is_the_table(before, after, collectives, classes):
-    del classes
+def pytest_generate_tests(metafunc):
+    """A third is compiled in every run. What the partitioner answers of the whole table, and of all parts that are not full, is in
+    `tests/spmd/test_edges.py`."""
+    parametrize_drawn(metafunc, "measured", TABLE, lambda row: row[-1], lambda row: f"{row[0]} {row[1]}")
+    parametrize_drawn(metafunc, "pair", PAIRS, lambda _: (), " ".join)
+    parametrize_drawn(metafunc, "part", UNEVEN, lambda row: [kind for kind, _ in row[-1]], lambda row: " ".join(map(str, row[:3])))
+
+
+def test_what_is_compiled_is_the_table(measured):
+    before, after, collectives, _ = measured
     found = compiled_collectives(resharded(before, after))
     assert Counter((each.kind, each.payload // 4) for each in found) == Counter(collectives)
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_a_resharding_sends_what_the_settled_plan_says(before, after):
-    plan = resharded(before, after)
+def test_a_resharding_sends_what_the_settled_plan_says(pair):
+    plan = resharded(*pair)
     rows = compare_collectives(settled(plan), payload_by_axis_and_kind(compiled_collectives(plan)))
     assert [row for row in rows if not row.agrees] == []
 
 
-@pytest.mark.parametrize(("size", "before", "after"), [each[:3] for each in UNEVEN])
-def test_parts_that_are_not_full_send_what_the_settled_plan_says(size, before, after):
+def test_parts_that_are_not_full_send_what_the_settled_plan_says(part):
+    size, before, after, _ = part
     plan = resharded(before, after, (size, 64))
     rows = compare_collectives(settled(plan), payload_by_axis_and_kind(compiled_collectives(plan)))
     assert [row for row in rows if not row.agrees] == []

@@ -14,7 +14,7 @@ from workbench.engine.worker.launch import _compile_job
 from workbench.engine.worker.process import STANDBY, Standby
 from workbench.hardware.catalogue import parse_hardware
 
-pytestmark = [pytest.mark.compile, pytest.mark.worker]
+pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 
 
 @pytest.fixture(autouse=True)

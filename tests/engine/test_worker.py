@@ -18,7 +18,7 @@ from workbench.engine.worker import process as worker_process
 from workbench.errors import EngineError
 from workbench.reports.measurement import Measurement
 
-pytestmark = [pytest.mark.compile, pytest.mark.worker]
+pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 
 
 def dies_in_step(step, how):

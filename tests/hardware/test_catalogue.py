@@ -16,7 +16,7 @@ from workbench.hardware.catalogue import (
     parse_hardware,
     topology_name,
 )
-from workbench.hardware.hardware import Shape
+from workbench.hardware.hardware import AxisTopology
 from workbench.text.hardware import catalogue_text, hardware_text
 
 ENTRIES = tuple(load_catalogue().entries.values())
@@ -158,7 +158,7 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
     catalogue = load_catalogue(path)
     assert set(catalogue.entries) == {*TABLES, "Grid One"}
     own = parse_hardware("Grid One 64", catalogue)
-    assert (own.size, own.axes[0].shape, own.chip.vector_flops) == (64, Shape.RING, float("inf"))
+    assert (own.size, own.axes[0].shape, own.chip.vector_flops) == (64, AxisTopology.RING, float("inf"))
     assert catalogue["H100"].chip.memory == 1
     with pytest.raises(HardwareError, match="no hardware `Grid One`"):
         parse_hardware("Grid One 64")

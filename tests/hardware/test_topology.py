@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import Route, Wiring, parse_wiring
+from workbench.hardware.axis_assignment import AxisAssignment, Route, parse_axis_assignment
 from workbench.hardware.catalogue import every_hardware, load_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import default_wiring, device_order, physical_spans, wiring_problem
-from workbench.text.hardware import wiring_text
+from workbench.hardware.topology import axis_assignment_error, default_axis_assignment, device_order, physical_spans
+from workbench.text.hardware import axis_assignment_text
 
 ALL_HARDWARE = every_hardware(load_catalogue())
 NAMES = st.sampled_from(("data", "model", "x.1", "pipe"))
@@ -33,8 +33,8 @@ def fitting_meshes(draw: st.DrawFn, hardware: Hardware) -> Mesh:
 
 @given(st.lists(st.tuples(NAMES, ROUTES.map(tuple)), unique_by=lambda entry: entry[0], max_size=4))
 def test_a_wiring_reads_back_from_its_text(routes):
-    wiring = Wiring(tuple(routes))
-    assert parse_wiring(str(wiring)) == wiring
+    axis_assignment = AxisAssignment(tuple(routes))
+    assert parse_axis_assignment(str(axis_assignment)) == axis_assignment
 
 
 @pytest.mark.parametrize("hardware", ALL_HARDWARE, ids=str)
@@ -42,13 +42,13 @@ def test_a_wiring_reads_back_from_its_text(routes):
 @settings(max_examples=20, deadline=None)
 def test_by_itself_a_mesh_as_large_as_the_hardware_takes_each_device_once(hardware, data):
     mesh = data.draw(fitting_meshes(hardware))
-    wiring = default_wiring(mesh, hardware)
-    order = device_order(mesh, hardware, wiring)
+    axis_assignment = default_axis_assignment(mesh, hardware)
+    order = device_order(mesh, hardware, axis_assignment)
     assert order.shape == mesh.sizes
     assert sorted(order.flat) == list(range(hardware.size))
     # The text of the default says all of it.
-    again = parse_wiring(str(wiring))
-    assert physical_spans(mesh, hardware, again) == physical_spans(mesh, hardware, wiring)
+    again = parse_axis_assignment(str(axis_assignment))
+    assert physical_spans(mesh, hardware, again) == physical_spans(mesh, hardware, axis_assignment)
     assert (device_order(mesh, hardware, again) == order).all()
     assert (device_order(mesh, hardware) == order).all()
 
@@ -58,7 +58,7 @@ def test_by_itself_a_mesh_as_large_as_the_hardware_takes_each_device_once(hardwa
 @settings(max_examples=30, deadline=None)
 def test_any_mesh_is_wired_to_different_devices_or_the_problem_is_told(hardware, sizes):
     mesh = Mesh(tuple(zip("abcd", sizes, strict=False)))
-    problem = wiring_problem(mesh, hardware)
+    problem = axis_assignment_error(mesh, hardware)
     if problem is not None:
         assert problem.ways_out
         return
@@ -71,12 +71,14 @@ def test_any_mesh_is_wired_to_different_devices_or_the_problem_is_told(hardware,
 
 def test_a_link_that_carries_nothing_of_an_axis_is_no_part_of_its_way():
     mesh, hardware = Mesh("data:4"), parse_hardware("TPU v5e 2x4")
-    assert physical_spans(mesh, hardware, parse_wiring("data:x+y")) == physical_spans(mesh, hardware, parse_wiring("data:y"))
-    assert wiring_text(mesh, hardware, parse_wiring("data:x+y")) == "data over y (4, a line)"
+    assert physical_spans(mesh, hardware, parse_axis_assignment("data:x+y")) == physical_spans(
+        mesh, hardware, parse_axis_assignment("data:y")
+    )
+    assert axis_assignment_text(mesh, hardware, parse_axis_assignment("data:x+y")) == "data over y (4, a line)"
 
 
 @pytest.mark.parametrize(
-    ("hardware", "mesh", "wiring"),
+    ("hardware", "mesh", "axis_assignment"),
     [
         # whole dimensions of a torus, the minor axis first, as JAX's mesh_utils
         ("TPU v5e 16x16", "data:16 model:16", "data:y; model:x"),
@@ -98,8 +100,8 @@ def test_a_link_that_carries_nothing_of_an_axis_is_no_part_of_its_way():
         ("8 H100", "data:8 model:1", "data:device"),
     ],
 )
-def test_where_mesh_axes_go_by_themselves(hardware, mesh, wiring):
-    assert str(default_wiring(Mesh(mesh), parse_hardware(hardware))) == wiring
+def test_where_mesh_axes_go_by_themselves(hardware, mesh, axis_assignment):
+    assert str(default_axis_assignment(Mesh(mesh), parse_hardware(hardware))) == axis_assignment
 
 
 @pytest.mark.parametrize(("x", "y", "z"), [(4, 4, 4), (8, 8, 16), (4, 8, 8), (4, 12, 16)])
@@ -115,44 +117,49 @@ def test_whole_dimensions_are_assigned_as_jax_does(x, y, z):
 
 def test_axes_that_share_a_physical_axis_stand_apart():
     hardware = parse_hardware("TPU v5e 16x16")
-    apart = physical_spans(Mesh("data:4 model:4"), hardware, parse_wiring("data:x; model:x"))
+    apart = physical_spans(Mesh("data:4 model:4"), hardware, parse_axis_assignment("data:x; model:x"))
     assert [(each.size, each.stride) for name in ("data", "model") for each in apart[name]] == [(4, 4), (4, 1)]
-    swapped = physical_spans(Mesh("data:4 model:4"), hardware, parse_wiring("model:x; data:x"))
+    swapped = physical_spans(Mesh("data:4 model:4"), hardware, parse_axis_assignment("model:x; data:x"))
     assert [each.stride for name in ("data", "model") for each in swapped[name]] == [1, 4]
-    assert device_order(Mesh("data:2 model:2"), parse_hardware("TPU v5e 4x1"), parse_wiring("model:x; data:x")).tolist() == [[0, 2], [1, 3]]
+    assert device_order(Mesh("data:2 model:2"), parse_hardware("TPU v5e 4x1"), parse_axis_assignment("model:x; data:x")).tolist() == [
+        [0, 2],
+        [1, 3],
+    ]
 
 
 def test_an_axis_that_the_wiring_does_not_name_goes_where_there_is_room():
     hardware = parse_hardware("TPU v5e 16x16")
-    assert [each.physical.name for each in physical_spans(Mesh("data:16 model:16"), hardware, parse_wiring("data:x"))["model"]] == ["y"]
+    assert [
+        each.physical.name for each in physical_spans(Mesh("data:16 model:16"), hardware, parse_axis_assignment("data:x"))["model"]
+    ] == ["y"]
 
 
 def test_open_sizes_are_found_from_the_minor_one_on():
-    routes = physical_spans(Mesh("data:64"), parse_hardware("32 nodes of 8 H100"), parse_wiring("data:node+device"))["data"]
+    routes = physical_spans(Mesh("data:64"), parse_hardware("32 nodes of 8 H100"), parse_axis_assignment("data:node+device"))["data"]
     assert [(each.physical.name, each.size) for each in routes] == [("node", 8), ("device", 8)]
 
 
 @pytest.mark.parametrize(
-    ("hardware", "mesh", "wiring", "message"),
+    ("hardware", "mesh", "axis_assignment", "message"),
     [
         (
             "TPU v5e 8x16",
             "data:16 model:8",
             "data:x; model:y",
-            "`data` 16 devices are wired to `x`; `x` of TPU v5e 8x16 has 8.\n  Ways out: spread it, `data:y+x` · make `data` smaller.",
+            "`data` 16 devices are assigned to `x`; `x` of TPU v5e 8x16 has 8.\n  Ways out: spread it, `data:y+x` · make `data` smaller.",
         ),
         (
             "TPU v5e 16x16",
             "data:8 model:4",
             "data:x; model:x",
-            "`data` 8 x `model` 4 = 32 devices are wired to `x`; `x` of TPU v5e 16x16 has 16.\n"
+            "`data` 8 x `model` 4 = 32 devices are assigned to `x`; `x` of TPU v5e 16x16 has 16.\n"
             "  Ways out: spread it, `data:y+x` · make `data` smaller.",
         ),
         (
             "TPU v5e 16x16",
             "data:8",
             "data:x(3)+y",
-            "`data` is 8; the wiring puts 3 x 2 = 6 of it on x(3)+y.\n  Ways out: make `data` 6 · leave a size open.",
+            "`data` is 8; the axis assignment puts 3 x 2 = 6 of it on x(3)+y.\n  Ways out: make `data` 6 · leave a size open.",
         ),
         (
             "TPU v5e 16x16",
@@ -165,7 +172,7 @@ def test_open_sizes_are_found_from_the_minor_one_on():
             "8 H100",
             "data:8",
             "data:device(2)+device(4)",
-            "The wiring puts `data` on one physical axis twice.\n  Ways out: write one size for both.",
+            "The axis assignment puts `data` on one physical axis twice.\n  Ways out: write one size for both.",
         ),
         (
             "TPU v5e 16x16",
@@ -183,20 +190,22 @@ def test_open_sizes_are_found_from_the_minor_one_on():
         ),
     ],
 )
-def test_a_wiring_that_does_not_fit_is_told_with_its_arithmetic(hardware, mesh, wiring, message):
-    problem = wiring_problem(Mesh(mesh), parse_hardware(hardware), parse_wiring(wiring) if wiring else None)
+def test_a_wiring_that_does_not_fit_is_told_with_its_arithmetic(hardware, mesh, axis_assignment, message):
+    problem = axis_assignment_error(
+        Mesh(mesh), parse_hardware(hardware), parse_axis_assignment(axis_assignment) if axis_assignment else None
+    )
     assert str(problem) == message
     with pytest.raises(HardwareError):
-        device_order(Mesh(mesh), parse_hardware(hardware), parse_wiring(wiring) if wiring else None)
+        device_order(Mesh(mesh), parse_hardware(hardware), parse_axis_assignment(axis_assignment) if axis_assignment else None)
 
 
 @pytest.mark.parametrize("text", ["data", "data:", ":x", "data:x+", "data:x(a)", "data:x(0)", "data:x; data:y", "data:x y"])
 def test_a_text_that_is_no_wiring_is_refused(text):
     with pytest.raises(HardwareError):
-        parse_wiring(text)
+        parse_axis_assignment(text)
 
 
 def test_a_wiring_follows_its_axes():
-    wiring = parse_wiring("data:x+y; model:z")
-    assert str(wiring.renamed("model", "tensor")) == "data:x+y; tensor:z"
-    assert str(wiring.restricted(Mesh("model:8"))) == "model:z"
+    axis_assignment = parse_axis_assignment("data:x+y; model:z")
+    assert str(axis_assignment.renamed("model", "tensor")) == "data:x+y; tensor:z"
+    assert str(axis_assignment.restricted(Mesh("model:8"))) == "model:z"

@@ -21,8 +21,8 @@ from workbench.pipeline.balance import at, balance, bucket_rule
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
-from workbench.tracing.stage_partition.partition import cut_loss
-from workbench.tracing.stage_partition.stages import Cut
+from workbench.tracing.stage_partition.partition import partition_loss
+from workbench.tracing.stage_partition.stages import StagePartition
 
 pytestmark = pytest.mark.compile
 
@@ -56,7 +56,7 @@ def test_the_formula_counts_the_parameters_that_are_made(model, config):
 
 
 @cache
-def cut_amoebanet(preset: str, *boundaries: str) -> Cut:
+def cut_amoebanet(preset: str, *boundaries: str) -> StagePartition:
     """For one image; nothing is allocated."""
     config = amoebanet_config.PRESETS[preset]
     batch = {
@@ -64,14 +64,14 @@ def cut_amoebanet(preset: str, *boundaries: str) -> Cut:
         "targets": jax.ShapeDtypeStruct((1,), "int32"),
     }
     params = jax.eval_shape(lambda: amoebanet_weights.init(jax.random.key(0), config))
-    return cut_loss(amoebanet.make_loss(config), params, batch, boundaries)
+    return partition_loss(amoebanet.make_loss(config), params, batch, boundaries)
 
 
 def test_an_amoebanet_carries_two_values_across_a_cut_of_its_cells():
     """What the cell before made, and what the one before that made."""
-    cut = cut_amoebanet("tiny", "cells/1", "cells/3")
-    assert cut.network.paths == ("stem/0", "stem/1", "stem/2", *(f"cells/{i}" for i in range(5)), "classify", "loss")
-    assert [sum(value.maker == stage for value in cut.values) for stage in (0, 1)] == [2, 2]
+    partition = cut_amoebanet("tiny", "cells/1", "cells/3")
+    assert partition.network.paths == ("stem/0", "stem/1", "stem/2", *(f"cells/{i}" for i in range(5)), "classify", "loss")
+    assert [sum(value.maker == stage for value in partition.values) for stage in (0, 1)] == [2, 2]
 
 
 def test_the_early_cells_of_an_amoebanet_move_most_and_compute_no_more():
@@ -86,7 +86,7 @@ def test_the_early_cells_of_an_amoebanet_move_most_and_compute_no_more():
 def test_what_a_u_net_makes_first_goes_straight_to_the_stage_that_reads_it_last():
     program = build("deep_unet")
     step = pipelined(program, "stages:4 micro_batches:4 schedule:1f1b remat:except_last boundaries:down1/0+bottleneck/0+up0/0")
-    assert {(value.maker, value.readers) for value in step.stages.cut.values} >= {(0, (1, 3)), (1, (2,))}
+    assert {(value.maker, value.readers) for value in step.stages.partition.values} >= {(0, (1, 3)), (1, (2,))}
     assert largest_error(step) < TOLERANCE
 
 

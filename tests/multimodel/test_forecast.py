@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.fleets import perceptron, three_models, times_of
 from workbench.engine.fleet.train import _attached
-from workbench.engine.worker.job_payload import Job
+from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import FleetError
 from workbench.multimodel.estimate import layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
@@ -29,7 +29,7 @@ def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, mon
     monkeypatch.setattr(jax, "local_devices", lambda: list(range(attached)))
     assert len(_attached(fleet)) == devices
     assert devices_of(fleet, attached) == forecast(fleet, attached=attached).devices == devices
-    assert Job("fleet", "training", fleet, {}, "measurement").devices == devices_of(fleet)
+    assert WorkerJob("fleet", "training", fleet, {}, "measurement").devices == devices_of(fleet)
 
 
 def test_more_devices_than_are_attached_are_refused(program, monkeypatch):

@@ -33,7 +33,7 @@ def test_every_shard_fits_and_none_could_take_one_layer_more(layers, capacity, b
 @given(layers_of_all_sizes, st.integers(70, 200), st.floats(0.2, 3.0))
 def test_a_shard_is_as_large_as_measured_bytes_allow(layers, capacity, factor):
     def measure(begin, end):
-        return int(shard_bytes(layers, begin, begin + 1) + factor * sum(each.held for each in layers[begin + 1 : end]))
+        return int(shard_bytes(layers, begin, begin + 1) + factor * sum(each.resident for each in layers[begin + 1 : end]))
 
     room = Room(capacity, 0.0)
     for begin, end in ends(layers, greedy_shards(layers, [room], measure)):
@@ -42,7 +42,7 @@ def test_a_shard_is_as_large_as_measured_bytes_allow(layers, capacity, factor):
 
 
 def test_what_was_measured_counts_more_than_the_estimate():
-    layers = [Layer(name, held=30, kept=0) for name in "abcd"]
+    layers = [Layer(name, resident=30, residuals=0) for name in "abcd"]
     assert greedy_shards(layers, [Room(100, 0.0)]) == (0, 3)
     assert greedy_shards(layers, [Room(100, 0.0)], measure=lambda begin, end: 45 * (end - begin)) == (0, 2)
 
@@ -51,7 +51,7 @@ def test_what_was_measured_counts_more_than_the_estimate():
     ("make", "message"),
     [
         (
-            lambda: greedy_shards([Layer("embed", held=90 << 20, kept=10 << 20)], [Room(100 << 20, 0.05)]),
+            lambda: greedy_shards([Layer("embed", resident=90 << 20, residuals=10 << 20)], [Room(100 << 20, 0.05)]),
             "Layer `embed` alone takes 100 MiB (90.0 MiB of parameters, gradients and optimiser state, 10.0 MiB of activations); "
             "a device has 95.0 MiB: 100 MiB less 5% for the buffer.",
         ),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.errors import FleetError
-from workbench.multimodel import ALL_POLICIES, MENU, Job, Pass, Placed, Unit, chain, list_bound, lower_bound, policy_named, simulate
+from workbench.multimodel import ALL_POLICIES, MENU, Job, Pass, ScheduledUnit, Unit, chain, list_bound, lower_bound, policy_named, simulate
 from workbench.multimodel.exact import optimum, prepared
 from workbench.multimodel.expected import expected
 from workbench.multimodel.progress import FleetProgress
@@ -122,7 +122,7 @@ def test_units_that_turn_out_longer_make_the_rest_longer():
 
 def test_a_lost_unit_is_done_again():
     jobs = [chain("a", (1.0,) * 3)]
-    ran = [Placed(0, 0, 0, 0.0, 1.0, 0.0), Placed(0, 1, 0, 1.0, 1.5, 1.0, lost=True)]
+    ran = [ScheduledUnit(0, 0, 0, 0.0, 1.0, 0.0), ScheduledUnit(0, 1, 0, 1.0, 1.5, 1.0, lost=True)]
     assert expected(simulate(jobs, 1, LRTF), jobs, ran, [3], LRTF).makespan == pytest.approx(3.5)
 
 

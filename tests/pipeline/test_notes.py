@@ -17,7 +17,7 @@ from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.reports.simulated import Simulated
+from workbench.reports.simulated import SimulatedPipeline
 from workbench.tracing import trace
 from workbench.units import format_bytes, format_seconds
 
@@ -30,7 +30,7 @@ def report(text: str, **planned: object) -> Report:
     return with_details(found, pipeline=replace(found.pipeline, **planned)) if planned else found
 
 
-def equally(spec: PipelineSpec) -> Simulated:
+def equally(spec: PipelineSpec) -> SimulatedPipeline:
     return simulate(spec, equal_stages(2))
 
 

@@ -17,7 +17,7 @@ from workbench.text.pipeline import gantt_text
 def planned(text: str, forward=(1.0, 1.0), sent: int = 100, update: float = 2.0) -> PipelineReport:
     spec = PipelineSpec.parse(text)
     costs = tuple(
-        StageCost(time, time, time, 1000, 100, 10, 10, ((number + 1, sent),) if number + 1 < spec.pieces else (), update)
+        StageCost(time, time, time, 1000, 100, 10, 10, ((number + 1, sent),) if number + 1 < spec.virtual_stages else (), update)
         for number, time in enumerate(forward)
     )
     pieces = tuple(VirtualStage(number, number % spec.stages, (f"layers/{number}",), cost) for number, cost in enumerate(costs))
@@ -64,9 +64,9 @@ def test_a_plan_with_a_pipeline_has_its_report_when_asked(plan):
     report = plan.report()
     found = report.pipeline
     assert found.spec == plan.pipeline
-    assert [piece.device for piece in found.pieces] == [0, 1]
-    assert found.pieces[0].blocks[0] == "embedding"
-    assert found.pieces[-1].blocks[-1] == "loss"
+    assert [piece.device for piece in found.virtual_stages] == [0, 1]
+    assert found.virtual_stages[0].blocks[0] == "embedding"
+    assert found.virtual_stages[-1].blocks[-1] == "loss"
     assert found.capacity == plan.hardware.chip.memory
     assert 0 < found.simulated.bubble < 1
     assert "Pipeline stages:2 micro_batches:4" in str(report)
@@ -96,7 +96,7 @@ def test_a_pipeline_that_cannot_be_cut_says_so_in_the_report_with_ways_out():
     assert "8 stages need as many" in str(wrong)
     (note,) = [each for each in wrong.notes if each.kind == "cannot be cut"]
     assert [str(edit) for edit in note.edits] == ["stage:6", "no pipeline"]
-    assert [len(piece.blocks) for piece in wrong.plan.apply(note.edits[0]).report().pipeline.pieces] == [1] * 6
+    assert [len(piece.blocks) for piece in wrong.plan.apply(note.edits[0]).report().pipeline.virtual_stages] == [1] * 6
     whole = wrong.plan.updated(pipeline=None)
     with pytest.raises(PipelineError, match="8 stages need as many"):  # now that its blocks are known, at once
         whole.apply(SetPipeline(wrong.plan.pipeline))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.core.schedules import ALL_SCHEDULES, Shape, schedule_named
+from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
 from workbench.core.schedules.costs import StageCost
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.pipeline.diagram import diagram
@@ -18,10 +18,10 @@ laws = settings(max_examples=25)
 
 
 @st.composite
-def shapes(draw: st.DrawFn, schedule) -> Shape:
+def shapes(draw: st.DrawFn, schedule) -> PipelineShape:
     devices, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 3)) if schedule.loops else 1
     rounds = schedule.whole_rounds and chunks > 1
-    return Shape(devices, draw(st.integers(1, 4)) * devices if rounds else draw(st.integers(1, 13)), chunks)
+    return PipelineShape(devices, draw(st.integers(1, 4)) * devices if rounds else draw(st.integers(1, 13)), chunks)
 
 
 def tasks_of(schedule, shape):
@@ -65,7 +65,7 @@ def test_equal_stages_idle_as_long_as_the_closed_form_says(schedule, data, cost)
 
 @every_schedule
 def test_a_closed_form_is_there_for_a_full_pipeline_of_equal_tasks(schedule):
-    assert schedule.idle(Shape(4, 8), StageCost(1, 1, 1)) == (3 if schedule.splits_backward else 9)
+    assert schedule.idle(PipelineShape(4, 8), StageCost(1, 1, 1)) == (3 if schedule.splits_backward else 9)
 
 
 @every_schedule
@@ -74,7 +74,7 @@ def test_a_closed_form_is_there_for_a_full_pipeline_of_equal_tasks(schedule):
 def test_a_device_keeps_as_many_micro_batches_as_the_closed_form_says(schedule, data):
     shape = data.draw(shapes(schedule))
     simulated = simulate_orders(tasks_of(schedule, shape), (StageCost(1, 1, 1),) * shape.stages)
-    expected = [schedule.kept(device, shape) for device in range(shape.devices)]
+    expected = [schedule.in_flight(device, shape) for device in range(shape.devices)]
     assert [simulated.in_flight(device) for device in range(shape.devices)] == expected
 
 
@@ -123,20 +123,20 @@ def test_maxtexts_example_has_two_runs_of_layers_on_its_first_stage():
 )
 def test_the_bubble_of_the_published_runs_is_the_papers(stages, micro_batches, chunks, bubble):
     """Narayanan et al. 2021b, section 2.2: idle over working time, (p - 1) / (v m)."""
-    idle = schedule_named("interleaved").idle(Shape(stages, micro_batches, chunks), StageCost(1, 1, 1))
+    idle = schedule_named("interleaved").idle(PipelineShape(stages, micro_batches, chunks), StageCost(1, 1, 1))
     assert idle / (3 * micro_batches * chunks) == pytest.approx(bubble)
 
 
 def test_interleaving_keeps_as_much_more_as_korthikanti_says():
     """1 + (p - 1) / (p v) times as much on the first device (Korthikanti et al. 2022, section 4.2.3), in layers of a whole device."""
     for p, v in ((4, 2), (8, 3), (12, 4)):
-        assert schedule_named("interleaved").kept(0, Shape(p, 8 * p, v)) / v == pytest.approx(p * (1 + (p - 1) / (p * v)))
+        assert schedule_named("interleaved").in_flight(0, PipelineShape(p, 8 * p, v)) / v == pytest.approx(p * (1 + (p - 1) / (p * v)))
 
 
 def test_a_zero_bubble_keeps_no_more_than_one_forward_one_backward_does():
-    simple, zero = (max(schedule_named(name).kept(d, Shape(6, 12)) for d in range(6)) for name in ("1f1b", "zero_bubble"))
+    simple, zero = (max(schedule_named(name).in_flight(d, PipelineShape(6, 12)) for d in range(6)) for name in ("1f1b", "zero_bubble"))
     assert zero == simple == 6
 
 
 def test_no_device_keeps_more_micro_batches_than_there_are():
-    assert [schedule_named("1f1b").kept(device, Shape(4, 2)) for device in range(4)] == [2, 2, 2, 1]
+    assert [schedule_named("1f1b").in_flight(device, PipelineShape(4, 2)) for device in range(4)] == [2, 2, 2, 1]

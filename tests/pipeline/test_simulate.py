@@ -13,7 +13,7 @@ from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate import simulate, simulate_orders
 from workbench.pipeline.transfer import Transfer
-from workbench.reports.simulated import Moment, Simulated
+from workbench.reports.simulated import Moment, SimulatedPipeline
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=20)
@@ -41,10 +41,10 @@ def steps(draw: st.DrawFn, schedule) -> tuple[PipelineSpec, tuple[StageCost, ...
     micro_batches = draw(st.integers(1, 4)) * devices if schedule.whole_rounds and chunks > 1 else draw(st.integers(1, 9))
     spec = PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=draw(st.sampled_from(REMAT)))
     transfer = Transfer.at(draw(st.sampled_from([0.5, 4.0])), draw(seconds), overlapped=draw(st.booleans()))
-    return spec, draw(stages(spec.pieces)), transfer, draw(st.booleans())
+    return spec, draw(stages(spec.virtual_stages)), transfer, draw(st.booleans())
 
 
-def simulated(step) -> Simulated:
+def simulated(step) -> SimulatedPipeline:
     spec, costs, transfer, ahead = step
     return simulate(spec, costs, transfer, recompute_ahead=ahead)
 
@@ -105,12 +105,12 @@ def test_a_device_ends_with_what_it_holds_and_never_has_less(schedule, data):
     step = spec, costs, _, _ = data.draw(steps(schedule))
     found = simulated(step)
     for device in range(spec.stages):
-        held = sum(costs[stage].held for stage in found.stages_of(device))
+        held = sum(costs[stage].resident for stage in found.stages_of(device))
         moments = found.memory(device)
         assert moments[-1].bytes == held
         assert min(moment.bytes for moment in moments) >= held
         assert found.peaks[device] >= held + max(
-            (costs[stage].passing for stage in found.stages_of(device) if costs[stage].forward), default=0
+            (costs[stage].transient for stage in found.stages_of(device) if costs[stage].forward), default=0
         )
 
 
@@ -155,7 +155,7 @@ def test_a_skip_is_waited_for_and_goes_straight_to_its_reader():
 
 
 def test_memory_over_a_small_step_is_known_moment_by_moment():
-    costs = (StageCost(1, 1, 0, held=100, kept=10, passing=1, entering=4),)
+    costs = (StageCost(1, 1, 0, resident=100, residuals=10, transient=1, input_activations=4),)
     kept = simulate(PipelineSpec(1, 2, "gpipe", remat="never"), costs)
     assert kept.memory(0) == (Moment(0.0, 111), Moment(1.0, 121), Moment(3.0, 111), Moment(4.0, 100))
     again = simulate(PipelineSpec(1, 2, "gpipe", remat="always"), costs)
@@ -165,7 +165,10 @@ def test_memory_over_a_small_step_is_known_moment_by_moment():
 
 def test_what_waits_between_the_halves_of_a_backward_task_is_counted_until_the_second():
     halves = Halves(input=40, waiting=20, weight=25)
-    costs = (StageCost(1, 1, 1, held=100, kept=10, passing=1), StageCost(1, 1, 1, held=100, kept=10, passing=1, halves=(halves, halves)))
+    costs = (
+        StageCost(1, 1, 1, resident=100, residuals=10, transient=1),
+        StageCost(1, 1, 1, resident=100, residuals=10, transient=1, halves=(halves, halves)),
+    )
     found = simulate(PipelineSpec(2, 1, "zero_bubble", remat="never"), costs)
     assert found.memory(1) == (Moment(0.0, 100), Moment(1.0, 111), Moment(2.0, 140), Moment(3.0, 125), Moment(4.0, 100))
     assert found.peaks == (111, 140)  # without figures for the halves all that is kept waits
@@ -183,13 +186,19 @@ def test_what_is_sent_before_another_task_is_dispatched_waits_on_the_device_that
 
 
 def test_batch_data_is_there_from_the_start_until_the_task_that_reads_it_last():
-    costs = (StageCost(1, 1, 0, held=100, kept=10, fed=4, at_work=(AtWork(forward=14, backward=12), AtWork(forward=14, backward=12))),)
+    costs = (
+        StageCost(
+            1, 1, 0, resident=100, residuals=10, batch_inputs=4, at_work=(AtWork(forward=14, backward=12), AtWork(forward=14, backward=12))
+        ),
+    )
     found = simulate(PipelineSpec(1, 2, "1f1b", remat="never"), costs)
     assert found.memory(0) == (Moment(0.0, 118), Moment(1.0, 116), Moment(2.0, 114), Moment(3.0, 112), Moment(4.0, 100))
 
 
 def test_sums_of_gradients_that_other_stages_send_are_there_in_the_update():
-    found = simulate(PipelineSpec(2, 1), (StageCost(1, 1, 1, held=100, borrowed_grads=50), StageCost(1, 1, 1, held=100, kept=20)))
+    found = simulate(
+        PipelineSpec(2, 1), (StageCost(1, 1, 1, resident=100, borrowed_grads=50), StageCost(1, 1, 1, resident=100, residuals=20))
+    )
     assert found.peaks == (150, 120)
 
 

@@ -68,10 +68,10 @@ def test_other_numbers_of_stages_over_like_devices_and_other_schedules_price_not
 
 def test_the_devices_of_a_stage_that_stand_further_apart_are_priced_anew(plan):
     """A stage's collectives share links with the other stages' where those stand in between."""
-    behind = plan.updated(mesh="data:2 stage:2", wiring="data:x; stage:y")
+    behind = plan.updated(mesh="data:2 stage:2", axis_assignment="data:x; stage:y")
     assert block_costs(behind) == block_costs(plan)
-    line = plan.updated(hardware="TPU v5e 4x1", mesh="stage:2 model:2", layout="d_ff:model", wiring="stage:x(2); model:x(2)")
-    apart = line.updated(mesh="model:2 stage:2", wiring="model:x(2); stage:x(2)")
+    line = plan.updated(hardware="TPU v5e 4x1", mesh="stage:2 model:2", layout="d_ff:model", axis_assignment="stage:x(2); model:x(2)")
+    apart = line.updated(mesh="model:2 stage:2", axis_assignment="model:x(2); stage:x(2)")
     assert block_costs(apart)[1].work > block_costs(line)[1].work
 
 
@@ -81,13 +81,13 @@ def test_devices_that_share_the_micro_batches_add_up_gradients_once_a_step(plan)
     for few, many in zip(stage_costs(plan), stage_costs(more), strict=True):
         assert few.sent_update == many.sent_update != ()
         assert not {axes for (axes, kind), count in many.sent_both if count > 64}  # the loss alone
-        assert few.update > 2 * few.held / plan.hardware.chip.memory_bandwidth
+        assert few.update > 2 * few.resident / plan.hardware.chip.memory_bandwidth
     assert stage_costs(plan)[1].sent_update == (
         ((("data",), "all-reduce"), stage_costs(plan)[1].borrowed_grads),
     )  # the first has the tied table's too
-    held = [each.held for each in stage_costs(plan.updated(hardware=None))]
+    held = [each.resident for each in stage_costs(plan.updated(hardware=None))]
     scattered = stage_costs(plan.updated(hardware=None, layout="batch:data; d_model:data"))
-    assert all(each.held < 0.6 * whole for each, whole in zip(scattered, held, strict=True))
+    assert all(each.resident < 0.6 * whole for each, whole in zip(scattered, held, strict=True))
     assert sum(count for each in scattered for _, count in each.sent_update) < 0.1 * sum(each.borrowed_grads for each in stage_costs(plan))
     in_one = stage_costs(plan.updated(pipeline="stages:2 micro_batches:2 schedule:gpipe engine:spmd"))
     assert all(each.sent_update == () and each.sent_both for each in in_one)
@@ -97,7 +97,7 @@ def test_bytes_are_those_of_one_device_of_the_stage(plan):
     nowhere = plan.updated(hardware=None)  # no chip that pads to tiles
     whole = nowhere.updated(mesh="stage:2", layout="")
     for half, full in zip(stage_costs(nowhere), stage_costs(whole), strict=True):
-        assert (half.held, half.kept * 2, half.entering * 2) == (full.held, full.kept, full.entering)
+        assert (half.resident, half.residuals * 2, half.input_activations * 2) == (full.resident, full.residuals, full.input_activations)
 
 
 def named_by(dims: dict[str, str]) -> Program:
@@ -127,7 +127,7 @@ def test_a_pipeline_costs_the_same_whoever_named_its_dimensions(by_hand, automat
 def test_parameters_their_sums_and_adams_two_moments_are_held_once():
     program = pipelines.chain()
     costs = stage_costs(Plan(program, "stage:2", pipeline="stages:2 micro_batches:2"))
-    assert sum(cost.held for cost in costs) == 4 * program.parameters * 4  # float32: weights, sums, two moments
+    assert sum(cost.resident for cost in costs) == 4 * program.parameters * 4  # float32: weights, sums, two moments
 
 
 def test_a_skip_is_sent_to_the_stage_that_reads_it():
@@ -180,13 +180,13 @@ def nested(**key: str) -> Program:
 
 def test_the_optimisers_state_goes_with_its_own_parameter_where_another_path_ends_alike():
     first, head = stage_costs(Plan(nested(), "stage:2", pipeline="stages:2 micro_batches:2"))
-    assert first.held == 4 * 4 * (4 + 4 + 8)  # float32: itself, the sum of its gradients, two moments
-    assert head.held == 4 * 32 * (4 + 4 + 8)
+    assert first.resident == 4 * 4 * (4 + 4 + 8)  # float32: itself, the sum of its gradients, two moments
+    assert head.resident == 4 * 32 * (4 + 4 + 8)
 
 
 def test_a_parameter_may_have_any_name():
     program = nested(name="w[0]")
-    assert [each.held for each in stage_costs(Plan(program, "stage:2", pipeline="stages:2 micro_batches:2"))] == [256, 2048]
+    assert [each.resident for each in stage_costs(Plan(program, "stage:2", pipeline="stages:2 micro_batches:2"))] == [256, 2048]
 
 
 def test_what_splits_the_batch_may_be_an_override_as_well_as_a_rule():

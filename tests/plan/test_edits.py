@@ -8,7 +8,7 @@ from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
 from workbench.errors import DimensionError, HardwareError, LayoutError, MeshError, TraceError, WorkbenchError
-from workbench.hardware.axis_assignment import parse_wiring
+from workbench.hardware.axis_assignment import parse_axis_assignment
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import (
     ALL_EDITS,
@@ -19,13 +19,13 @@ from workbench.plan.edits import (
     Override,
     Prioritize,
     RenameDim,
+    SetAxisAssignment,
     SetBarrier,
     SetHardware,
     SetLayout,
     SetPipeline,
     SetPrecision,
     SetRemat,
-    SetWiring,
     ShardDim,
     UngroupValues,
 )
@@ -99,8 +99,13 @@ CASES = [
         LAYOUT,
     ),
     (SetPipeline(PipelineSpec(4, 4, axis="data")), "pipeline stages:4 micro_batches:4 schedule:1f1b axis:data", None, None),  # splits batch
-    (SetWiring(None), "wiring by itself", "data:4 model:2", LAYOUT),
-    (SetWiring(parse_wiring("data:x; model:y")), "wiring data:x; model:y", None, None),  # refused: the plan names no hardware
+    (SetAxisAssignment(None), "axis assignment by itself", "data:4 model:2", LAYOUT),
+    (
+        SetAxisAssignment(parse_axis_assignment("data:x; model:y")),
+        "axis assignment data:x; model:y",
+        None,
+        None,
+    ),  # refused: the plan names no hardware
     (SetRemat(Remat()), "remat as traced", "data:4 model:2", LAYOUT),
     (SetRemat(Remat("full")), "remat full", None, None),  # refused: the program's function is not here
     (SetPrecision(Precision("bfloat16")), "precision bfloat16", None, None),
@@ -162,15 +167,15 @@ def test_a_dimension_renamed_there_and_back_is_the_same_plan():
 
 def test_a_wiring_is_chosen_for_the_hardware_of_the_plan():
     plan = Plan(mlp(), "data:4 model:2", LAYOUT, hardware="TPU v5e 4x2")
-    wired = plan.apply(SetWiring(parse_wiring("data:x; model:y")))
-    assert (str(wired.hardware), str(wired.wiring)) == ("TPU v5e 4x2", "data:x; model:y")
+    assigned = plan.apply(SetAxisAssignment(parse_axis_assignment("data:x; model:y")))
+    assert (str(assigned.hardware), str(assigned.axis_assignment)) == ("TPU v5e 4x2", "data:x; model:y")
     with pytest.raises(HardwareError, match="`y` of TPU v5e 4x2 has 2"):
-        plan.apply(SetWiring(parse_wiring("data:y; model:x")))
-    assert wired.apply(SetWiring(None)) == plan
+        plan.apply(SetAxisAssignment(parse_axis_assignment("data:y; model:x")))
+    assert assigned.apply(SetAxisAssignment(None)) == plan
 
 
 @pytest.mark.parametrize(
-    ("edit", "wiring"),
+    ("edit", "axis_assignment"),
     [
         (RenameAxis("model", "tensor"), "data:x; tensor:y"),
         (RemoveAxis("model"), "data:x"),
@@ -183,7 +188,15 @@ def test_a_wiring_is_chosen_for_the_hardware_of_the_plan():
     ],
     ids=str,
 )
-def test_a_wiring_follows_its_mesh_axes_and_is_dropped_with_its_links(edit, wiring):
-    plan = Plan(mlp(), "data:4 model:2", LAYOUT, hardware="TPU v5e 4x2", wiring="data:x; model:y")
-    after = plan.apply(edit).wiring
-    assert (after and str(after)) == wiring
+def test_a_wiring_follows_its_mesh_axes_and_is_dropped_with_its_links(edit, axis_assignment):
+    plan = Plan(mlp(), "data:4 model:2", LAYOUT, hardware="TPU v5e 4x2", axis_assignment="data:x; model:y")
+    after = plan.apply(edit).axis_assignment
+    assert (after and str(after)) == axis_assignment
+
+
+def test_the_former_name_of_an_axis_assignment_is_read_with_a_note():
+    with pytest.warns(DeprecationWarning, match="`axis_assignment` now"):
+        old = Plan(mlp(), "data:4 model:2", hardware="TPU v5e 4x2", wiring="data:x; model:y")
+    assert str(old.axis_assignment) == "data:x; model:y"
+    with pytest.warns(DeprecationWarning, match="`axis_assignment` now"):
+        assert old.updated(wiring=None).axis_assignment is None

@@ -10,7 +10,7 @@ from jax import lax
 from tests.support.moving_operators import CASES, HWIO, IMAGE, KERNEL, MESH, NHWC, conv, gradients, pool, program_of, spec, summed
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan
-from workbench.propagation.structure.windows import Window
+from workbench.propagation.structure.windows import DimWindow
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
@@ -109,7 +109,9 @@ def test_plain_windows_send_what_the_partitioner_answers(operators):
     law()
 
 
-@pytest.mark.parametrize(("window", "count"), [(Window(3, 1, 1, 1), 16), (Window(3, 2, 0, 1), 8), (Window(3, 1, 1, 1, dilation=2), 14)])
+@pytest.mark.parametrize(
+    ("window", "count"), [(DimWindow(3, 1, 1, 1), 16), (DimWindow(3, 2, 0, 1), 8), (DimWindow(3, 1, 1, 1, dilation=2), 14)]
+)
 def test_windows_are_counted_as_convolutions_count_them(window, count):
     assert window.count(16) == count
 

@@ -326,7 +326,7 @@ REFUSED = [
     (
         ("decoder", "data:2 model:4", "expert_parallel"),
         "Expert parallel splits the experts, and no weight of `decoder tiny` has a dimension of them; it has `vocab`, `d_model`, `layers`, "
-        "`kv_heads`, `queries`, `d_head`, `shares`, `gates`, `d_ff`, `batch`, `seq`.",
+        "`kv_heads`, `q_per_kv`, `d_head`, `qkv`, `gate_up`, `d_ff`, `batch`, `seq`.",
     ),
     (
         ("decoder", "data:2 model:8", "megatron"),

@@ -8,7 +8,7 @@ from workbench.models import build
 from workbench.plan.edits import RenameDim, ShardDim
 from workbench.plan.mesh_edits import AddAxis, ResizeAxis
 from workbench.plan.plan import Plan
-from workbench.session.session import KEPT_REPORTS, MOST_NAME, Node, Session
+from workbench.session.session import KEPT_REPORTS, MOST_NAME, HistoryNode, Session
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 
@@ -188,6 +188,6 @@ def test_a_session_restored_is_as_it_was(session):
     ],
 )
 def test_what_is_no_history_is_refused(session, numbers, parents, now, later):
-    nodes = [Node(number, session.plan, parent) for number, parent in zip(numbers, parents, strict=True)]
+    nodes = [HistoryNode(number, session.plan, parent) for number, parent in zip(numbers, parents, strict=True)]
     with pytest.raises(WorkbenchError, match="These plans are no history"):
         Session.restored(nodes, now, later, {})

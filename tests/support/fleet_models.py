@@ -12,7 +12,7 @@ from workbench.core.program import Program
 from workbench.engine.fleet.units import LOSS, ModelUnits
 from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight
 from workbench.tracing.stage_partition.partition import network_of
-from workbench.tracing.stage_partition.stages import cut_network, starts_at
+from workbench.tracing.stage_partition.stages import partition_network, starts_at
 
 
 def batches(width: int, seed: int, rows: int = 8):
@@ -83,7 +83,7 @@ def compiled_step(program: Program):
 @functools.lru_cache
 def compiled_units(program: Program, cuts: tuple[str, ...]):
     network = network_of(program)
-    units = ModelUnits(program, cut_network(network, starts_at(network, cuts)))
+    units = ModelUnits(program, partition_network(network, starts_at(network, cuts)))
     return units, [jax.jit(each.call) for each in units.functions]
 
 

@@ -4,7 +4,7 @@ import re
 
 from jaxlib import xla_client
 
-from workbench.spmd.module import HloModule, Instruction, read_module
+from workbench.spmd.module import HloInstruction, HloModule, read_module
 
 _FIRST_COMPUTATION = re.compile(r"^(?:%|ENTRY)", re.MULTILINE)
 _ADD = """%add (left: f32[], right: f32[]) -> f32[] {
@@ -23,7 +23,7 @@ def module_from(text: str) -> HloModule:
     return read_module(xla_client.hlo.hlo_module_from_text(whole).as_serialized_hlo_module_proto())
 
 
-def instruction_from(line: str, *operands: str) -> Instruction:
+def instruction_from(line: str, *operands: str) -> HloInstruction:
     """One instruction over parameters of these shapes: `f32[8] all-reduce(%p0), replica_groups={}, to_apply=%add`."""
     parameters = "".join(f"  %p{number} = {shape} parameter({number})\n" for number, shape in enumerate(operands))
     module = module_from(f"HloModule one\n\nENTRY %main {{\n{parameters}  ROOT %found = {line}\n}}\n")

@@ -1,6 +1,6 @@
 """Hardware made up for tests: round rates, one ring."""
 
-from workbench.hardware.hardware import Chip, Hardware, Link, PhysicalAxis, Shape
+from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
 
 
 def flat(
@@ -16,4 +16,4 @@ def flat(
 ) -> Hardware:
     """A ring of equal devices; `sent_bandwidth` is what leaves a device in both directions."""
     chip = Chip(name, {"default": flops}, memory, memory_bandwidth, launch=launch)
-    return Hardware(chip, (PhysicalAxis("device", devices, Link("ring", sent_bandwidth / 2, latency), Shape.RING),), name)
+    return Hardware(chip, (PhysicalAxis("device", devices, Link("ring", sent_bandwidth / 2, latency), AxisTopology.RING),), name)

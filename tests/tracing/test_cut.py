@@ -13,8 +13,8 @@ from workbench.tracing import trace
 from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight
 from workbench.tracing.losses import scanned_loss, sequential_loss
 from workbench.tracing.stage_partition.network import block_path
-from workbench.tracing.stage_partition.partition import cut_loss, network_of
-from workbench.tracing.stage_partition.stages import cut_network, starts_at
+from workbench.tracing.stage_partition.partition import network_of, partition_loss
+from workbench.tracing.stage_partition.stages import partition_network, starts_at
 
 X = jax.ShapeDtypeStruct((8, 4), "float32")
 W = jax.ShapeDtypeStruct((4, 4), "float32")
@@ -28,15 +28,19 @@ def distance(x, batch):
     return jnp.mean((x - batch["y"]) ** 2)
 
 
-def run_in_turn(cut, params, batch):
+def run_in_turn(partition, params, batch):
     """All segments one after the other by hand: what a pipeline does, without one."""
-    pieces = [params[leaf] if layer is None else params[leaf][layer : layer + 1] for (leaf, layer), _ in cut.network.flat.pieces]
+    param_slices = [
+        params[leaf] if layer is None else params[leaf][layer : layer + 1] for (leaf, layer), _ in partition.network.flat.param_slices
+    ]
     values = {}
-    for segment in cut.segments:
-        entering = [values[i] for i in segment.entering]
-        results = segment.call(*(pieces[i] for i in segment.pieces), *(batch[i] for i in segment.batch), *entering)
-        values.update(zip(segment.leaving, results, strict=False))
-    return results[-1 if cut.network.flat.weight is None else -2]
+    for virtual_stage in partition.virtual_stages:
+        input_activations = [values[i] for i in virtual_stage.input_activations]
+        results = virtual_stage.call(
+            *(param_slices[i] for i in virtual_stage.param_slices), *(batch[i] for i in virtual_stage.batch), *input_activations
+        )
+        values.update(zip(virtual_stage.output_activations, results, strict=False))
+    return results[-1 if partition.network.flat.weight is None else -2]
 
 
 @pytest.mark.parametrize("name", pipelines.ALL)
@@ -45,9 +49,9 @@ def test_segments_in_turn_are_the_loss_wherever_it_is_cut(name):
     network = network_of(program, 2)
     params = [np.asarray(each) for each in program.step.given]
     batch = [np.asarray(each)[: var.aval.shape[0]] for each, var in zip(program.step.feed(0), network.flat.batch, strict=True)]
-    whole = run_in_turn(cut_network(network, ()), params, batch)
+    whole = run_in_turn(partition_network(network, ()), params, batch)
     for starts in [(1,), tuple(range(1, len(network.paths)))]:
-        np.testing.assert_allclose(run_in_turn(cut_network(network, starts), params, batch), whole, rtol=1e-6)
+        np.testing.assert_allclose(run_in_turn(partition_network(network, starts), params, batch), whole, rtol=1e-6)
 
 
 def test_scanned_and_listed_layers_give_the_same_blocks():
@@ -60,48 +64,50 @@ def test_scanned_and_listed_layers_give_the_same_blocks():
 
 def test_each_stage_holds_its_own_layers_slices_and_a_tied_table_is_replicated_or_reported():
     network = network_of(gpt.build(scan=True), 2)
-    cut = cut_network(network, starts_at(network, ["layers/2"]))
-    first, second = ({cut.path(piece) for piece in segment.pieces} for segment in cut.segments)
+    partition = partition_network(network, starts_at(network, ["layers/2"]))
+    first, second = (
+        {partition.path(param_slice) for param_slice in virtual_stage.param_slices} for virtual_stage in partition.virtual_stages
+    )
     assert "params/layers/mlp/w1[0]" in first
     assert "params/layers/mlp/w1[3]" in second
     assert first & second == {"params/embedding/tokens"}
     with pytest.raises(PipelineError, match="`params/embedding/tokens` is used in stages 0 and 1"):
-        cut_network(network, starts_at(network, ["layers/2"]), shared="report")
+        partition_network(network, starts_at(network, ["layers/2"]), shared="report")
 
 
 def test_a_skip_goes_from_its_maker_straight_to_its_reader_and_is_counted_at_every_cut_it_crosses():
     network = network_of(pipelines.skips(), 2)
-    cut = cut_network(network, starts_at(network, ["down/1", "up/0", "up/1"]))
-    assert [(value.maker, value.readers) for value in cut.values] == [(0, (1, 3)), (1, (2,)), (2, (3,))]
+    partition = partition_network(network, starts_at(network, ["down/1", "up/0", "up/1"]))
+    assert [(value.maker, value.readers) for value in partition.values] == [(0, (1, 3)), (1, (2,)), (2, (3,))]
     one = 4 * 4 * 4  # float32[4, 4] of one micro-batch
     assert [block.crossing for block in network.blocks][:4] == [one, 2 * one, 2 * one, one]
 
 
 def test_a_mask_and_random_keys_are_computed_where_they_are_read_not_sent():
-    assert all(value.aval.shape == (2, 4) for value in cut_network(network_of(pipelines.dropout(), 4), (1, 2)).values)
+    assert all(value.aval.shape == (2, 4) for value in partition_network(network_of(pipelines.dropout(), 4), (1, 2)).values)
 
 
 def test_a_parameter_goes_to_the_one_stage_that_uses_it():
-    cut = cut_network(network_of(pipelines.chain(), 1), (1, 2, 3))
-    assert cut.shared == {}
-    assert [len(segment.pieces) for segment in cut.segments] == [2, 2, 2, 2]
+    partition = partition_network(network_of(pipelines.chain(), 1), (1, 2, 3))
+    assert partition.shared == {}
+    assert [len(virtual_stage.param_slices) for virtual_stage in partition.virtual_stages] == [2, 2, 2, 2]
 
 
 def test_functions_in_sequence_and_one_function_scanned_cut_at_each_layer():
     batch = {"x": X, "y": X}
-    listed = cut_loss(sequential_loss([dense, dense, dense], distance), [W, W, W], batch, ["layers/1", "layers/2"])
+    listed = partition_loss(sequential_loss([dense, dense, dense], distance), [W, W, W], batch, ["layers/1", "layers/2"])
     stacked = {"layers": jax.ShapeDtypeStruct((3, 4, 4), "float32")}
-    scanned = cut_loss(scanned_loss(dense, distance), stacked, batch, ["layers/1", "layers/2"])
-    for cut in (listed, scanned):
-        assert cut.network.paths == ("layers/0", "layers/1", "layers/2", "final")
-        assert [segment.blocks[0] for segment in cut.segments] == ["layers/0", "layers/1", "layers/2"]
+    scanned = partition_loss(scanned_loss(dense, distance), stacked, batch, ["layers/1", "layers/2"])
+    for partition in (listed, scanned):
+        assert partition.network.paths == ("layers/0", "layers/1", "layers/2", "final")
+        assert [virtual_stage.blocks[0] for virtual_stage in partition.virtual_stages] == ["layers/0", "layers/1", "layers/2"]
 
 
 def test_a_program_without_scopes_is_cut_at_its_products():
     def loss(params, batch):
         return jnp.mean((jnp.tanh(batch["x"] @ params[0]) @ params[1]) ** 2)
 
-    assert cut_loss(loss, [W, W], {"x": X}).network.paths == ("dot_0", "dot_1")
+    assert partition_loss(loss, [W, W], {"x": X}).network.paths == ("dot_0", "dot_1")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ def printing():
 )
 def test_a_layer_that_is_not_a_pure_function_is_refused_by_name(layer, words):
     with pytest.raises(PipelineError, match=f"Layer `layers/1`.*{words}"):
-        cut_loss(sequential_loss([dense, layer], distance), [W, W], {"x": X, "y": X})
+        partition_loss(sequential_loss([dense, layer], distance), [W, W], {"x": X, "y": X})
 
 
 def test_a_scanned_layer_that_changes_the_carried_shape_is_told_with_both():
@@ -171,22 +177,22 @@ def test_a_scanned_layer_that_changes_the_carried_shape_is_told_with_both():
 
     stacked = {"layers": jax.ShapeDtypeStruct((3, 4, 4), "float32")}
     with pytest.raises(PipelineError, match=r"given float32\[8, 4\] and returns float32\[8, 8\]"):
-        cut_loss(scanned_loss(widening, distance), stacked, {"x": X, "y": X})
+        partition_loss(scanned_loss(widening, distance), stacked, {"x": X, "y": X})
 
 
 def test_what_cannot_be_cut_is_said():
     with pytest.raises(PipelineError, match="no training step"):
         network_of(trace(lambda x: x.sum(), X), 1)
     with pytest.raises(PipelineError, match="besides computing"):
-        cut_loss(lambda w, x: jax.debug.print("{}", w) or (x @ w).sum(), W, X)
+        partition_loss(lambda w, x: jax.debug.print("{}", w) or (x @ w).sum(), W, X)
     with pytest.raises(PipelineError, match="marks 2 values"):
-        cut_loss(lambda w, x: (x @ w).sum() / micro_batch_weight(x[0, 0]) / micro_batch_weight(x[0, 1]), W, X)
+        partition_loss(lambda w, x: (x @ w).sum() / micro_batch_weight(x[0, 0]) / micro_batch_weight(x[0, 1]), W, X)
     with pytest.raises(PipelineError, match="nothing to cut"):
-        cut_loss(lambda w, _: w.sum(), W, X)
+        partition_loss(lambda w, _: w.sum(), W, X)
     with pytest.raises(TraceError):
-        cut_loss(lambda w, x: (x @ w @ w[:2]).sum(), W, X)
+        partition_loss(lambda w, x: (x @ w @ w[:2]).sum(), W, X)
     with pytest.raises(PipelineError, match="1 layers and the weights of 3"):
-        cut_loss(sequential_loss([dense], distance), [W, W, W], {"x": X, "y": X})
+        partition_loss(sequential_loss([dense], distance), [W, W, W], {"x": X, "y": X})
 
 
 def test_what_stands_before_and_behind_repeated_layers_is_a_block_of_its_own():
@@ -202,6 +208,6 @@ def test_what_stands_before_and_behind_repeated_layers_is_a_block_of_its_own():
 
     shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
     params = {"in": shape, "out": shape, "w": [shape] * 3}
-    network = cut_loss(loss, params, {"x": shape}).network
+    network = partition_loss(loss, params, {"x": shape}).network
     assert network.paths == ("start", "layer_0", "layer_1", "layer_2", "end")
-    assert [len(block.pieces) for block in network.blocks] == [1, 1, 1, 1, 1]
+    assert [len(block.param_slices) for block in network.blocks] == [1, 1, 1, 1, 1]

@@ -9,9 +9,9 @@ from tests.support import pipelines
 from workbench.models import build
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups, in_parts
 from workbench.tracing.grad_accumulation.stage_sums import split_task
-from workbench.tracing.stage_partition.partition import cut_loss, network_of
+from workbench.tracing.stage_partition.partition import network_of, partition_loss
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.stages import cut_network
+from workbench.tracing.stage_partition.stages import partition_network
 
 pytestmark = pytest.mark.compile
 
@@ -26,8 +26,8 @@ AT_ONCE = {"batch_norm": 6, "t5": 2, "unet": 10}  # moving averages, tables of r
 
 
 def whole(network):
-    cut = cut_network(network, ())
-    return StageTasks(cut, cut.segments[0])
+    partition = partition_network(network, ())
+    return StageTasks(partition, partition.virtual_stages[0])
 
 
 def values_of(specs):
@@ -46,7 +46,7 @@ def values_of(specs):
 def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
     stage = whole(network_of(MODELS[name](), 2))
     task = stage.backward(recompute=True)
-    split, places = split_task(stage, task, DataParallelGroups(("data",), 2, frozenset(stage.segment.pieces)))
+    split, places = split_task(stage, task, DataParallelGroups(("data",), 2, frozenset(stage.virtual_stage.param_slices)))
     assert len(stage.trained) - len(places) == AT_ONCE.get(name, 0)
     values = list(values_of(task.specs))
     wholes = jax.jit(task.call)(*values)
@@ -61,7 +61,7 @@ def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
 def test_what_every_device_has_not_whole_is_left_as_it_is():
     stage = whole(network_of(pipelines.chain(), 2))
     task = stage.backward(recompute=True)
-    _, places = split_task(stage, task, DataParallelGroups(("data",), 2, frozenset(stage.segment.pieces[:3])))
+    _, places = split_task(stage, task, DataParallelGroups(("data",), 2, frozenset(stage.virtual_stage.param_slices[:3])))
     assert places == {0, 1, 2}
     assert in_parts(task, 3, 4, stage.trained) == (task, frozenset())  # three do not divide four
 
@@ -83,7 +83,7 @@ def test_a_gradient_goes_on_from_its_sum_over_the_batch_part_by_part(last):
             return jnp.sin(last(batch["x"], params["w"])).sum()
 
     shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
-    stage = whole(cut_loss(loss, {"w": shape}, {"x": jax.ShapeDtypeStruct((4, 8), jnp.float32)}).network)
+    stage = whole(partition_loss(loss, {"w": shape}, {"x": jax.ShapeDtypeStruct((4, 8), jnp.float32)}).network)
     task = stage.backward(recompute=True)
     split, places = in_parts(task, 2, 4, stage.trained)
     values = list(values_of(task.specs))

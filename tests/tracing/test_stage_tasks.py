@@ -6,7 +6,7 @@ import pytest
 
 from workbench.tracing.jaxpr.work import flops_of
 from workbench.tracing.stage_partition.block_programs import block_tasks
-from workbench.tracing.stage_partition.partition import cut_loss
+from workbench.tracing.stage_partition.partition import partition_loss
 
 PASSES = ("forward", "forward_keeping", "forward_and_backward")
 HALVES = ("backward_input", "backward_weight", "backward")
@@ -22,7 +22,7 @@ def blocks():
         return (x**2).mean()
 
     params = [jax.ShapeDtypeStruct((8, 8), jnp.float32)] * 3
-    return block_tasks(cut_loss(loss, params, {"x": jax.ShapeDtypeStruct((4, 8), jnp.float32)}).network)
+    return block_tasks(partition_loss(loss, params, {"x": jax.ShapeDtypeStruct((4, 8), jnp.float32)}).network)
 
 
 def tasks(block, *, recompute):

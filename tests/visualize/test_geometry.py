@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tests.support.placements import image_batch, placed, placements
 from tests.support.strategies import meshes
 from workbench.reports.placement import Placement
-from workbench.visualize.draw.geometry import Box, Part, count_parts, grid, part_of, projection, shown, stacked
+from workbench.visualize.draw.geometry import DeviceShard, UnitRect, count_parts, grid, part_of, projection, shown, stacked
 
 SPLITS = [  # shape, sharding, mesh; all even, on eight devices
     ((16, 8), "[-, -]", "data:8"),
@@ -34,11 +34,11 @@ TABLE = [  # layout of the README, device, what it holds, its copies
 ]
 
 
-def parts(placement: Placement) -> list[Part]:
+def parts(placement: Placement) -> list[DeviceShard]:
     return [part_of(placement, device) for device in range(placement.mesh.size)]
 
 
-def area(box: Box) -> float:
+def area(box: UnitRect) -> float:
     return (box.right - box.left) * (box.bottom - box.top)
 
 
@@ -92,7 +92,7 @@ def test_the_boxes_of_the_parts_tile_the_square(placement):
 def test_a_part_is_what_its_bands_share(placement):
     view = projection(placement)
     for part in parts(placement):
-        boxes = [box for _, box in view.bands(part)] or [Box(0, 0, 1, 1)]
+        boxes = [box for _, box in view.bands(part)] or [UnitRect(0, 0, 1, 1)]
         shared = (max(b.left for b in boxes), max(b.top for b in boxes), min(b.right for b in boxes), min(b.bottom for b in boxes))
         box = view.box(part)
         assert shared == (box.left, box.top, box.right, box.bottom)

@@ -12,7 +12,7 @@ from workbench.reports.timeline import COMPUTE, Event
 from workbench.text.report import WIDTH
 from workbench.visualize import timeline, timeline_text
 from workbench.visualize.draw import palette
-from workbench.visualize.draw.spans import Span, blocks, rows_of, shares, ticks, unrolled
+from workbench.visualize.draw.spans import DrawnSpan, blocks, rows_of, shares, ticks, unrolled
 
 BOTH = timeline(timed_report(), measured_trace())
 
@@ -48,7 +48,12 @@ def test_communication_has_the_colour_of_its_mesh_axis_and_its_place_below_compu
     reduces = [each for each in boxes(BOTH) if "all-reduce" in each.title]
     assert {each.fill for each in reduces} == {palette.AXES[1]}
     assert min(each.y for each in reduces) > min(each.y for each in boxes(BOTH))
-    assert rows_of([Span("b+a", 0, 1, ""), Span("a", 0, 1, ""), Span("b", 0, 1, "")], ("a", "b")) == (COMPUTE, "a", "b", "b+a")
+    assert rows_of([DrawnSpan("b+a", 0, 1, ""), DrawnSpan("a", 0, 1, ""), DrawnSpan("b", 0, 1, "")], ("a", "b")) == (
+        COMPUTE,
+        "a",
+        "b",
+        "b+a",
+    )
 
 
 def test_what_runs_is_named_with_its_path_and_line():
@@ -90,15 +95,15 @@ def test_what_is_too_narrow_goes_together_and_says_how_many():
 
 
 def test_blocks_hold_all_the_time_and_never_bridge_a_visible_gap():
-    spans = [Span(COMPUTE, start, 0.1, "f") for start in (0, 0.1, 0.2, 5, 5.1, 9)]
+    spans = [DrawnSpan(COMPUTE, start, 0.1, "f") for start in (0, 0.1, 0.2, 5, 5.1, 9)]
     found = blocks(spans, 10, 100)
     assert [(round(each.left), round(each.right), each.count) for each in found] == [(0, 3, 3), (50, 52, 2), (90, 91, 1)]
     assert sum(each.seconds for each in found) == pytest.approx(0.6)
 
 
 def test_shares_of_cells_are_at_most_whole():
-    assert shares([Span(COMPUTE, 0, 2, "f"), Span(COMPUTE, 0, 2, "g")], 4, 2) == (1.0, 0.0)
-    assert sum(shares([Span(COMPUTE, 0.3, 2.5, "f")], 4, 7)) * 4 / 7 == pytest.approx(2.5)
+    assert shares([DrawnSpan(COMPUTE, 0, 2, "f"), DrawnSpan(COMPUTE, 0, 2, "g")], 4, 2) == (1.0, 0.0)
+    assert sum(shares([DrawnSpan(COMPUTE, 0.3, 2.5, "f")], 4, 7)) * 4 / 7 == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("seconds", [3e-6, 0.00999, 0.037, 1, 75, 0])

@@ -14,7 +14,7 @@ from tests.support.steps import ALIVE, CURVE, KERNELS, step_report
 from workbench.analysis.comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
-from workbench.hardware.axis_assignment import parse_wiring
+from workbench.hardware.axis_assignment import parse_axis_assignment
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.topology import device_order
 from workbench.models import build
@@ -128,10 +128,10 @@ def test_shapes_tell_padding_of_uneven_splits_and_of_tiles():
 
 def test_real_devices_are_those_of_the_wiring():
     mesh, hardware = placed((8,), "a", "[x]", "x:4 y:2").mesh, parse_hardware("TPU v5e 2x4")
-    wiring = parse_wiring("x:y; y:x")
-    find = whereabouts(mesh, hardware, wiring)
+    axis_assignment = parse_axis_assignment("x:y; y:x")
+    find = whereabouts(mesh, hardware, axis_assignment)
     assert find is not None
-    order = device_order(mesh, hardware, wiring).reshape(-1).tolist()
+    order = device_order(mesh, hardware, axis_assignment).reshape(-1).tolist()
     assert [find(device).number for device in range(8)] == order
     for device in range(8):
         places = dict(find(device).places)

@@ -213,7 +213,7 @@ def test_before_the_compiler_has_said_a_layer_that_may_not_fit_is_a_doubt_and_no
     layers = layers_of(fleet.models[0].program)
     alone = max(shard_bytes(layers, i, i + 1) for i in range(len(layers)))
     tight = fleet.updated(memory=int(0.95 * alone / 0.85))
-    assert max(each.held for each in layers) < tight.memory * 0.85
+    assert max(each.resident for each in layers) < tight.memory * 0.85
     board = FleetView(tight, runner).parts["board"]
     assert board["problem"] is None
     assert "its sizes come with the timing" in board["doubt"]

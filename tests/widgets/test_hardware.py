@@ -5,9 +5,9 @@ import pytest
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
-from workbench.hardware.topology import wiring_problem
+from workbench.hardware.topology import axis_assignment_error
 from workbench.plan.plan import Plan
-from workbench.widgets.board.axis_assignment import MOST_WIRINGS, wiring_menu, wiring_state, wirings_for
+from workbench.widgets.board.axis_assignment import MOST_AXIS_ASSIGNMENTS, axis_assignment_menu, axis_assignment_state, axis_assignments_for
 from workbench.widgets.board.hardware import MOST_SHAPES, hardware_of, hardware_state, shape_of, shapes_for
 
 EIGHT = Mesh("data:4 model:2")
@@ -57,7 +57,7 @@ def test_every_shape_that_is_offered_exists_and_the_mesh_fits_it(name, mesh):
     for text in found:
         hardware = parse_hardware(text)
         assert hardware.size >= Mesh(mesh).size
-        assert wiring_problem(Mesh(mesh), hardware) is None
+        assert axis_assignment_error(Mesh(mesh), hardware) is None
 
 
 @pytest.mark.parametrize("text", ["TPU v5e 2x4", "4 slices of TPU v5e 16x16", "8 H100", "32 nodes of 8 H100", "TPU v3 4x4"])
@@ -73,12 +73,15 @@ def test_a_mesh_that_outgrew_its_hardware_is_told_with_hardware_that_fits(two_la
 
 
 def test_wiring_tells_links_rings_and_strides(two_layer):
-    def wired(hardware, mesh="data:4 model:2", wiring=None):
-        return {each["axis"]: each["text"] for each in wiring_state(Plan(two_layer, mesh, hardware=hardware, wiring=wiring))}
+    def assigned(hardware, mesh="data:4 model:2", axis_assignment=None):
+        return {
+            each["axis"]: each["text"]
+            for each in axis_assignment_state(Plan(two_layer, mesh, hardware=hardware, axis_assignment=axis_assignment))
+        }
 
-    assert wired("TPU v5e 2x4") == {"data": "y (line of 4)", "model": "x (line of 2)"}
-    assert wired("TPU v5e 16x16", "data:16 model:16") == {"data": "y (ring of 16)", "model": "x (ring of 16)"}
-    assert wired("2 nodes of 8 H100", "data:4 model:4") == {
+    assert assigned("TPU v5e 2x4") == {"data": "y (line of 4)", "model": "x (line of 2)"}
+    assert assigned("TPU v5e 16x16", "data:16 model:16") == {"data": "y (ring of 16)", "model": "x (ring of 16)"}
+    assert assigned("2 nodes of 8 H100", "data:4 model:4") == {
         "data": "node (2 on a switch) + device (2 on a switch, every 4th)",
         "model": "device (4 on a switch)",
     }
@@ -86,9 +89,12 @@ def test_wiring_tells_links_rings_and_strides(two_layer):
 
 @pytest.mark.parametrize("hardware", ["TPU v5p 2x2x2", "TPU v5p 2x4x1", "2 nodes of 4 H100"])
 def test_wirings_that_are_offered_fit_and_differ_to_the_eye(two_layer, hardware):
-    found = wirings_for(EIGHT, parse_hardware(hardware))
-    assert 1 <= len(found) <= MOST_WIRINGS
-    shown = {tuple(each["text"] for each in wiring_state(Plan(two_layer, EIGHT, hardware=hardware, wiring=text))) for text in found}
+    found = axis_assignments_for(EIGHT, parse_hardware(hardware))
+    assert 1 <= len(found) <= MOST_AXIS_ASSIGNMENTS
+    shown = {
+        tuple(each["text"] for each in axis_assignment_state(Plan(two_layer, EIGHT, hardware=hardware, axis_assignment=text)))
+        for text in found
+    }
     assert len(shown) == len(found)
-    menu = [item["gesture"] for item in wiring_menu(Plan(two_layer, EIGHT, hardware=hardware))]
+    menu = [item["gesture"] for item in axis_assignment_menu(Plan(two_layer, EIGHT, hardware=hardware))]
     assert [gesture.get("name") for gesture in menu] == [*found[1:], None]

@@ -7,7 +7,7 @@ from tests.widgets.test_board import Screen
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
-from workbench.session.session import Node, Session
+from workbench.session.session import HistoryNode, Session
 from workbench.widgets.tabs.history import MOST_NODES, lanes_of
 from workbench.widgets.tabs.history_diff import diff_blocks
 
@@ -134,7 +134,7 @@ def test_equal_plans_are_told_and_their_figures_shown(session):
 
 def test_a_long_history_lists_the_newest_and_what_was_named(session):
     for place in range(MOST_NODES + 9):
-        session._nodes.append(Node(place + 1, session.plan, place, ResizeAxis("data", 4)))
+        session._nodes.append(HistoryNode(place + 1, session.plan, place, ResizeAxis("data", 4)))
     session.go(MOST_NODES + 9)
     session.name(3, "kept")
     shown = Screen(session).send("history")["history"]
@@ -144,8 +144,8 @@ def test_a_long_history_lists_the_newest_and_what_was_named(session):
     assert shown["note"].startswith("8 older plans are not listed")
 
 
-def tree(*parents: int | None) -> tuple[Node, ...]:
-    return tuple(Node(number, None, parent) for number, parent in enumerate(parents))
+def tree(*parents: int | None) -> tuple[HistoryNode, ...]:
+    return tuple(HistoryNode(number, None, parent) for number, parent in enumerate(parents))
 
 
 @pytest.mark.parametrize(

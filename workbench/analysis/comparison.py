@@ -63,7 +63,7 @@ class StageRow(NamedTuple):
         return sum(each.total_payload for each in self.compiled.collectives)
 
 
-class Figure(NamedTuple):
+class ComparedFigure(NamedTuple):
     """One figure in up to three tiers; `None` where a tier does not give it. Bytes, seconds or FLOP, by `unit`."""
 
     name: str
@@ -159,39 +159,41 @@ class Comparison:
         return explain_kernels(self._ran, compiled)
 
     @cached_property
-    def figures(self) -> tuple[Figure, ...]:
+    def figures(self) -> tuple[ComparedFigure, ...]:
         """Memory, arithmetic and time."""
         return tuple(figure for figure in (*self.memory_figures(), *self._work(), *self._time()) if _tiers(figure) > 1)
 
-    def memory_figures(self) -> Iterator[Figure]:
+    def memory_figures(self) -> Iterator[ComparedFigure]:
         """The peak first; of a pipeline its fullest stage's."""
         compiled, measured = self.compiled, self.measurement
         peak = compiled.memory.peak if compiled else measured.compiled_peak if measured else None
         if self._planned is not None:
             device = self._fullest
             seen = measured.device_peak if measured else None
-            yield Figure(f"peak memory, stage {device}", "bytes", self._planned.exact_memory.peaks[device], peak, seen)
-            yield Figure("held throughout", "bytes", self._planned.held(device), compiled.memory.arguments if compiled else None, None)
+            yield ComparedFigure(f"peak memory, stage {device}", "bytes", self._planned.exact_memory.peaks[device], peak, seen)
+            yield ComparedFigure(
+                "held throughout", "bytes", self._planned.resident(device), compiled.memory.arguments if compiled else None, None
+            )
             return
-        yield Figure("peak memory", "bytes", self._ran.memory.peak, peak, measured.device_peak if measured else None)
-        yield Figure("arguments", "bytes", self._ran.memory.held, compiled.memory.arguments if compiled else None, None)
+        yield ComparedFigure("peak memory", "bytes", self._ran.memory.peak, peak, measured.device_peak if measured else None)
+        yield ComparedFigure("arguments", "bytes", self._ran.memory.held, compiled.memory.arguments if compiled else None, None)
 
-    def _work(self) -> Iterator[Figure]:
+    def _work(self) -> Iterator[ComparedFigure]:
         if self._planned is not None:
             return
         compiled = self.compiled.flops if self.compiled and self.compiled.kernels else None
-        yield Figure("products", "FLOP", self._ran.flops.per_device, compiled, None)
+        yield ComparedFigure("products", "FLOP", self._ran.flops.per_device, compiled, None)
 
-    def _time(self) -> Iterator[Figure]:
+    def _time(self) -> Iterator[ComparedFigure]:
         """A measured step stands beside what was predicted for the devices it ran on, which need not be those of the plan."""
         time, measured = self._ran.step_time, self.measurement
         compiled = self.compiled.compute_seconds if self.compiled else None
         if self._planned is None:
-            yield Figure("kernels", "seconds", time.estimate if time else None, compiled, None)
+            yield ComparedFigure("kernels", "seconds", time.estimate if time else None, compiled, None)
         if measured is not None:
-            yield Figure("step", "seconds", measured.predicted_seconds, None, measured.median_seconds)
+            yield ComparedFigure("step", "seconds", measured.predicted_seconds, None, measured.median_seconds)
         elif time is not None:
-            yield Figure("step", "seconds", time.total if self._planned is None else self._planned.seconds, None, None)
+            yield ComparedFigure("step", "seconds", time.total if self._planned is None else self._planned.seconds, None, None)
 
     def __str__(self) -> str:
         from workbench.text.comparison import comparison_text
@@ -204,13 +206,13 @@ class Comparison:
         return html_of(lambda: str(self))
 
 
-def _tiers(figure: Figure) -> int:
+def _tiers(figure: ComparedFigure) -> int:
     return sum(each is not None for each in (figure.predicted, figure.compiled, figure.measured))
 
 
 def _stage_row(planned: PipelineReport, device: int, compiled: Compiled) -> StageRow:
     payload = sum(count for _, count in planned.payload(device))
-    return StageRow(device, planned.held(device), planned.exact_memory.peaks[device], payload, compiled)
+    return StageRow(device, planned.resident(device), planned.exact_memory.peaks[device], payload, compiled)
 
 
 def compare_collectives(report: Report, compiled: Volumes) -> tuple[CollectiveRow, ...]:

@@ -21,7 +21,7 @@ from workbench.pipeline.planned import pipeline_report
 from workbench.plan.edits import SetHardware
 from workbench.plan.plan import Plan
 from workbench.propagation import Dims, local_shape, padding_list, propagation_of, reshard_list, source_annotations
-from workbench.propagation.collectives import Reshard as Collective
+from workbench.propagation.collectives import InsertedCollective
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.graph import Graph
 from workbench.reports.kernel import Kernel
@@ -32,7 +32,7 @@ from workbench.reports.placement import Value
 from workbench.reports.propagation import Propagation
 from workbench.reports.report import Details, Report
 from workbench.reports.reshard import Reshard
-from workbench.reports.step_time import Product
+from workbench.reports.step_time import DotCost
 from workbench.reports.timeline import Timeline
 
 _NO_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "return")  # what stands for other values or for none
@@ -67,7 +67,7 @@ class PlannedDetails(Details):
     def alive_at(self, place: int) -> tuple[Alive, ...]:
         return self.estimate.over_step.alive(place)
 
-    def products(self) -> tuple[Product, ...]:
+    def products(self) -> tuple[DotCost, ...]:
         return product_list(self._plan.program, self.estimate.partitioned)
 
     def timeline(self) -> Timeline | None:
@@ -109,7 +109,7 @@ class PlannedDetails(Details):
     def notes(self, report: Report) -> tuple[Diagnostic, ...]:
         return report.diagnostics if self._plan.pipeline is None else with_pipeline(report)
 
-    def _seconds(self, sends: list[Collective]) -> list[float]:
+    def _seconds(self, sends: list[InsertedCollective]) -> list[float]:
         """Of one execution of each; 0 without hardware."""
         hardware = self.estimate.hardware
         return [each.seconds for each in collective_costs(sends, self._plan, hardware)] if hardware else [0.0] * len(sends)

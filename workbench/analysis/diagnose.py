@@ -11,8 +11,8 @@ from workbench.core.remat import Remat
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
-from workbench.hardware.topology import wiring_problem
-from workbench.plan.edits import SetRemat, SetWiring, ShardDim
+from workbench.hardware.topology import axis_assignment_error
+from workbench.plan.edits import SetAxisAssignment, SetRemat, ShardDim
 from workbench.plan.legality import why_illegal
 from workbench.propagation import Propagated, padding_list, reshard_list
 from workbench.propagation.edges import Edge
@@ -53,13 +53,13 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
 
 
 def _hardware_misfit(report: Report) -> list[Diagnostic]:
-    """The mesh is larger than the hardware, or the wiring is not one of it; times are as if it were not so."""
+    """The mesh is larger than the hardware, or the axis assignment is not one of it; times are as if it were not so."""
     plan = report.plan
-    if plan.hardware is None or not (problem := wiring_problem(plan.mesh, plan.hardware, plan.wiring)):
+    if plan.hardware is None or not (problem := axis_assignment_error(plan.mesh, plan.hardware, plan.axis_assignment)):
         return []
-    fits_by_itself = plan.wiring is not None and wiring_problem(plan.mesh, plan.hardware) is None
+    fits_by_itself = plan.axis_assignment is not None and axis_assignment_error(plan.mesh, plan.hardware) is None
     ways_out = "".join(f" Way out: {each}." for each in problem.ways_out[:1])
-    return [Diagnostic("hardware too small", "mesh", problem.message + ways_out, (SetWiring(None),) if fits_by_itself else ())]
+    return [Diagnostic("hardware too small", "mesh", problem.message + ways_out, (SetAxisAssignment(None),) if fits_by_itself else ())]
 
 
 def _too_much_memory(report: Report, partitioned: Propagated) -> list[Diagnostic]:

@@ -8,7 +8,7 @@ from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.errors import WorkbenchError
 from workbench.pipeline.planned import pipeline_report, transfer_of
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.stage_partition import program_blocks, verify_cut
+from workbench.pipeline.stage_partition import program_blocks, verify_partition
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
@@ -67,7 +67,7 @@ def _out_of_step(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
 def _can_be_cut(plan: Plan, edit: Edit) -> bool:
     try:
         after = plan.apply(edit)
-        verify_cut(after.program, spec_of(after))
+        verify_partition(after.program, spec_of(after))
     except WorkbenchError:
         return False
     return True
@@ -79,7 +79,7 @@ def _too_full(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     for device, peak in enumerate(step.peaks):
         if not room or peak <= room:
             continue
-        held = sum(step.costs[stage].held for stage in step.stages_of(device))
+        held = sum(step.costs[stage].resident for stage in step.stages_of(device))
         message = (
             f"A device of stage {device} would hold {format_bytes(peak)} at the peak ({format_bytes(held)} of parameters, gradients and "
             f"optimiser state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "

@@ -13,12 +13,12 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding, base_axis
-from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.axis_assignment import AxisAssignment
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
-Decided = tuple[str, ...] | Sharding | Hardware | Wiring | Remat | Precision | PipelineSpec | int | str | None
+Decided = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | PipelineSpec | int | str | None
 """What a plan may say of something: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if it says nothing."""
 
 
@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
 KINDS = (
     *("program", "dimension", "rule", "priority", "override", "constraint", "group", "barrier"),
-    *("mesh axis", "axis order", "hardware", "wiring", "remat", "precision", "pipeline"),
+    *("mesh axis", "axis order", "hardware", "axis assignment", "remat", "precision", "pipeline"),
 )
 
 
@@ -139,7 +139,7 @@ def _changes(before: Plan, after: Plan) -> Iterator[Change]:
         yield Change("axis order", "", before.mesh.names, after.mesh.names)
     for kind, was, now in (
         ("hardware", before.hardware, after.hardware),
-        ("wiring", before.wiring, after.wiring),
+        ("axis assignment", before.axis_assignment, after.axis_assignment),
         ("remat", before.program.remat, after.program.remat),
         ("precision", before.program.precision, after.program.precision),
         ("pipeline", before.pipeline, after.pipeline),

@@ -35,7 +35,10 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
     parser.add_argument("--hardware", metavar="NAME", help='what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"')
     parser.add_argument(
-        "--wiring", metavar="ROUTES", help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)'
+        "--axis-assignment",
+        "--wiring",
+        metavar="ROUTES",
+        help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)',
     )
     parser.add_argument(
         "--pipeline",

@@ -21,7 +21,15 @@ from workbench.reports.measurement import Measurement
 from workbench.session.settling import settled_report
 from workbench.units import format_seconds
 
-CHANGES = ("mesh", "layout", "remat", "precision", "hardware", "wiring", "pipeline")  # options that make another plan than the file's
+CHANGES = (
+    "mesh",
+    "layout",
+    "remat",
+    "precision",
+    "hardware",
+    "axis_assignment",
+    "pipeline",
+)  # options that make another plan than the file's
 LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # more than one process, under launchers that `jax.distributed` recognises
 
 
@@ -85,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
     measurement, plan = _run_distributed(options) if distributed else _run_here(options)
     if measurement is None:
         return  # process 0 speaks for all
-    here = plan.updated(hardware=measurement.hardware, wiring=None)  # what was measured stands beside what this machine should do
+    here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # what was measured stands beside what this machine should do
     print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, here.report()))
 
 

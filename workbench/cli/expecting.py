@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.multimodel import Placed, Schedule, policy_named
+from workbench.multimodel import FleetSchedule, ScheduledUnit, policy_named
 from workbench.multimodel.expected import expected
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
@@ -18,19 +18,19 @@ class ShortForecast:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._times: FleetTimes | None = None
-        self._predicted = Schedule(1, ())
+        self._predicted = FleetSchedule(1, ())
         self._last: dict[str, int] = {}
-        self._ran: list[Placed] = []
+        self._ran: list[ScheduledUnit] = []
 
     def hear(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "schedule":
             self._times = FleetTimes.of_record(event["times"])
-            placed = tuple(Placed(model, unit, device, start, end, start) for model, unit, device, start, end in event["predicted"])
-            self._predicted = Schedule(event["devices"], placed)
+            placed = tuple(ScheduledUnit(model, unit, device, start, end, start) for model, unit, device, start, end in event["predicted"])
+            self._predicted = FleetSchedule(event["devices"], placed)
             self._last = {each.name: self._last.get(each.name, each.length) for each in self._times.jobs}
         elif event["event"] == "unit":
             model, unit, device, start, end = event["placed"]
-            self._ran.append(Placed(model, unit, device, start, end, start))
+            self._ran.append(ScheduledUnit(model, unit, device, start, end, start))
             self._last[event["model"]] = event["of"]
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.cli.expecting import ShortForecast
 from workbench.cli.plans import allowed
 from workbench.errors import FleetError
-from workbench.multimodel import ALL_POLICIES, Schedule, policy_named
+from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
 from workbench.multimodel import simulate as simulated
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.forecast import devices_of
@@ -77,7 +77,7 @@ def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
     serve_fleet(fleet, options.port, **opened, **reach)
 
 
-def _schedules(times: FleetTimes, devices: int, fleet: Fleet, wanted: str) -> dict[str, Schedule]:
+def _schedules(times: FleetTimes, devices: int, fleet: Fleet, wanted: str) -> dict[str, FleetSchedule]:
     if wanted == "exact":
         from workbench.multimodel.exact import optimum, prepared
 

@@ -30,9 +30,9 @@ def plan_of(options: argparse.Namespace) -> Plan:
     from workbench.core.precision import Precision
     from workbench.core.remat import Remat
     from workbench.documents import load_plan, program_from_reference
-    from workbench.hardware.axis_assignment import parse_wiring
+    from workbench.hardware.axis_assignment import parse_axis_assignment
     from workbench.hardware.catalogue import parse_hardware
-    from workbench.plan.edits import SetHardware, SetLayout, SetPrecision, SetRemat, SetWiring
+    from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetPrecision, SetRemat
     from workbench.plan.mesh_edits import SetMesh
 
     use_hardware_file(options)
@@ -53,16 +53,16 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = plan if options.pipeline is None else _pipelined(plan, PipelineSpec.parse(options.pipeline))
     plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
     plan = plan if options.hardware is None else plan.apply(SetHardware(parse_hardware(options.hardware)))
-    return plan if options.wiring is None else plan.apply(SetWiring(parse_wiring(options.wiring)))
+    return plan if options.axis_assignment is None else plan.apply(SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
 
 
 def _pipelined(plan: Plan, spec: "PipelineSpec") -> Plan:
     """Raises `PipelineError` for one that the program cannot be cut by, blocks included: a command's own pipeline is refused at once."""
-    from workbench.pipeline.stage_partition import verify_cut
+    from workbench.pipeline.stage_partition import verify_partition
     from workbench.plan.edits import SetPipeline
 
     plan = plan.apply(SetPipeline(spec))
-    verify_cut(plan.program, spec)
+    verify_partition(plan.program, spec)
     return plan
 
 

@@ -1,6 +1,7 @@
 """Where dimensions go: global rules, overrides for one tensor, constraints on intermediate values, groups and barriers."""
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -163,6 +164,15 @@ class Layout:
             rules=tuple((new if dim == old else dim, axes) for dim, axes in self.rules),
             priorities=tuple((new if dim == old else dim, priority) for dim, priority in self.priorities),
         )
+
+    def with_present_dims(self, former: Mapping[str, str], dims: Collection[str]) -> "Layout":
+        """The layout with those dimensions by their present names that `dims` has no more by the one in it; warns of each."""
+        layout = self
+        for dim, _ in self.rules:
+            if dim not in dims and former.get(dim) in dims:
+                warnings.warn(f"Dimension `{dim}` is called `{former[dim]}` now.", FutureWarning, stacklevel=3)
+                layout = layout.renamed_dim(dim, former[dim])
+        return layout
 
     def map_axes(self, names: Mapping[str, str | None]) -> "Layout":
         """Mesh axes renamed, or dropped where `names` maps to `None`, in rules, overrides and constraints alike."""

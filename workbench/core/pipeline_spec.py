@@ -61,10 +61,10 @@ class PipelineSpec:
             raise PipelineError(f"`{self.axis[:80]}` cannot name a mesh axis.", ["use letters, digits and `_`"])
 
     @property
-    def pieces(self) -> int:
+    def virtual_stages(self) -> int:
         """Into how many consecutive pieces the network is cut; piece k lies on stage k mod `stages`.
 
-        >>> PipelineSpec(4, 8, "interleaved", chunks=2).pieces
+        >>> PipelineSpec(4, 8, "interleaved", chunks=2).virtual_stages
         8
         """
         return self.stages * self.chunks
@@ -133,22 +133,26 @@ def _verify_count(name: str, count: object) -> None:
 
 
 def _verify_tasks(spec: PipelineSpec) -> None:
-    pieces = f"{spec.stages:,} stages x {spec.chunks:,} chunks = {spec.pieces:,} pieces" if spec.chunks > 1 else f"{spec.stages:,} stages"
-    if spec.pieces > MOST_PIECES:
+    pieces = (
+        f"{spec.stages:,} stages x {spec.chunks:,} chunks = {spec.virtual_stages:,} pieces"
+        if spec.chunks > 1
+        else f"{spec.stages:,} stages"
+    )
+    if spec.virtual_stages > MOST_PIECES:
         raise PipelineError(f"A pipeline of {pieces} is too long; it has at most {MOST_PIECES}.", ["make `stages` smaller"])
-    if (tasks := spec.pieces * spec.micro_batches) > MOST_TASKS:
+    if (tasks := spec.virtual_stages * spec.micro_batches) > MOST_TASKS:
         raise PipelineError(
             f"{pieces} x {spec.micro_batches:,} micro-batches are {tasks:,} passes forward; a step may have {MOST_TASKS:,}.",
-            [f"make `micro_batches` {MOST_TASKS // spec.pieces:,} at most", "make `stages` smaller"],
+            [f"make `micro_batches` {MOST_TASKS // spec.virtual_stages:,} at most", "make `stages` smaller"],
         )
 
 
 def _verify_schedule(spec: PipelineSpec) -> None:
     """The schedules live in a room above; they are asked when a specification is made."""
-    from workbench.core.schedules import ALL_SCHEDULES, Shape, schedule_named
+    from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
 
     schedule = schedule_named(spec.schedule)
-    schedule.verify(Shape(spec.stages, spec.micro_batches, spec.chunks))
+    schedule.verify(PipelineShape(spec.stages, spec.micro_batches, spec.chunks))
     if spec.engine == "spmd" and not schedule.spmd:
         names = [f"schedule:{each.name}" for each in ALL_SCHEDULES if each.spmd]
         raise PipelineError(
@@ -164,9 +168,9 @@ def _verify_boundaries(spec: PipelineSpec) -> None:
             raise PipelineError(f"`{name[:80]}` cannot name a block.", ["name boundaries as the board shows them"])
         if counts[name] > 1:
             raise PipelineError(f"Two pieces of the pipeline would begin at `{name}`.", ["name each boundary once"])
-    if len(spec.boundaries) >= spec.pieces:
+    if len(spec.boundaries) >= spec.virtual_stages:
         raise PipelineError(
             f"{len(spec.boundaries)} boundaries make {len(spec.boundaries) + 1} pieces; the pipeline has "
-            f"{spec.stages} stages x {spec.chunks} chunks = {spec.pieces}.",
-            [f"name at most {spec.pieces - 1}", "make `stages` larger"],
+            f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages}.",
+            [f"name at most {spec.virtual_stages - 1}", "make `stages` larger"],
         )

@@ -102,6 +102,8 @@ class Program:
     - `carried` pairs a result with the argument it becomes in the next step; both lie alike, and the argument's memory is donated.
     - Dimension names are unique within an argument.
     - `renamed` maps every dimension name of the trace to that of now; it is empty until the first renaming.
+    - `former_dims` maps names that dimensions of the trace had in an earlier version of the model to those they have; layouts and documents
+      that were written with them are read.
     - Two programs are equal if their StableHLO, names, remat and precision are; `step` does not count.
     - `retrace` makes the same program under another remat policy and precision, each once; it stays behind when a program is pickled.
     """
@@ -117,6 +119,7 @@ class Program:
     step: Step
     reference: Reference | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+    former_dims: Mapping[str, str] = field(default_factory=dict)
     remat: Remat = AS_TRACED
     precision: Precision = AS_WRITTEN
     retrace: "Callable[[Remat, Precision], Program] | None" = None
@@ -190,7 +193,7 @@ class Program:
             return self
         if self.retrace is None:
             raise TraceError(f"`{self.name}` cannot be traced again: its function is not here.", ["build the program in this process"])
-        found = replace(self.retrace(*wanted), reference=self.reference)
+        found = replace(self.retrace(*wanted), reference=self.reference, former_dims=self.former_dims)
         renamed = {traced: now for traced, now in self.renamed.items() if traced != now}
         return found.rename(renamed) if renamed else found
 

@@ -23,7 +23,7 @@ from workbench.core.tensor import itemsize
 from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import HALVES, Propagated
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.operations import PRODUCTS
 from workbench.propagation.structure.structure import Structure
 from workbench.propagation.structure.views import VIEWING, viewed
@@ -89,7 +89,9 @@ def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence
     return apart
 
 
-def _steps(each: Reshard, kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], devices: int, chip: Chip) -> Steps | None:
+def _steps(
+    each: InsertedCollective, kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], devices: int, chip: Chip
+) -> Steps | None:
     """How the product of a collective is taken apart, if it is: one of two-byte floats, whose weight no other product reads."""
     rings, structure = RINGS.get(chip.target), partitioned.structure
     if rings is None or devices > LONGEST:
@@ -106,7 +108,7 @@ def _steps(each: Reshard, kernels: Kernels, partitioned: Propagated, local_bytes
     return Steps(count, is_summed) if is_alone and devices >= rings[0 if is_summed else 1] else None
 
 
-def _gathered(each: Reshard, partitioned: Propagated, local_bytes: Sequence[int], devices: int) -> tuple[int, bool] | None:
+def _gathered(each: InsertedCollective, partitioned: Propagated, local_bytes: Sequence[int], devices: int) -> tuple[int, bool] | None:
     """The operand of a product that is gathered, and whether along a dimension that the product sums over."""
     structure = partitioned.structure
     op = structure.ops[each.before]
@@ -122,7 +124,7 @@ def _gathered(each: Reshard, partitioned: Propagated, local_bytes: Sequence[int]
 
 
 def _window(
-    apart: CollectiveMatmul, each: Reshard, steps: Steps, kernels: Kernels, structure: Structure, local_bytes: Sequence[int]
+    apart: CollectiveMatmul, each: InsertedCollective, steps: Steps, kernels: Kernels, structure: Structure, local_bytes: Sequence[int]
 ) -> None:
     op = each.source if each.kind == "reduce-scatter" else each.before
     assert op is not None

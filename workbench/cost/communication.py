@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import Wiring
-from workbench.hardware.hardware import Hardware, Link, Shape
-from workbench.hardware.topology import PhysicalSpan, Stretches, physical_spans
+from workbench.hardware.axis_assignment import AxisAssignment
+from workbench.hardware.hardware import AxisTopology, Hardware, Link
+from workbench.hardware.topology import PhysicalSpan, PhysicalSpans, physical_spans
 
 
 def collective_seconds(
@@ -27,25 +27,26 @@ def collective_seconds(
     payload: int,
     mesh: Mesh,
     hardware: Hardware,
-    wiring: Wiring | None = None,
+    axis_assignment: AxisAssignment | None = None,
     devices: int | None = None,
 ) -> float:
     """Seconds of one execution of a collective over these mesh axes.
 
     `kind` is of `collective.KINDS`; `payload` the bytes of the larger of operand and result on one device; `devices` the size of a group,
-    if it is smaller than the axes together (Shardy's sub-axes). Never raises for a mesh that does not fit the hardware: where the wiring
-    does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says so.
+    if it is smaller than the axes together (Shardy's sub-axes). Never raises for a mesh that does not fit the hardware: where the axis
+    assignment does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says
+    so.
     """
-    alpha, beta = _rates(kind, axes, mesh, hardware, wiring, devices)
+    alpha, beta = _rates(kind, axes, mesh, hardware, axis_assignment, devices)
     return alpha + beta * payload
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def _rates(
-    kind: str, axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiring | None, devices: int | None
+    kind: str, axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None, devices: int | None
 ) -> tuple[float, float]:
     """Seconds that do not depend on the payload, and seconds a byte of it: every formula here is a line."""
-    group = group_of(axes, mesh, hardware, wiring, devices)
+    group = group_of(axes, mesh, hardware, axis_assignment, devices)
     if not group:
         return 0.0, 0.0
     if kind == "all-reduce":
@@ -62,16 +63,16 @@ class Dimension:
 
     n: int
     stride: int
-    shape: Shape
+    shape: AxisTopology
     link: Link
     bandwidth: float
 
     @property
     def latency(self) -> float:
         """Seconds for the farthest device to hear: half a ring (both ways at once), a whole line, log2(n) steps through a switch."""
-        if self.shape is Shape.SWITCH:
+        if self.shape is AxisTopology.SWITCH:
             return self.link.latency * math.ceil(math.log2(self.n))
-        return self.link.latency * self.stride * (self.n // 2 if self.shape is Shape.RING else self.n - 1)
+        return self.link.latency * self.stride * (self.n // 2 if self.shape is AxisTopology.RING else self.n - 1)
 
     @property
     def gather(self) -> float:
@@ -81,7 +82,7 @@ class Dimension:
         - line: the end must receive all others' shards over one link, `(n-1) / (n B)` (part 3, problem of the all-gather on v5e);
         - switch: `(n-1) / (n B)` (part 12).
         """
-        hops = self.n // 2 if self.shape is Shape.RING else self.n - 1
+        hops = self.n // 2 if self.shape is AxisTopology.RING else self.n - 1
         return hops / self.n / self._flow
 
     @property
@@ -92,28 +93,30 @@ class Dimension:
         - line: each half sends to the other over one link: `floor(n^2/4) / (n B)`;
         - switch: `(n-1) / (n B)`.
         """
-        if self.shape is Shape.SWITCH:
+        if self.shape is AxisTopology.SWITCH:
             return (self.n - 1) / self.n / self._flow
-        return (self.n * self.n // 4) / self.n / self._flow / (2 if self.shape is Shape.RING else 1)
+        return (self.n * self.n // 4) / self.n / self._flow / (2 if self.shape is AxisTopology.RING else 1)
 
     @property
     def ports(self) -> float:
         """Bytes a second that the worst placed device can receive: over both links of a ring, over one at a line's end."""
-        return self._flow * (2 if self.shape is Shape.RING else 1)
+        return self._flow * (2 if self.shape is AxisTopology.RING else 1)
 
     @property
     def _flow(self) -> float:
         """Bytes a second of a link for one group: groups that stand in between take their parts of it."""
-        return self.bandwidth / (1 if self.shape is Shape.SWITCH else self.stride)
+        return self.bandwidth / (1 if self.shape is AxisTopology.SWITCH else self.stride)
 
 
 Group = tuple[tuple[Dimension, ...], ...]  # from the inside out: dimensions that work at once (a torus) stand together
 
 
-def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None, devices: int | None = None) -> Group:
+def group_of(
+    axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None, devices: int | None = None
+) -> Group:
     """The devices that one collective over these mesh axes joins; empty if it joins one."""
-    wired = closest_spans(mesh, hardware, wiring)
-    taken = [physical_span for name in dict.fromkeys(axes) if name in wired for physical_span in wired[name] if physical_span.size > 1]
+    spans = closest_spans(mesh, hardware, axis_assignment)
+    taken = [physical_span for name in dict.fromkeys(axes) if name in spans for physical_span in spans[name] if physical_span.size > 1]
     levels: list[list[Dimension]] = []
     for axis in reversed(hardware.axes):
         here = [physical_span for physical_span in taken if physical_span.physical.name == axis.name]
@@ -121,7 +124,7 @@ def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiri
             continue
         dimension = _dimension(here, hardware)
         beside = levels[-1][-1] if levels else None
-        if beside and beside.shape is not Shape.SWITCH and axis.shape is not Shape.SWITCH and beside.link == axis.link:
+        if beside and beside.shape is not AxisTopology.SWITCH and axis.shape is not AxisTopology.SWITCH and beside.link == axis.link:
             levels[-1].append(dimension)
         else:
             levels.append([dimension])
@@ -129,9 +132,10 @@ def group_of(axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, wiring: Wiri
     return whole if devices is None else _shrunk(whole, devices)
 
 
-def closest_spans(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
-    """Where each axis of the mesh runs; where the wiring does not fit by the default, where the mesh is larger on larger hardware."""
-    for attempt in (wiring, None):
+def closest_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> PhysicalSpans:
+    """Where each axis of the mesh runs; where the axis assignment does not fit by the default, where the mesh is larger on larger
+    hardware."""
+    for attempt in (axis_assignment, None):
         try:
             return physical_spans(mesh, hardware, attempt)
         except HardwareError:
@@ -145,8 +149,8 @@ def _dimension(here: Sequence[PhysicalSpan], hardware: Hardware) -> Dimension:
     axis = here[0].physical
     n = math.prod(physical_span.size for physical_span in here)
     span = max(physical_span.size * physical_span.stride for physical_span in here)
-    closed = axis.shape is Shape.RING and span == axis.size
-    shape = axis.shape if closed or axis.shape is Shape.SWITCH else Shape.LINE
+    closed = axis.shape is AxisTopology.RING and span == axis.size
+    shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
     chip = hardware.chip
     reached = chip.reached(axis.link.name) if axis.link.name in chip.efficiency else chip.reached("link")
     return Dimension(n, max(span // n, 1), shape, axis.link, axis.link.bandwidth * reached)
@@ -167,8 +171,8 @@ def _shrunk(group: Group, devices: int) -> Group:
     return tuple(kept)
 
 
-def _part(shape: Shape) -> Shape:
-    return Shape.LINE if shape is Shape.RING else shape
+def _part(shape: AxisTopology) -> AxisTopology:
+    return AxisTopology.LINE if shape is AxisTopology.RING else shape
 
 
 def _gather(group: Group) -> tuple[float, float]:
@@ -195,7 +199,7 @@ def _exchange(group: Group) -> tuple[float, float]:
 def _permute(group: Group) -> tuple[float, float]:
     """Each device sends its payload to the next one; the slowest link of the group counts."""
     each = max((dimension for level in group for dimension in level), key=lambda dimension: dimension.stride / dimension.bandwidth)
-    hops = 1 if each.shape is Shape.SWITCH else each.stride
+    hops = 1 if each.shape is AxisTopology.SWITCH else each.stride
     return max(dimension.link.latency for level in group for dimension in level) * hops, hops / each.bandwidth
 
 
@@ -205,5 +209,5 @@ def _latency(group: Group) -> float:
 
 def _together(group: Group, betas: Sequence[float]) -> float:
     """Seconds a byte of all levels: of switched ones the slowest, the others one after another."""
-    switched = [beta for level, beta in zip(group, betas, strict=True) if level[0].shape is Shape.SWITCH]
+    switched = [beta for level, beta in zip(group, betas, strict=True) if level[0].shape is AxisTopology.SWITCH]
     return max(switched, default=0.0) + sum(betas) - sum(switched)

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from workbench.core.mesh import Mesh
 from workbench.cost.collective_matmul import WHOLE, Steps, taken_apart
-from workbench.cost.fusion.kernels import Kernels, Product
+from workbench.cost.fusion.kernels import KernelDot, Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated, local_shape
-from workbench.propagation.structure.work import Work
+from workbench.propagation.structure.work import OperationWork
 
 Seconds = NDArray[np.float64]
 _BLOCK = 3  # sides of a tile that is no systolic array
@@ -175,7 +175,7 @@ def _products(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip,
 
 
 def _product_seconds(
-    product: Product, work: Work, shape: tuple[int, ...], flops: int, dtype: str, chip: Chip, steps: Steps, *, is_inside: bool
+    product: KernelDot, work: OperationWork, shape: tuple[int, ...], flops: int, dtype: str, chip: Chip, steps: Steps, *, is_inside: bool
 ) -> float:
     """Of one product; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
     batch = prod(shape[dim] for dim in product.batch)

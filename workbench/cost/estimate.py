@@ -23,7 +23,7 @@ from workbench.cost.memory import MemoryOverStep
 from workbench.cost.on_chip import OnChip, on_chip
 from workbench.cost.step_time import collective_costs, step_time
 from workbench.cost.tiles import tiled_bytes
-from workbench.cost.timeline import Cost, Region, SimulatedStep, regions_of, simulate_step
+from workbench.cost.timeline import Cost, SimulatedStep, TimelineRegion, regions_of, simulate_step
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation import (
@@ -138,7 +138,7 @@ class _Fixed(NamedTuple):
 
     lifetimes: Lifetimes
     kernels: Kernels
-    regions: tuple[Region, ...]
+    regions: tuple[TimelineRegion, ...]
     types: tuple[int, ...]  # of each value: a number that values of its shape and type have
     dtypes: tuple[str, ...]  # of each value, as it is stored
 

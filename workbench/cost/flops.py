@@ -9,7 +9,7 @@ from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
-from workbench.reports.step_time import Flops, Product
+from workbench.reports.step_time import DotCost, Flops
 
 _TOKENS = 2  # a batch of token ids has two dimensions at least: batch and sequence
 
@@ -43,7 +43,7 @@ def flops_of(program: Program, products: Mapping[str, Products], devices: int) -
     return Flops(unique, local, devices, model, six_nd(program))
 
 
-def product_list(program: Program, partitioned: Propagated) -> tuple[Product, ...]:
+def product_list(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
     """Each product of a step, alike ones together, the largest on one device first."""
     structure = partitioned.structure
     counts: Counter[tuple[str, str, int, int, tuple[str, ...]]] = Counter()
@@ -51,7 +51,7 @@ def product_list(program: Program, partitioned: Propagated) -> tuple[Product, ..
         op, operation = structure.ops[index], program.operations[index]
         axes = dict.fromkeys(base_axis(axis) for value in op.operands for dim in partitioned.dims[value] or () for axis in dim)
         counts[operation.path, operation.source, op.work.flops, local, tuple(axes)] += structure.regions[op.region].times
-    found = [Product(path, source, count, flops, local, axes) for (path, source, flops, local, axes), count in counts.items()]
+    found = [DotCost(path, source, count, flops, local, axes) for (path, source, flops, local, axes), count in counts.items()]
     return tuple(sorted(found, key=lambda each: -each.per_device * each.count))
 
 

@@ -13,7 +13,7 @@ from workbench.core.tensor import Role
 from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.timeline import SimulatedStep
 from workbench.propagation import Propagated, value_names
-from workbench.propagation.collectives import Reshard, sent_bytes
+from workbench.propagation.collectives import InsertedCollective, sent_bytes
 from workbench.reports.graph import Graph, GraphNode, GraphSend
 
 
@@ -120,14 +120,14 @@ class _Flow:
             for operand in self._structure.ops[record.born].operands:
                 yield from self.makers(operand)
 
-    def maker_of(self, send: Reshard) -> int:
+    def maker_of(self, send: InsertedCollective) -> int:
         if send.source is None:
             return -1
         kernel = self._kernels.of[send.source]
         results = self._structure.ops[send.source].results
         return kernel if kernel >= 0 else next(iter(self.makers(results[0])), -1) if results else -1
 
-    def reader_of(self, send: Reshard) -> int:
+    def reader_of(self, send: InsertedCollective) -> int:
         """The kernel that reads what is sent: that of the operation before which it runs, or the first in the same region after it."""
         if self._kernels.of[send.before] >= 0:
             return self._kernels.of[send.before]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
-from workbench.propagation.structure.structure import Structure, Value
+from workbench.propagation.structure.structure import Structure, TracedValue
 from workbench.reports.step_time import StepTime
 
 
@@ -24,7 +24,7 @@ def host_memory(partitioned: Propagated, local_bytes: Sequence[int]) -> tuple[in
     return held, moved
 
 
-def _makes(structure: Structure, value: Value) -> bool:
+def _makes(structure: Structure, value: TracedValue) -> bool:
     """Whether a value on the host is new there: a copy, or what a loop stacks copies in, not what it only reads."""
     op = structure.ops[value.born]
     if value.born not in structure.body_of:

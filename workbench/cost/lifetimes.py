@@ -11,7 +11,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.on_chip import accesses
-from workbench.propagation.structure.structure import Structure, Value
+from workbench.propagation.structure.structure import Structure, TracedValue
 from workbench.propagation.structure.views import VIEWING
 
 _NARROW = 4  # columns: so narrow a matrix is read as it lies
@@ -101,7 +101,7 @@ def _viewed(structure: Structure, value: int) -> int:
     return value
 
 
-def _turns_a_weight(structure: Structure, value: Value) -> bool:
+def _turns_a_weight(structure: Structure, value: TracedValue) -> bool:
     """Whether a value is an argument of main turned round, as the gradient of a convolution's input reads its weights: XLA:CPU copies those
     at the start of the step."""
     op = structure.ops[value.born]
@@ -126,7 +126,7 @@ def _transposed(program: Program, structure: Structure, extents: Sequence[tuple[
             yield from ((index, each, start if _is_argument(structure, each, op.region) else op.position) for each in op.operands[:2])
 
 
-def _is_stored(value: Value) -> bool:
+def _is_stored(value: TracedValue) -> bool:
     return value.stored and value.alias is None
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from workbench.hardware.hardware import Chip
 from workbench.spmd.flops import flops_of, is_product
 from workbench.spmd.fused import MOVES, SLICES, body_of, instructions_within, updated_bytes
-from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
+from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
 
 SHIPPED = Path(__file__).with_name("kernel_rates.toml")
@@ -131,7 +131,7 @@ class Dot:
         return self.passes * streams * _up(self.depth, side) / (rates.units * side * side)
 
 
-def estimated_cycles(module: HloModule, visits: Iterable[Visit], rates: KernelRates) -> float:
+def estimated_cycles(module: HloModule, visits: Iterable[InstructionVisit], rates: KernelRates) -> float:
     """Of all these kernels of a step, those left out of which XLA:TPU gives no estimate: copies that run beside others, gathers, sorts."""
     timed = (each for each in visits if module.printed_opcode(each.instruction) not in MOVES and not is_unestimated(module, each))
     return sum(kernel_cycles(work_of(module, each), rates) * each.runs for each in timed)
@@ -159,7 +159,7 @@ def _beside(work: float, traffic: float, rates: KernelRates) -> float:
     return max(work, traffic) + rates.unhidden * min(work, traffic)
 
 
-def is_unestimated(module: HloModule, visit: Visit) -> bool:
+def is_unestimated(module: HloModule, visit: InstructionVisit) -> bool:
     """Whether XLA:TPU gives no estimate of such a kernel: of those that look things up or sort, and, where they stand alone, of those that
     put pieces in their places and of what keeps its layout."""
     instruction = visit.instruction
@@ -173,7 +173,7 @@ def is_unestimated(module: HloModule, visit: Visit) -> bool:
     return any(opcode in _UNESTIMATED for opcode in inner)
 
 
-def work_of(module: HloModule, visit: Visit) -> Registers:
+def work_of(module: HloModule, visit: InstructionVisit) -> Registers:
     """What a kernel of the program works on."""
     instruction, computation = visit.instruction, visit.computation
     body = body_of(module, instruction)
@@ -194,7 +194,7 @@ def work_of(module: HloModule, visit: Visit) -> Registers:
     )
 
 
-def _dot(own: Computation, product: Instruction) -> Dot:
+def _dot(own: Computation, product: HloInstruction) -> Dot:
     left, kernel = (own[name].arrays[0] for name in product.operands[:2])
     result = product.arrays[0]
     depth = flops_of(own, [product]) / 2 / max(result.size, 1)
@@ -207,7 +207,7 @@ def _dot(own: Computation, product: Instruction) -> Dot:
     return Dot(result.size // max(columns, 1), columns, depth / passes, passes, _rounded(result), is_spatial=bool(taps))
 
 
-def _taps(product: Instruction, left: Array, result: Array) -> list[tuple[int, int]]:
+def _taps(product: HloInstruction, left: Array, result: Array) -> list[tuple[int, int]]:
     """Size and stride of the window along each dimension of space. XLA:TPU writes dimensions of a batch, and those that are summed over, as
     such, too, and the gradient of a kernel, whose windows are longer than its result."""
     window = [each for each in product.fields.window.dimensions if each.size > 1 and each.base_dilation == 1 and each.window_dilation == 1]
@@ -234,7 +234,7 @@ def _rounded(result: Array) -> float:
     return 2 * result.padded_bytes / REGISTER if result.element in _HALVES else 0.0
 
 
-def _space(own: Computation, each: Instruction) -> int:
+def _space(own: Computation, each: HloInstruction) -> int:
     """Elements that an instruction goes over."""
     if each.opcode == "reduce":
         return own[each.operands[0]].arrays[0].size
@@ -246,7 +246,7 @@ def _wide(array: Array) -> int:
     return 2 if array.element in _HALVES else 4 if array.element in _BYTES else 1
 
 
-def _reads(module: HloModule, visit: Visit, body: Computation | None) -> Iterator[tuple[Array, float]]:
+def _reads(module: HloModule, visit: InstructionVisit, body: Computation | None) -> Iterator[tuple[Array, float]]:
     """The arrays that a kernel reads, and bytes of each with padding; of one that is only sliced the slices count."""
     for position, name in enumerate(visit.instruction.operands):
         for array in visit.computation[name].arrays:
@@ -262,7 +262,7 @@ def _read_elements(module: HloModule, body: Computation, position: int, array: A
     return 0 if users and all(each.opcode == "dynamic-update-slice" for each in users) else array.size
 
 
-def _users(module: HloModule, body: Computation, value: Instruction) -> Iterator[Instruction]:
+def _users(module: HloModule, body: Computation, value: HloInstruction) -> Iterator[HloInstruction]:
     """Those that read a value, bitcasts and fusions within the fusion looked through."""
     for each in body.values():
         if value.name not in each.operands:
@@ -276,7 +276,7 @@ def _users(module: HloModule, body: Computation, value: Instruction) -> Iterator
             yield each
 
 
-def _writes(instruction: Instruction, body: Computation | None) -> Iterator[tuple[Array, float]]:
+def _writes(instruction: HloInstruction, body: Computation | None) -> Iterator[tuple[Array, float]]:
     """The arrays that a kernel writes, and bytes of each with padding; of one that is updated in place the slice counts."""
     root = root_of(body) if body else None
     made = [body[name] for name in root.operands] if body and root and root.opcode == "tuple" else [root]
@@ -285,7 +285,7 @@ def _writes(instruction: Instruction, body: Computation | None) -> Iterator[tupl
         yield array, array.padded_bytes * (_updated(body, source, array) if body and source else 1.0)
 
 
-def _updated(body: Computation, source: Instruction, array: Array) -> float:
+def _updated(body: Computation, source: HloInstruction, array: Array) -> float:
     """The share of an array that is written."""
     written = updated_bytes(body, source)
     return 1.0 if written is None else written / max(array.bytes, 1)

@@ -15,11 +15,11 @@ from workbench.errors import HardwareError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import physical_spans
 from workbench.plan.plan import Plan
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.reports.step_time import StepTime
 
 
-def collective_costs(reshards: Sequence[Reshard], plan: Plan, hardware: Hardware) -> list[Cost]:
+def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware) -> list[Cost]:
     """What one execution of each takes; alike ones are computed once."""
     links = _links(plan, hardware)
     known: dict[tuple[str, tuple[str, ...], int], Cost] = {}
@@ -28,7 +28,9 @@ def collective_costs(reshards: Sequence[Reshard], plan: Plan, hardware: Hardware
         key = each.kind, each.axes, each.payload
         if key not in known:
             axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
-            seconds = collective_seconds(each.kind, axes, each.payload, plan.mesh, hardware, plan.wiring, _group(each.axes, plan.mesh))
+            seconds = collective_seconds(
+                each.kind, axes, each.payload, plan.mesh, hardware, plan.axis_assignment, _group(each.axes, plan.mesh)
+            )
             wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
             known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), windowed(each.kind, hardware.chip))
         found.append(known[key])
@@ -45,7 +47,7 @@ def _group(axes: tuple[str, ...], mesh: Mesh) -> int | None:
 def _links(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ...]]:
     """The physical axes each mesh axis runs over."""
     try:
-        found = physical_spans(plan.mesh, hardware, plan.wiring)
+        found = physical_spans(plan.mesh, hardware, plan.axis_assignment)
     except HardwareError:  # it does not fit, which is a diagnostic: then each axis has links of its own
         return {}
     return {axis: tuple(each.physical.name for each in parts) for axis, parts in found.items()}

@@ -16,7 +16,7 @@ import numpy as np
 from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.structure.structure import Structure
 
 OVERLAPPING = {
@@ -49,7 +49,7 @@ class Cost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class SimulatedTurn:
     """One turn: its seconds, and of each send when it starts and how long the device waits for it."""
 
     seconds: float
@@ -71,14 +71,14 @@ def overlaps(kind: str, chip: Chip) -> bool:
     return kind in OVERLAPPING.get(chip.platform, ())
 
 
-def simulate(kernels: Sequence[float], sends: Sequence[Send]) -> Simulated:
+def simulate(kernels: Sequence[float], sends: Sequence[Send]) -> SimulatedTurn:
     """List scheduling of `sends` beside `kernels` (seconds, in order).
 
         kernels   | k0 |   k1   |....wait....| k2 |
         links          |   send after=1, before=2  |
 
     >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=True)])
-    Simulated(seconds=7.0, starts=(1.0,), waits=(3.0,))
+    SimulatedTurn(seconds=7.0, starts=(1.0,), waits=(3.0,))
     >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=False)]).seconds
     9.0
     """
@@ -95,7 +95,7 @@ def simulate(kernels: Sequence[float], sends: Sequence[Send]) -> Simulated:
             starts[number] = max([now, *(free.get(link, 0.0) for link in send.links)])
             ends[number] = starts[number] + send.seconds
             free.update(dict.fromkeys(send.links, ends[number]))
-    return Simulated(done[-1] + waited, tuple(starts), tuple(waits))
+    return SimulatedTurn(done[-1] + waited, tuple(starts), tuple(waits))
 
 
 def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
@@ -110,7 +110,7 @@ def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class TimelineRegion:
     """The items of main or of a loop body in order: kernels, and loops (branches too) as one item each."""
 
     ends: tuple[int, ...]  # the last position of each item
@@ -123,7 +123,7 @@ class Region:
     places: Mapping[int, int]  # of each kernel among the items
 
 
-def regions_of(structure: Structure, kernels: Kernels) -> tuple[Region, ...]:
+def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, ...]:
     """Made once a program; a region's inner ones come behind it."""
     ends = _last_positions(structure)
     inside: list[list[tuple[int, int, int]]] = [[] for _ in structure.regions]  # (position, end, kernel or -1 - operation)
@@ -140,7 +140,7 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[Region, ...]:
         items.sort()
         outer = structure.ops[region.parent].region if region.parent >= 0 else -1
         found.append(
-            Region(
+            TimelineRegion(
                 tuple(accumulate((end for _, end, _ in items), max)),
                 tuple(max(item, -1) for _, _, item in items),
                 _ready(structure, kernels, [max(item, -1) for _, _, item in items], read),
@@ -194,11 +194,11 @@ def _last_positions(structure: Structure) -> dict[int, int]:
 class SimulatedStep:
     """Every region's turn, and which collectives its sends are (by their place in `Propagated.reshards`)."""
 
-    turns: tuple[Simulated, ...]
+    turns: tuple[SimulatedTurn, ...]
     sends: tuple[tuple[Send, ...], ...]
     reshards: tuple[tuple[int, ...], ...]
     busy: tuple[tuple[float, ...], ...]  # seconds of each region's items
-    regions: tuple[Region, ...]
+    regions: tuple[TimelineRegion, ...]
 
     @property
     def seconds(self) -> float:
@@ -216,7 +216,7 @@ class SimulatedStep:
 
 
 def simulate_step(
-    partitioned: Propagated, kernels: Kernels, regions: tuple[Region, ...], busy: Sequence[float], costs: Sequence[Cost]
+    partitioned: Propagated, kernels: Kernels, regions: tuple[TimelineRegion, ...], busy: Sequence[float], costs: Sequence[Cost]
 ) -> SimulatedStep:
     """All regions, inner ones first; `busy` are the seconds of each kernel, `costs` of each collective."""
     sends: list[list[Send]] = [[] for _ in regions]
@@ -225,7 +225,7 @@ def simulate_step(
         sends[reshard.region].append(_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region]))
         numbers[reshard.region].append(number)
     seconds_of_loop: dict[int, float] = {}
-    turns: list[Simulated] = []
+    turns: list[SimulatedTurn] = []
     work: list[tuple[float, ...]] = []
     for number in range(len(regions) - 1, -1, -1):
         region = regions[number]
@@ -240,7 +240,7 @@ def simulate_step(
     return SimulatedStep(tuple(turns[::-1]), tuple(map(tuple, sends)), tuple(map(tuple, numbers)), tuple(work[::-1]), regions)
 
 
-def _send(reshard: Reshard, cost: Cost, structure: Structure, kernels: Kernels, region: Region) -> Send:
+def _send(reshard: InsertedCollective, cost: Cost, structure: Structure, kernels: Kernels, region: TimelineRegion) -> Send:
     """Where a collective lies among the items of its region: behind the kernel that makes its operand, before the first that reads it."""
     maker = kernels.of[reshard.source] if reshard.source is not None else -1
     made = 0  # an argument of the region is there from the start
@@ -261,7 +261,7 @@ def _send(reshard: Reshard, cost: Cost, structure: Structure, kernels: Kernels, 
     return Send(min(made, place), place, cost.seconds, cost.links, cost.overlaps)
 
 
-def _first_read(reshard: Reshard, structure: Structure, kernels: Kernels) -> int:
+def _first_read(reshard: InsertedCollective, structure: Structure, kernels: Kernels) -> int:
     """Where a collective's result is read that only a free operation, a transpose or a reshape, takes up."""
     if reshard.source is None:
         return reshard.first_use
@@ -270,7 +270,7 @@ def _first_read(reshard: Reshard, structure: Structure, kernels: Kernels) -> int
     return max(min((each for each in places if each >= reshard.first_use), default=reshard.first_use), reshard.first_use)
 
 
-def _made_inside(structure: Structure, kernels: Kernels, region: Region, source: int, place: int) -> int:
+def _made_inside(structure: Structure, kernels: Kernels, region: TimelineRegion, source: int, place: int) -> int:
     """After how many items elementwise work that was taken into its reader's kernel can be done by itself; `place` if it is a product."""
     own, latest, pending = kernels.of[source], 0, [source]
     while pending:

@@ -38,5 +38,7 @@ def known_program(reference: Reference, known: Program | None, name: str) -> Pro
 
 def names_from_trace(program: Program, renamed: Mapping[str, str]) -> Mapping[str, str]:
     """What is to be renamed for `renamed`, by the names of the trace, to hold; some dimensions may have been renamed before."""
+    traced_names = program.renamed or program.dims
+    renamed = {name if name in traced_names else program.former_dims.get(name, name): present for name, present in renamed.items()}
     now = {traced: present for traced, present in program.renamed.items() if traced in renamed}
     return {now.get(traced, traced): name for traced, name in renamed.items() if now.get(traced, traced) != name}

@@ -21,7 +21,7 @@ from workbench.documents.programs import program_from_reference, verify_referenc
 from workbench.documents.reading import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.schema import schema_problem
 from workbench.errors import DocumentError, HardwareError, wrong_type
-from workbench.hardware.axis_assignment import Wiring, parse_wiring
+from workbench.hardware.axis_assignment import AxisAssignment, parse_axis_assignment
 from workbench.hardware.catalogue import OWN_FILE, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
@@ -48,7 +48,7 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
         "mesh": [list(axis) for axis in plan.mesh.axes],
         "layout": layout_record(plan.layout),
         **({"hardware": _hardware_name(plan.hardware)} if plan.hardware else {}),
-        **({"wiring": str(plan.wiring)} if plan.wiring and plan.wiring.routes else {}),
+        **({"axis_assignment": str(plan.axis_assignment)} if plan.axis_assignment and plan.axis_assignment.routes else {}),
         **({"pipeline": str(plan.pipeline)} if plan.pipeline else {}),
     }
     if problem := _schema_problem(document):
@@ -150,11 +150,11 @@ def _hardware_name(hardware: Hardware) -> str:
     return hardware.name
 
 
-def _placed(document: Mapping[str, Any], name: str) -> tuple[Hardware | None, Wiring | None]:
-    """The hardware and the wiring of a document."""
-    hardware, wiring = document.get("hardware"), document.get("wiring")
+def _placed(document: Mapping[str, Any], name: str) -> tuple[Hardware | None, AxisAssignment | None]:
+    """The hardware and the axis assignment of a document."""
+    hardware, axis_assignment = document.get("hardware"), document.get("axis_assignment", document.get("wiring"))
     try:
-        return hardware and parse_hardware(hardware), wiring and parse_wiring(wiring)
+        return hardware and parse_hardware(hardware), axis_assignment and parse_axis_assignment(axis_assignment)
     except HardwareError as error:
         raise DocumentError(f"{name} names hardware that cannot be used. {error.message}", error.ways_out) from None
 

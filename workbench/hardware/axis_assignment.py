@@ -26,7 +26,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class AxisAssignment:
     """For each mesh axis the routes it takes, major to minor; a mesh axis that is not named goes where there is room.
 
     **Invariants**
@@ -40,32 +40,34 @@ class Wiring:
         names = [name for name, _ in self.routes]
         for name, routes in self.routes:
             if names.count(name) > 1:
-                raise HardwareError(f"The wiring names `{name}` twice.", ["write each mesh axis once, `data:x+y`"])
+                raise HardwareError(f"The axis assignment names `{name}` twice.", ["write each mesh axis once, `data:x+y`"])
             if not routes:
-                raise HardwareError(f"The wiring names no physical axis for `{name}`.", [f"leave `{name}` away", f"write `{name}:x`"])
+                raise HardwareError(
+                    f"The axis assignment names no physical axis for `{name}`.", [f"leave `{name}` away", f"write `{name}:x`"]
+                )
             for route in routes:
                 if route.size is not None and route.size < 1:
                     raise HardwareError(
-                        f"The wiring puts `{name}` on {route.size} devices of `{route.axis}`; a route has 1 at least.",
+                        f"The axis assignment puts `{name}` on {route.size} devices of `{route.axis}`; a route has 1 at least.",
                         [f"leave the number away: `{name}:{route.axis}`", f"write `{name}:{route.axis}(2)`"],
                     )
 
-    def renamed(self, axis: str, name: str) -> "Wiring":
-        """The same wiring of a mesh whose axis has another name."""
-        return Wiring(tuple((name if each == axis else each, routes) for each, routes in self.routes))
+    def renamed(self, axis: str, name: str) -> "AxisAssignment":
+        """The same axis assignment of a mesh whose axis has another name."""
+        return AxisAssignment(tuple((name if each == axis else each, routes) for each, routes in self.routes))
 
-    def restricted(self, mesh: Mesh) -> "Wiring":
-        """The wiring of the axes that are in the mesh."""
-        return Wiring(tuple((name, routes) for name, routes in self.routes if name in mesh))
+    def restricted(self, mesh: Mesh) -> "AxisAssignment":
+        """The axis assignment of the axes that are in the mesh."""
+        return AxisAssignment(tuple((name, routes) for name, routes in self.routes if name in mesh))
 
     def __str__(self) -> str:
         return "; ".join(f"{name}:{'+'.join(map(str, routes))}" for name, routes in self.routes)
 
 
-def parse_wiring(text: str) -> Wiring:
-    """The wiring a person wrote; `str` is the inverse.
+def parse_axis_assignment(text: str) -> AxisAssignment:
+    """The axis assignment a person wrote; `str` is the inverse.
 
-    >>> str(parse_wiring("data: node + device(2);model:device(4)"))
+    >>> str(parse_axis_assignment("data: node + device(2);model:device(4)"))
     'data:node+device(2); model:device(4)'
     """
     entries = []
@@ -74,16 +76,16 @@ def parse_wiring(text: str) -> Wiring:
         matches = [_ROUTE.fullmatch(each.strip()) for each in routes.split("+")]
         if not colon or not name or None in matches:
             raise HardwareError(
-                f"`{entry.strip()[:80]}` is not a part of a wiring.", ['write "data:x+y; model:z"', 'or "data:node+device(2)"']
+                f"`{entry.strip()[:80]}` is not a part of an axis assignment.", ['write "data:x+y; model:z"', 'or "data:node+device(2)"']
             )
         entries.append((name, tuple(Route(each[1], int(each[2]) if each[2] else None) for each in matches if each)))
-    return Wiring(tuple(entries))
+    return AxisAssignment(tuple(entries))
 
 
-def read_wiring(given: Wiring | str | None) -> Wiring | None:
-    """The wiring of a plan, as text or as it is; raises `HardwareError` for anything else."""
-    if given is None or isinstance(given, Wiring):
+def read_axis_assignment(given: AxisAssignment | str | None) -> AxisAssignment | None:
+    """The axis assignment of a plan, as text or as it is; raises `HardwareError` for anything else."""
+    if given is None or isinstance(given, AxisAssignment):
         return given
     if isinstance(given, str):
-        return parse_wiring(given)
-    raise HardwareError(wrong_type("wiring", given, "text or a `Wiring`"), ['write "data:x+y; model:z"'])
+        return parse_axis_assignment(given)
+    raise HardwareError(wrong_type("axis_assignment", given, "text or an `AxisAssignment`"), ['write "data:x+y; model:z"'])

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import HardwareError, WorkbenchError, unknown_name, wrong_type
-from workbench.hardware.hardware import Chip, Hardware, Link, PhysicalAxis, Shape
+from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
 
 SHIPPED = Path(__file__).with_name("hardware.toml")
 OWN_FILE = "WORKBENCH_HARDWARE"
@@ -46,10 +46,10 @@ class Torus:
     ring_side: int = 0
     ring_multiple: int = 0
 
-    def shape(self, side: int, sides: tuple[int, ...]) -> Shape:
+    def shape(self, side: int, sides: tuple[int, ...]) -> AxisTopology:
         """How a dimension of `side` chips is closed in a slice of these sides."""
         cubes = self.ring_multiple and all(each % self.ring_multiple == 0 for each in sides)
-        return Shape.RING if cubes or side == self.ring_side else Shape.LINE
+        return AxisTopology.RING if cubes or side == self.ring_side else AxisTopology.LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,9 @@ class Entry:
         _verify_sides(self, torus, sides, text)
         axes = [PhysicalAxis(name, side, torus.link, torus.shape(side, sides)) for name, side in zip("xyz", sides, strict=False)]
         if torus.on_chip:
-            axes.append(PhysicalAxis("core", self.devices, torus.on_chip, Shape.LINE))
+            axes.append(PhysicalAxis("core", self.devices, torus.on_chip, AxisTopology.LINE))
         if count > 1:
-            axes.insert(0, PhysicalAxis("slice", count, torus.slices, Shape.SWITCH))
+            axes.insert(0, PhysicalAxis("slice", count, torus.slices, AxisTopology.SWITCH))
         return Hardware(self.chip, tuple(axes), f"{count} slices of {text}" if count > 1 else text)
 
     def nodes(self, devices: int, count: int = 1) -> Hardware:
@@ -114,9 +114,9 @@ class Entry:
                 f"A node has 1 to {node.size} {self.name}; {devices} is not among these." if count else "There must be one node at least.",
                 [f'write "{full}"'] if count and devices else [f'write "{self.example}"'],
             )
-        axes = [PhysicalAxis("device", devices, node.link, Shape.SWITCH)]
+        axes = [PhysicalAxis("device", devices, node.link, AxisTopology.SWITCH)]
         if count > 1:
-            axes.insert(0, PhysicalAxis("node", count, node.network, Shape.SWITCH))
+            axes.insert(0, PhysicalAxis("node", count, node.network, AxisTopology.SWITCH))
         return Hardware(self.chip, tuple(axes), f"{count} nodes of {devices} {self.name}" if count > 1 else f"{devices} {self.name}")
 
 

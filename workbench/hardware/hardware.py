@@ -8,7 +8,7 @@ from enum import StrEnum
 from workbench.errors import WorkbenchError
 
 
-class Shape(StrEnum):
+class AxisTopology(StrEnum):
     """How the devices of one physical axis are joined."""
 
     RING = "ring"  # each to two neighbours, the last to the first
@@ -39,7 +39,7 @@ class PhysicalAxis:
     name: str
     size: int
     link: Link
-    shape: Shape
+    shape: AxisTopology
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where the axes of a mesh run over the links of the hardware: as a wiring says, or by themselves.
+"""Where the axes of a mesh run over the links of the hardware: as an axis assignment says, or by themselves.
 
 Of two mesh axes that share a physical axis the later one has the neighbours. The devices of the earlier stand apart by as many as the later
 one has: their hops are longer, they share links with each other, and they close to a ring only if together they span a whole one.
@@ -13,8 +13,8 @@ import numpy as np
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError, unknown_name
-from workbench.hardware.axis_assignment import Route, Wiring
-from workbench.hardware.hardware import Hardware, PhysicalAxis, Shape
+from workbench.hardware.axis_assignment import AxisAssignment, Route
+from workbench.hardware.hardware import AxisTopology, Hardware, PhysicalAxis
 from workbench.units import divisors
 
 
@@ -27,26 +27,27 @@ class PhysicalSpan:
     stride: int
 
 
-Stretches = Mapping[str, tuple[PhysicalSpan, ...]]
+PhysicalSpans = Mapping[str, tuple[PhysicalSpan, ...]]
 
 
 @functools.lru_cache(maxsize=256)
-def default_wiring(mesh: Mesh, hardware: Hardware) -> Wiring:
+def default_axis_assignment(mesh: Mesh, hardware: Hardware) -> AxisAssignment:
     """Where the axes of a mesh go by themselves, as in `jax.experimental.mesh_utils`.
 
     The minor axis chooses first. What is inside a node or a slice comes before what is across; whole dimensions of a torus before parts,
     more of them before fewer; free links before shared ones. Raises `HardwareError` if the mesh does not fit.
     """
-    placed = _placed(mesh, hardware, Wiring())
-    return Wiring(tuple((name, _shortest(placed[name])) for name, size in mesh.axes if size > 1))
+    placed = _placed(mesh, hardware, AxisAssignment())
+    return AxisAssignment(tuple((name, _shortest(placed[name])) for name, size in mesh.axes if size > 1))
 
 
 @functools.lru_cache(maxsize=256)
-def physical_spans(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> Stretches:
-    """Where each axis of the mesh runs, major to minor. `HardwareError` if the mesh is too large, or the wiring does not fit it."""
-    wiring = wiring or Wiring()
-    placed = _placed(mesh, hardware, wiring)
-    named = [name for name, _ in wiring.routes]
+def physical_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> PhysicalSpans:
+    """Where each axis of the mesh runs, major to minor. `HardwareError` if the mesh is too large, or the axis assignment does not fit
+    it."""
+    axis_assignment = axis_assignment or AxisAssignment()
+    placed = _placed(mesh, hardware, axis_assignment)
+    named = [name for name, _ in axis_assignment.routes]
     order = [*(name for name in mesh.names if name not in named), *named]
     strides = dict.fromkeys((axis.name for axis in hardware.axes), 1)
     found: dict[str, tuple[PhysicalSpan, ...]] = {}
@@ -57,35 +58,37 @@ def physical_spans(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None)
     return {name: found[name] for name in mesh.names}
 
 
-def verify_links(hardware: Hardware, wiring: Wiring) -> None:
-    """Raises `HardwareError` for a physical axis that the hardware has not; whether the mesh fits is for `wiring_problem`."""
-    for _, routes in wiring.routes:
+def verify_links(hardware: Hardware, axis_assignment: AxisAssignment) -> None:
+    """Raises `HardwareError` for a physical axis that the hardware has not; whether the mesh fits is for `axis_assignment_error`."""
+    for _, routes in axis_assignment.routes:
         for route in routes:
             _physical(route.axis, hardware)
 
 
-def wiring_problem(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> HardwareError | None:
+def axis_assignment_error(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> HardwareError | None:
     """Why the mesh cannot be wired to the hardware so, as an error to show; `None` if it can."""
     try:
-        physical_spans(mesh, hardware, wiring)
+        physical_spans(mesh, hardware, axis_assignment)
     except HardwareError as error:
         return error
     return None
 
 
-def device_order(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
+def device_order(
+    mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None
+) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
     """The number of the physical device at each place of the mesh; shape `mesh.sizes`.
 
-    Physical devices are numbered row-major over `hardware.axes`: for a TPU slice the order of JAX's `(x, y, z, core)` array of devices,
-    for nodes the order of `jax.devices()`. So `Mesh(devices.reshape(-1)[device_order(...)], mesh.names)` is the mesh as it is wired.
+    Physical devices are numbered row-major over `hardware.axes`: for a TPU slice the order of JAX's `(x, y, z, core)` array of devices, for
+    nodes the order of `jax.devices()`. So `Mesh(devices.reshape(-1)[device_order(...)], mesh.names)` is the mesh as its axes are assigned.
 
     >>> from workbench.hardware.catalogue import parse_hardware
-    >>> from workbench.hardware.axis_assignment import parse_wiring
-    >>> device_order(Mesh("data:2 model:2"), parse_hardware("TPU v5e 2x2"), parse_wiring("data:y; model:x")).tolist()
+    >>> from workbench.hardware.axis_assignment import parse_axis_assignment
+    >>> device_order(Mesh("data:2 model:2"), parse_hardware("TPU v5e 2x2"), parse_axis_assignment("data:y; model:x")).tolist()
     [[0, 2], [1, 3]]
     """
     places = {axis.name: np.zeros((1,) * len(mesh.axes), dtype=np.int64) for axis in hardware.axes}
-    for number, (name, routes) in enumerate(physical_spans(mesh, hardware, wiring).items()):
+    for number, (name, routes) in enumerate(physical_spans(mesh, hardware, axis_assignment).items()):
         shape = [1] * len(mesh.axes)
         shape[number] = mesh[name]
         index = np.arange(mesh[name]).reshape(shape)
@@ -100,16 +103,16 @@ def device_order(mesh: Mesh, hardware: Hardware, wiring: Wiring | None = None) -
 _Placed = Mapping[str, tuple[tuple[PhysicalAxis, int], ...]]  # for each mesh axis its physical axes, major to minor, and the size on each
 
 
-def _placed(mesh: Mesh, hardware: Hardware, wiring: Wiring) -> _Placed:
-    """The axes that the wiring names as it says, then the others where there is room."""
+def _placed(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment) -> _Placed:
+    """The axes that the axis assignment names as it says, then the others where there is room."""
     if mesh.size > hardware.size:
         raise _too_large(mesh, hardware)
-    placed = {name: _named(name, mesh, hardware, routes) for name, routes in wiring.routes}
+    placed = {name: _named(name, mesh, hardware, routes) for name, routes in axis_assignment.routes}
     used = _used(placed, hardware)
     others = [(name, size) for name, size in reversed(mesh.axes) if name not in placed]
     free = _search(tuple(size for _, size in others), tuple(used[axis.name] for axis in hardware.axes), hardware, set())
     if free is None:
-        shares = "" if not placed else f" beside {wiring}"
+        shares = "" if not placed else f" beside {axis_assignment}"
         raise HardwareError(
             f"The mesh {mesh} has {mesh.size} devices of the {hardware.size} of {hardware}, but its axes do not divide into the sizes of "
             f"{_sizes(hardware)}{shares}.",
@@ -121,12 +124,12 @@ def _placed(mesh: Mesh, hardware: Hardware, wiring: Wiring) -> _Placed:
 
 
 def _named(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...]) -> tuple[tuple[PhysicalAxis, int], ...]:
-    """A mesh axis on the routes that a wiring gives it; sizes that are left open are found from the minor one on."""
+    """A mesh axis on the routes that an axis assignment gives it; sizes that are left open are found from the minor one on."""
     if name not in mesh:
         raise HardwareError(*unknown_name("mesh axis", name, mesh.names))
     axes = [_physical(route.axis, hardware) for route in routes]
     if len({axis.name for axis in axes}) < len(axes):
-        raise HardwareError(f"The wiring puts `{name}` on one physical axis twice.", ["write one size for both"])
+        raise HardwareError(f"The axis assignment puts `{name}` on one physical axis twice.", ["write one size for both"])
     total = mesh[name]
     rest, remainder = divmod(total, math.prod(route.size or 1 for route in routes))
     sizes = [route.size for route in routes]
@@ -137,9 +140,10 @@ def _named(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...])
             rest //= sizes[number] or 1
     if remainder or rest != 1:
         product = " x ".join(f"{size}" for size in sizes)
+        assigned = math.prod(size or 1 for size in sizes)
         raise HardwareError(
-            f"`{name}` is {total}; the wiring puts {product} = {math.prod(size or 1 for size in sizes)} of it on {_shown(routes)}.",
-            [f"make `{name}` {math.prod(size or 1 for size in sizes)}", "leave a size open"],
+            f"`{name}` is {total}; the axis assignment puts {product} = {assigned} of it on {_shown(routes)}.",
+            [f"make `{name}` {assigned}", "leave a size open"],
         )
     return tuple((axis, size) for axis, size in zip(axes, sizes, strict=True) if size and size > 1)  # the others carry nothing of it
 
@@ -156,7 +160,7 @@ def _used(placed: _Placed, hardware: Hardware) -> dict[str, int]:
             other = next((each.name for each in hardware.axes if each.name != axis.name and each.size > 1), "")
             spread = [f"spread it, `{takers[0][0]}:{other}+{axis.name}`"] if other else []
             raise HardwareError(
-                f"{wanted}{product} devices are wired to `{axis.name}`; `{axis.name}` of {hardware} has {axis.size}.",
+                f"{wanted}{product} devices are assigned to `{axis.name}`; `{axis.name}` of {hardware} has {axis.size}.",
                 [*spread, f"make `{takers[0][0]}` smaller"],
             )
     return used
@@ -214,7 +218,7 @@ def _levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
     """The physical axes, by number, from the inside out: the dimensions of a torus together, what is switched each for itself."""
     levels: list[list[int]] = []
     for number in reversed(range(len(axes))):
-        together = levels and axes[number].shape is not Shape.SWITCH and axes[levels[-1][-1]].shape is not Shape.SWITCH
+        together = levels and axes[number].shape is not AxisTopology.SWITCH and axes[levels[-1][-1]].shape is not AxisTopology.SWITCH
         if together:
             levels[-1].append(number)
         else:

@@ -17,11 +17,11 @@ Dimensions have the same names in all of them, so that a layout's rule means the
 | `d_ff`, `hidden_channels`, `hidden` | numbers between a block's two products | Transformers, `conformer`, U-Nets, `amoebanet`, `mnist` |
 | `narrow_channels` | numbers within a bottleneck | `amoebanet` |
 | `d_expert`, `d_shared` | the same, of one expert, of those that every token passes | `mixture` |
-| `heads`; `kv_heads`, `queries` | heads; heads of keys and values, and of queries for each | Transformers, `conformer`; `decoder` |
+| `heads`; `kv_heads`, `q_per_kv` | heads; heads of keys and values, and of queries for each | Transformers, `conformer`; `decoder` |
 | `d_head`, `d_value`, `d_query` | numbers of a head; of its value, of its query with position | Transformers, `conformer`; `mixture` |
 | `experts`, `choices` | experts where they compute, and where a token chooses | `mixture` |
 | `layers`, `sparse` | layers where they are scanned; of these, those with experts | Transformers, `conformer`; `mixture` |
-| `shares`, `pairs`, `gates` | what is projected together: query, key, value; key, value; gate, value | Transformers, `conformer` |
+| `qkv`, `pairs`, `gate_up` | what is projected together: query, key, value; key, value; gate, value | Transformers, `conformer` |
 | `kernel`, `kernel_depth` ... | how far a convolution sees | `conformer`, the U-Nets and `amoebanet` |
 """
 

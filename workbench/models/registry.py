@@ -125,12 +125,17 @@ ALL_MODELS = (
 )
 
 
+FORMER_DIMS = {"queries": "q_per_kv", "shares": "qkv", "gates": "gate_up"}
+"""What dimensions of the models were called in their first versions, and what they are called now."""
+
+
 def build(name: str, /, **arguments: Any) -> Program:
     """The program of model `name`, with the reference that a plan document keeps of it.
 
     Raises `DocumentError` for a model or argument that is not there, or a value of the wrong kind.
     """
-    return replace(verify_model(name, arguments).build(**arguments), reference=Reference(name, arguments))
+    program = verify_model(name, arguments).build(**arguments)
+    return replace(program, reference=Reference(name, arguments), former_dims=FORMER_DIMS)
 
 
 def verify_model(name: str, arguments: Mapping[str, Any]) -> Model:

@@ -13,7 +13,7 @@ from workbench.multimodel.policies import MENU as MENU
 from workbench.multimodel.policies import Candidate as Candidate
 from workbench.multimodel.policies import Policy as Policy
 from workbench.multimodel.policies import policy_named as policy_named
-from workbench.multimodel.schedule import Placed as Placed
-from workbench.multimodel.schedule import Schedule as Schedule
+from workbench.multimodel.schedule import FleetSchedule as FleetSchedule
+from workbench.multimodel.schedule import ScheduledUnit as ScheduledUnit
 from workbench.multimodel.simulate import FleetEvent as FleetEvent
 from workbench.multimodel.simulate import simulate as simulate

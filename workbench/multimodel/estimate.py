@@ -17,7 +17,7 @@ _AGAIN = 3  # a backward pass computes its shard again, and then about twice as 
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LayerWork:
     """One layer, and the seconds of its forward pass at `RATES`."""
 
     layer: Layer
@@ -30,14 +30,14 @@ def layers_of(program: Program) -> tuple[Layer, ...]:
 
 
 @kept_with_program(5)
-def works_of(program: Program) -> tuple[Work, ...]:
+def works_of(program: Program) -> tuple[LayerWork, ...]:
     """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
     held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
     factor = 2 + held[Role.OPTIMIZER_STATE] / max(held[Role.PARAMETER], 1)
     blocks = network_blocks(program)
     entering = [0, *(each.crossing for each in blocks)]
     return tuple(
-        Work(
+        LayerWork(
             Layer(each.path, int(each.parameter_bytes * factor), each.traffic // 2, before),
             max(each.flops / _FLOPS, each.traffic / _BYTES),
         )
@@ -50,8 +50,8 @@ def estimated_job(model: FleetModel, starts: Sequence[int]) -> Job:
     works = works_of(model.program)
     ends = [*starts[1:], len(works)]
     forward = [sum(each.seconds for each in works[begin:end]) for begin, end in zip(starts, ends, strict=True)]
-    moved = [sum(each.layer.held for each in works[begin:end]) / _BYTES for begin, end in zip(starts, ends, strict=True)]
-    entering = [works[begin].layer.entering / _BYTES for begin in starts]
+    moved = [sum(each.layer.resident for each in works[begin:end]) / _BYTES for begin, end in zip(starts, ends, strict=True)]
+    entering = [works[begin].layer.input_activations / _BYTES for begin in starts]
     last = len(starts) - 1
     there = [Unit(i, Pass.FORWARD, _LAUNCH + forward[i], moved[i], 0.0, entering[i]) for i in range(last)]
     turn = Unit(last, Pass.FORWARD_LOSS, _LAUNCH + _AGAIN * forward[last], moved[last], moved[last], entering[last])

@@ -16,7 +16,7 @@ from workbench.multimodel.bounds import lower_bound
 from workbench.multimodel.jobs import Job, verify_devices, verify_names
 from workbench.multimodel.policies import Policy, policy_named
 from workbench.multimodel.policies.exact_order import ExactOrder
-from workbench.multimodel.schedule import Placed, Schedule
+from workbench.multimodel.schedule import FleetSchedule, ScheduledUnit
 from workbench.multimodel.simulate import simulate
 
 _TICKS = 10_000  # so many are the lower bound: times are whole numbers to the solver
@@ -27,7 +27,7 @@ MOST_UNITS = 2_000
 class Optimum:
     """The best schedule found; `proven` if no shorter one exists; none is shorter than `bound` seconds."""
 
-    schedule: Schedule
+    schedule: FleetSchedule
     proven: bool
     bound: float
 
@@ -41,7 +41,7 @@ def optimum(jobs: Sequence[Job], devices: int, limit: float = 10.0) -> Optimum:
     """
     verify_within_reach(jobs, devices)
     lrtf, crowded = policy_named("sharded-lrtf"), [_bare(each.crowded(devices)) for each in jobs]
-    problem = _Problem(crowded, devices)
+    problem = _ExactProblem(crowded, devices)
     problem.hint(lrtf)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit
@@ -73,7 +73,7 @@ def prepared(policy: Policy, jobs: Sequence[Job], devices: int) -> Policy:
     return _order(optimum(jobs, devices).schedule) if isinstance(policy, ExactOrder) and not policy.starts else policy
 
 
-def _order(schedule: Schedule) -> ExactOrder:
+def _order(schedule: FleetSchedule) -> ExactOrder:
     return ExactOrder({(each.model, each.unit): each.start for each in schedule.placed})
 
 
@@ -82,7 +82,7 @@ def _bare(job: Job) -> Job:
     return replace(job, units=tuple(replace(each, load=0.0, store=0.0, carry=0.0, pause=0.0) for each in job.units))
 
 
-class _Problem:
+class _ExactProblem:
     def __init__(self, jobs: Sequence[Job], devices: int) -> None:
         self.jobs, self.devices = jobs, devices
         self.tick = lower_bound(jobs, devices) / _TICKS
@@ -129,13 +129,13 @@ class _Problem:
         self.model.add(end <= self.makespan)
         return start, end, assigned, seconds
 
-    def schedule(self, solver: cp_model.CpSolver) -> Schedule:
+    def schedule(self, solver: cp_model.CpSolver) -> FleetSchedule:
         """The solver's order and assignment, in exact seconds: each unit as early as these allow."""
-        placed: list[Placed] = []
+        placed: list[ScheduledUnit] = []
         free, ready = [0.0] * self.devices, [0.0] * (self.units[-1][0] + 1)
         for model, unit, _, _, assigned, seconds in sorted(self.units, key=lambda each: (solver.value(each[2]), each[1])):
             device = next(i for i, each in enumerate(assigned) if solver.value(each))
             start = max(free[device], ready[model])
             free[device] = ready[model] = start + seconds
-            placed.append(Placed(model, unit, device, start, start + seconds, start))
-        return Schedule(self.devices, tuple(placed))
+            placed.append(ScheduledUnit(model, unit, device, start, start + seconds, start))
+        return FleetSchedule(self.devices, tuple(placed))

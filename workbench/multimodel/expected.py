@@ -6,20 +6,20 @@ from dataclasses import replace
 from workbench.multimodel.jobs import Job
 from workbench.multimodel.policies import Policy
 from workbench.multimodel.progress import FleetProgress
-from workbench.multimodel.schedule import Placed, Schedule
+from workbench.multimodel.schedule import FleetSchedule, ScheduledUnit
 from workbench.multimodel.simulate import simulate
 
 
 def expected(
-    predicted: Schedule,
+    predicted: FleetSchedule,
     jobs: Sequence[Job],
-    ran: Sequence[Placed],
+    ran: Sequence[ScheduledUnit],
     last: Sequence[int],
     policy: Policy,
     *,
     double_buffer: bool = True,
     away: frozenset[int] = frozenset(),
-) -> Schedule:
+) -> FleetSchedule:
     """The rest of a run, in seconds from its start; with nothing left, what `ran` is all there is.
 
     `predicted` was simulated from `jobs` before the run; `ran` are the units that are done. Each model ends before its unit `last`, and
@@ -27,7 +27,7 @@ def expected(
 
     >>> from workbench.multimodel import chain, policy_named
     >>> jobs, lrtf = [chain("a", (1.0, 1.0, 1.0, 1.0))], policy_named("sharded-lrtf")
-    >>> ran = [Placed(0, 0, 0, 0.0, 1.5, 0.0), Placed(0, 1, 0, 1.5, 3.0, 1.5)]  # half as long again as was predicted
+    >>> ran = [ScheduledUnit(0, 0, 0, 0.0, 1.5, 0.0), ScheduledUnit(0, 1, 0, 1.5, 3.0, 1.5)]  # half as long again as was predicted
     >>> expected(simulate(jobs, 1, lrtf), jobs, ran, [4], lrtf).makespan
     6.0
     """
@@ -46,7 +46,7 @@ def expected(
     return replace(rest, placed=rest.placed or tuple(ran))
 
 
-def _revised(predicted: Schedule, jobs: Sequence[Job], ran: Sequence[Placed]) -> list[Job]:
+def _revised(predicted: FleetSchedule, jobs: Sequence[Job], ran: Sequence[ScheduledUnit]) -> list[Job]:
     """Units longer or shorter by as much as those like them were, of the same model, else of any."""
     foreseen = {(each.model, each.unit): each.end - each.start for each in predicted.placed if not each.lost}
     sums: dict[tuple[int, int], tuple[float, float]] = {}

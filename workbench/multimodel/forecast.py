@@ -15,7 +15,7 @@ from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.jobs import Job
 from workbench.multimodel.measured import FleetTimes, ModelTimes
 from workbench.multimodel.policies import Policy, policy_named
-from workbench.multimodel.schedule import Schedule
+from workbench.multimodel.schedule import FleetSchedule
 from workbench.multimodel.shards import Layer, Room, greedy_shards, shard_bytes, verify_shards
 from workbench.multimodel.simulate import simulate
 
@@ -66,7 +66,7 @@ class FleetForecast:
         return tuple(each.job for each in self.models)
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> FleetSchedule:
         """Raises `FleetError` where `exact` is asked for, and out of reach."""
         return simulate(self.jobs, self.devices, self.policy, double_buffer=self.fleet.double_buffer)
 
@@ -159,14 +159,16 @@ def _starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Roo
 
 
 def _resized(layers: Sequence[Layer], factor: float) -> list[Layer]:
-    return [Layer(each.name, int(each.held * factor), int(each.kept * factor), int(each.entering * factor)) for each in layers]
+    return [
+        Layer(each.name, int(each.resident * factor), int(each.residuals * factor), int(each.input_activations * factor)) for each in layers
+    ]
 
 
 def _clipped(layers: Sequence[Layer], usable: int) -> list[Layer]:
     """With no more activations than leave each layer room for its parameters."""
-    after = [*(each.entering for each in layers[1:]), 0]
+    after = [*(each.input_activations for each in layers[1:]), 0]
     return [
-        replace(each, kept=max(0, min(each.kept, usable - each.held - each.entering - then)))
+        replace(each, residuals=max(0, min(each.residuals, usable - each.resident - each.input_activations - then)))
         for each, then in zip(layers, after, strict=True)
     ]
 

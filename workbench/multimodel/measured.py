@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.jobs import Job, Pass, Unit
-from workbench.multimodel.schedule import Schedule
+from workbench.multimodel.schedule import FleetSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class FleetMeasurement:
     names: tuple[str, ...]
     policy: str
     jobs: tuple[Job, ...]
-    schedule: Schedule
-    predicted: Schedule
+    schedule: FleetSchedule
+    predicted: FleetSchedule
     bound: float
     losses: dict[str, tuple[float, ...]]
     shards: tuple[int, ...]

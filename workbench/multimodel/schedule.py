@@ -6,7 +6,7 @@ from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ScheduledUnit:
     """One unit on one device, seconds from the start. `unit` counts from the model's first mini-batch on.
 
     `load` is when the transfer of its state to the device began; `lost` that its device left before it was done, so it is done again.
@@ -22,7 +22,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class FleetSchedule:
     """All units in order of their start.
 
     **Invariants** (held by tests on every policy, and by `faults`)
@@ -31,7 +31,7 @@ class Schedule:
     """
 
     devices: int
-    placed: tuple[Placed, ...]
+    placed: tuple[ScheduledUnit, ...]
     decisions: int = 0  # how often the policy was asked
 
     @cached_property
@@ -61,6 +61,6 @@ class Schedule:
         return found
 
 
-def _overlaps(whose: str, placed: list[Placed]) -> list[str]:
+def _overlaps(whose: str, placed: list[ScheduledUnit]) -> list[str]:
     turns = sorted(placed, key=lambda each: each.start)
     return [f"{whose} runs two units at {b.start:g}" for a, b in pairwise(turns) if b.start < a.end - 1e-9]

@@ -14,15 +14,15 @@ from workbench.units import format_bytes
 class Layer:
     """What one layer needs on a device, bytes.
 
-    - `held`: parameters, their gradients and optimiser state;
-    - `kept`: what its backward pass reads, recomputed from the shard's input;
-    - `entering`: what it is given by the layers before it for one mini-batch, skips included.
+    - `resident`: parameters, their gradients and optimiser state;
+    - `residuals`: what its backward pass reads, recomputed from the shard's input;
+    - `input_activations`: what it is given by the layers before it for one mini-batch, skips included.
     """
 
     name: str
-    held: int
-    kept: int
-    entering: int = 0
+    resident: int
+    residuals: int
+    input_activations: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,11 @@ Measure = Callable[[int, int], int]
 def shard_bytes(layers: Sequence[Layer], begin: int, end: int) -> int:
     """What the layers `begin` to before `end` need together: the planner's estimate."""
     own = layers[begin:end]
-    return sum(each.held + each.kept for each in own) + own[0].entering + (layers[end].entering if end < len(layers) else 0)
+    return (
+        sum(each.resident + each.residuals for each in own)
+        + own[0].input_activations
+        + (layers[end].input_activations if end < len(layers) else 0)
+    )
 
 
 def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
@@ -53,7 +57,7 @@ def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measu
     `measure(begin, end)` gives the bytes that a shard really takes, compiled; it decides, and the estimate says where to look first.
     Raises `FleetError` where one layer alone does not fit.
 
-    >>> greedy_shards([Layer(name, held=30, kept=10) for name in "abcde"], [Room(120, buffer=0.25)])
+    >>> greedy_shards([Layer(name, resident=30, residuals=10) for name in "abcde"], [Room(120, buffer=0.25)])
     (0, 2, 4)
     """
     room = min(rooms, key=lambda each: each.usable)
@@ -105,7 +109,7 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
 
 
 def _too_large(layer: Layer, taken: int, room: Room) -> FleetError:
-    held = min(layer.held, taken)  # what is compiled may need less than the planner thinks
+    held = min(layer.resident, taken)  # what is compiled may need less than the planner thinks
     return FleetError(
         f"Layer `{layer.name}` alone takes {format_bytes(taken)} ({format_bytes(held)} of parameters, gradients and optimiser state, "
         f"{format_bytes(taken - held)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "

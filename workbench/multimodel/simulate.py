@@ -9,7 +9,7 @@ from workbench.errors import FleetError
 from workbench.multimodel.jobs import Job, Pass, Unit, verify_devices, verify_names
 from workbench.multimodel.policies import Candidate, Policy
 from workbench.multimodel.progress import FleetProgress
-from workbench.multimodel.schedule import Placed, Schedule
+from workbench.multimodel.schedule import FleetSchedule, ScheduledUnit
 from workbench.multimodel.states import DeviceState, ModelState
 
 
@@ -37,7 +37,7 @@ def simulate(
     double_buffer: bool = True,
     happenings: Sequence[FleetEvent] = (),
     progress: FleetProgress | None = None,
-) -> Schedule:
+) -> FleetSchedule:
     """The schedule of these jobs on so many equal devices, or of what is left of them where they are `progress`.
 
     Without `double_buffer` a device brings a unit's state in, computes, and takes it back, one after the other. With it, the next unit is
@@ -63,11 +63,11 @@ class _Simulator:
     double_buffer: bool
     happenings: Sequence[FleetEvent]
     progress: FleetProgress
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[ScheduledUnit] = field(default_factory=list)
     decisions: int = 0
     now: float = 0.0
 
-    def run(self) -> Schedule:
+    def run(self) -> FleetSchedule:
         self._sit()
         self.times = [*{each.free for each in self.devices}, *(each.time for each in self.happenings)]
         heapq.heapify(self.times)
@@ -86,7 +86,7 @@ class _Simulator:
                     self._choose(device)
             if self.uneven:
                 self._pace()
-        return Schedule(self.count, tuple(self.placed), self.decisions)
+        return FleetSchedule(self.count, tuple(self.placed), self.decisions)
 
     def _sit(self) -> None:
         """Models and devices as they stand."""
@@ -134,7 +134,7 @@ class _Simulator:
     def _leave(self, device: DeviceState) -> None:
         if device.running:
             lost = device.running
-            self.placed[device.place] = Placed(lost.model, lost.unit, lost.device, lost.start, self.now, lost.load, lost=True)
+            self.placed[device.place] = ScheduledUnit(lost.model, lost.unit, lost.device, lost.start, self.now, lost.load, lost=True)
             self.models[lost.model].taken = False
         if device.next is not None:
             self.models[device.next].taken = False
@@ -178,7 +178,7 @@ class _Simulator:
         chosen = device.next
         assert chosen is not None
         model, unit = self.models[chosen], self._unit(chosen)
-        device.running = Placed(chosen, model.done, number, self.now, self.now + unit.seconds, device.since)
+        device.running = ScheduledUnit(chosen, model.done, number, self.now, self.now + unit.seconds, device.since)
         device.shard, device.next, model.started = (chosen, unit.shard), None, self.now
         device.place, device.left, device.pace = len(self.placed), 1.0, unit.seconds
         self.placed.append(device.running)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from workbench.multimodel.jobs import Job
-from workbench.multimodel.schedule import Placed
+from workbench.multimodel.schedule import ScheduledUnit
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class DeviceState:
     """What lies on one device, and what runs there. `shard` is the (model, shard) whose state it holds."""
 
     there: bool = True
-    running: Placed | None = None
+    running: ScheduledUnit | None = None
     next: int | None = None  # the model whose unit is brought in
     since: float = 0.0  # when its transfer began
     ready: float = 0.0  # when its state is there

@@ -63,7 +63,7 @@ def balance(
         raise PipelineError(f"{n} blocks cannot make {pieces} pieces.", [f"make it 1 to {n} pieces"])
     if any(not 0 < start < n for start in fixed) or len(set(fixed)) >= pieces:
         raise PipelineError(f"Pieces that begin at {sorted(fixed)} are not {pieces} pieces of {n} blocks.", ["take out a boundary"])
-    problem = _Problem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(fixed), fits)
+    problem = _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(fixed), fits)
     worst = problem.solve(pieces, bound=_NEVER, combine=max)[0]
     if worst == _NEVER:
         raise PipelineError(f"No cut into {pieces} pieces fits the devices' memory.", ["take more stages", "take remat:always"])
@@ -72,7 +72,7 @@ def balance(
 
 
 @dataclass(frozen=True, slots=True)
-class _Problem:
+class _BalanceProblem:
     """`sums[i]` is the cost of the first i blocks."""
 
     sums: tuple[float, ...]
@@ -120,7 +120,7 @@ class _Problem:
 
 def at(costs: Sequence[float], starts: Sequence[int], sent: Sequence[float] = ()) -> Balance:
     """What a given cut costs."""
-    return _Problem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(), None).balanced(tuple(starts))
+    return _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(), None).balanced(tuple(starts))
 
 
 def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:

@@ -62,7 +62,7 @@ def on_stage(staged: StagedProgram) -> OnStage:
     """The plan as each of its stages sees it."""
     plan = staged.plan
     mesh = Mesh({name: size for name, size in plan.mesh.axes if name != staged.spec.axis})
-    known = closest_spans(plan.mesh, plan.hardware, plan.wiring) if plan.hardware else {}
+    known = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
     runs = tuple(known.get(name, ()) for name in mesh.names)
     return OnStage(plan.program, plan.layout, plan.hardware, mesh, runs, parts_of(staged), plan.updated(pipeline=None, name=""))
 
@@ -125,7 +125,7 @@ def estimate_block(block: BlockTasks, stage: OnStage) -> BlockCost:
     sent_forward, sent_both = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, both))
     at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, apart=stage.adds_apart), stage)
     return BlockCost(
-        block.stage.segment.blocks[0], one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both
+        block.stage.virtual_stage.blocks[0], one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both
     )
 
 
@@ -173,7 +173,7 @@ def _alone(program: Program, stage: OnStage) -> Plan:
             at_rest = by_path[tensor.path][1].dims if tensor.path in by_path else [rules.get(dim, ()) for dim in tensor.dims]
             if (sharding := _divided(tensor, at_rest, plan)).axes:
                 overrides.append((f"/{tensor.path}", sharding))
-    alone = Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, wiring=plan.wiring)
+    alone = Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, axis_assignment=plan.axis_assignment)
     return _constrained(alone, layout.constraints)
 
 

@@ -18,7 +18,7 @@ def parts_of(staged: StagedProgram) -> DataParallelGroups:
         return WHOLE
     parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
     split = [bool({base_axis(axis) for axis in plan.argument_shardings[i].axes} & set(axes)) for i in parameters]
-    whole = (number for number, (piece, _) in enumerate(staged.network.flat.pieces) if not split[piece.leaf])
+    whole = (number for number, (param_slice, _) in enumerate(staged.network.flat.param_slices) if not split[param_slice.leaf])
     return DataParallelGroups(axes, prod(plan.mesh[axis] for axis in axes), frozenset(whole))
 
 

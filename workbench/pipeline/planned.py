@@ -6,13 +6,13 @@ from functools import partial
 from workbench.core.schedules.costs import StageCost
 from workbench.cost.communication import collective_seconds
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.stage_costs import block_costs, costs_of_cut, plan_starts
+from workbench.pipeline.stage_costs import block_costs, partition_costs, plan_starts
 from workbench.pipeline.stage_memory import with_exact_memory
 from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.pipeline.transfer import FREE, Transfer
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport, PlannedBlock, VirtualStage
-from workbench.reports.simulated import Simulated
+from workbench.reports.simulated import SimulatedPipeline
 
 
 def pipeline_report(plan: Plan) -> PipelineReport:
@@ -26,7 +26,7 @@ def pipeline_report(plan: Plan) -> PipelineReport:
 
 def _cut_at(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
     plan, spec, paths = staged.plan, staged.spec, staged.network.paths
-    costs = costs_of_cut(staged, starts)
+    costs = partition_costs(staged, starts)
     bounds = (0, *starts, len(paths))
     pieces = tuple(
         VirtualStage(number, number % spec.stages, tuple(paths[a:b]), cost)
@@ -36,10 +36,10 @@ def _cut_at(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
     blocks = tuple(_blocks(staged))
     step = simulate(spec, costs, transfer_of(plan))
     exact_memory = partial(_exact_memory, staged, tuple(starts), costs)
-    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, staged), partial(costs_of_cut, staged), exact_memory)
+    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, staged), partial(partition_costs, staged), exact_memory)
 
 
-def _exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> Simulated:
+def _exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> SimulatedPipeline:
     return simulate(staged.spec, with_exact_memory(staged, starts, costs), transfer_of(staged.plan))
 
 
@@ -53,4 +53,4 @@ def transfer_of(plan: Plan) -> Transfer:
     hardware, spec = plan.hardware, plan.pipeline
     if hardware is None or spec is None:
         return FREE
-    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.wiring))
+    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment))

@@ -19,17 +19,19 @@ from workbench.core.schedules.costs import StageCost, receives
 from workbench.core.schedules.tasks import Kind, Orders, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.transfer import FREE, Transfer
-from workbench.reports.simulated import Arrival, Simulated, Span
+from workbench.reports.simulated import Arrival, SimulatedPipeline, TaskSpan
 
 
-def simulate(spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE, *, recompute_ahead: bool = False) -> Simulated:
+def simulate(
+    spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE, *, recompute_ahead: bool = False
+) -> SimulatedPipeline:
     """A step of `spec`, whose pieces cost `costs`; with `recompute_ahead` recomputation does not wait for the gradient.
 
     Raises `PipelineError` if there are not as many costs as pieces.
     """
-    if len(costs) != spec.pieces:
+    if len(costs) != spec.virtual_stages:
         raise PipelineError(
-            f"The pipeline has {spec.stages} stages x {spec.chunks} chunks = {spec.pieces} pieces, and {len(costs)} have a cost.",
+            f"The pipeline has {spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} pieces, and {len(costs)} have a cost.",
             ["cut the network anew"],
         )
     orders = schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks)
@@ -43,12 +45,14 @@ def simulate_orders(
     recomputes: Callable[[int], bool] = lambda _: False,
     *,
     recompute_ahead: bool = False,
-) -> Simulated:
+) -> SimulatedPipeline:
     """Any orders of tasks, a schedule's or one's own. Raises `PipelineError` if the devices would wait for each other for ever."""
-    walk = _Walk(orders, costs, transfer, recomputes, recompute_ahead)
+    walk = _DeviceWalk(orders, costs, transfer, recomputes, recompute_ahead)
     walk.run()
     spans = tuple(tuple(walk.spans[task] for task in order) for order in orders)
-    return Simulated(spans, tuple(costs), tuple(recomputes(i) for i in range(_micro_batches(orders))), walk.causes, tuple(walk.arrivals))
+    return SimulatedPipeline(
+        spans, tuple(costs), tuple(recomputes(i) for i in range(_micro_batches(orders))), walk.causes, tuple(walk.arrivals)
+    )
 
 
 def _micro_batches(orders: Orders) -> int:
@@ -56,7 +60,7 @@ def _micro_batches(orders: Orders) -> int:
 
 
 @dataclass
-class _Walk:
+class _DeviceWalk:
     """The devices, each as far as it can go until it waits for another."""
 
     orders: Orders
@@ -64,7 +68,7 @@ class _Walk:
     transfer: Transfer
     recomputes: Callable[[int], bool]
     recompute_ahead: bool
-    spans: dict[Task, Span] = field(default_factory=dict)
+    spans: dict[Task, TaskSpan] = field(default_factory=dict)
     causes: dict[Task, Task | None] = field(default_factory=dict)
     arrivals: list[Arrival] = field(default_factory=list)
 
@@ -126,7 +130,7 @@ class _Walk:
         for need in needs:
             if (arrived := self.arrived[need] - ahead) > start:
                 start, cause = arrived, need[0]
-        self.spans[task] = Span(task, device, start, start + seconds, recompute)
+        self.spans[task] = TaskSpan(task, device, start, start + seconds, recompute)
         self.causes[task] = cause
         self.free[device] = start + seconds
         self.arrived[task, task.stage] = start + seconds

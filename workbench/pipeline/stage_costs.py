@@ -29,7 +29,7 @@ from workbench.tracing.jaxpr.work import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network import Network
 from workbench.tracing.stage_partition.stage_update import accumulator_type
-from workbench.tracing.stage_partition.stages import Cut
+from workbench.tracing.stage_partition.stages import StagePartition
 
 
 def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
@@ -46,7 +46,7 @@ def _block_costs(stage: OnStage, network: Network) -> tuple[BlockCost, ...]:
             alike = id(block.exemplar)
             if alike not in known:
                 known[alike] = estimate_block(block.exemplar, stage)
-            found.append(known[alike]._replace(path=block.stage.segment.blocks[0]))
+            found.append(known[alike]._replace(path=block.stage.virtual_stage.blocks[0]))
     return tuple(found)
 
 
@@ -56,27 +56,29 @@ def stage_costs(staged: StagedProgram, *, exact_memory: bool = False) -> tuple[S
     `exact_memory` takes memory from each whole piece as one program, not from its blocks (`stage_memory`).
     """
     starts = plan_starts(staged)
-    costs = costs_of_cut(staged, starts)
+    costs = partition_costs(staged, starts)
     return with_exact_memory(staged, starts, costs) if exact_memory else costs
 
 
 def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
     """The number of the block each piece but the first begins with; where all of them are named, nothing is priced."""
     spec = staged.spec
-    if len(spec.boundaries) == spec.pieces - 1:
+    if len(spec.boundaries) == spec.virtual_stages - 1:
         return starts_of(staged.network, spec)
     return starts_of(staged.network, spec, [block.work for block in block_costs(staged)])
 
 
-def costs_of_cut(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
+def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
     """Of the pieces that begin with these blocks."""
     plan, network = staged.plan, staged.network
     costs, tasks = block_costs(staged), _tasks(network)
     bounds = (0, *starts, len(costs))
     stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
     alike = on_stage(staged)
-    pieces = tuple(frozenset(piece for task in tasks[a:b] for piece in task.stage.segment.pieces) for a, b in pairwise(bounds))
-    ledger = _Ledger(plan, network, tasks, stage_of, pieces, alike.parts, _weights(alike, network), spread(plan))
+    param_slices = tuple(
+        frozenset(param_slice for task in tasks[a:b] for param_slice in task.stage.virtual_stage.param_slices) for a, b in pairwise(bounds)
+    )
+    ledger = _Ledger(plan, network, tasks, stage_of, param_slices, alike.parts, _weights(alike, network), spread(plan))
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
         own, summed = costs[a:b], ledger.summed(a, b)
@@ -85,12 +87,12 @@ def costs_of_cut(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCos
             forward=sum(each.forward for each in own),
             backward_input=sum(each.backward_input for each in own),
             backward_weight=sum(each.backward_weight for each in own),
-            held=ledger.held(stage),
-            kept=ledger.kept(a, b) + ledger.fed(stage),
-            entering=ledger.entering(stage) + ledger.fed(stage),
+            resident=ledger.resident(stage),
+            residuals=ledger.residuals(a, b) + ledger.batch_inputs(stage),
+            input_activations=ledger.input_activations(stage) + ledger.batch_inputs(stage),
             sends=ledger.sends(stage),
             update=ledger.update(stage, sent),
-            fed=ledger.fed(stage),
+            batch_inputs=ledger.batch_inputs(stage),
             borrowed_grads=ledger.borrowed_grads(stage) + summed,
             sent_update=sent,
             sent_forward=added(each.sent_forward for each in own),
@@ -110,7 +112,7 @@ def _tasks(network: Network) -> tuple[BlockTasks, ...]:
 class _Ledger:
     """Bytes of stages, on one device.
 
-    - `stage_of` says where each block is, `pieces` which pieces of the parameters each stage uses, `weights` what each of them takes;
+    - `stage_of` says where each block is, `param_slices` which pieces of the parameters each stage uses, `weights` what each of them takes;
     - `spread`: over how many devices of a stage a micro-batch is spread.
     """
 
@@ -118,89 +120,93 @@ class _Ledger:
     network: Network
     tasks: tuple[BlockTasks, ...]
     stage_of: dict[int, int]
-    pieces: tuple[frozenset[int], ...]
+    param_slices: tuple[frozenset[int], ...]
     parts: DataParallelGroups
     weights: "tuple[_Weight, ...]"
     spread: int
 
     @property
-    def cut(self) -> Cut:
+    def partition(self) -> StagePartition:
         """At every block."""
-        return self.tasks[0].stage.cut
+        return self.tasks[0].stage.partition
 
-    def held(self, stage: int) -> int:
+    def resident(self, stage: int) -> int:
         """Parameters, the sums of their gradients, and of those that no earlier stage has the optimiser's state."""
-        states = sum(self.weights[piece].state for piece in self._owned(stage))
-        return states + sum(self.weights[piece].held for piece in self.pieces[stage])
+        states = sum(self.weights[param_slice].state for param_slice in self._owned(stage))
+        return states + sum(self.weights[param_slice].resident for param_slice in self.param_slices[stage])
 
     def _owned(self, stage: int) -> frozenset[int]:
         """What the stage updates: what it is the first to use."""
-        return self.pieces[stage].difference(*self.pieces[:stage])
+        return self.param_slices[stage].difference(*self.param_slices[:stage])
 
     def borrowed_grads(self, stage: int) -> int:
         """Sums of gradients of what the stage updates and later ones use too."""
         owned = self._owned(stage)
-        return sum(self.weights[piece].sums for later in self.pieces[stage + 1 :] for piece in later & owned)
+        return sum(self.weights[param_slice].sums for later in self.param_slices[stage + 1 :] for param_slice in later & owned)
 
     def summed(self, a: int, b: int) -> int:
         """Bytes of gradients that the devices of these blocks add up among each other."""
         split = [(task, {*task.split(self.parts)}) for task in self.tasks[a:b]]
-        partial = {piece for _, pieces in split for piece in pieces}
-        at_once = {piece for task, pieces in split for piece in {*task.stage.segment.pieces} - pieces}
-        return sum(self.weights[piece].sums for piece in partial - at_once)
+        partial = {param_slice for _, param_slices in split for param_slice in param_slices}
+        at_once = {param_slice for task, param_slices in split for param_slice in {*task.stage.virtual_stage.param_slices} - param_slices}
+        return sum(self.weights[param_slice].sums for param_slice in partial - at_once)
 
     def sent_update(self, summed: int) -> Payload:
         return (((self.parts.axes, "all-reduce"), summed),) if summed else ()
 
-    def kept(self, a: int, b: int) -> int:
+    def residuals(self, a: int, b: int) -> int:
         values = {value for task in self.tasks[a:b] for value in task.kept.values}
         inside = sum(task.kept.inside for task in self.tasks[a:b])
-        return (inside + sum(self.cut.values[value].bytes for value in values)) // self.spread
+        return (inside + sum(self.partition.values[value].bytes for value in values)) // self.spread
 
     @staticmethod
     def at_work(cost: StageCost, own: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
         """Of the sum of the blocks. Where the forward pass is made again, a compiler, which fuses, need not have all that is kept and all
         that passes at once."""
-        leaving = sum(size for _, size in cost.sends[:1])
+        output_activations = sum(size for _, size in cost.sends[:1])
         passing = max(each.at_backward.beside for each in own)
         forward = max(each.at_forward.whole for each in own[1:]) if len(own) > 1 else 0
-        first = cost.entering + own[0].at_forward.made + own[0].at_forward.working
+        first = cost.input_activations + own[0].at_forward.made + own[0].at_forward.working
         kept = [each.at_backward.staying for each in own]
         again = max(sum(kept), passing)
         extra = max(max(each.at_forward.working - size, 0) for each, size in zip(own, kept, strict=True))
-        keeping = AtWork(cost.kept + leaving + extra, cost.kept + passing)
-        return keeping, AtWork(max(first, cost.entering + forward), cost.entering + max(again, first - cost.entering, forward))
+        keeping = AtWork(cost.residuals + output_activations + extra, cost.residuals + passing)
+        return keeping, AtWork(
+            max(first, cost.input_activations + forward), cost.input_activations + max(again, first - cost.input_activations, forward)
+        )
 
     def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves]:
         """Of the sum of the blocks: what the halves of each hand over, their worst besides. What is remade goes over into what waits, block
         after block, and has its worst at the start; what was kept stays until the first half is done."""
-        if not any(self.cut.values[v].flows_back and self.stage_of[self.cut.values[v].maker] != stage for v in self._read(stage)):
-            first, second = cost.kept, cost.entering  # the whole backward task is its second half
+        if not any(
+            self.partition.values[v].flows_back and self.stage_of[self.partition.values[v].maker] != stage for v in self._read(stage)
+        ):
+            first, second = cost.residuals, cost.input_activations  # the whole backward task is its second half
             (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
             return Halves(first, first, keeping), Halves(second, second, recomputing)
         between = [task.between for task in self.tasks[a:b]]
         made = sum(each.made for each in between) // self.spread
-        waiting = min(sum(each.kept for each in between) // self.spread, cost.kept) + made
+        waiting = min(sum(each.kept for each in between) // self.spread, cost.residuals) + made
         kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
-        second = waiting + kept - cost.kept
+        second = waiting + kept - cost.residuals
         return Halves(kept + made, waiting, second), Halves(max(again, waiting), waiting, second)
 
     def _read(self, stage: int) -> set[int]:
         """The values that a stage's blocks read."""
-        return {v for block, each in self.stage_of.items() if each == stage for v in self.cut.segments[block].entering}
+        return {v for block, each in self.stage_of.items() if each == stage for v in self.partition.virtual_stages[block].input_activations}
 
-    def entering(self, stage: int) -> int:
-        values = {v for v in self._read(stage) if self.stage_of[self.cut.values[v].maker] != stage}
-        return sum(self.cut.values[v].bytes for v in values) // self.spread
+    def input_activations(self, stage: int) -> int:
+        values = {v for v in self._read(stage) if self.stage_of[self.partition.values[v].maker] != stage}
+        return sum(self.partition.values[v].bytes for v in values) // self.spread
 
-    def fed(self, stage: int) -> int:
+    def batch_inputs(self, stage: int) -> int:
         """Batch data of a micro-batch that the stage reads."""
-        leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.cut.segments[block].batch}
+        leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.partition.virtual_stages[block].batch}
         return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.spread
 
     def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
         found: dict[int, int] = {}
-        for value in self.cut.values:
+        for value in self.partition.values:
             if self.stage_of[value.maker] == stage:
                 for reader in {self.stage_of[each] for each in value.readers} - {stage}:
                     found[reader] = found.get(reader, 0) + value.bytes // self.spread
@@ -212,8 +218,8 @@ class _Ledger:
         plan, hardware = self.plan, self.plan.hardware
         if hardware is None:
             return 0.0
-        sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.wiring) for (axes, kind), count in sent)
-        return 2 * self.held(stage) / hardware.chip.memory_bandwidth + sums
+        sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.axis_assignment) for (axes, kind), count in sent)
+        return 2 * self.resident(stage) / hardware.chip.memory_bandwidth + sums
 
 
 class _Weight(NamedTuple):
@@ -224,7 +230,7 @@ class _Weight(NamedTuple):
     state: int
 
     @property
-    def held(self) -> int:
+    def resident(self) -> int:
         return self.itself + self.sums
 
 
@@ -236,14 +242,14 @@ def _weights(stage: OnStage, network: Network) -> tuple[_Weight, ...]:
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
     states = _states(plan, [path.partition("/")[2] for path in network.parameter_paths])
     found: dict[tuple[int, bool], _Weight] = {}  # layers of a stack are alike
-    for (leaf, layer), _ in network.flat.pieces:
+    for (leaf, layer), _ in network.flat.param_slices:
         if (leaf, layer is None) not in found:
             tensor, sharding = leaves[leaf]
             types = tensor.dtype, str(accumulator_type(tensor.dtype))
             own, added_up = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
             state = sum(_local_bytes(each.shape, each.dtype, layer, lies, plan) for each, lies in states[leaf])
             found[leaf, layer is None] = _Weight(own, added_up, state)
-    return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.pieces)
+    return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
 
 
 def _states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:

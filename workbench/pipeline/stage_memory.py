@@ -17,63 +17,63 @@ from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.network import Network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.stages import cut_network
+from workbench.tracing.stage_partition.stages import partition_network
 
 
 def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
     """The costs of these pieces with their bytes as of whole pieces."""
     spec, stage = staged.spec, on_stage(staged)
-    pieces = _pieces(stage, staged.network, starts)
+    param_slices = _param_slices(stage, staged.network, starts)
     modes = {spec.recomputes(i) for i in range(spec.micro_batches)}
-    return tuple(_exact_memory(cost, piece, stage, spec, modes) for cost, piece in zip(costs, pieces, strict=True))
+    return tuple(_exact_memory(cost, param_slice, stage, spec, modes) for cost, param_slice in zip(costs, param_slices, strict=True))
 
 
 @kept_with_program(1500)
-def _pieces(stage: OnStage, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
+def _param_slices(stage: OnStage, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
     """Each piece as a program of its own; of those that are alike the first stands for all."""
     del stage  # it says whose the pieces are, and for whom they are kept
-    cut = cut_network(network, starts)
+    partition = partition_network(network, starts)
     first: dict[tuple[object, ...], BlockTasks] = {}
-    whole = (BlockTasks(StageTasks(cut, segment)) for segment in cut.segments)
+    whole = (BlockTasks(StageTasks(partition, virtual_stage)) for virtual_stage in partition.virtual_stages)
     return tuple(first.setdefault(each.structural_key, each) for each in whole)
 
 
-def _exact_memory(cost: StageCost, piece: BlockTasks, stage: OnStage, spec: PipelineSpec, modes: set[bool]) -> StageCost:
+def _exact_memory(cost: StageCost, param_slice: BlockTasks, stage: OnStage, spec: PipelineSpec, modes: set[bool]) -> StageCost:
     """What a schedule has no task for stays as it was."""
     at_work = [cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)]
     halves = [cost.halves_of(recomputed=False), cost.halves_of(recomputed=True)]
-    staying = [cost.kept, cost.entering]
+    staying = [cost.residuals, cost.input_activations]
     for recompute in modes:
-        forward, backward = _forward(piece, stage, recompute=recompute), _backward(piece, stage, recompute=recompute)
+        forward, backward = _forward(param_slice, stage, recompute=recompute), _backward(param_slice, stage, recompute=recompute)
         at_work[recompute] = AtWork(forward.whole, backward.whole)
         staying[recompute] = backward.staying
         if schedule_named(spec.schedule).splits_backward:
-            halves[recompute], staying[recompute] = _halves(piece, stage, recompute=recompute)
-    fed = sum(size for path, size in _forward(piece, stage, recompute=True).read if not path.startswith("entering/"))
+            halves[recompute], staying[recompute] = _halves(param_slice, stage, recompute=recompute)
+    fed = sum(size for path, size in _forward(param_slice, stage, recompute=True).read if not path.startswith("entering/"))
     return replace(
         cost,
-        kept=staying[False],
-        entering=staying[True],
-        fed=fed,
+        residuals=staying[False],
+        input_activations=staying[True],
+        batch_inputs=fed,
         at_work=(at_work[0], at_work[1]),
         halves=(halves[0], halves[1]),
     )
 
 
 @kept_with_owner
-def _forward(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
-    return task_bytes(piece.forward_program if recompute else piece.keeping_program, stage)
+def _forward(param_slice: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
+    return task_bytes(param_slice.forward_program if recompute else param_slice.keeping_program, stage)
 
 
 @kept_with_owner
-def _backward(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
-    return task_bytes(piece.backward_program(stage.parts, recompute=recompute, apart=stage.adds_apart), stage)
+def _backward(param_slice: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
+    return task_bytes(param_slice.backward_program(stage.parts, recompute=recompute, apart=stage.adds_apart), stage)
 
 
 @kept_with_owner
-def _halves(piece: BlockTasks, stage: OnStage, *, recompute: bool) -> tuple[Halves, int]:
+def _halves(param_slice: BlockTasks, stage: OnStage, *, recompute: bool) -> tuple[Halves, int]:
     """With what stays from the forward pass to the first of them."""
-    first, second = (_of_half(each, stage) for each in piece.half_programs(stage.parts, recompute=recompute, apart=stage.adds_apart))
+    first, second = (_of_half(each, stage) for each in param_slice.half_programs(stage.parts, recompute=recompute, apart=stage.adds_apart))
     read = dict(first.read)
     only_second = {path: size for path, size in second.read if path not in read and not path.startswith("pending/")}
     later = sum(only_second.values())  # is there while the first is at work

@@ -19,14 +19,14 @@ def starts_of(network: Network, spec: PipelineSpec, costs: Sequence[float] | Non
     """The block each piece but the first begins with: those the user named, the others by balance of `costs` (of operations, without)."""
     fixed = starts_at(network, spec.boundaries)
     verify_enough(network.name, network.paths, spec)
-    return balance(costs or [block.flops for block in network.blocks], spec.pieces, fixed=fixed).starts
+    return balance(costs or [block.flops for block in network.blocks], spec.virtual_stages, fixed=fixed).starts
 
 
 def verify_enough(name: str, paths: Sequence[str], spec: PipelineSpec) -> None:
     """Raises `PipelineError` for more pieces than blocks."""
-    if spec.pieces <= len(paths):
+    if spec.virtual_stages <= len(paths):
         return
-    wanted = f"{spec.stages} stages x {spec.chunks} chunks = {spec.pieces} pieces" if spec.chunks > 1 else f"{spec.stages} stages"
+    wanted = f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} pieces" if spec.chunks > 1 else f"{spec.stages} stages"
     shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
     raise PipelineError(
         f"{name} has {len(paths)} blocks ({shown}); {wanted} need as many.",
@@ -60,7 +60,7 @@ def micro_batch_counts(program: Program) -> tuple[int, ...]:
     return tuple(count for count in divisors(size) if count <= MOST)
 
 
-def verify_cut(program: Program, spec: PipelineSpec) -> None:
+def verify_partition(program: Program, spec: PipelineSpec) -> None:
     """Raises `PipelineError` where the program cannot be cut so: no boundary is where none can be, and every piece has a block."""
     starts_of(network_of(program, spec.micro_batches), spec)
 

@@ -10,9 +10,9 @@ from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
 from workbench.errors import HardwareError, LayoutError, unknown_name
-from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.axis_assignment import AxisAssignment
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import wiring_problem
+from workbench.hardware.topology import axis_assignment_error
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
@@ -126,34 +126,34 @@ class SetPrecision:
 
 @dataclass(frozen=True, slots=True)
 class SetHardware:
-    """Plan for other hardware, or for none; a wiring that does not fit it is dropped."""
+    """Plan for other hardware, or for none; an axis assignment that does not fit it is dropped."""
 
     hardware: Hardware | None
 
     def apply(self, plan: Plan) -> Plan:
-        fits = self.hardware is not None and wiring_problem(plan.mesh, self.hardware, plan.wiring) is None
-        return plan.updated(hardware=self.hardware, wiring=plan.wiring if fits else None)
+        fits = self.hardware is not None and axis_assignment_error(plan.mesh, self.hardware, plan.axis_assignment) is None
+        return plan.updated(hardware=self.hardware, axis_assignment=plan.axis_assignment if fits else None)
 
     def __str__(self) -> str:
         return f"hardware {self.hardware or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)
-class SetWiring:
+class SetAxisAssignment:
     """Choose which mesh axes run over which links of the hardware; `None` leaves it to the default."""
 
-    wiring: Wiring | None
+    axis_assignment: AxisAssignment | None
 
     def apply(self, plan: Plan) -> Plan:
-        if self.wiring is not None:
+        if self.axis_assignment is not None:
             if plan.hardware is None:
-                raise HardwareError("A wiring needs hardware; this plan names none.", ['choose some, such as "TPU v5e 16x16"'])
-            if problem := wiring_problem(plan.mesh, plan.hardware, self.wiring):
+                raise HardwareError("An axis assignment needs hardware; this plan names none.", ['choose some, such as "TPU v5e 16x16"'])
+            if problem := axis_assignment_error(plan.mesh, plan.hardware, self.axis_assignment):
                 raise problem
-        return plan.updated(wiring=self.wiring)
+        return plan.updated(axis_assignment=self.axis_assignment)
 
     def __str__(self) -> str:
-        return f"wiring {self.wiring or 'by itself'}"
+        return f"axis assignment {self.axis_assignment or 'by itself'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class SetPipeline:
         dropped = old.axis if old and (new is None or new.axis != old.axis) else None
         axes = tuple((name, new.stages if new and name == new.axis else size) for name, size in plan.mesh.axes if name != dropped)
         mesh = Mesh(((new.axis, new.stages), *axes) if new and new.axis not in dict(axes) else axes)
-        return plan.updated(mesh=mesh, wiring=plan.wiring and plan.wiring.restricted(mesh), pipeline=new)
+        return plan.updated(mesh=mesh, axis_assignment=plan.axis_assignment and plan.axis_assignment.restricted(mesh), pipeline=new)
 
     def __str__(self) -> str:
         return self.about or f"pipeline {self.pipeline or 'none'}"
@@ -210,5 +210,5 @@ class OpenPlan:
 ALL_EDITS = (
     *(ShardDim, Override, Constrain, Prioritize, GroupValues, UngroupValues, SetBarrier, SetLayout),
     *(SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
-    *(SetRemat, SetPrecision, SetHardware, SetWiring, SetPipeline, EditGroup, OpenPlan),
+    *(SetRemat, SetPrecision, SetHardware, SetAxisAssignment, SetPipeline, EditGroup, OpenPlan),
 )

@@ -16,8 +16,10 @@ class SetMesh:
 
     def apply(self, plan: Plan) -> Plan:
         gone = {name: None for name in plan.mesh.names if name not in self.mesh}
-        wiring = plan.wiring and plan.wiring.restricted(self.mesh)
-        return plan.updated(mesh=self.mesh, layout=plan.layout.map_axes(gone), wiring=wiring, pipeline=_fitted(plan.pipeline, self.mesh))
+        axis_assignment = plan.axis_assignment and plan.axis_assignment.restricted(self.mesh)
+        return plan.updated(
+            mesh=self.mesh, layout=plan.layout.map_axes(gone), axis_assignment=axis_assignment, pipeline=_fitted(plan.pipeline, self.mesh)
+        )
 
     def __str__(self) -> str:
         return f"mesh {self.mesh}"
@@ -76,10 +78,10 @@ class RenameAxis:
     def apply(self, plan: Plan) -> Plan:
         _ = plan.mesh[self.axis]
         mesh = Mesh(tuple((self.name if name == self.axis else name, size) for name, size in plan.mesh.axes))
-        wiring = plan.wiring and plan.wiring.renamed(self.axis, self.name)
+        axis_assignment = plan.axis_assignment and plan.axis_assignment.renamed(self.axis, self.name)
         layout = plan.layout.map_axes({self.axis: self.name})
         pipeline = plan.pipeline and replace(plan.pipeline, axis=self.name if plan.pipeline.axis == self.axis else plan.pipeline.axis)
-        return plan.updated(mesh=mesh, layout=layout, wiring=wiring, pipeline=pipeline)
+        return plan.updated(mesh=mesh, layout=layout, axis_assignment=axis_assignment, pipeline=pipeline)
 
     def __str__(self) -> str:
         return f"axis {self.axis} → {self.name}"

@@ -1,5 +1,6 @@
 """A plan: this program, over this mesh, laid out like this."""
 
+import warnings
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from workbench.core.pipeline_spec import PipelineSpec, read_pipeline
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.errors import WorkbenchError, wrong_type
-from workbench.hardware.axis_assignment import Wiring, read_wiring
+from workbench.hardware.axis_assignment import AxisAssignment, read_axis_assignment
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import verify_links
@@ -23,10 +24,10 @@ from workbench.plan.verbs import Verbs
 class Plan(Verbs):
     """What to run and how it lies. A change is a new plan; nothing here executes.
 
-    `hardware` is what it is planned for, if anything (`"TPU v5p 8x8x16"`), and `wiring` which mesh axis runs over which of its links;
-    without one the axes go as `topology.default_wiring` says. A mesh that does not fit the hardware is a diagnostic of the report; a wiring
-    over links that the hardware has not is a `HardwareError`.
-    `pipeline` cuts the program into stages along one mesh axis (`"stages:4 micro_batches:16 schedule:1f1b"`).
+    `hardware` is what it is planned for, if anything (`"TPU v5p 8x8x16"`), and `axis_assignment` which mesh axis runs over which of its
+    links; without one the axes go as `topology.default_axis_assignment` says. A mesh that does not fit the hardware is a diagnostic of the
+    report; an axis assignment over links that the hardware has not is a `HardwareError`. `pipeline` cuts the program into stages along one
+    mesh axis (`"stages:4 micro_batches:16 schedule:1f1b"`).
 
     **Invariants**
 
@@ -41,7 +42,7 @@ class Plan(Verbs):
     layout: Layout
     name: str
     hardware: Hardware | None
-    wiring: Wiring | None
+    axis_assignment: AxisAssignment | None
     pipeline: PipelineSpec | None
 
     def __init__(
@@ -51,20 +52,25 @@ class Plan(Verbs):
         layout: Layout | str = "",
         name: str = "",
         hardware: Hardware | str | None = None,
-        wiring: Wiring | str | None = None,
+        axis_assignment: AxisAssignment | str | None = None,
         pipeline: PipelineSpec | str | None = None,
+        *,
+        wiring: AxisAssignment | str | None = None,
     ) -> None:
+        if wiring is not None:
+            _warn_of_wiring()
         if not isinstance(program, Program):
             raise WorkbenchError(wrong_type("program", program, "a `Program`"), _programs_like(program))
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
-        object.__setattr__(self, "layout", layout if isinstance(layout, Layout) else Layout(layout))
+        given = layout if isinstance(layout, Layout) else Layout(layout)
+        object.__setattr__(self, "layout", given.with_present_dims(program.former_dims, program.dims))
         object.__setattr__(self, "name", name or program.name)
         object.__setattr__(self, "hardware", read_hardware(hardware))
-        object.__setattr__(self, "wiring", read_wiring(wiring))
+        object.__setattr__(self, "axis_assignment", read_axis_assignment(axis_assignment or wiring))
         object.__setattr__(self, "pipeline", read_pipeline(pipeline))
-        if self.hardware is not None and self.wiring is not None:
-            verify_links(self.hardware, self.wiring)
+        if self.hardware is not None and self.axis_assignment is not None:
+            verify_links(self.hardware, self.axis_assignment)
         verify_layout(self.program, self.mesh, self.layout)
         verify_pipeline(self.program, self.mesh, self.layout, self.pipeline)
 
@@ -75,6 +81,9 @@ class Plan(Verbs):
 
     def updated(self, **changes: Any) -> "Plan":
         """A new plan with some of its fields changed."""
+        if "wiring" in changes:
+            _warn_of_wiring()
+            changes["axis_assignment"] = changes.pop("wiring")
         return Plan(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
 
     def __str__(self) -> str:
@@ -84,6 +93,10 @@ class Plan(Verbs):
 
     def __repr__(self) -> str:
         return f"Plan({self.program.name!r}, mesh={str(self.mesh)!r}, layout={str(self.layout)!r})"
+
+
+def _warn_of_wiring() -> None:
+    warnings.warn("`wiring` of a plan is called `axis_assignment` now.", DeprecationWarning, stacklevel=3)
 
 
 def _programs_like(given: object) -> list[str]:

@@ -4,14 +4,14 @@ from typing import Any
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.attributes import Dims, read_shardings
 from workbench.propagation.module.context import producer
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.structure.structure import Structure
 
 
-class Answer:
+class PropagationAnswer:
     """The module that Shardy's passes left, read against the program's structure; `dims` are of the structure's values, as far as read."""
 
     def __init__(self, structure: Structure, dims: list[Dims | None]) -> None:
@@ -94,7 +94,7 @@ class Answer:
         made_by = self.producer_of(value)
         return region if made_by is None else self._structure.ops[made_by].region
 
-    def placed(self, source: ir.Value, last: ir.Operation, before: int, region: int) -> Reshard:
+    def placed(self, source: ir.Value, last: ir.Operation, before: int, region: int) -> InsertedCollective:
         """Where and how long the result of a collective lives: what is made of `source` and read behind `last`."""
         readers = [self.reader(use.owner) for use in last.results[0].uses]
         readings = [self._reading(reader) for reader in readers]
@@ -104,4 +104,6 @@ class Answer:
         frees_source = len(list(source.uses)) == 1
         # XLA moves the collective of a loop-invariant value out of the loop.
         made_in = self.region_of(source, region)
-        return Reshard("", (), 0, 0, before, made_in, self.producer_of(source), frees_source, first_use, last_use, heights or (0,))
+        return InsertedCollective(
+            "", (), 0, 0, before, made_in, self.producer_of(source), frees_source, first_use, last_use, heights or (0,)
+        )

@@ -10,13 +10,13 @@ from jax.extend.mlir import ir
 from workbench.core.sharding import axis_size
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.propagation.answer import Answer
+from workbench.propagation.answer import PropagationAnswer
 from workbench.propagation.backends.backend import HALVES, Backend, backend_of
 from workbench.propagation.backends.halos import Halos
 from workbench.propagation.backends.partial_sums import verify_partial_sums
 from workbench.propagation.backends.reductions import Reductions
 from workbench.propagation.backends.sent_bytes import sent_bytes
-from workbench.propagation.collectives import KINDS, Reshard, axes_of
+from workbench.propagation.collectives import KINDS, InsertedCollective, axes_of
 from workbench.propagation.edges import REDUCTIONS, Edge, chains, held, kinds_of
 from workbench.propagation.module.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.propagation.module.context import main_function, producer
@@ -38,7 +38,7 @@ class Propagated:
     structure: Structure
     dims: list[Dims | None]  # of each value; None where an operation was dropped as dead
     results: list[Dims]  # of each result of main
-    reshards: list[Reshard]
+    reshards: list[InsertedCollective]
     edges: list[Edge]
     local_flops: dict[int, int]  # of each product, one execution
     read: dict[int, tuple[Dims, ...]]  # of operations whose own communication is known: where their operands lie as they read them
@@ -57,11 +57,11 @@ class _Collector:
     def __init__(self, plan: Plan, structure: Structure, backend: Backend) -> None:
         self._plan, self._structure, self._mesh, self._backend = plan, structure, plan.mesh, backend
         self._dims: list[Dims | None] = [None] * len(structure.values)
-        self._answer = Answer(structure, self._dims)
-        self._reshards: list[Reshard] = []
+        self._answer = PropagationAnswer(structure, self._dims)
+        self._reshards: list[InsertedCollective] = []
         self._edges: list[Edge] = []
         self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that its own code splits over
-        self._first: dict[tuple[Any, ...], Reshard] = {}
+        self._first: dict[tuple[Any, ...], InsertedCollective] = {}
         self._flops: dict[int, int] = {}
         self._halos = Halos(structure, self._mesh, backend, self._answer)
         self._reductions = Reductions(self._mesh, backend, self._answer)
@@ -144,15 +144,15 @@ class _Collector:
             if chain[0].name not in REDUCTIONS and (is_new or not moves):
                 self._edges.append(self._edge(chain, [reshard for *_, reshard in moves], before, region))
 
-    def _note_once(self, op: ir.Operation, reshard: Reshard) -> None:
+    def _note_once(self, op: ir.Operation, reshard: InsertedCollective) -> None:
         if not self._reductions.is_added_first(op, reshard):
             self._reshards += self._reductions.made_of(op, self._behind_its_loop(op, reshard))
 
-    def _behind_its_loop(self, op: ir.Operation, reshard: Reshard) -> Reshard:
+    def _behind_its_loop(self, op: ir.Operation, reshard: InsertedCollective) -> InsertedCollective:
         loop = self._structure.regions[reshard.region].parent
         return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_behind_its_loop(op) else reshard
 
-    def _is_known(self, key: tuple[Any, ...], reshard: Reshard) -> bool:
+    def _is_known(self, key: tuple[Any, ...], reshard: InsertedCollective) -> bool:
         first = self._first.setdefault(key, reshard)
         if first is reshard or not self._is_kept(first, reshard):
             return False
@@ -163,7 +163,7 @@ class _Collector:
         value = self._answer.unturned(value)
         return _origin(value) if self._backend.merges_alike else value
 
-    def _edge(self, chain: list[ir.Operation], moves: list[Reshard], before: int, region: int) -> Edge:
+    def _edge(self, chain: list[ir.Operation], moves: list[InsertedCollective], before: int, region: int) -> Edge:
         """The resharding that a chain of inserted operations is."""
         source, last = chain[0].operands[0], chain[-1]
         ranked = ir.RankedTensorType(source.type)
@@ -183,7 +183,7 @@ class _Collector:
             bool(self._manual.get(region, ())),
         )
 
-    def _is_kept(self, first: Reshard, again: Reshard) -> bool:
+    def _is_kept(self, first: InsertedCollective, again: InsertedCollective) -> bool:
         """Whether a value that was gathered is still there when it is needed again; what products read may have been given up."""
         reader = self._structure.ops[again.before]
         if first.kind != "all-gather" or reader.kind != "stablehlo.dot_general":
@@ -198,7 +198,9 @@ class _Collector:
         values = self._structure.values
         return values[product.results[0]].dtype == "float32" and any(values[each].dtype in HALVES for each in product.operands)
 
-    def _moves(self, chain: Sequence[ir.Operation], before: int, region: int) -> Iterator[tuple[ir.Operation, tuple[Any, ...], Reshard]]:
+    def _moves(
+        self, chain: Sequence[ir.Operation], before: int, region: int
+    ) -> Iterator[tuple[ir.Operation, tuple[Any, ...], InsertedCollective]]:
         """The collectives of a chain, each with a name that equal ones of one value share. What one makes for the next, or to be cut, is
         there for a moment only."""
         collectives = [op for op in chain if op.name in KINDS]
@@ -213,7 +215,7 @@ class _Collector:
                 is_last = op == chain[-1] and each is found[-1][1]
                 yield op, (*kind, lies), each if is_last else replace(each, last_use=each.first_use)
 
-    def _gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, Reshard]]:
+    def _gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, InsertedCollective]]:
         """One for each dimension, the last one first, as XLA's partitioner makes them; with where the value lies then."""
         source = op.operands[0]
         lies = list(self._answer.dims_of(source))
@@ -225,7 +227,7 @@ class _Collector:
                 local, payload = sent_bytes(self._backend, op, "all-gather", size, size)
                 yield tuple(lies), replace(plain, kind="all-gather", axes=axes, local_bytes=local, payload=payload)
 
-    def _reshard(self, op: ir.Operation, after: Dims, before: int, region: int) -> Reshard:
+    def _reshard(self, op: ir.Operation, after: Dims, before: int, region: int) -> InsertedCollective:
         kind = KINDS[op.name][0]
         source = op.operands[0]
         inside = self._answer.dims_of(source)

@@ -24,7 +24,7 @@ KINDS = {  # Shardy's operation: the report's word, and the attribute that names
 
 
 @dataclass(slots=True)
-class Reshard:
+class InsertedCollective:
     """A collective Shardy inserted: its place among the operations (it runs before operation `before`), and the buffers it touches."""
 
     kind: str
@@ -57,7 +57,7 @@ def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:
 
 
 def collectives(
-    program: Program, mesh: Mesh, structure: Structure, reshards: Sequence[Reshard], seconds: Sequence[float] = ()
+    program: Program, mesh: Mesh, structure: Structure, reshards: Sequence[InsertedCollective], seconds: Sequence[float] = ()
 ) -> tuple[Collective, ...]:
     """The collectives of a report: alike ones of one place together; `seconds` are those of each reshard, if hardware is known."""
     counts: dict[tuple[Any, ...], int] = {}

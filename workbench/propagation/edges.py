@@ -12,7 +12,7 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
-from workbench.propagation.collectives import KINDS, Reshard
+from workbench.propagation.collectives import KINDS, InsertedCollective
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.context import producer
 from workbench.reports.partitioned import GatheredWhole
@@ -41,7 +41,7 @@ class Edge:
     source: int | None
     argument: int | None
     readers: tuple[int, ...]
-    moves: tuple[Reshard, ...]
+    moves: tuple[InsertedCollective, ...]
     temporary: int
     is_manual: bool = False
     gathered_whole: tuple[GatheredWhole, ...] = ()
@@ -71,12 +71,12 @@ def kinds_of(chain: Sequence[ir.Operation]) -> tuple[str, ...]:
     return tuple(KINDS[op.name][0] if op.name in KINDS else SLICE for op in chain)
 
 
-def held(moves: Sequence[Reshard], mesh: Mesh) -> int:
+def held(moves: Sequence[InsertedCollective], mesh: Mesh) -> int:
     """Bytes of operand and result of the largest move, on one device; a slice is taken where the result is needed."""
     return max((_operand(each, mesh) + max(each.payload, each.local_bytes) for each in moves), default=0)
 
 
-def _operand(each: Reshard, mesh: Mesh) -> int:
+def _operand(each: InsertedCollective, mesh: Mesh) -> int:
     """What a device gathers is the parts of all, its own among them."""
     return each.payload // math.prod(axis_size(axis, mesh) for axis in each.axes) if each.kind == "all-gather" else each.payload
 

@@ -20,7 +20,7 @@ from workbench.propagation.module.operations import operations_below
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.module.statements import result_shardings
 from workbench.propagation.program import prepared
-from workbench.propagation.repeats import FEWEST, KEPT, Layers, Operands, find_layers, stand_in
+from workbench.propagation.repeats import FEWEST, KEPT, Operands, RepeatedLayers, find_layers, stand_in
 from workbench.propagation.structure.structure import Structure
 
 _LEAST = 40 * FEWEST  # operations of a program that is looked at
@@ -114,7 +114,7 @@ def _kinds(ops: Sequence[ir.Operation], structure: Structure) -> list[int]:
     return kinds
 
 
-def _leave_out(ops: Sequence[ir.Operation], layers: Layers, operands: Operands) -> None:
+def _leave_out(ops: Sequence[ir.Operation], layers: RepeatedLayers, operands: Operands) -> None:
     """Take the layers between out of a module, and have their readers read their likes."""
     last = len(ops) - 1
     for index, (op, sources) in enumerate(zip(ops, operands, strict=True)):
@@ -130,13 +130,13 @@ def _leave_out(ops: Sequence[ir.Operation], layers: Layers, operands: Operands) 
             ops[index].erase()
 
 
-def _like(layers: Layers, index: int) -> int:
+def _like(layers: RepeatedLayers, index: int) -> int:
     """The operation that stands for one between: its like in the layer before them; any other stands for itself."""
     place = layers.places[index]
     return layers.at(place, layers.first - 1) if place is not None and layers.is_between(place) else index
 
 
-def _same(layers: Layers, stay: Iterable[int]) -> tuple[_Numbers, ...]:
+def _same(layers: RepeatedLayers, stay: Iterable[int]) -> tuple[_Numbers, ...]:
     """The likes of each operation in the layers that stay next to those between."""
     places = (layers.places[index] for index in stay)
     near = (each for each in places if each is not None and each.layer == layers.first - 1)
@@ -144,7 +144,7 @@ def _same(layers: Layers, stay: Iterable[int]) -> tuple[_Numbers, ...]:
     return tuple(tuple(layers.at(place, layer) for layer in beside) for place in near)
 
 
-def _argument_pairs(layers: Layers, structure: Structure) -> _Pairs:
+def _argument_pairs(layers: RepeatedLayers, structure: Structure) -> _Pairs:
     """Arguments that operations between read, and those that their likes read."""
     found = set()
     for index, op in enumerate(structure.ops):
@@ -154,7 +154,7 @@ def _argument_pairs(layers: Layers, structure: Structure) -> _Pairs:
     return tuple((structure.values[one].result, structure.values[two].result) for one, two in sorted(found))
 
 
-def _result_pairs(layers: Layers, returned: Sequence[int]) -> _Pairs | None:
+def _result_pairs(layers: RepeatedLayers, returned: Sequence[int]) -> _Pairs | None:
     """Results that operations between make, and those that their likes make; `None` if some are returned and their likes are not."""
     places: dict[int, list[int]] = defaultdict(list)
     for place, index in enumerate(returned):

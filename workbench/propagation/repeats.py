@@ -40,7 +40,7 @@ class Run(NamedTuple):
         return min(ends), max(ends)
 
 
-class Place(NamedTuple):
+class LayerPosition(NamedTuple):
     """Where an operation of a run stands: the run's number, its layer, and its offset in the block."""
 
     run: int
@@ -48,37 +48,37 @@ class Place(NamedTuple):
     offset: int
 
 
-class Layers(NamedTuple):
+class RepeatedLayers(NamedTuple):
     """Runs whose blocks are of the same layers; those from `first` to `last` (exclusive) are the same in all of them."""
 
     runs: tuple[Run, ...]
     first: int
     last: int
-    places: tuple[Place | None, ...]  # of every operation; `None` outside of the runs
+    places: tuple[LayerPosition | None, ...]  # of every operation; `None` outside of the runs
 
-    def at(self, place: Place, layer: int) -> int:
+    def at(self, place: LayerPosition, layer: int) -> int:
         """The operation that stands in another layer as the one at `place` does in its own."""
         run = self.runs[place.run]
         return run.start + (layer - run.shift) * run.slope * run.period + place.offset
 
-    def is_between(self, place: Place | None) -> bool:
+    def is_between(self, place: LayerPosition | None) -> bool:
         """Whether an operation is of a layer that is like the one before it, and like the one behind."""
         return place is not None and self.first <= place.layer < self.last
 
 
-def find_layers(kinds: Sequence[int], operands: Operands) -> Layers | None:
+def find_layers(kinds: Sequence[int], operands: Operands) -> RepeatedLayers | None:
     """The layers of a program of operations with these kinds and operands, the program's return last; none if they are few or wired
     differently."""
     if not (runs := _find_runs(np.asarray(kinds))):
         return None
     aligned = _align(runs, operands)
     first, last = max(run.layers[0] for run in aligned) + KEPT, min(run.layers[1] for run in aligned) - KEPT + 1
-    places: list[Place | None] = [None] * len(kinds)
+    places: list[LayerPosition | None] = [None] * len(kinds)
     for number, run in enumerate(aligned):
         for index in range(run.start, run.stop):
             block, offset = divmod(index - run.start, run.period)
-            places[index] = Place(number, run.slope * block + run.shift, offset)
-    layers = Layers(tuple(aligned), first, last, tuple(places))
+            places[index] = LayerPosition(number, run.slope * block + run.shift, offset)
+    layers = RepeatedLayers(tuple(aligned), first, last, tuple(places))
     return layers if last - first >= FEWEST - 2 * KEPT and _are_alike(layers, operands) else None
 
 
@@ -149,13 +149,13 @@ def _links(runs: Sequence[Run], operands: Operands) -> dict[tuple[int, int], Cou
     return found
 
 
-def _are_alike(layers: Layers, operands: Operands) -> bool:
+def _are_alike(layers: RepeatedLayers, operands: Operands) -> bool:
     """Whether every operation between reads what its like in the layer before them reads, as many layers away, and whoever else reads
     these is of a layer no further from them than others stay, or the return."""
     return all(_is_alike(layers, operands, index) for index in range(len(operands) - 1))
 
 
-def _is_alike(layers: Layers, operands: Operands, index: int) -> bool:
+def _is_alike(layers: RepeatedLayers, operands: Operands, index: int) -> bool:
     place = layers.places[index]
     if place is not None and layers.is_between(place):
         like = operands[layers.at(place, layers.first - 1)]
@@ -166,14 +166,14 @@ def _is_alike(layers: Layers, operands: Operands, index: int) -> bool:
     return not sources or (place is not None and all(0 <= stand_in(layers, each, place.layer) < index for each in sources))
 
 
-def _seen(layers: Layers, source: int, layer: int) -> tuple[int, int, int]:
+def _seen(layers: RepeatedLayers, source: int, layer: int) -> tuple[int, int, int]:
     """Where an operand comes from, seen from its reader's layer; arguments are all alike here."""
     if source < 0 or (place := layers.places[source]) is None:
         return max(source, -1), 0, 0
     return layers.runs[place.run].start, place.layer - layer, place.offset
 
 
-def stand_in(layers: Layers, source: int, reader: int) -> int:
+def stand_in(layers: RepeatedLayers, source: int, reader: int) -> int:
     """What a reader in a layer that stays reads in place of an operation of those between: its like on the other side of them; -1 if
     that is further away than layers stay."""
     place = layers.places[source]

@@ -7,12 +7,11 @@ from dataclasses import replace
 from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.plan.plan import Plan
 from workbench.propagation.collect import Propagated
-from workbench.propagation.collectives import Reshard as Collective
-from workbench.propagation.collectives import sent_bytes
+from workbench.propagation.collectives import InsertedCollective, sent_bytes
 from workbench.propagation.edges import Edge, classes
 from workbench.reports.reshard import Move, Reshard
 
-Seconds = Callable[[list[Collective]], list[float]]
+Seconds = Callable[[list[InsertedCollective]], list[float]]
 
 
 def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tuple[Reshard, ...]:
@@ -60,7 +59,7 @@ def _reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
     )
 
 
-def _move(plan: Plan, each: Collective, seconds: float) -> Move:
+def _move(plan: Plan, each: InsertedCollective, seconds: float) -> Move:
     devices = math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
     axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
     return Move(each.kind, axes, each.payload, sent_bytes(each.kind, each.payload, devices), seconds)

@@ -4,5 +4,5 @@ from workbench.recipes.menu import ALL_RECIPES as ALL_RECIPES
 from workbench.recipes.menu import Row as Row
 from workbench.recipes.menu import find_recipe as find_recipe
 from workbench.recipes.menu import list_recipes as list_recipes
-from workbench.recipes.recipe import Draft as Draft
 from workbench.recipes.recipe import Recipe as Recipe
+from workbench.recipes.recipe import RecipeDraft as RecipeDraft

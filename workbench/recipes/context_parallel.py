@@ -19,7 +19,7 @@ from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, verify_divides, verify_unused
 from workbench.recipes.find import mixes
 from workbench.recipes.placement import constrain, place
-from workbench.recipes.recipe import Draft, Recipe, changing
+from workbench.recipes.recipe import Recipe, RecipeDraft, changing
 from workbench.recipes.sequence_parallel import sequences_of
 
 
@@ -32,7 +32,7 @@ class ContextParallel(Recipe):
     about = "sequences split throughout; keys and values all-gathered for attention"
     source = "Dubey et al. 2024, section 3.3.2"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         sequences = sequences_of(plan, self.title)
         axis = axis_for(plan, "sequence", self.title, self.given(0))
         verify_unused(plan, axis, sequences, self.title)
@@ -42,4 +42,4 @@ class ContextParallel(Recipe):
             lies[each] = before if axis in before else (*before, axis)
             verify_divides(plan, each, lies[each], self.title)
             edits += () if axis in before else place(plan, each, lies[each])
-        return Draft(changing(plan, (*edits, *constrain(plan, mixes(plan.program), lies))), axes=(axis,))
+        return RecipeDraft(changing(plan, (*edits, *constrain(plan, mixes(plan.program), lies))), axes=(axis,))

@@ -17,7 +17,7 @@ from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, verify_divides, verify_unused
 from workbench.recipes.find import batch_dim
 from workbench.recipes.placement import place
-from workbench.recipes.recipe import Draft, Recipe
+from workbench.recipes.recipe import Recipe, RecipeDraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class DataParallel(Recipe):
     about = "examples split; weights everywhere, their gradients all-reduced"
     source = "Goyal et al. 2017, section 2"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         batch = batch_of(plan, self.title)
         axis = axis_for(plan, "data", self.title, self.given(0))
         verify_unused(plan, axis, (batch,), self.title)
         axes = (*(each for each in plan.layout.rule(batch) if each != axis), axis)
         if axis in plan.layout.rule(batch):
-            return Draft((), axes=(axis,))
+            return RecipeDraft((), axes=(axis,))
         verify_divides(plan, batch, axes, self.title)
-        return Draft(tuple(place(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, axes)), axes=(axis,))
+        return RecipeDraft(tuple(place(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, axes)), axes=(axis,))
 
 
 def batch_of(plan: Plan, title: str) -> str:

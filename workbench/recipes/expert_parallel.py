@@ -25,8 +25,8 @@ from workbench.recipes.axes import axis_for, verify_divides, verify_unused
 from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.find import batch_dim, expert_dims
 from workbench.recipes.placement import constrain, place
-from workbench.recipes.products import Product, weight_products
-from workbench.recipes.recipe import Draft, Recipe, after, changing
+from workbench.recipes.products import TracedDot, weight_products
+from workbench.recipes.recipe import Recipe, RecipeDraft, after, changing
 from workbench.recipes.shards import examples
 
 MOVES = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
@@ -42,7 +42,7 @@ class ExpertParallel(Recipe):
     about = "experts split; an all-to-all to them and one back"
     source = "Lepikhin et al. 2020, section 3.2"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         experts = expert_dims(plan.program)
         if not experts:
             raise RecipeError(
@@ -58,7 +58,7 @@ class ExpertParallel(Recipe):
             if axis not in plan.layout.rule(dim):
                 verify_divides(plan, dim, (*plan.layout.rule(dim), axis), self.title)
                 begun += place(after(plan, begun), dim, (*plan.layout.rule(dim), axis))
-        return Draft(changing(plan, (*begun, *_relayouts(after(plan, begun), batch, experts))), axes=(axis,))
+        return RecipeDraft(changing(plan, (*begun, *_relayouts(after(plan, begun), batch, experts))), axes=(axis,))
 
 
 def _relayouts(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edit]:
@@ -84,7 +84,7 @@ def _is_mirrored(program: Program, at: int) -> bool:
     return not moved and any(each.path == f"grad/{path}" and each.dims == dims for each in program.operations[at:])
 
 
-def _before(program: Program, product: Product) -> list[int]:
+def _before(program: Program, product: TracedDot) -> list[int]:
     """The operations that hand a product its tokens unchanged, from the one that makes them on."""
     structure, tokens = structure_of(program), product.moving(batch_dim(program))
     side = 0 if product.left == tokens else 1
@@ -97,7 +97,7 @@ def _before(program: Program, product: Product) -> list[int]:
     return found[::-1]
 
 
-def _after(program: Program, product: Product) -> list[int]:
+def _after(program: Program, product: TracedDot) -> list[int]:
     """The product, and the operations that hand on what it makes unchanged, to the one that is read for more."""
     structure = structure_of(program)
     found, value = [product.place], structure.ops[product.place].results[0]

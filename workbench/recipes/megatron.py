@@ -22,7 +22,7 @@ from workbench.recipes.axes import axis_for, left_over, verify_divides, verify_u
 from workbench.recipes.find import hidden_dims
 from workbench.recipes.names import Use, is_named
 from workbench.recipes.placement import place
-from workbench.recipes.recipe import Draft, Recipe
+from workbench.recipes.recipe import Recipe, RecipeDraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Megatron(Recipe):
     about = "heads, hidden units and vocabulary split; two all-reduces a layer forward, two backward"
     source = "Shoeybi et al. 2019, section 3"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         axis = axis_for(plan, "model", self.title, self.given(0))
         return tensor_parallel(plan, axis, self.title)
 
 
-def tensor_parallel(plan: Plan, axis: str, title: str) -> Draft:
+def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
     """Heads, hidden units and words onto the axis. A vocabulary that it does not divide stays whole, with a note: Megatron-LM pads it.
 
     Raises `RecipeError` where the program has no such dimension, or the axis does not divide the heads or the hidden units.
@@ -66,4 +66,4 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> Draft:
             continue
         verify_divides(plan, dim, axes, title)
         edits += place(plan, dim, axes)
-    return Draft(tuple(edits), tuple(notes), (axis,))
+    return RecipeDraft(tuple(edits), tuple(notes), (axis,))

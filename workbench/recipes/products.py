@@ -13,7 +13,7 @@ from workbench.propagation import structure_of
 UNNAMED = "_"
 
 
-class Product(NamedTuple):
+class TracedDot(NamedTuple):
     """One matrix product or convolution of the program as traced.
 
     - `place` is the operation's id, `path` its named scope;
@@ -49,7 +49,7 @@ class Product(NamedTuple):
 
 
 @kept_with_program(15)
-def products_in(program: Program) -> tuple[Product, ...]:
+def products_in(program: Program) -> tuple[TracedDot, ...]:
     """All products and convolutions with operands of known names, in order."""
     structure = structure_of(program)
 
@@ -66,11 +66,11 @@ def products_in(program: Program) -> tuple[Product, ...]:
             left, right = names(op.operands[0]), names(op.operands[1])
             of = (left, right)[op.work.contracted_of]
             contracted = tuple(of[i] for i in op.work.contracted)
-            found.append(Product(place, operation.path, left, right, operation.dims, contracted, operation.kind == "convolution"))
+            found.append(TracedDot(place, operation.path, left, right, operation.dims, contracted, operation.kind == "convolution"))
     return tuple(found)
 
 
-def weight_products(program: Program, batch: str | None) -> tuple[Product, ...]:
+def weight_products(program: Program, batch: str | None) -> tuple[TracedDot, ...]:
     """The forward products of an activation and a weight."""
     return tuple(each for each in products_in(program) if each.is_forward and each.weight(batch))
 

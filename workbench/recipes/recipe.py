@@ -13,7 +13,7 @@ from workbench.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class RecipeDraft:
     """The edits of a recipe for one plan, what they leave undone (a dimension that stays whole, say), and the mesh axes it takes."""
 
     edits: tuple[Edit, ...]
@@ -42,7 +42,7 @@ class Recipe(ABC):
     most_axes: ClassVar[int] = 1
 
     @abstractmethod
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         """The edits, with notes. Raises `RecipeError` where the recipe does not apply, `MeshError` for an axis that is not there."""
 
     def edits(self, plan: Plan) -> tuple[Edit, ...]:
@@ -53,7 +53,7 @@ class Recipe(ABC):
         """The same as one line of a history."""
         return EditGroup(str(self), self.edits(plan))
 
-    def verified(self, plan: Plan) -> Draft:
+    def verified(self, plan: Plan) -> RecipeDraft:
         """The draft, if it changes anything."""
         draft = self.drafted(plan)
         if not draft.edits:
@@ -64,7 +64,7 @@ class Recipe(ABC):
         """What is said where it would change nothing."""
         return RecipeError(f"The plan is {self.title.lower()} already.", ["undo to what was before", "choose another recipe"])
 
-    def drafted(self, plan: Plan) -> Draft:
+    def drafted(self, plan: Plan) -> RecipeDraft:
         """The draft, empty where the plan is so already; raises `RecipeError` if more axes are given than it takes."""
         if len(self.axes) > self.most_axes:
             takes = "one mesh axis" if self.most_axes == 1 else f"{self.most_axes} mesh axes"

@@ -24,7 +24,7 @@ from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims, width_
 from workbench.recipes.megatron import tensor_parallel
 from workbench.recipes.placement import constrain
 from workbench.recipes.products import weight_products, with_floats
-from workbench.recipes.recipe import Draft, Recipe, changing
+from workbench.recipes.recipe import Recipe, RecipeDraft, changing
 
 AFTER_THE_PRODUCTS = 1
 
@@ -38,7 +38,7 @@ class SequenceParallel(Recipe):
     about = "Megatron, with the tokens split between the products: reduce-scatters and all-gathers for all-reduces"
     source = "Korthikanti et al. 2022, section 4.2.2"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         sequences = sequences_of(plan, self.title)
         axis = axis_for(plan, "model", self.title, self.given(0))
         split = tensor_parallel(plan, axis, self.title)
@@ -47,7 +47,7 @@ class SequenceParallel(Recipe):
             lies[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
             verify_divides(plan, each, lies[each], self.title)
         added = constrain(plan, residual_sums(plan), lies, dict.fromkeys(sequences, AFTER_THE_PRODUCTS), hidden_dims(plan.program))
-        return Draft(changing(plan, (*split.edits, *added)), split.notes, (axis,))
+        return RecipeDraft(changing(plan, (*split.edits, *added)), split.notes, (axis,))
 
 
 def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from workbench.plan.plan import Plan
 from workbench.recipes.axes import axis_for, left_over, verify_divides, verify_unused
 from workbench.recipes.find import space_dims
 from workbench.recipes.placement import place
-from workbench.recipes.recipe import Draft, Recipe, changing
+from workbench.recipes.recipe import Recipe, RecipeDraft, changing
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Spatial(Recipe):
     about = "images, volumes or recordings cut into slabs; halos exchanged between neighbours"
     source = "GSPMD (Xu et al. 2021), section 4.3"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         space = space_dims(plan.program)
         if not space:
             raise RecipeError(
@@ -38,9 +38,9 @@ class Spatial(Recipe):
             )
         axis = axis_for(plan, "space", self.title, self.given(0))
         if any(axis in plan.layout.rule(dim) for dim in space):
-            return Draft((), axes=(axis,))
+            return RecipeDraft((), axes=(axis,))
         dim = next((each for each in space if not left_over(plan, each, (*plan.layout.rule(each), axis))), space[0])
         axes = (*plan.layout.rule(dim), axis)
         verify_unused(plan, axis, (dim,), self.title)
         verify_divides(plan, dim, axes, self.title)
-        return Draft(changing(plan, place(plan, dim, axes)), axes=(axis,))
+        return RecipeDraft(changing(plan, place(plan, dim, axes)), axes=(axis,))

@@ -24,7 +24,7 @@ from workbench.recipes.axes import axis_for, verify_divides
 from workbench.recipes.find import stacked_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
 from workbench.recipes.placement import constrain, is_parameter, is_state, override
-from workbench.recipes.recipe import Draft, Recipe, after, changing
+from workbench.recipes.recipe import Recipe, RecipeDraft, after, changing
 from workbench.recipes.sequence_parallel import AFTER_THE_PRODUCTS, residual_sums
 from workbench.recipes.shards import LAST, examples
 
@@ -39,7 +39,7 @@ class TwoDimensional(Recipe):
     source = "Xu et al. 2021, section 5.1, table 1"
     most_axes = 2
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         outer = axis_for(plan, "data", self.title, self.given(0))
         inner = axis_for(plan, "model", self.title, self.given(1))
         width = next(iter(width_dims(plan.program)), None)
@@ -56,7 +56,7 @@ class TwoDimensional(Recipe):
         named = (*begun, *split.edits)
         placed = after(plan, named)
         weights = tuple(override(placed, _widths(placed, width, outer, inner)))
-        return Draft(changing(plan, (*named, *weights, *_activations(placed, width, inner))), split.notes, (outer, inner))
+        return RecipeDraft(changing(plan, (*named, *weights, *_activations(placed, width, inner))), split.notes, (outer, inner))
 
 
 def _widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, Sharding]:

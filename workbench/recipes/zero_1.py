@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.placement import is_state
-from workbench.recipes.recipe import Draft, Recipe, changing
+from workbench.recipes.recipe import Recipe, RecipeDraft, changing
 from workbench.recipes.shards import examples, left_whole, overrides, shard_axis, shards
 
 
@@ -30,7 +30,7 @@ class Zero1(Recipe):
     about = "optimiser state split over the data axis: each replica updates its share"
     source = "Rajbhandari et al. 2020, section 5.1"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         axis = shard_axis(plan, self.title, self.given(0))
         if not any(is_state(each) and each.shape for each in plan.program.arguments):
             raise RecipeError(
@@ -39,4 +39,4 @@ class Zero1(Recipe):
             )
         wanted, whole = shards(plan, axis, states=True, parameters=False)
         edits = (*examples(plan, axis, self.title), *overrides(plan, wanted))
-        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))
+        return RecipeDraft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))

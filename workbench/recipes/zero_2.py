@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.placement import is_parameter
-from workbench.recipes.recipe import Draft, Recipe, changing
+from workbench.recipes.recipe import Recipe, RecipeDraft, changing
 from workbench.recipes.shards import examples, gradients, left_whole, overrides, shard_axis, shards
 
 
@@ -29,12 +29,12 @@ class Zero2(Recipe):
     about = "gradients and optimiser state split over the data axis: reduce-scatter, then all-gather of the weights"
     source = "Rajbhandari et al. 2020, section 5.2"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         axis = shard_axis(plan, self.title, self.given(0))
         verify_trained(plan, self.title)
         wanted, whole = shards(plan, axis, states=True, parameters=False)
         edits = (*examples(plan, axis, self.title), *overrides(plan, wanted), *gradients(plan, axis))
-        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))
+        return RecipeDraft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))
 
 
 def verify_trained(plan: Plan, title: str) -> None:

@@ -16,7 +16,7 @@ each device, half as many again as data parallelism. Everything that is kept tak
 from dataclasses import dataclass
 
 from workbench.plan.plan import Plan
-from workbench.recipes.recipe import Draft, Recipe, changing
+from workbench.recipes.recipe import Recipe, RecipeDraft, changing
 from workbench.recipes.shards import examples, gradients, left_whole, overrides, shard_axis, shards
 from workbench.recipes.zero_2 import verify_trained
 
@@ -30,9 +30,9 @@ class Zero3(Recipe):
     about = "weights, gradients and optimiser state split over the data axis; weights gathered where they are used"
     source = "Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023"
 
-    def draft(self, plan: Plan) -> Draft:
+    def draft(self, plan: Plan) -> RecipeDraft:
         axis = shard_axis(plan, self.title, self.given(0))
         verify_trained(plan, self.title)
         wanted, whole = shards(plan, axis, states=True, parameters=True)
         edits = (*examples(plan, axis, self.title), *overrides(plan, wanted), *gradients(plan, axis))
-        return Draft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))
+        return RecipeDraft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules import Shape, schedule_named
+from workbench.core.schedules import PipelineShape, schedule_named
 from workbench.core.schedules.costs import Payload, StageCost, added
-from workbench.reports.simulated import Simulated
+from workbench.reports.simulated import SimulatedPipeline
 
 NOMINAL = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
 
@@ -51,16 +51,16 @@ class PipelineReport:
     """
 
     spec: PipelineSpec
-    pieces: tuple[VirtualStage, ...]
-    simulated: Simulated
+    virtual_stages: tuple[VirtualStage, ...]
+    simulated: SimulatedPipeline
     capacity: int = 0
     blocks: tuple[PlannedBlock, ...] = ()
     cut_at: "Callable[[Sequence[int]], PipelineReport] | None" = field(default=None, compare=False, repr=False)
     costs_at: Callable[[Sequence[int]], Sequence[StageCost]] | None = field(default=None, compare=False, repr=False)
-    make_close: Callable[[], Simulated] | None = field(default=None, compare=False, repr=False)
+    make_close: Callable[[], SimulatedPipeline] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
-    def exact_memory(self) -> Simulated:
+    def exact_memory(self) -> SimulatedPipeline:
         """The step with the memory of each piece as one program, which is nearer to what is compiled than the sum of its blocks. Made when
         first asked for: a second or more."""
         return self.make_close() if self.make_close else self.simulated
@@ -84,7 +84,7 @@ class PipelineReport:
     @property
     def least_bubble(self) -> float | None:
         """The bubble that the schedule has with equal stages and free transfers, by its closed form; `None` where there is none."""
-        shape = Shape(self.spec.stages, self.spec.micro_batches, self.spec.chunks)
+        shape = PipelineShape(self.spec.stages, self.spec.micro_batches, self.spec.chunks)
         work = self.spec.micro_batches * self.spec.chunks * self._mean.work
         idle = schedule_named(self.spec.schedule).idle(shape, self._mean)
         return None if idle is None or not work else idle / (work + idle)
@@ -92,7 +92,7 @@ class PipelineReport:
     @cached_property
     def _mean(self) -> StageCost:
         """A piece of mean cost, with what it recomputes."""
-        costs = [piece.cost for piece in self.pieces]
+        costs = [piece.cost for piece in self.virtual_stages]
         forward, backward_input, backward_weight = (
             sum(each) / len(costs)
             for each in zip(*((cost.forward, cost.backward_input, cost.backward_weight) for cost in costs), strict=True)
@@ -104,7 +104,7 @@ class PipelineReport:
     def traffic(self) -> Mapping[tuple[int, int], int]:
         """Bytes a step from the devices of one stage to those of another, activations one way and their gradients the other."""
         found: dict[tuple[int, int], int] = {}
-        for piece in self.pieces:
+        for piece in self.virtual_stages:
             for later, count in piece.cost.sends:
                 one, other = piece.device, later % self.spec.stages
                 for link in ((one, other), (other, one)) if one != other else ():
@@ -126,9 +126,9 @@ class PipelineReport:
         peaks = self.simulated.peaks
         return max(range(len(peaks)), key=lambda device: peaks[device])
 
-    def held(self, device: int) -> int:
+    def resident(self, device: int) -> int:
         """Bytes that a device of a stage has throughout: parameters, sums of gradients, optimiser state."""
-        return sum(self.simulated.costs[stage].held for stage in self.simulated.stages_of(device))
+        return sum(self.simulated.costs[stage].resident for stage in self.simulated.stages_of(device))
 
     @property
     def fits(self) -> bool:

@@ -105,7 +105,7 @@ class AxisPropagation(NamedTuple):
         return AxisOnDim(self.target, self.target_dim, self.axis)
 
 
-class Step(NamedTuple):
+class PropagationStep(NamedTuple):
     """What the partitioner did at one operation at once."""
 
     number: int
@@ -188,12 +188,14 @@ class Propagation:
     _shown: tuple[int, tuple[Sharding, ...]] = field(default=(-1, ()), init=False, repr=False)  # the step looked at last
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[PropagationStep, ...]:
         """All steps, from step 1; before it stands what was written by hand."""
         grouped: dict[int, list[AxisPropagation]] = {}
         for move in self.moves:
             grouped.setdefault(move.step, []).append(move)
-        return tuple(Step(number, moves[0].over, moves[0].kind, moves[0].line, tuple(moves)) for number, moves in grouped.items())
+        return tuple(
+            PropagationStep(number, moves[0].over, moves[0].kind, moves[0].line, tuple(moves)) for number, moves in grouped.items()
+        )
 
     @cached_property
     def conflicts(self) -> tuple[Conflict, ...]:

@@ -21,7 +21,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Placement, Value
 from workbench.reports.propagation import EMPTY, Propagation
 from workbench.reports.reshard import Reshard
-from workbench.reports.step_time import Flops, Product, StepTime
+from workbench.reports.step_time import DotCost, Flops, StepTime
 from workbench.reports.timeline import Timeline
 
 
@@ -48,7 +48,7 @@ class Details:
         del place
         return ()
 
-    def products(self) -> tuple[Product, ...]:
+    def products(self) -> tuple[DotCost, ...]:
         """The matrix products of a step, the largest on one device first."""
         return ()
 
@@ -186,7 +186,7 @@ class Report:
         return self.details.alive()
 
     @cached_property
-    def products(self) -> tuple[Product, ...]:
+    def products(self) -> tuple[DotCost, ...]:
         """The matrix products of a step, the largest on one device first; made when first asked for."""
         return self.details.products()
 

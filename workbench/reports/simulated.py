@@ -11,7 +11,7 @@ from workbench.core.schedules.dispatch import dispatch_order
 from workbench.core.schedules.tasks import Kind, Task
 
 
-class Span(NamedTuple):
+class TaskSpan(NamedTuple):
     """A task on its device, in seconds from the beginning of the step; the first `recompute` of them compute the forward pass again."""
 
     task: Task
@@ -43,18 +43,18 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatedPipeline:
     """A step. `devices` are the tasks of each device in time; `causes` what each task waited for last: the task before it on its device,
     or one whose result it reads. `arrivals` are the transfers that overlap with work."""
 
-    devices: tuple[tuple[Span, ...], ...]
+    devices: tuple[tuple[TaskSpan, ...], ...]
     costs: tuple[StageCost, ...]
     recomputed: tuple[bool, ...]
     causes: Mapping[Task, Task | None]
     arrivals: tuple[Arrival, ...] = ()
 
     @cached_property
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[TaskSpan, ...]:
         """All tasks, by start and device."""
         return tuple(sorted((span for spans in self.devices for span in spans), key=lambda span: (span.start, span.device)))
 
@@ -89,7 +89,7 @@ class Simulated:
         return 1.0 - self.busy[device] / self.makespan if self.makespan else 0.0
 
     @cached_property
-    def critical_path(self) -> tuple[Span, ...]:
+    def critical_path(self) -> tuple[TaskSpan, ...]:
         """From the first task to the last one to end, each the one that the next waited for: to shorten the step, shorten one of these."""
         found = {span.task: span for span in self.spans}
         last = max(self.spans, key=lambda span: span.end, default=None)
@@ -122,7 +122,7 @@ class Simulated:
         for time, count in _changes(self, device):
             changes[time] = changes.get(time, 0) + count
         own = [self.costs[stage] for stage in self.stages_of(device)]
-        bytes_now = sum(cost.held + cost.fed * len(self.recomputed) for cost in own)
+        bytes_now = sum(cost.resident + cost.batch_inputs * len(self.recomputed) for cost in own)
         moments = [Moment(0.0, bytes_now)]
         for time in sorted(changes):
             bytes_now += changes[time]
@@ -143,10 +143,10 @@ class Simulated:
         return tuple(max(self._updating(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
 
     def _updating(self, device: int) -> int:
-        return sum(self.costs[stage].held + self.costs[stage].borrowed_grads for stage in self.stages_of(device))
+        return sum(self.costs[stage].resident + self.costs[stage].borrowed_grads for stage in self.stages_of(device))
 
 
-def _flights(spans: Sequence[Span]) -> Iterator[tuple[float, int]]:
+def _flights(spans: Sequence[TaskSpan]) -> Iterator[tuple[float, int]]:
     splits = any(span.task.kind is Kind.BACKWARD_WEIGHT for span in spans)
     for span in spans:
         if span.task.kind is Kind.FORWARD:
@@ -155,7 +155,7 @@ def _flights(spans: Sequence[Span]) -> Iterator[tuple[float, int]]:
             yield span.end, -1
 
 
-def _changes(simulated: Simulated, device: int) -> Iterator[tuple[float, int]]:
+def _changes(simulated: SimulatedPipeline, device: int) -> Iterator[tuple[float, int]]:
     """(time, bytes more or fewer); at one time all of them together."""
     starts = {}
     for span in simulated.devices[device]:
@@ -170,10 +170,10 @@ def _changes(simulated: Simulated, device: int) -> Iterator[tuple[float, int]]:
 
 def _bytes_of(kind: Kind, cost: StageCost, *, recomputed: bool) -> tuple[int, int, int]:
     """What a device has of a micro-batch before a task, while it runs and after it."""
-    kept, at_work = cost.kept_of(recomputed=recomputed), cost.at_work_of(recomputed=recomputed)
+    kept, at_work = cost.residuals_of(recomputed=recomputed), cost.at_work_of(recomputed=recomputed)
     match kind:
         case Kind.FORWARD:
-            return cost.fed, at_work.forward, kept
+            return cost.batch_inputs, at_work.forward, kept
         case Kind.BACKWARD:
             return kept, at_work.backward, 0
     halves = cost.halves_of(recomputed=recomputed)
@@ -182,7 +182,7 @@ def _bytes_of(kind: Kind, cost: StageCost, *, recomputed: bool) -> tuple[int, in
     return halves.waiting, halves.weight, 0
 
 
-def _waiting(simulated: Simulated, device: int, starts: Mapping[Task, float]) -> Iterator[tuple[float, int]]:
+def _waiting(simulated: SimulatedPipeline, device: int, starts: Mapping[Task, float]) -> Iterator[tuple[float, int]]:
     """What arrived before the task that reads it began: it has its place from the first task on that is dispatched after the transfer."""
     placed = simulated.dispatched
     own = [(placed[span.task], span.start) for span in simulated.devices[device]]

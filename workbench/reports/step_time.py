@@ -25,7 +25,7 @@ class Flops:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class DotCost:
     """Matrix products and convolutions that are alike: `count` executions a step.
 
     `flops` are those of one execution over all devices, `per_device` what one device does of them; `axes` the mesh axes that share them.

@@ -25,7 +25,7 @@ MOST_NAME = 80  # characters of a name
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class HistoryNode:
     """One plan of the history: `edit` made it of that of `parent`; both are `None` at the root. `number` counts up as plans are made."""
 
     number: int
@@ -52,12 +52,12 @@ class Session:
     """
 
     def __init__(self, plan: Plan, hardware: Hardware | None = None) -> None:
-        self._begin([Node(0, plan)], 0, {}, {}, hardware)
+        self._begin([HistoryNode(0, plan)], 0, {}, {}, hardware)
 
     @classmethod
     def restored(
         cls,
-        nodes: Sequence[Node],
+        nodes: Sequence[HistoryNode],
         now: int,
         later: Mapping[int, int],
         summaries: Mapping[int, ReportSummary],
@@ -74,7 +74,7 @@ class Session:
         return session
 
     def _begin(
-        self, nodes: list[Node], now: int, later: dict[int, int], summaries: dict[int, ReportSummary], hardware: Hardware | None
+        self, nodes: list[HistoryNode], now: int, later: dict[int, int], summaries: dict[int, ReportSummary], hardware: Hardware | None
     ) -> None:
         self._hardware = hardware
         self._nodes, self._now = nodes, now
@@ -97,12 +97,12 @@ class Session:
         return self._report
 
     @property
-    def node(self) -> Node:
+    def node(self) -> HistoryNode:
         """The present plan in the history."""
         return self._nodes[self._now]
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[HistoryNode, ...]:
         """All of the history, by number: a parent stands before its children."""
         return tuple(self._nodes)
 
@@ -142,7 +142,7 @@ class Session:
         """Make an edit; raises its `WorkbenchError` and stays where it was if the plan would be illegal."""
         report = self.foresee(edit)
         self._foreseen = None
-        node = Node(len(self._nodes), report.plan, self._now, edit)
+        node = HistoryNode(len(self._nodes), report.plan, self._now, edit)
         self._keep(node.number, report)
         self._nodes.append(node)
         return self.go(node.number)
@@ -249,7 +249,7 @@ class Session:
             path.append(parent)
         return path[::-1]
 
-    def _at(self, number: int) -> Node:
+    def _at(self, number: int) -> HistoryNode:
         if not 0 <= number < len(self._nodes):
             raise WorkbenchError(
                 f"There is no plan {number} in the history; it has 0 to {len(self._nodes) - 1}.", ["look at the history again"]
@@ -283,7 +283,7 @@ def _summary(report: Report) -> ReportSummary:
     return ReportSummary(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
 
 
-def _verify_history(nodes: Sequence[Node], now: int, later: Mapping[int, int]) -> None:
+def _verify_history(nodes: Sequence[HistoryNode], now: int, later: Mapping[int, int]) -> None:
     roots = [node.parent is None for node in nodes]
     numbered = [node.number for node in nodes] == list(range(len(nodes)))
     older = all(node.parent is None or 0 <= node.parent < node.number for node in nodes)

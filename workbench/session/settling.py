@@ -60,7 +60,7 @@ class _Subject(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _PendingQuestion:
     subject: _Subject
     answer: Future[Partitioned]
     begun: float
@@ -98,9 +98,9 @@ class Settler:
     ) -> None:
         self._session, self._partitioner = session, partitioner
         self._defer, self._is_idle, self._on_change, self._clock, self._call_later = defer, is_idle, on_change, clock, call_later
-        self._question: _Question | None = None
-        self._timed: _Question | None = None  # that a timer looks at again
-        self._given_up: _Question | None = None
+        self._question: _PendingQuestion | None = None
+        self._timed: _PendingQuestion | None = None  # that a timer looks at again
+        self._given_up: _PendingQuestion | None = None
         self._failed: tuple[_Subject, str] | None = None
         self._is_closed = False
         self._seen: Report | None = None
@@ -162,10 +162,10 @@ class Settler:
         except Exception as error:  # noqa: BLE001 - the planned figures stand, whatever broke
             self._fail(subject, error)
             return
-        self._question = question = _Question(subject, answer, self._clock())
+        self._question = question = _PendingQuestion(subject, answer, self._clock())
         answer.add_done_callback(lambda _: self._defer(partial(self._hear_answer, question)))
 
-    def _overtake(self, asked: _Question) -> None:
+    def _overtake(self, asked: _PendingQuestion) -> None:
         """Its answer is of use for undo, so it may go on for a moment."""
         left = asked.begun + PATIENCE - self._clock()
         if left <= 0:
@@ -175,7 +175,7 @@ class Settler:
             self._timed = asked
             self._call_later(left, partial(self._defer, self._ask))
 
-    def _hear_answer(self, question: _Question, *, has_rested: bool = False) -> None:
+    def _hear_answer(self, question: _PendingQuestion, *, has_rested: bool = False) -> None:
         if self._is_closed or question is not self._question:
             return
         if question.subject == self._subject() and (seconds := self._wait(has_rested=has_rested)) > 0:

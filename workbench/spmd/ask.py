@@ -32,18 +32,18 @@ _WIDENING = (  # of XLA:CPU, which has no arithmetic of two-byte floats
 )
 
 
-class Answer(NamedTuple):
+class PartitionerAnswer(NamedTuple):
     """The serialised `HloModuleProto` that the partitioner left, and what it printed meanwhile (its warnings)."""
 
     module: bytes
     words: str
 
 
-class _Stop(Exception):  # noqa: N818 - no error: the way out of a compilation
+class _StopCompilation(Exception):  # noqa: N818 - no error: the way out of a compilation
     """Ends the compilation once the module is there."""
 
 
-def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: bool = False) -> Answer:
+def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: bool = False) -> PartitionerAnswer:
     """What XLA makes of `module` (StableHLO in MLIR's bytecode, with Shardy's shardings) over so many devices.
 
     `open_results` are those whose sharding is left to propagation. `widens`: as XLA:CPU has it, which computes and sends two-byte floats
@@ -57,7 +57,7 @@ def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: 
 
     def take(partitioned: bytes) -> bytes | None:
         found.append(partitioned)
-        raise _Stop
+        raise _StopCompilation
 
     xla.register_hlo_module_transformation(take, name=_HOOK, platforms="cpu")
     try:
@@ -65,7 +65,7 @@ def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: 
             _compile(client, module, devices, open_results, flags, stopped=found)
     finally:
         xla.clear_hlo_module_transformation(_HOOK, platforms="cpu")
-    return Answer(found[0], words[0])
+    return PartitionerAnswer(found[0], words[0])
 
 
 def _compile(client: Any, module: bytes, devices: int, open_results: tuple[bool, ...], flags: dict[str, str], stopped: list[bytes]) -> None:

@@ -15,7 +15,7 @@ from workbench.propagation import CALLED, OPERATION
 from workbench.reports.collective import KINDS
 from workbench.reports.partitioned import PartitionedCollective
 from workbench.spmd.groups import read_groups, sub_axes_of
-from workbench.spmd.module import Computation, HloModule, Instruction
+from workbench.spmd.module import Computation, HloInstruction, HloModule
 from workbench.spmd.shapes import arrays
 
 _NAMED = re.compile(rf"\b({OPERATION}|{CALLED})(\d+)\b")
@@ -25,10 +25,10 @@ _REDUCTIONS = ("all-reduce", "reduce-scatter")
 _GENERATED = "is_spmd_generated"  # from jax 0.11 on: it lays out anew what it is named after
 
 
-Users = Mapping[str, list[Instruction]]
+Users = Mapping[str, list[HloInstruction]]
 
 
-class Found(NamedTuple):
+class LocatedCollective(NamedTuple):
     """A collective, and where it stands: its instruction and which operand it sends, the computation, and the users of each value there.
 
     `trips` of the loop it stands in; 1 outside of loops.
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     collective: PartitionedCollective
     computation: Computation
     users: Users
-    instruction: Instruction
+    instruction: HloInstruction
     number: int
     trips: int = 1
 
@@ -47,10 +47,10 @@ def read_collectives(module: HloModule, mesh: Mesh) -> tuple[PartitionedCollecti
     return tuple(each.collective for each in find_collectives(module, mesh))
 
 
-def find_collectives(module: HloModule, mesh: Mesh) -> tuple[Found, ...]:
+def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, ...]:
     """The same, with where they stand."""
     users: dict[int, Users] = {}
-    found: list[Found] = []
+    found: list[LocatedCollective] = []
     trips = {
         module.body(each): module.trip_count(each)
         for own in module.computations.values()
@@ -98,7 +98,9 @@ def kind_of(opcode: str) -> str | None:
     return kind if kind in KINDS else None
 
 
-def _read(kind: str, axes: tuple[str, ...], instruction: Instruction, runs: int, computation: Computation, users: Users) -> Iterator[Found]:
+def _read(
+    kind: str, axes: tuple[str, ...], instruction: HloInstruction, runs: int, computation: Computation, users: Users
+) -> Iterator[LocatedCollective]:
     """Operands are what is sent; of an all-gather the result is the larger, and an entry's share of it goes by its operand."""
     names = operations_named(instruction.op_name)
     results = arrays(instruction.shape)
@@ -116,10 +118,10 @@ def _read(kind: str, axes: tuple[str, ...], instruction: Instruction, runs: int,
         else:
             made_by, read_by = maker_of(computation, operand, own), own
         sent = PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, len(users.get(name, ())) == 1)
-        yield Found(sent, computation, users, instruction, number)
+        yield LocatedCollective(sent, computation, users, instruction, number)
 
 
-def maker_of(computation: Computation, value: Instruction, reader: int) -> int:
+def maker_of(computation: Computation, value: HloInstruction, reader: int) -> int:
     """The operation that made a value: what the compiler put between it and its reader has the reader's name, or none. -1 if unknown."""
     seen: set[str] = set()
     while value.name not in seen and value.opcode not in ("parameter", "constant", "partition-id"):
@@ -133,7 +135,7 @@ def maker_of(computation: Computation, value: Instruction, reader: int) -> int:
     return -1
 
 
-def reader_of(users: Users, value: Instruction, element: int | None, maker: int) -> int:
+def reader_of(users: Users, value: HloInstruction, element: int | None, maker: int) -> int:
     """The first operation that reads a value, or one element of it; what has the maker's name or none is looked through. -1 if unknown."""
     for user in users.get(value.name, ()):
         if user.opcode in ("tuple", "while") or (element is not None and user.element != element):
@@ -148,7 +150,7 @@ def reader_of(users: Users, value: Instruction, element: int | None, maker: int)
 
 def users_of(computation: Computation) -> Users:
     """The instructions that read each value, each once."""
-    users: dict[str, list[Instruction]] = {}
+    users: dict[str, list[HloInstruction]] = {}
     for each in computation.values():
         for operand in dict.fromkeys(each.operands):
             users.setdefault(operand, []).append(each)

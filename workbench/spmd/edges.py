@@ -11,7 +11,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import itemsize
 from workbench.propagation import Propagated
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.edges import SLICE, Edge, held
 from workbench.propagation.module.attributes import Dims, local_shape
 from workbench.propagation.structure.structure import Structure
@@ -26,7 +26,7 @@ _HANDS_ON = ("return", "stablehlo.return", "func.return", "sdy.return")
 class Joined(NamedTuple):
     """A collective of XLA's, and the operations that make its operand and read its result as far as they are known."""
 
-    reshard: Reshard
+    reshard: InsertedCollective
     maker: int | None
     reader: int | None
 
@@ -38,7 +38,7 @@ def with_moves(planned: Propagated, joined: Sequence[Joined], mesh: Mesh) -> lis
     does: of an edge that nothing was found for is what touches one of its ends and goes over mesh axes that it changes.
     """
     places = _Places(planned, mesh)
-    found: dict[int, list[Reshard]] = defaultdict(list)
+    found: dict[int, list[InsertedCollective]] = defaultdict(list)
     ends = [places.between(each) for each in joined]
     taken = set(ends)
     for each, number in zip(joined, ends, strict=True):
@@ -47,7 +47,7 @@ def with_moves(planned: Propagated, joined: Sequence[Joined], mesh: Mesh) -> lis
     return [_moved(edge, found[number], mesh) for number, edge in enumerate(planned.edges) if found[number] or not edge.moves]
 
 
-def _moved(edge: Edge, moves: list[Reshard], mesh: Mesh) -> Edge:
+def _moved(edge: Edge, moves: list[InsertedCollective], mesh: Mesh) -> Edge:
     sent = tuple(each.kind for each in moves)
     is_as_planned = sent == tuple(kind for kind in edge.kinds if kind != SLICE)
     kinds = edge.kinds if is_as_planned else (*edge.kinds[:1], *sent) if edge.kinds[0] == SLICE else sent
@@ -141,12 +141,12 @@ class _Places:
             return None
         return self._best(sorted(self._by_reader.get(each.maker, ())), each.reshard, least=1)
 
-    def _best(self, numbers: Iterable[int], move: Reshard, least: int = 0) -> int | None:
+    def _best(self, numbers: Iterable[int], move: InsertedCollective, least: int = 0) -> int | None:
         suiting = {number: suits for number in numbers if (suits := _suits(self._edges[number], move, self._mesh)) >= least}
         return max(suiting, key=lambda number: suiting[number], default=None)
 
 
-def _suits(edge: Edge, move: Reshard, mesh: Mesh) -> int:
+def _suits(edge: Edge, move: InsertedCollective, mesh: Mesh) -> int:
     """How well: 2, Shardy has the same one there; 1, it moves no more than there is, over axes that the edge changes; 0, it does not."""
     if any((each.kind, set(each.axes), each.payload) == (move.kind, set(move.axes), move.payload) for each in edge.moves):
         return 2

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.spmd.module import Computation, Instruction
+from workbench.spmd.module import Computation, HloInstruction
 from workbench.spmd.shapes import Array
 
 _GEMMS = ("__cublas$", "__onednn$matmul", "__triton_gemm")  # how the targets of custom calls that multiply begin
 
 
-class Window(NamedTuple):
+class ConvWindow(NamedTuple):
     """One spatial dimension of a convolution, in the words of XLA's `window={...}`."""
 
     given: int
@@ -29,17 +29,17 @@ class Window(NamedTuple):
     rhs_dilate: int = 1
 
 
-def flops_of(computation: Computation, instructions: Iterable[Instruction]) -> int:
+def flops_of(computation: Computation, instructions: Iterable[HloInstruction]) -> int:
     """Of the products among the instructions, which all stand in one computation."""
     return sum(_flops(computation, each) for each in instructions)
 
 
-def is_product(instruction: Instruction) -> bool:
+def is_product(instruction: HloInstruction) -> bool:
     opcode = instruction.opcode
     return opcode in ("dot", "convolution") or (opcode == "custom-call" and instruction.fields.custom_call_target.startswith(_GEMMS))
 
 
-def _flops(computation: Computation, instruction: Instruction) -> int:
+def _flops(computation: Computation, instruction: HloInstruction) -> int:
     if not is_product(instruction):
         return 0
     operands = [computation[name].arrays[0] for name in instruction.operands[:2]]
@@ -49,7 +49,7 @@ def _flops(computation: Computation, instruction: Instruction) -> int:
     return 2 * instruction.arrays[0].size * contracted
 
 
-def _contracted(instruction: Instruction, left: Array) -> Sequence[int]:
+def _contracted(instruction: HloInstruction, left: Array) -> Sequence[int]:
     """Dimensions of the left operand that are summed over; of a library's call those in its own words, else the last."""
     if instruction.opcode == "dot":
         return instruction.fields.dot_dimension_numbers.lhs_contracting_dimensions
@@ -58,7 +58,7 @@ def _contracted(instruction: Instruction, left: Array) -> Sequence[int]:
     return [int(each) for each in numbers.get("lhs_contracting_dimensions", (len(left.dims) - 1,))]
 
 
-def _convolution_flops(instruction: Instruction, operands: Sequence[Array]) -> int:
+def _convolution_flops(instruction: HloInstruction, operands: Sequence[Array]) -> int:
     given, kernel = operands
     fields, numbers = instruction.fields, instruction.fields.convolution_dimension_numbers
     batch = given.dims[numbers.input_batch_dimension] // (fields.batch_group_count or 1)
@@ -66,11 +66,11 @@ def _convolution_flops(instruction: Instruction, operands: Sequence[Array]) -> i
     return 2 * batch * channels * prod(map(_meetings, _windows(instruction, given, kernel)))
 
 
-def _windows(instruction: Instruction, given: Array, kernel: Array) -> list[Window]:
+def _windows(instruction: HloInstruction, given: Array, kernel: Array) -> list[ConvWindow]:
     numbers, result = instruction.fields.convolution_dimension_numbers, instruction.arrays[0]
     dimensions = (numbers.input_spatial_dimensions, numbers.kernel_spatial_dimensions, numbers.output_spatial_dimensions)
     return [
-        Window(
+        ConvWindow(
             given.dims[one],
             kernel.dims[other],
             result.dims[third],
@@ -84,10 +84,10 @@ def _windows(instruction: Instruction, given: Array, kernel: Array) -> list[Wind
 
 
 @lru_cache(maxsize=4096)
-def _meetings(window: Window) -> int:
+def _meetings(window: ConvWindow) -> int:
     """How often, over all results, an element of the kernel meets one of the input.
 
-    >>> _meetings(Window(given=8, kernel=3, result=8, pad_low=1))
+    >>> _meetings(ConvWindow(given=8, kernel=3, result=8, pad_low=1))
     22
     """
     starts = np.arange(window.result, dtype=np.int64) * window.stride - window.pad_low

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from workbench.spmd.module import Computation, HloModule, Instruction
+from workbench.spmd.module import Computation, HloInstruction, HloModule
 
 WRAPPERS = ("fusion", "async-start")
 MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
@@ -10,13 +10,13 @@ MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
 SLICES = ("dynamic-slice", "slice", "gather")
 
 
-def body_of(module: HloModule, instruction: Instruction) -> Computation | None:
+def body_of(module: HloModule, instruction: HloInstruction) -> Computation | None:
     """What a fusion or an asynchronous call runs; `None` for any other instruction."""
     callees = module.callees(instruction) if instruction.opcode in WRAPPERS else ()
     return module.computations[callees[0]] if callees else None
 
 
-def instructions_within(module: HloModule, instruction: Instruction) -> Iterator[tuple[Computation, Instruction]]:
+def instructions_within(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[Computation, HloInstruction]]:
     """All instructions of a fusion or asynchronous call and of those within it, each with where it stands."""
     for name in module.callees(instruction) if instruction.opcode in WRAPPERS else ():
         computation = module.computations[name]
@@ -25,7 +25,7 @@ def instructions_within(module: HloModule, instruction: Instruction) -> Iterator
             yield from instructions_within(module, each)
 
 
-def updated_bytes(body: Computation, source: Instruction) -> int | None:
+def updated_bytes(body: Computation, source: HloInstruction) -> int | None:
     """Bytes of the slice that is written, if the value is an update in place."""
     while source.opcode == "bitcast":
         source = body[source.operands[0]]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.propagation import Propagated
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.structure.structure import Structure
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.spmd.edges import Joined, with_moves, with_warnings
@@ -60,14 +60,14 @@ class _Joiner:
         """A collective with its ends, as far as they are known."""
         return Joined(self._reshard(each), self._operations[each.made_by], self._operations[each.read_by])
 
-    def _reshard(self, each: PartitionedCollective) -> Reshard:
+    def _reshard(self, each: PartitionedCollective) -> InsertedCollective:
         """Where nothing is known of a collective's reader it is what follows its maker, and the end of the step where neither is known."""
         source, before = self._operations[each.made_by], self._operations[each.read_by]
         if before is None:
             before = self._after(source) if source is not None else len(self._structure.ops) - 1
         region = self._region(before if each.read_by >= 0 or source is None else source, each.count)
         first_use = self._structure.ops[before].position
-        return Reshard(
+        return InsertedCollective(
             each.kind,
             each.axes,
             each.result,

@@ -18,7 +18,7 @@ _CALLERS = ("call", "fusion", "async-start", "custom-call")
 
 
 @dataclass(frozen=True, eq=False)
-class Instruction:
+class HloInstruction:
     """One instruction. `operands` and `called` are names: of instructions of its own computation, of computations of the module.
 
     `fields` is the message itself, for what only few kinds of instruction have.
@@ -79,18 +79,18 @@ class Instruction:
         return next((int(each[0]) for each in (literal.s32s, literal.s64s, literal.u32s, literal.u64s) if each), None)
 
 
-Computation = Mapping[str, Instruction]
+Computation = Mapping[str, HloInstruction]
 
 
-class Visit(NamedTuple):
+class InstructionVisit(NamedTuple):
     """An instruction that runs `runs` times a step: in the body or condition `loop` (empty outside of loops), inside the fusion or
     asynchronous call `within` (the outermost), if any."""
 
     computation: Computation
-    instruction: Instruction
+    instruction: HloInstruction
     runs: int
     loop: str
-    within: Instruction | None
+    within: HloInstruction | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,24 +105,24 @@ class HloModule:
     def name(self) -> str:
         return self.fields.name
 
-    def visits(self) -> Iterator[Visit]:
+    def visits(self) -> Iterator[InstructionVisit]:
         """Every instruction one run of the program reaches, and from where."""
         return self._visits(self.entry, 1, "", None)
 
-    def _visits(self, name: str, count: int, loop: str, within: Instruction | None) -> Iterator[Visit]:
+    def _visits(self, name: str, count: int, loop: str, within: HloInstruction | None) -> Iterator[InstructionVisit]:
         computation = self.computations[name]
         for instruction in computation.values():
-            yield Visit(computation, instruction, count, loop, within)
+            yield InstructionVisit(computation, instruction, count, loop, within)
             is_loop, is_wrapper = instruction.opcode == "while", instruction.opcode in ("fusion", "async-start")
             for callee, times in self._callees(instruction):
                 inner = (within or instruction) if is_wrapper else within
                 yield from self._visits(callee, count * times, callee if is_loop else loop, inner)
 
-    def callees(self, instruction: Instruction) -> tuple[str, ...]:
+    def callees(self, instruction: HloInstruction) -> tuple[str, ...]:
         """Names of the computations the instruction runs; not those that say how single elements are combined."""
         return tuple(name for name, _ in self._callees(instruction))
 
-    def _callees(self, instruction: Instruction) -> Iterator[tuple[str, int]]:
+    def _callees(self, instruction: HloInstruction) -> Iterator[tuple[str, int]]:
         """Computations the instruction runs, and how often. Of a conditional all branches: which one runs is not known."""
         if instruction.opcode == "while":
             trips = self.trip_count(instruction)
@@ -130,7 +130,7 @@ class HloModule:
         elif instruction.opcode in _CALLERS or instruction.opcode == "conditional":
             yield from ((name, 1) for name in instruction.called)
 
-    def printed_opcode(self, instruction: Instruction) -> str:
+    def printed_opcode(self, instruction: HloInstruction) -> str:
         """As HLO text has it: `slice-start` for an `async-start` that runs a slice, `slice-done` for the `async-done` that awaits it."""
         started = instruction
         while started.opcode in ("async-update", "async-done"):
@@ -138,7 +138,7 @@ class HloModule:
         root = root_of(self.computations[started.called[0]]) if started.opcode == "async-start" else None
         return root.opcode + instruction.opcode.removeprefix("async") if root else instruction.opcode
 
-    def trip_count(self, loop: Instruction) -> int:
+    def trip_count(self, loop: HloInstruction) -> int:
         """How often a `while` runs: as XLA proved it, else at most what its condition and the step of its counter come to, else 1."""
         known = loop.backend_config.get("known_trip_count", {}).get("n")
         if known is not None:
@@ -152,15 +152,15 @@ class HloModule:
         turns = max(ceil((limits.pop() - (start or 0)) / step), 0)
         return turns if turns or start is not None else 1  # it counts down from what data say
 
-    def body(self, loop: Instruction) -> str:
+    def body(self, loop: HloInstruction) -> str:
         """The name of a loop's body."""
         return loop.called[0]
 
-    def condition(self, loop: Instruction) -> str:
+    def condition(self, loop: HloInstruction) -> str:
         """The name of a loop's condition."""
         return loop.called[1]
 
-    def _counter(self, loop: Instruction, condition: Computation) -> tuple[int | None, int]:
+    def _counter(self, loop: HloInstruction, condition: Computation) -> tuple[int | None, int]:
         """Where a loop's counter starts, if that is known, and what a trip adds to it: 1 unless the program says otherwise.
 
         XLA:TPU unrolls a windowed einsum's body twice and lets the bound be, so that the step is 2.
@@ -177,13 +177,13 @@ class HloModule:
         is_sum = added is not None and added.opcode == "add" and len(steps) == 1
         return start.whole_number if start else None, (steps[0] if is_sum and steps[0] > 0 else 1)
 
-    def _element(self, loop: Instruction, index: int) -> Instruction | None:
+    def _element(self, loop: HloInstruction, index: int) -> HloInstruction | None:
         """The instruction that makes one element of a loop's operand, if that is a tuple in the same computation."""
         computation = self.home_of(loop)
         made = computation.get(loop.operands[0])
         return computation.get(made.operands[index]) if made and made.opcode == "tuple" else None
 
-    def home_of(self, instruction: Instruction) -> Computation:
+    def home_of(self, instruction: HloInstruction) -> Computation:
         """The computation an instruction stands in."""
         return self.computations[self._homes[id(instruction)]]
 
@@ -207,7 +207,7 @@ def module_from(fields: hlo_pb2.Module) -> HloModule:
 def _read_computation(fields: hlo_pb2.Computation, computations: Mapping[int, str], schedule: hlo_pb2.Schedule) -> Computation:
     names = {each.id: each.name for each in fields.instructions}
     found = {
-        each.name: Instruction(
+        each.name: HloInstruction(
             each,
             tuple([names[operand] for operand in each.operand_ids]),
             tuple([computations[called] for called in each.called_computation_ids]),
@@ -219,12 +219,12 @@ def _read_computation(fields: hlo_pb2.Computation, computations: Mapping[int, st
     return {names[number]: found[names[number]] for number in order} if order else found
 
 
-def parameter_of(computation: Computation, number: int) -> Instruction | None:
+def parameter_of(computation: Computation, number: int) -> HloInstruction | None:
     """A computation's parameter by its number; `None` where the computation does not have it."""
     return next((each for each in computation.values() if each.opcode == "parameter" and each.fields.parameter_number == number), None)
 
 
-def _limits(condition: Computation, truth: Instruction | None) -> Iterator[int]:
+def _limits(condition: Computation, truth: HloInstruction | None) -> Iterator[int]:
     """The whole numbers that a condition, all of whose parts must hold, compares something with."""
     if truth is not None and truth.opcode == "and":
         for name in truth.operands:
@@ -233,5 +233,5 @@ def _limits(condition: Computation, truth: Instruction | None) -> Iterator[int]:
         yield from (limit for name in truth.operands if (limit := condition[name].whole_number) is not None)
 
 
-def root_of(computation: Computation) -> Instruction | None:
+def root_of(computation: Computation) -> HloInstruction | None:
     return next((each for each in computation.values() if each.is_root), None)

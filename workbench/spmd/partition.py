@@ -12,8 +12,8 @@ from workbench.plan.plan import Plan
 from workbench.propagation import module_of
 from workbench.propagation.module.statements import result_shardings
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
-from workbench.spmd.ask import Answer, ask
-from workbench.spmd.collectives import Found, find_collectives, operations_named
+from workbench.spmd.ask import PartitionerAnswer, ask
+from workbench.spmd.collectives import LocatedCollective, find_collectives, operations_named
 from workbench.spmd.module import read_module
 from workbench.spmd.partitioner_warnings import read_warnings
 from workbench.spmd.scatter import scatter_sums
@@ -55,14 +55,14 @@ def _nothing(*_: object) -> tuple[()]:
 _NO_STEP = Step(_nothing, _nothing, _nothing)
 
 
-def _collectives(answer: Answer, plan: Plan, platform: str) -> tuple[PartitionedCollective, ...]:
-    found: Sequence[Found] = find_collectives(read_module(answer.module), plan.mesh)
+def _collectives(answer: PartitionerAnswer, plan: Plan, platform: str) -> tuple[PartitionedCollective, ...]:
+    found: Sequence[LocatedCollective] = find_collectives(read_module(answer.module), plan.mesh)
     if platform != "cpu":
         found = tuple(scatter_sums(found, plan.mesh, in_part=platform in ("tpu", "cuda")))
     return tuple(each.collective for each in found)
 
 
-def _ask(plan: Plan, platform: str) -> Answer:
+def _ask(plan: Plan, platform: str) -> PartitionerAnswer:
     given = result_shardings(plan)
     open_results = tuple(number not in given for number in range(len(plan.program.results)))
     return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")

@@ -12,19 +12,19 @@ from math import prod
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.reports.partitioned import PartitionedCollective
-from workbench.spmd.collectives import Found, Users
-from workbench.spmd.module import Instruction
+from workbench.spmd.collectives import LocatedCollective, Users
+from workbench.spmd.module import HloInstruction
 
 _HANDS_ON = ("bitcast", "copy", "reshape", "transpose")
 
 
-def scatter_sums(found: Sequence[Found], mesh: Mesh, *, in_part: bool) -> Iterator[Found]:
+def scatter_sums(found: Sequence[LocatedCollective], mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
     """The collectives with such sums as reduce-scatters; `in_part`: also where only some of the axes cut what is summed."""
     for each in found:
         yield from _scattered(each, mesh, in_part=in_part)
 
 
-def _scattered(found: Found, mesh: Mesh, *, in_part: bool) -> Iterator[Found]:
+def _scattered(found: LocatedCollective, mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
     sent = found.collective
     parts = _parts(found)
     along = _axes_of_size(sent.axes, parts, mesh) if parts > 1 else ()
@@ -41,7 +41,7 @@ def _of_the_part(sent: PartitionedCollective, axes: tuple[str, ...], part: int) 
     return replace(sent, axes=axes, payload=part, result=part, frees_operand=True)
 
 
-def _parts(found: Found) -> int:
+def _parts(found: LocatedCollective) -> int:
     """Into how many parts a sum is cut, of which a device keeps one; 1 if anything reads more than that."""
     instruction = found.instruction
     if found.collective.kind != "all-reduce" or len(instruction.operands) > 1:
@@ -51,7 +51,7 @@ def _parts(found: Found) -> int:
     return found.collective.payload // size if size and found.collective.payload % size == 0 else 1
 
 
-def _slices(users: Users, value: Instruction) -> Iterator[Instruction | None]:
+def _slices(users: Users, value: HloInstruction) -> Iterator[HloInstruction | None]:
     """The slices that read a value; `None` for a reader that is none."""
     for user in users.get(value.name, ()):
         if user.opcode in _HANDS_ON:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from workbench.analysis.comparison import Comparison, Figure
+from workbench.analysis.comparison import ComparedFigure, Comparison
 from workbench.analysis.differences import ALL_CAUSES, Cause, Difference
 from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference
 from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference
@@ -60,7 +60,7 @@ def _stages(comparison: Comparison) -> str:
     return table_text(columns, rows) if rows else ""
 
 
-def _cell(figure: Figure, value: float | None) -> str:
+def _cell(figure: ComparedFigure, value: float | None) -> str:
     return "-" if value is None else format_figure(value, figure.unit)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
-from workbench.multimodel import Job, Schedule, list_bound, lower_bound, strategies
+from workbench.multimodel import FleetSchedule, Job, list_bound, lower_bound, strategies
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.text.fleet_schedule import legend_text, schedule_text
 from workbench.text.tables import pairs_text, table_text
@@ -54,7 +54,7 @@ def measurement_figures(measured: FleetMeasurement) -> list[tuple[str, str, str]
     return rows
 
 
-def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, Schedule]) -> str:
+def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, FleetSchedule]) -> str:
     """What a simulation prints: each policy's makespan, other ways of training, and the first policy's schedule."""
     names = [each.name for each in times.jobs]
     bound = lower_bound(times.jobs, devices)
@@ -105,7 +105,7 @@ def list_note(jobs: Sequence[Job], devices: int) -> str:
     return f"(2 - 1/P) = {2 - 1 / devices:.3f} times the bound{of}"
 
 
-def schedules_text(schedules: Mapping[str, Schedule], names: Sequence[str]) -> str:
+def schedules_text(schedules: Mapping[str, FleetSchedule], names: Sequence[str]) -> str:
     """Schedules one below the other, to one scale: as many columns as its share of the longest. A last line says whose the letters are."""
     longest = max((each.makespan for each in schedules.values()), default=0.0) or 1.0
     parts = []

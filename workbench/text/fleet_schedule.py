@@ -3,12 +3,12 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from workbench.multimodel.schedule import Schedule
+from workbench.multimodel.schedule import FleetSchedule
 
 _MOST_NAMED = 12  # models of a legend
 
 
-def schedule_text(schedule: Schedule, names: Sequence[str], width: int = 72) -> str:
+def schedule_text(schedule: FleetSchedule, names: Sequence[str], width: int = 72) -> str:
     """One row a device, one column a slice of time: the first letters that tell the models apart, `.` where nothing computes.
 
     >>> from workbench.multimodel import ALL_POLICIES, chain, simulate

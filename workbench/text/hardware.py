@@ -5,14 +5,14 @@ from math import isfinite
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.axis_assignment import AxisAssignment
 from workbench.hardware.catalogue import Catalogue, Entry, parse_hardware
-from workbench.hardware.hardware import Hardware, Shape
-from workbench.hardware.topology import PhysicalSpan, physical_spans, wiring_problem
+from workbench.hardware.hardware import AxisTopology, Hardware
+from workbench.hardware.topology import PhysicalSpan, axis_assignment_error, physical_spans
 from workbench.text.tables import pairs_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 
-_SHAPES = {Shape.RING: "a ring", Shape.LINE: "a line", Shape.SWITCH: "through a switch"}
+_SHAPES = {AxisTopology.RING: "a ring", AxisTopology.LINE: "a line", AxisTopology.SWITCH: "through a switch"}
 
 
 def catalogue_text(catalogue: Catalogue) -> str:
@@ -48,19 +48,19 @@ def hardware_text(text: str, catalogue: Catalogue) -> str:
     return entry_text(entry)
 
 
-def wiring_text(mesh: Mesh, hardware: Hardware, wiring: Wiring | None) -> str:
+def axis_assignment_text(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None) -> str:
     """What each mesh axis runs over: `data over y (16, a ring) · model over x (4, a line)`; empty where it does not fit."""
-    if wiring_problem(mesh, hardware, wiring):
+    if axis_assignment_error(mesh, hardware, axis_assignment):
         return ""
-    routes = physical_spans(mesh, hardware, wiring)
+    routes = physical_spans(mesh, hardware, axis_assignment)
     return " · ".join(f"{name} over {' and '.join(map(physical_span_of, routes[name]))}" for name, size in mesh.axes if size > 1)
 
 
 def physical_span_of(physical_span: PhysicalSpan) -> str:
     axis = physical_span.physical
-    closed = axis.shape is Shape.RING and physical_span.size * physical_span.stride == axis.size
-    shape = axis.shape if closed or axis.shape is Shape.SWITCH else Shape.LINE
-    apart = f", {physical_span.stride} apart" if physical_span.stride > 1 and axis.shape is not Shape.SWITCH else ""
+    closed = axis.shape is AxisTopology.RING and physical_span.size * physical_span.stride == axis.size
+    shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
+    apart = f", {physical_span.stride} apart" if physical_span.stride > 1 and axis.shape is not AxisTopology.SWITCH else ""
     return f"{axis.name} ({physical_span.size}, {_SHAPES[shape]}{apart})"
 
 

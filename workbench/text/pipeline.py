@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from workbench.core.schedules.tasks import Kind
 from workbench.reports.pipeline import PipelineReport
-from workbench.reports.simulated import Simulated, Span
+from workbench.reports.simulated import SimulatedPipeline, TaskSpan
 from workbench.reports.step_time import StepTime
 from workbench.text.tables import pairs_text, table_text, tail_text
 from workbench.units import format_bytes, format_seconds
@@ -24,7 +24,7 @@ def headline(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[st
     """Memory, step time and utilisation of a pipelined plan; `time` is what the planner says of the program whole on the same devices."""
     step, stages = report.simulated, report.spec.stages
     fullest = max(range(stages), key=lambda device: step.peaks[device])
-    held = sum(step.costs[stage].held for stage in step.stages_of(fullest))
+    held = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
     peak = step.peaks[fullest]
     parts = f"held {format_bytes(held)} · of micro-batches {format_bytes(peak - held)}"
     yield "memory per device", format_bytes(peak), f"stage {fullest}, the fullest: {parts}"
@@ -70,7 +70,7 @@ def _capacity(report: PipelineReport) -> str:
 def _stages(report: PipelineReport) -> str:
     """A row a piece; what a device has for all its pieces stands with the first."""
     step, rows = report.simulated, []
-    for piece in report.pieces:
+    for piece in report.virtual_stages:
         cost, first = piece.cost, piece.number == piece.device
         rows.append(
             (
@@ -79,7 +79,7 @@ def _stages(report: PipelineReport) -> str:
                 format_seconds(cost.forward),
                 format_seconds(cost.backward),
                 format_bytes(sum(count for _, count in cost.sends)),
-                format_bytes(cost.held),
+                format_bytes(cost.resident),
                 f"{step.idle(piece.device):.1%}" if first else "",
                 str(step.in_flight(piece.device)) if first else "",
                 format_bytes(step.peaks[piece.device]) if first else "",
@@ -89,7 +89,7 @@ def _stages(report: PipelineReport) -> str:
     return f"Stages, of one micro-batch\n\n{table_text(heads, rows)}"
 
 
-def gantt_text(step: Simulated, columns: int = COLUMNS) -> str:
+def gantt_text(step: SimulatedPipeline, columns: int = COLUMNS) -> str:
     """A row a device, time to the right: `F3---` forward, `B3===` backward, `+` what is computed again, `u` the update, `.` idle."""
     scale = columns / step.seconds if step.seconds else 0.0
     rows = []
@@ -104,7 +104,7 @@ def gantt_text(step: Simulated, columns: int = COLUMNS) -> str:
     return "\n".join((f"The step, {format_seconds(step.seconds)} from left to right\n", *rows, f"\n  {legend}"))
 
 
-def _draw(cells: list[str], span: Span, scale: float, devices: int) -> None:
+def _draw(cells: list[str], span: TaskSpan, scale: float, devices: int) -> None:
     """Label and fill, as much as there is room for; of the shortest tasks a letter, or nothing."""
     begin, end = round(span.start * scale), round(span.end * scale)
     again = min(round((span.start + span.recompute) * scale), end)
@@ -115,7 +115,7 @@ def _draw(cells: list[str], span: Span, scale: float, devices: int) -> None:
     cells[begin:end] = (label + text[len(label) :])[:room]
 
 
-def _legend(step: Simulated) -> str:
+def _legend(step: SimulatedPipeline) -> str:
     kinds: Sequence[Kind] = sorted({span.task.kind for span in step.spans})
     words = {
         Kind.FORWARD: "F- forward",

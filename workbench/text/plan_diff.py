@@ -12,7 +12,7 @@ NOTHING = {
     "group": "each by itself",
     "barrier": "all passes",
     "priority": "0",
-    "wiring": "by itself",
+    "axis assignment": "by itself",
     "hardware": "none",
     "pipeline": "none",
     "mesh axis": "-",

@@ -13,7 +13,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
-from workbench.text.hardware import wiring_text
+from workbench.text.hardware import axis_assignment_text
 from workbench.text.pipeline import headline
 from workbench.text.reshard import padding_text, reshards_text
 from workbench.text.run import measurement_text
@@ -96,7 +96,7 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     if time is not None and planned is None:
         yield from _time_figures(time, ranges.get(STEP))
     plan = report.plan
-    if plan.hardware and (routes := wiring_text(plan.mesh, plan.hardware, plan.wiring)):
+    if plan.hardware and (routes := axis_assignment_text(plan.mesh, plan.hardware, plan.axis_assignment)):
         yield "the mesh on its links", "", routes
     if plan.hardware and (idle := plan.hardware.size - report.mesh.size) > 0:
         yield "devices used", f"{report.mesh.size:,} of {plan.hardware.size:,}", f"the other {idle:,} of {plan.hardware} are idle"

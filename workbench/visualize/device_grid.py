@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 
 from workbench.core.sharding import axis_size
-from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.axis_assignment import AxisAssignment
 from workbench.hardware.hardware import Hardware
 from workbench.reports.placement import Placement
 from workbench.text.report import WIDTH, shape_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.draw.geometry import Box, Grid, Part, Projection, count_parts, grid, part_of, projection
+from workbench.visualize.draw.geometry import DeviceShard, Grid, Projection, UnitRect, count_parts, grid, part_of, projection
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, axis_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.whereabouts import Whereabouts, whereabouts
@@ -22,14 +22,14 @@ _LINE, _GAP = 16, 16
 _BAND = 0.45  # of its colour; two of them over each other are darker than either
 
 
-def device_grid(placement: Placement, hardware: Hardware | None = None, wiring: Wiring | None = None) -> Picture:
+def device_grid(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> Picture:
     """The mesh as a grid of devices; in each, the tensor as a square, and in it the part the device holds, outlined.
 
     A band in the colour of a mesh axis is what that axis picks; a device holds what all bands share. Hatched is a copy of what a device
     with a lower number holds. Of a tensor of more than two split dimensions, the later ones lie nested to the right.
     With hardware, the last line of a device says which of its devices it is, and where that stands.
     """
-    find = whereabouts(placement.mesh, hardware, wiring)
+    find = whereabouts(placement.mesh, hardware, axis_assignment)
     rows = grid(placement.mesh, MOST_ROWS, 3)
     head = max(text_width(rows.row_name(row or 0)) for row in rows.rows) + _GAP * bool(rows.row_axes)
     texts = [_longest(placement).index, f"{placement.mesh.size} = {placement.mesh.size}", rows.column_name(rows.width - 1)]
@@ -40,15 +40,15 @@ def device_grid(placement: Placement, hardware: Hardware | None = None, wiring: 
         Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(_title(placement, devices, hardware if find else None))
     )
     marks = (*title, *_devices(placement, devices, head, cell, _LINE * (len(title) + 1), find))
-    return Picture(fitted(marks), device_grid_text(placement, hardware, wiring))
+    return Picture(fitted(marks), device_grid_text(placement, hardware, axis_assignment))
 
 
-def device_grid_text(placement: Placement, hardware: Hardware | None = None, wiring: Wiring | None = None) -> str:
+def device_grid_text(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> str:
     """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2` holds a copy of what device 2 holds.
 
     With hardware, a table says which device of it stands at each place.
     """
-    find = whereabouts(placement.mesh, hardware, wiring)
+    find = whereabouts(placement.mesh, hardware, axis_assignment)
     mesh, falling = placement.mesh, max(len(placement.mesh.axes) - 1, 1)
     rows = grid(mesh, MOST_ROWS, 3, falling)
     head = max(len(rows.row_name(row or 0)) for row in rows.rows)
@@ -91,20 +91,20 @@ def _title(placement: Placement, devices: Grid, hardware: Hardware | None) -> tu
     return tuple(line for line in lines if line)
 
 
-def _part(placement: Placement, devices: Grid, row: int | None, column: int | None) -> Part:
+def _part(placement: Placement, devices: Grid, row: int | None, column: int | None) -> DeviceShard:
     return part_of(placement, devices.device(row or 0, column or 0))
 
 
-def _longest(placement: Placement) -> Part:
+def _longest(placement: Placement) -> DeviceShard:
     """The part with the longest texts: of the last device, whose indices are the greatest."""
     return part_of(placement, placement.mesh.size - 1)
 
 
-def _copy_text(part: Part) -> str:
+def _copy_text(part: DeviceShard) -> str:
     return f"{part.device} = {part.first}" if part.is_copy else f"{part.device}"
 
 
-def _held_text(part: Part) -> str:
+def _held_text(part: DeviceShard) -> str:
     return _copy_text(part) if part.is_copy else f"{part.device} {part.index}"
 
 
@@ -128,12 +128,12 @@ def _devices(placement: Placement, devices: Grid, head: float, cell: float, top:
                 )
 
 
-def _device(placement: Placement, view: Projection, part: Part, x: float, y: float, real: Whereabouts | None) -> Iterator[Mark]:
+def _device(placement: Placement, view: Projection, part: DeviceShard, x: float, y: float, real: Whereabouts | None) -> Iterator[Mark]:
     """Its number, the tensor with bands and the part, the index range, and which device it really is."""
     top = y + 6
     yield Label(x, y, _copy_text(part))
     yield Rectangle(x, top, _WIDE, _HIGH, line=NEUTRAL)
-    for colour, box in [(_colour(placement, dim), box) for dim, box in view.bands(part)] or [(NEUTRAL, Box(0, 0, 1, 1))]:
+    for colour, box in [(_colour(placement, dim), box) for dim, box in view.bands(part)] or [(NEUTRAL, UnitRect(0, 0, 1, 1))]:
         yield Rectangle(*_place(box, x, top), fill=colour, alpha=_BAND)
     copy = f", as device {part.first} does" if part.is_copy else ""
     title = f"device {part.device}{f' ({real.text})' if real else ''} holds {placement.tensor.path}{part.index}{copy}"
@@ -143,7 +143,7 @@ def _device(placement: Placement, view: Projection, part: Part, x: float, y: flo
         yield Label(x, top + _HIGH + 13 + _LINE - 3, real.text)
 
 
-def _place(box: Box, x: float, y: float) -> tuple[float, float, float, float]:
+def _place(box: UnitRect, x: float, y: float) -> tuple[float, float, float, float]:
     """A box of the unit square in the square at x, y: place and size."""
     return x + _WIDE * box.left, y + _HIGH * box.top, _WIDE * (box.right - box.left), _HIGH * (box.bottom - box.top)
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.multimodel import Job, Placed, Schedule, lower_bound
+from workbench.multimodel import FleetSchedule, Job, ScheduledUnit, lower_bound
 from workbench.multimodel.measured import FleetMeasurement
 from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
-from workbench.visualize.draw.drawing import Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Polyline, Rectangle, fitted, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.spans import ticks
@@ -19,40 +19,40 @@ _SMALL = 1.5  # a unit narrower than this has no gap after it
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FleetPart:
     title: str
-    schedule: Schedule
+    schedule: FleetSchedule
 
 
-def fleet(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> Picture:
+def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> Picture:
     """A run's predicted schedule above its measured one, to one scale; or one schedule of these jobs.
 
     Forward units are light, backward ones strong; a thin line below says when a unit's state was brought in, before it began; a unit that
     was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed before the run, those left out
     that a checkpoint held.
     """
-    parts: tuple[_Part, ...]
+    parts: tuple[_FleetPart, ...]
     if isinstance(run, FleetMeasurement):
-        jobs, parts, bound = run.jobs, (_Part("predicted", run.predicted), _Part("measured", run.schedule)), run.bound
+        jobs, parts, bound = run.jobs, (_FleetPart("predicted", run.predicted), _FleetPart("measured", run.schedule)), run.bound
         title = f"{_count(len(jobs))} on {run.schedule.devices} devices, {run.policy}: "
         title += f"{format_seconds(run.schedule.makespan)} measured, {format_seconds(run.predicted.makespan)} predicted"
     else:
-        parts, bound = (_Part("", run),), lower_bound(jobs, run.devices)
+        parts, bound = (_FleetPart("", run),), lower_bound(jobs, run.devices)
         title = f"{_count(len(jobs))} on {run.devices} devices: {format_seconds(run.makespan)}"
     return Picture(_drawing(title, parts, jobs, bound), _text(title, parts, jobs, bound))
 
 
-def fleet_text(run: FleetMeasurement | Schedule, jobs: Sequence[Job] = ()) -> str:
+def fleet_text(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> str:
     """The same rows in characters, a letter a model."""
     return fleet(run, jobs).text
 
 
-def _text(title: str, parts: Sequence[_Part], jobs: Sequence[Job], bound: float) -> str:
+def _text(title: str, parts: Sequence[_FleetPart], jobs: Sequence[Job], bound: float) -> str:
     schedules = {each.title or "schedule": each.schedule for each in parts}
     return f"{title}; lower bound {format_seconds(bound)}\n\n{schedules_text(schedules, [each.name for each in jobs])}"
 
 
-def _drawing(title: str, parts: Sequence[_Part], jobs: Sequence[Job], bound: float) -> Drawing:
+def _drawing(title: str, parts: Sequence[_FleetPart], jobs: Sequence[Job], bound: float) -> Drawing:
     longest = max((each.schedule.makespan for each in parts), default=0.0) or 1.0
     scale = _LENGTH / longest
     left = text_width("predicted") + 6
@@ -64,13 +64,13 @@ def _drawing(title: str, parts: Sequence[_Part], jobs: Sequence[Job], bound: flo
         marks += _rows(part, jobs, left, top, scale)
         top += part.schedule.devices * (_HIGH + _MOVING + _GAP) + _LINE // 2
     end = left + bound * scale
-    marks.append(Line(((end, first - 2), (end, top - 4)), WARNING, 1.0, dashed=True, title="lower bound on the makespan"))
+    marks.append(Polyline(((end, first - 2), (end, top - 4)), WARNING, 1.0, dashed=True, title="lower bound on the makespan"))
     for at in ticks(longest):
         marks.append(Label(left + at * scale, top + 8, format_seconds(at) if at else "0", "middle"))
     return fitted(tuple(marks))
 
 
-def _rows(part: _Part, jobs: Sequence[Job], left: float, top: float, scale: float) -> Iterator[Mark]:
+def _rows(part: _FleetPart, jobs: Sequence[Job], left: float, top: float, scale: float) -> Iterator[Mark]:
     if part.title:
         yield Label(0, top + _HIGH - 5, part.title)
     for device in range(part.schedule.devices):
@@ -82,7 +82,7 @@ def _rows(part: _Part, jobs: Sequence[Job], left: float, top: float, scale: floa
                 yield from _unit(placed, jobs[placed.model], left, at, scale)
 
 
-def _unit(placed: Placed, job: Job, left: float, at: float, scale: float) -> Iterator[Mark]:
+def _unit(placed: ScheduledUnit, job: Job, left: float, at: float, scale: float) -> Iterator[Mark]:
     colour = _colour(placed.model)
     unit = job.unit(placed.unit)
     batch = placed.unit // len(job.units) + 1

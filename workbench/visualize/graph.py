@@ -7,9 +7,9 @@ from workbench.reports.graph import GraphNode, GraphSend
 from workbench.reports.report import Report
 from workbench.text.tables import axes_text, dims_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.visualize.draw.collapse import Box, Collapsed, collapse
-from workbench.visualize.draw.dot import Frame, Placed, Point, dot_text, placed
-from workbench.visualize.draw.drawing import Area, Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.collapse import Collapsed, DrawnNode, collapse
+from workbench.visualize.draw.dot import GraphLayout, PixelRect, Point, dot_text, placed
+from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Polyline, Rectangle, fitted, text_width
 from workbench.visualize.draw.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph_boxes import (
@@ -87,7 +87,7 @@ def _text(report: Report, seen: Collapsed) -> str:
     return f"{title}\n\n{table_text(['scope', 'times>', 'share>', 'cost>', 'sends~', 'reads~'], rows)}" if rows else title
 
 
-def _open_around(box: Box, seen: Collapsed) -> tuple[str, ...]:
+def _open_around(box: DrawnNode, seen: Collapsed) -> tuple[str, ...]:
     return tuple(scope for scope in seen.opened if box.scope == scope or box.scope.startswith(f"{scope}/"))
 
 
@@ -119,7 +119,7 @@ def _common(one: str, other: str, opened: Collection[str]) -> str:
     return scope if scope in opened else ""
 
 
-def _drawing(report: Report, seen: Collapsed, pills: Sequence[Pill], found: Placed) -> Drawing:
+def _drawing(report: Report, seen: Collapsed, pills: Sequence[Pill], found: GraphLayout) -> Drawing:
     marks: list[Mark] = [Label(0, 12, _title(report, seen), bold=True), *_legend(seen)]
     for scope in seen.opened:
         if scope in found.scopes:
@@ -129,10 +129,10 @@ def _drawing(report: Report, seen: Collapsed, pills: Sequence[Pill], found: Plac
         marks += arrow_marks(moved(points), labels.get((tail, head)), ends=not head.startswith("send "))
     for number, box in enumerate(seen.boxes):
         if (frame := found.boxes.get(box.key)) is not None:
-            marks += _node(report.mesh, seen, number, Frame(frame.x, frame.y + TOP, frame.width, frame.height))
+            marks += _node(report.mesh, seen, number, PixelRect(frame.x, frame.y + TOP, frame.width, frame.height))
     for pill in pills:
         if (frame := found.boxes.get(pill.name)) is not None:
-            marks += _pill(report.mesh, pill, Frame(frame.x, frame.y + TOP, frame.width, frame.height))
+            marks += _pill(report.mesh, pill, PixelRect(frame.x, frame.y + TOP, frame.width, frame.height))
     return fitted(tuple(marks))
 
 
@@ -153,7 +153,7 @@ def _legend(seen: Collapsed) -> Iterator[Mark]:
     )
 
 
-def scope_marks(scope: str, name: str, frame: Frame) -> Iterator[Mark]:
+def scope_marks(scope: str, name: str, frame: PixelRect) -> Iterator[Mark]:
     y = frame.y + TOP
     yield Rectangle(frame.x, y, frame.width, frame.height, fill=NEUTRAL, alpha=0.07, line=NEUTRAL, round=6)
     name = f"− {name}"
@@ -168,7 +168,7 @@ def moved(points: tuple[Point, ...]) -> tuple[Point, ...]:
 
 def arrow_marks(points: tuple[Point, ...], node: GraphNode | None, *, ends: bool) -> Iterator[Mark]:
     title = "" if node is None else f"{node.path}: {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}"
-    yield Line(points, NEUTRAL, 1.2, alpha=0.75, title=title)
+    yield Polyline(points, NEUTRAL, 1.2, alpha=0.75, title=title)
     if ends and len(points) > 1:
         (a, b), (x, y) = points[-2], points[-1]
         length = ((x - a) ** 2 + (y - b) ** 2) ** 0.5 or 1.0
@@ -182,7 +182,7 @@ def heat(share: float) -> str:
     return HEAT[sum(share >= level for level in LEVELS)]
 
 
-def _node(mesh: Mesh, seen: Collapsed, number: int, frame: Frame) -> Iterator[Mark]:
+def _node(mesh: Mesh, seen: Collapsed, number: int, frame: PixelRect) -> Iterator[Mark]:
     box = seen.boxes[number]
     is_input = seen.graph.nodes[box.members[0]].is_input
     colour = NEUTRAL if is_input else heat(seen.costs[number] / seen.whole)
@@ -234,7 +234,7 @@ def _send_cost(send: GraphSend) -> str:
     return f"{sent} in {format_seconds(send.seconds)}, {format_seconds(send.exposed)} of it waited for"
 
 
-def _pill(mesh: Mesh, pill: Pill, frame: Frame) -> Iterator[Mark]:
+def _pill(mesh: Mesh, pill: Pill, frame: PixelRect) -> Iterator[Mark]:
     send = pill.sends[0]
     colour = axes_colour(send.axes, mesh)
     title = f"{send.kind} over {axes_text(send.axes)}, ×{send.count}, {_send_cost(send)} · {send.path} · {send.source}"

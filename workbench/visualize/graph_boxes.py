@@ -7,7 +7,7 @@ from workbench.core.sharding import Sharding
 from workbench.reports.graph import GraphNode, GraphSend
 from workbench.text.tables import axes_text
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.visualize.draw.collapse import Box, Collapsed
+from workbench.visualize.draw.collapse import Collapsed, DrawnNode
 from workbench.visualize.draw.drawing import text_width
 
 LINE, PAD, STRIP = 15, 9, 4  # pixels
@@ -30,7 +30,7 @@ def scope_name(seen: Collapsed, scope: str) -> str:
     return f"{word} ×{seen.alike(scope)}" if "*" in word else word
 
 
-def times_text(seen: Collapsed, box: Box) -> str:
+def times_text(seen: Collapsed, box: DrawnNode) -> str:
     """How often the kernels of a box run, if all run as often; of a scope, how many are alike."""
     if "*" in box.label and box.can_open:
         return f"×{seen.alike(box.key)}"

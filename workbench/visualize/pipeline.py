@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.reports.measurement import TaskTime, bubble_of
-from workbench.reports.simulated import Moment, Simulated
+from workbench.reports.simulated import Moment, SimulatedPipeline
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fitted, text_width
@@ -38,7 +38,7 @@ class _Box:
     again: float = 0.0
 
 
-def pipeline(step: Simulated, tasks: Sequence[TaskTime] = (), *, memory: bool = False) -> Picture:
+def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = (), *, memory: bool = False) -> Picture:
     """The simulated step of a pipeline (`plan.report().pipeline.simulated`); `tasks` of a measured one (`measurement.tasks`) go below it,
     each to its own scale of time; with `memory`, the bytes of every device over the simulated step.
 
@@ -61,7 +61,7 @@ def pipeline(step: Simulated, tasks: Sequence[TaskTime] = (), *, memory: bool = 
     return Picture(fitted(tuple(marks)), text)
 
 
-def _simulated(step: Simulated) -> list[_Box]:
+def _simulated(step: SimulatedPipeline) -> list[_Box]:
     devices = len(step.devices)
     found = [_box(span.task, devices, span.device, span.start, span.end, span.recompute) for span in step.spans]
     for device in range(devices):
@@ -120,7 +120,7 @@ def _scale(marks: list[Mark], seconds: float, head: float, y: float) -> float:
     return y + 28
 
 
-def _memory(marks: list[Mark], step: Simulated, head: float, y: float) -> float:
+def _memory(marks: list[Mark], step: SimulatedPipeline, head: float, y: float) -> float:
     """A curve a device, all to one scale."""
     most = max(step.peaks) or 1
     marks.append(Label(head, y + 12, f"bytes on each device, at most {format_bytes(most)}", bold=True))

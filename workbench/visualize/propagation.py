@@ -23,7 +23,7 @@ _LINE, _GAP, _PAD = 22, 14, 6  # pixels
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ValueRow:
     """One value: how it lies before the first step, and after each; `new` are the axes that came with it."""
 
     name: str
@@ -59,7 +59,7 @@ def _heads(replay: Propagation) -> list[str]:
     return ["by hand", *(f"{number} {''.join(way)}" for number, way in enumerate(ways, 1))]
 
 
-def _rows(replay: Propagation) -> list[_Row]:
+def _rows(replay: Propagation) -> list[_ValueRow]:
     """The values that are split by hand or reached, a value handed round once; where there are few, those that stay whole too."""
     last = min(len(replay.steps), MOST_STEPS)
     states = [replay.at(step) for step in range(last + 1)]
@@ -69,12 +69,12 @@ def _rows(replay: Propagation) -> list[_Row]:
     return [_row(replay, number, [state[number] for state in states]) for number in named[:MOST_VALUES]]
 
 
-def _row(replay: Propagation, number: int, at: Sequence[Sharding]) -> _Row:
+def _row(replay: Propagation, number: int, at: Sequence[Sharding]) -> _ValueRow:
     gained = [tuple(axis for axis in after.axes if axis not in before.axes) for before, after in itertools.pairwise(at)]
-    return _Row(site_name(replay.sites[number]), tuple(at), (at[0].axes, *gained))
+    return _ValueRow(site_name(replay.sites[number]), tuple(at), (at[0].axes, *gained))
 
 
-def _marks(title: str, rows: Sequence[_Row], heads: Sequence[str], mesh: Mesh) -> Iterator[Mark]:
+def _marks(title: str, rows: Sequence[_ValueRow], heads: Sequence[str], mesh: Mesh) -> Iterator[Mark]:
     yield Label(0, 12, title, bold=True)
     head = max([text_width(row.name) for row in rows], default=0.0) + _GAP
     widths = [max(text_width(each) for each in (heads[n], *(str(row.at[n]) for row in rows if row.new[n]))) for n in range(len(heads))]
@@ -86,7 +86,7 @@ def _marks(title: str, rows: Sequence[_Row], heads: Sequence[str], mesh: Mesh) -
         yield from _drawn(row, (3 + place) * _LINE, head, widths, mesh)
 
 
-def _drawn(row: _Row, y: float, head: float, widths: Sequence[float], mesh: Mesh) -> Iterator[Mark]:
+def _drawn(row: _ValueRow, y: float, head: float, widths: Sequence[float], mesh: Mesh) -> Iterator[Mark]:
     yield Label(0, y, row.name)
     left = head
     for step, width in enumerate(widths):
@@ -99,7 +99,7 @@ def _drawn(row: _Row, y: float, head: float, widths: Sequence[float], mesh: Mesh
         left += width + 2 * _PAD + _GAP
 
 
-def _entries(row: _Row, step: int, x: float, y: float, mesh: Mesh) -> Iterator[Mark]:
+def _entries(row: _ValueRow, step: int, x: float, y: float, mesh: Mesh) -> Iterator[Mark]:
     """`[data, -, model]`, each axis in its colour, those that came now bold."""
     text = str(row.at[step])
     for word in _WORD.finditer(text):

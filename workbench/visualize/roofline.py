@@ -13,7 +13,7 @@ from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
 from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.visualize.draw.drawing import Dot, Drawing, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Disc, Drawing, Label, Mark, Polyline, Rectangle, fitted, text_width
 from workbench.visualize.draw.palette import NEUTRAL, STEP, TEXT
 from workbench.visualize.draw.picture import Picture
 
@@ -140,7 +140,7 @@ def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], kernels: Sequence[
     marks += _roofs(chip, ceilings, across, up)
     placed = [(each, across(each.intensity), up(each.rate), _radius(each, whole)) for each in worked]
     for each, x, y, radius in sorted(placed, key=lambda entry: -entry[3]):
-        marks.append(Dot(x, y, radius, _COLOURS[each.bound], 0.62, _about(each, whole), each.path))
+        marks.append(Disc(x, y, radius, _COLOURS[each.bound], 0.62, _about(each, whole), each.path))
     marks += _names(placed, whole)
     marks += _legend(kernels, whole)
     if idle := [each for each in shown if each.intensity < THIN]:
@@ -185,18 +185,18 @@ def _roofs(chip: Chip, ceilings: Sequence[_Ceiling], across: _Scale, up: _Scale)
     slope = chip.memory_bandwidth
     left = max(10.0**across.low, 10.0**up.low / slope)
     top = max((each.rate for each in ceilings), default=slope * 10.0**across.high)
-    yield Line(((across(left), up(slope * left)), (across(top / slope), up(top))), STEP[1], 2.0)
+    yield Polyline(((across(left), up(slope * left)), (across(top / slope), up(top))), STEP[1], 2.0)
     middle = math.sqrt(left * top / slope)
     yield Label(across(middle) + 12, up(slope * middle) + 16, f"memory {format_count(slope, 'B/s')}", colour=STEP[1], bold=True)
     if (ahead := chip.reached("operands")) > 1.02:
-        yield Line(((across(left), up(slope * ahead * left)), (across(top / slope / ahead), up(top))), STEP[1], 1.0, dashed=True)
+        yield Polyline(((across(left), up(slope * ahead * left)), (across(top / slope / ahead), up(top))), STEP[1], 1.0, dashed=True)
         text = f"operands of products, read ahead: {format_count(slope * ahead, 'B/s')}"
         high = math.sqrt(middle * top / slope)
         yield Label(max(across(high) - 26, _HEAD + 8 + text_width(text)), up(slope * ahead * high) - 8, text, anchor="end", colour=STEP[1])
     for place, each in enumerate(ceilings):
         y = up(each.rate)
         colour = STEP[4] if each.name.startswith("elementwise") else STEP[0]
-        yield Line(((across(each.rate / slope), y), (_HEAD + _WIDE, y)), colour, 2.0, dashed=place > 0)
+        yield Polyline(((across(each.rate / slope), y), (_HEAD + _WIDE, y)), colour, 2.0, dashed=place > 0)
         text = f"{each.name} {format_count(each.rate, 'FLOP/s')}"
         yield Label(_HEAD + _WIDE, y - 6, text, anchor="end", colour=colour, bold=True)
 

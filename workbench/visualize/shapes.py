@@ -21,7 +21,7 @@ _LONG = 40  # characters of a path
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ArgumentRow:
     """Arguments that are alike and lie alike; `bytes` and `padding` of all of them on one device."""
 
     first: Placement
@@ -52,7 +52,7 @@ def shapes_text(report: Report) -> str:
     return _text(report, _rows(report))
 
 
-def _rows(report: Report) -> tuple[_Row, ...]:
+def _rows(report: Report) -> tuple[_ArgumentRow, ...]:
     tile = report.plan.hardware.chip.array_tile if report.plan.hardware else ()
     groups = grouped(
         report.arguments,
@@ -63,17 +63,17 @@ def _rows(report: Report) -> tuple[_Row, ...]:
         first = group[0]
         path = template(first.tensor.path) if len(group) > 1 else first.tensor.path
         held = tiled_bytes(first.local_shape, first.tensor.dtype, tile)
-        found.append(_Row(first, path, len(group), held * len(group), padding(first, tile) * len(group)))
+        found.append(_ArgumentRow(first, path, len(group), held * len(group), padding(first, tile) * len(group)))
     return tuple(sorted(found, key=lambda each: -each.bytes))
 
 
-def _title(report: Report, rows: Sequence[_Row]) -> str:
+def _title(report: Report, rows: Sequence[_ArgumentRow]) -> str:
     held, empty = sum(each.bytes for each in rows), sum(each.padding for each in rows)
     beside = f", {format_bytes(empty)} of it padding" if empty else ""
     return f"{report.plan.name} on {report.mesh.description}: arguments take {format_bytes(held)} on each device{beside}"
 
 
-def _text(report: Report, rows: Sequence[_Row]) -> str:
+def _text(report: Report, rows: Sequence[_ArgumentRow]) -> str:
     table = [
         (
             _name(each),
@@ -91,16 +91,16 @@ def _text(report: Report, rows: Sequence[_Row]) -> str:
     return f"{_title(report, rows)}\n\n{table_text(columns, table)}{_more(rows)}"
 
 
-def _more(rows: Sequence[_Row]) -> str:
+def _more(rows: Sequence[_ArgumentRow]) -> str:
     rest = rows[MOST:]
     return f"\n  and {len(rest)} more, {format_bytes(sum(each.bytes for each in rest))}" if rest else ""
 
 
-def _name(row: _Row) -> str:
+def _name(row: _ArgumentRow) -> str:
     return tail_text(row.path, _LONG) + (f" ×{row.count}" if row.count > 1 else "")
 
 
-def _drawing(report: Report, rows: Sequence[_Row]) -> Drawing:
+def _drawing(report: Report, rows: Sequence[_ArgumentRow]) -> Drawing:
     marks: list[Mark] = [Label(0, 12, _title(report, rows), bold=True)]
     shown = rows[:MOST]
     if not shown:
@@ -120,7 +120,7 @@ def _drawing(report: Report, rows: Sequence[_Row]) -> Drawing:
     return fitted(tuple(marks))
 
 
-def _row(report: Report, row: _Row, starts: Sequence[float], y: float, most: int) -> Iterator[Mark]:
+def _row(report: Report, row: _ArgumentRow, starts: Sequence[float], y: float, most: int) -> Iterator[Mark]:
     tensor, sharding = row.first.tensor, row.first.sharding
     yield Label(starts[0], y, _name(row))
     x = starts[1]

@@ -15,12 +15,12 @@ from workbench.reports.propagation import AxisPropagation, Propagation, ShardedV
 from workbench.reports.report import Report
 from workbench.text.tables import table_text
 from workbench.visualize.draw.collapse import Collapsed, collapse
-from workbench.visualize.draw.drawing import Area, Label, Line, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Area, Label, Mark, Polyline, Rectangle, fitted, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axis_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph import dim_labels
 from workbench.visualize.graph_boxes import PAD, STRIP, cut, dims_of, heading, scope_name
-from workbench.visualize.spread_rows import DIMS_AT, HEIGHT, WIDTH, Ends, Frame, Rows, rows_of
+from workbench.visualize.spread_rows import DIMS_AT, HEIGHT, WIDTH, Ends, Rows, ScopeFrame, rows_of
 
 ARRIVED = "→ "
 """Before the title of a box that was just reached."""
@@ -203,7 +203,7 @@ def _row(
     yield from dim_labels(mesh, dims, DIMS_AT, y + 14)
 
 
-def _frame_marks(mesh: Mesh, laid: Laid, frame: Frame, now: _Step) -> Iterator[Mark]:
+def _frame_marks(mesh: Mesh, laid: Laid, frame: ScopeFrame, now: _Step) -> Iterator[Mark]:
     axis = now.fresh.get(laid.rows.scopes.get(frame.scope, -1), "")
     colour = axis_colour(axis, mesh) if axis else NEUTRAL
     yield Rectangle(frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.06, line=colour, round=5)
@@ -218,7 +218,7 @@ def _frame_marks(mesh: Mesh, laid: Laid, frame: Frame, now: _Step) -> Iterator[M
 
 
 def _arrow(points: Sequence[tuple[float, float]], colour: str, width: float, alpha: float) -> Iterator[Mark]:
-    yield Line(tuple(points), colour, width, alpha=alpha)
+    yield Polyline(tuple(points), colour, width, alpha=alpha)
     x, y = points[-1]
     size = 3.0 + width
     yield Area(((x, y), (x + size, y - size * 0.6), (x + size, y + size * 0.6)), colour, alpha)

@@ -18,7 +18,7 @@ Ends = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ScopeFrame:
     """An open scope around its rows."""
 
     scope: str
@@ -33,7 +33,7 @@ class Rows:
     """The left top corner of each box by its number (numbered on: rows before them, frames), frames of open scopes, lanes of arrows."""
 
     places: dict[int, tuple[float, float]]
-    frames: tuple[Frame, ...]
+    frames: tuple[ScopeFrame, ...]
     scopes: dict[str, int]  # the number of each open scope
     lanes: dict[Ends, int]
     edge: float  # where the lanes begin
@@ -51,7 +51,7 @@ class Rows:
 def rows_of(seen: Collapsed, before: int, top: float) -> Rows:
     """`before` rows stand in front of the boxes, under a heading of their own; they are numbered on from the boxes."""
     places: dict[int, tuple[float, float]] = {}
-    frames: list[Frame] = []
+    frames: list[ScopeFrame] = []
     depth = max((scope.count("/") + 1 for scope in seen.opened), default=0)
     y = top
     if before:
@@ -59,7 +59,7 @@ def rows_of(seen: Collapsed, before: int, top: float) -> Rows:
         for place in range(before):
             places[len(seen.boxes) + place] = INDENT, y
             y += HEIGHT + GAP
-        frames.append(Frame("", 0.0, top, WIDTH + FRAME, y - top))
+        frames.append(ScopeFrame("", 0.0, top, WIDTH + FRAME, y - top))
         y += 2 * GAP
     _lay(_tree(seen), "", y, max(depth, bool(before)), places, frames)
     ranked = sorted(places, key=lambda number: places[number][1])
@@ -93,7 +93,7 @@ def _middle(seen: Collapsed, entry: int | str) -> float:
 
 
 def _lay(
-    tree: dict[str, list[int | str]], scope: str, y: float, deepest: int, places: dict[int, tuple[float, float]], frames: list[Frame]
+    tree: dict[str, list[int | str]], scope: str, y: float, deepest: int, places: dict[int, tuple[float, float]], frames: list[ScopeFrame]
 ) -> float:
     """Lay the rows of a scope from `y` on; the place below them."""
     level = scope.count("/") + 1 if scope else 0
@@ -103,9 +103,9 @@ def _lay(
             y += HEIGHT + GAP
             continue
         place, top = len(frames), y
-        frames.append(Frame(each, level * INDENT, top, WIDTH - level * INDENT + FRAME * (deepest - level), 0.0))
+        frames.append(ScopeFrame(each, level * INDENT, top, WIDTH - level * INDENT + FRAME * (deepest - level), 0.0))
         y = _lay(tree, each, top + HEAD, deepest, places, frames)
-        frames[place] = Frame(each, frames[place].x, top, frames[place].width, y - top)
+        frames[place] = ScopeFrame(each, frames[place].x, top, frames[place].width, y - top)
         y += GAP
     return y
 

@@ -18,7 +18,7 @@ _HIDDEN = "hidden communication"
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _BarPart:
     """`why` says what the time goes to."""
 
     name: str
@@ -33,8 +33,8 @@ class _Bar:
     """One tier: what it takes in all, its parts one after the other, and what runs beside them."""
 
     name: str
-    parts: tuple[_Part, ...]
-    beside: tuple[_Part, ...] = ()
+    parts: tuple[_BarPart, ...]
+    beside: tuple[_BarPart, ...] = ()
     note: str = ""
 
     @property
@@ -57,22 +57,22 @@ def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
     bars = [_predicted(report.step_time)] if report.step_time else []
     if comparison is not None and comparison.compiled is not None and (seconds := comparison.compiled.compute_seconds):
         compiled = comparison.compiled
-        bars.append(_Bar("compiled", (_Part("kernels", seconds, STEP[0], f"by the compiler's own estimate for {compiled.target}"),)))
+        bars.append(_Bar("compiled", (_BarPart("kernels", seconds, STEP[0], f"by the compiler's own estimate for {compiled.target}"),)))
     if comparison is not None and (measured := comparison.measurement):
         where = f"{measured.devices} × {measured.device_kind}"
-        step = _Part("whole step", measured.median_seconds, NEUTRAL, f"median of {len(measured.step_seconds)} steps on {where}")
+        step = _BarPart("whole step", measured.median_seconds, NEUTRAL, f"median of {len(measured.step_seconds)} steps on {where}")
         bars.append(_Bar("measured", (step,), note=f"on {where}"))
     return tuple(bars)
 
 
 def _predicted(step: StepTime) -> _Bar:
     parts = (
-        _Part("compute-bound", step.arithmetic, STEP[0], "in kernels whose arithmetic takes longer than their memory traffic"),
-        _Part("memory-bound", step.memory, STEP[1], "in kernels whose memory traffic takes longer than their arithmetic"),
-        _Part("launches", step.launch, STEP[2], "between one kernel and the next"),
-        _Part("exposed communication", step.exposed, STEP[3], "the device waits and computes nothing"),
+        _BarPart("compute-bound", step.arithmetic, STEP[0], "in kernels whose arithmetic takes longer than their memory traffic"),
+        _BarPart("memory-bound", step.memory, STEP[1], "in kernels whose memory traffic takes longer than their arithmetic"),
+        _BarPart("launches", step.launch, STEP[2], "between one kernel and the next"),
+        _BarPart("exposed communication", step.exposed, STEP[3], "the device waits and computes nothing"),
     )
-    beside = _Part(_HIDDEN, step.hidden, STEP[3], "behind computation: it costs no time", hatched=True)
+    beside = _BarPart(_HIDDEN, step.hidden, STEP[3], "behind computation: it costs no time", hatched=True)
     shown = step.hidden > 0.001 * step.total
     return _Bar("predicted", tuple(part for part in parts if part.seconds), (beside,) if shown else (), f"on {step.hardware}")
 
@@ -97,7 +97,7 @@ def _text(report: Report, bars: Sequence[_Bar]) -> str:
     return "\n\n".join(sections)
 
 
-def _blocks(part: _Part, longest: float) -> str:
+def _blocks(part: _BarPart, longest: float) -> str:
     return ("░" if part.hatched else "█") * round(_CHARACTERS * part.seconds / longest) or "▏"
 
 

@@ -13,7 +13,7 @@ from workbench.units import format_seconds
 from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axes_colour
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.spans import Block, Span, blocks, rows_of, shares, ticks, unrolled
+from workbench.visualize.draw.spans import DrawnSpan, MergedSpan, blocks, rows_of, shares, ticks, unrolled
 
 _LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
 _HIGH, _GAP, _LINE = 18, 6, 16  # pixels
@@ -24,12 +24,12 @@ _PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Half:
     """One half of the picture: what it is, how long it took, and what ran."""
 
     title: str
     seconds: float
-    spans: tuple[Span, ...]
+    spans: tuple[DrawnSpan, ...]
     rows: tuple[str, ...]
 
 
@@ -47,7 +47,7 @@ def timeline_text(report: Report, trace: Trace | None = None) -> str:
     return _text(report, _parts(report, trace))
 
 
-def _text(report: Report, parts: Sequence[_Part]) -> str:
+def _text(report: Report, parts: Sequence[_Half]) -> str:
     longest = max((part.seconds for part in parts), default=0.0)
     sections = [_title(report, parts)]
     for part in parts:
@@ -57,7 +57,7 @@ def _text(report: Report, parts: Sequence[_Part]) -> str:
     return "\n\n".join(sections)
 
 
-def _parts(report: Report, trace: Trace | None) -> tuple[_Part, ...]:
+def _parts(report: Report, trace: Trace | None) -> tuple[_Half, ...]:
     found = []
     if (predicted := report.timeline) is not None:
         events = predicted.events
@@ -65,7 +65,9 @@ def _parts(report: Report, trace: Trace | None) -> tuple[_Part, ...]:
             (each.kind, each.path, each.stream): (_name(_operation(each.kind), each.path), _weight(each.kind, each.stream))
             for each in events
         }
-        spans = tuple(Span(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unrolled(events))
+        spans = tuple(
+            DrawnSpan(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unrolled(events)
+        )
         found.append(_part("predicted", predicted.seconds, spans, report.mesh))
     if trace is not None and trace.events:
         device = trace.events[0].device
@@ -74,21 +76,21 @@ def _parts(report: Report, trace: Trace | None) -> tuple[_Part, ...]:
     return tuple(found)
 
 
-def _part(title: str, seconds: float, spans: tuple[Span, ...], mesh: Mesh) -> _Part:
-    return _Part(f"{title}: {format_seconds(seconds)}", seconds, spans, rows_of(spans, mesh.names))
+def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) -> _Half:
+    return _Half(f"{title}: {format_seconds(seconds)}", seconds, spans, rows_of(spans, mesh.names))
 
 
-def _measured(trace: Trace, device: int) -> Iterator[tuple[Span, ...]]:
+def _measured(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]]:
     """A collective in two: the waiting, and what it takes once the last device has arrived."""
     unwaited = {each.name: each.unwaited for each in trace.collectives}
     for each in trace.of_device(device):
         name = _name(f"{each.name} ({each.kind})" if each.kind not in each.name else each.name, each.path, each.source)
         if not each.communicates:
-            yield (Span(each.stream, each.start, each.seconds, name, _weight(each.kind, each.stream)),)
+            yield (DrawnSpan(each.stream, each.start, each.seconds, name, _weight(each.kind, each.stream)),)
             continue
         moving = min(unwaited[each.name], each.seconds)
-        waiting = Span(each.stream, each.start, each.seconds - moving, f"{name}, waiting for other devices", _WAITING)
-        yield (*([waiting] if waiting.seconds else []), Span(each.stream, each.stop - moving, moving, name))
+        waiting = DrawnSpan(each.stream, each.start, each.seconds - moving, f"{name}, waiting for other devices", _WAITING)
+        yield (*([waiting] if waiting.seconds else []), DrawnSpan(each.stream, each.stop - moving, moving, name))
 
 
 def _operation(kind: str) -> str:
@@ -106,21 +108,21 @@ def _name(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-def _title(report: Report, parts: Sequence[_Part]) -> str:
+def _title(report: Report, parts: Sequence[_Half]) -> str:
     what = " and ".join(part.title.partition(":")[0] for part in parts) or "neither measured nor predicted, as the plan names no hardware"
     return f"{report.plan.name} on {report.mesh.description}: one step of one device, {what}"
 
 
-def _busy(part: _Part, row: str) -> float:
+def _busy(part: _Half, row: str) -> float:
     return sum(span.seconds for span in part.spans if span.row == row)
 
 
-def _bar(part: _Part, row: str, cells: int) -> str:
+def _bar(part: _Half, row: str, cells: int) -> str:
     found = shares([span for span in part.spans if span.row == row], part.seconds, cells)
     return "".join(_SHADES[min(round(share * 4 + 0.3), 4)] for share in found).rstrip() or "·"
 
 
-def _drawing(title: str, parts: Sequence[_Part], mesh: Mesh) -> Drawing:
+def _drawing(title: str, parts: Sequence[_Half], mesh: Mesh) -> Drawing:
     head = max((text_width(row) for part in parts for row in part.rows), default=0) + 12
     longest = max((part.seconds for part in parts), default=0.0)
     marks: list[Mark] = [Label(0, 12, title, bold=True)]
@@ -137,7 +139,7 @@ def _drawing(title: str, parts: Sequence[_Part], mesh: Mesh) -> Drawing:
     return fitted(tuple(marks))
 
 
-def _row(part: _Part, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
+def _row(part: _Half, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
     axes = tuple(row.split("+"))
     colour = axes_colour(axes, mesh) if {*map(base_axis, axes)} <= {*mesh.names} else NEUTRAL
     yield Label(0, y + 13, row, colour=colour, bold=True)
@@ -147,7 +149,7 @@ def _row(part: _Part, row: str, head: float, y: float, longest: float, mesh: Mes
         yield Rectangle(head + block.left, y, wide, _HIGH, fill=colour, alpha=block.longest.weight, title=_about(block))
 
 
-def _about(block: Block) -> str:
+def _about(block: MergedSpan) -> str:
     """`3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`."""
     one = f"{format_seconds(block.longest.seconds)}: {block.longest.name}"
     return one if block.count == 1 else f"{block.count} in {format_seconds(block.seconds)}, the longest {one}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import Wiring
+from workbench.hardware.axis_assignment import AxisAssignment
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import device_order
 
@@ -24,12 +24,14 @@ class Whereabouts(NamedTuple):
         return " ".join([f"#{self.number}", *words])
 
 
-def whereabouts(mesh: Mesh, hardware: Hardware | None, wiring: Wiring | None = None) -> Callable[[int], Whereabouts] | None:
+def whereabouts(
+    mesh: Mesh, hardware: Hardware | None, axis_assignment: AxisAssignment | None = None
+) -> Callable[[int], Whereabouts] | None:
     """Of each device by its number in the mesh, row-major; `None` without hardware, or where the mesh does not fit it."""
     if hardware is None or hardware.size < mesh.size:
         return None
     try:
-        order = device_order(mesh, hardware, wiring).reshape(-1)
+        order = device_order(mesh, hardware, axis_assignment).reshape(-1)
     except HardwareError:
         return None
     axes = [(axis.name, axis.size) for axis in hardware.axes]

@@ -1,4 +1,7 @@
-"""axe-core on every screen, light and dark: no serious and no critical finding. It looks into the board's shadow root as well."""
+"""axe-core on every screen, light and dark at each stop: no serious and no critical finding. It looks into the shadow root as well."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -16,10 +19,9 @@ OF_COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-
 """The rules that a theme has a part in: what is dark was light before, in the same elements."""
 
 
-def findings(page: Page) -> list[str]:
+def findings(page: Page, options: dict | None = None) -> list[str]:
     """What a person could not use: rule, impact, and the first place of each."""
-    dark = page.locator(".wb[data-theme=dark]").count()
-    found = AXE.run(page, options=OF_COLOURS if dark else None).response["violations"]
+    found = AXE.run(page, options=options).response["violations"]
     return [
         f"{each['id']} ({each['impact']}): {each['help']} at {each['nodes'][0]['target']}: {each['nodes'][0]['failureSummary']}"
         for each in found
@@ -27,107 +29,116 @@ def findings(page: Page) -> list[str]:
     ]
 
 
-@pytest.fixture(params=["light", "dark"])
-def themed(board, request):
-    """The page over two layers, in a theme."""
-    board.emulate_media(color_scheme=request.param)
-    expect(board.locator(".wb")).to_have_attribute("data-theme", request.param)
-    return board
+def findings_in_both(page: Page) -> dict[str, list[str]]:
+    """Of the screen as it is, in each theme: one that changes in between leaves everything open that is."""
+    found = {"light": findings(page)}
+    with dark(page):
+        found["dark"] = findings(page, OF_COLOURS)
+    return {theme: each for theme, each in found.items() if each}
 
 
-def test_every_tab_can_be_used_by_everyone(themed, stage):
+@contextmanager
+def dark(page: Page) -> Iterator[None]:
+    for theme in ("dark", "light"):
+        page.emulate_media(color_scheme=theme)
+        expect(page.locator(".wb")).to_have_attribute("data-theme", theme)
+        if theme == "dark":
+            yield
+
+
+def test_every_tab_can_be_used_by_everyone(board, stage):
     stage.runner = ScriptedRunner()
-    drag(themed, "hidden", "model")
+    drag(board, "hidden", "model")
     for key, _ in TABS:
-        themed.locator(f'[role=tab][data-tab="{key}"]').click()
-        settled(themed)
-        expect(themed.locator(f'[role=tab][data-tab="{key}"]')).to_have_attribute("aria-selected", "true")
-        assert findings(themed) == [], key
+        board.locator(f'[role=tab][data-tab="{key}"]').click()
+        settled(board)
+        expect(board.locator(f'[role=tab][data-tab="{key}"]')).to_have_attribute("aria-selected", "true")
+        assert findings_in_both(board) == {}, key
 
 
-def test_open_menus_and_meanings_can_be_used_by_everyone(themed):
-    grip(themed, "hidden").click(button="right")
-    assert findings(themed) == [], "menu of a chip"
-    themed.get_by_role("menuitem", name="Rename…").click()
-    assert findings(themed) == [], "a name is asked"
-    themed.keyboard.press("Escape")
-    themed.get_by_label("Menu of mesh axis data").click()
-    assert findings(themed) == [], "menu of an axis"
-    themed.keyboard.press("Escape")
-    themed.locator("[data-figure=memory] .term").click()
-    assert findings(themed) == [], "meaning of a label"
+def test_open_menus_and_meanings_can_be_used_by_everyone(board):
+    grip(board, "hidden").click(button="right")
+    assert findings_in_both(board) == {}, "menu of a chip"
+    board.get_by_role("menuitem", name="Rename…").click()
+    assert findings_in_both(board) == {}, "a name is asked"
+    board.keyboard.press("Escape")
+    board.get_by_label("Menu of mesh axis data").click()
+    assert findings_in_both(board) == {}, "menu of an axis"
+    board.keyboard.press("Escape")
+    board.locator("[data-figure=memory] .term").click()
+    assert findings_in_both(board) == {}, "meaning of a label"
 
 
-def test_history_files_and_answers_can_be_used_by_everyone(themed):
-    drag(themed, "hidden", "model")
+def test_history_files_and_answers_can_be_used_by_everyone(board):
+    drag(board, "hidden", "model")
     for name in ("History", "Export", "Link"):
-        button = themed.locator(".tools").get_by_role("button", name=name)
+        button = board.locator(".tools").get_by_role("button", name=name)
         button.click()
-        settled(themed)
-        assert findings(themed) == [], name
+        settled(board)
+        assert findings_in_both(board) == {}, name
         button.click()
-    themed.locator("[data-figure=memory]").hover()
-    themed.get_by_role("button", name="Why? Memory per device").click()
-    themed.locator(".whypanel table").first.wait_for()
-    assert findings(themed) == [], "why"
+    board.locator("[data-figure=memory]").hover()
+    board.get_by_role("button", name="Why? Memory per device").click()
+    board.locator(".whypanel table").first.wait_for()
+    assert findings_in_both(board) == {}, "why"
 
 
-def test_recipes_and_reshardings_can_be_used_by_everyone(themed, server, stage):
-    themed.locator("[data-verb=recipes]").click()
-    themed.locator(".recipe").first.wait_for()
-    assert findings(themed) == [], "recipes"
+def test_recipes_and_reshardings_can_be_used_by_everyone(board, server, stage):
+    board.locator("[data-verb=recipes]").click()
+    board.locator(".recipe").first.wait_for()
+    assert findings_in_both(board) == {}, "recipes"
     stage.make = reproducer
-    themed.goto(server[0])
-    themed.locator(".wb .chip").first.wait_for()
-    themed.locator('[role=tab][data-tab="resharding"]').click()
-    themed.get_by_role("button", name="Try more edits").click()
-    themed.locator(".remedy").nth(1).wait_for()
-    assert findings(themed) == [], "a resharding with edits that were tried"
-    themed.locator('[role=tab][data-tab="notes"]').click()
-    expect(themed.locator(".tables")).to_contain_text("What the function itself lays out")
-    assert findings(themed) == [], "what the function lays out itself"
+    board.goto(server[0])
+    board.locator(".wb .chip").first.wait_for()
+    board.locator('[role=tab][data-tab="resharding"]').click()
+    board.get_by_role("button", name="Try more edits").click()
+    board.locator(".remedy").nth(1).wait_for()
+    assert findings_in_both(board) == {}, "a resharding with edits that were tried"
+    board.locator('[role=tab][data-tab="notes"]').click()
+    expect(board.locator(".tables")).to_contain_text("What the function itself lays out")
+    assert findings_in_both(board) == {}, "what the function lays out itself"
 
 
-def test_refusals_and_errors_can_be_used_by_everyone(themed, stage):
+def test_refusals_and_errors_can_be_used_by_everyone(board, stage):
     stage.runner = ScriptedRunner(message="The device ran out of memory.")
-    drag(themed, "hidden", "data")
-    themed.locator(".refusal").wait_for()
-    assert findings(themed) == [], "a refused drop"
-    grip(themed, "hidden").focus()
-    themed.keyboard.press("Space")
-    assert findings(themed) == [], "a chip in hand"
-    themed.keyboard.press("Escape")
-    themed.get_by_role("button", name="Run", exact=True).click()
-    themed.locator(".run[data-phase=error]").wait_for()
-    assert findings(themed) == [], "a failed run"
+    drag(board, "hidden", "data")
+    board.locator(".refusal").wait_for()
+    assert findings_in_both(board) == {}, "a refused drop"
+    grip(board, "hidden").focus()
+    board.keyboard.press("Space")
+    assert findings_in_both(board) == {}, "a chip in hand"
+    board.keyboard.press("Escape")
+    board.get_by_role("button", name="Run", exact=True).click()
+    board.locator(".run[data-phase=error]").wait_for()
+    assert findings_in_both(board) == {}, "a failed run"
 
 
-def test_runs_and_compilations_can_be_used_by_everyone(themed, stage):
+def test_runs_and_compilations_can_be_used_by_everyone(board, stage):
     stage.runner = ScriptedRunner(pause=0.1)
-    themed.get_by_role("button", name="Run", exact=True).click()
-    themed.locator(".run .curve").first.wait_for()
-    assert findings(themed) == [], "while it runs"
-    themed.get_by_role("button", name="Compile", exact=True).click()
-    themed.locator(".run[data-phase=done]").wait_for()
-    themed.locator(".compile[data-phase=done]").wait_for()
-    themed.locator(".run .log summary").click()
-    assert findings(themed) == [], "when both are done"
-    themed.evaluate("scrollTo(0, 0)")
-    drag(themed, "hidden", "model")
-    themed.locator(".run.stale").wait_for()
-    assert findings(themed) == [], "when both are of another plan"
+    board.get_by_role("button", name="Run", exact=True).click()
+    board.locator(".run .curve").first.wait_for()
+    assert findings_in_both(board) == {}, "while it runs"
+    board.get_by_role("button", name="Compile", exact=True).click()
+    board.locator(".run[data-phase=done]").wait_for()
+    board.locator(".compile[data-phase=done]").wait_for()
+    board.locator(".run .log summary").click()
+    assert findings_in_both(board) == {}, "when both are done"
+    board.evaluate("scrollTo(0, 0)")
+    drag(board, "hidden", "model")
+    board.locator(".run.stale").wait_for()
+    assert findings_in_both(board) == {}, "when both are of another plan"
 
 
-def test_help_and_tour_can_be_used_by_everyone(themed):
-    themed.locator("[data-focus=help]").click()
-    assert findings(themed) == [], "help"
-    themed.get_by_label("Search the words").fill("nothing is called this")
-    assert findings(themed) == [], "nothing found"
-    themed.get_by_role("button", name="Take the tour").click()
+def test_help_and_tour_can_be_used_by_everyone(board):
+    board.locator("[data-focus=help]").click()
+    assert findings_in_both(board) == {}, "help"
+    board.get_by_label("Search the words").fill("nothing is called this")
+    assert findings_in_both(board) == {}, "nothing found"
+    board.get_by_role("button", name="Take the tour").click()
     for _ in range(4):
-        assert findings(themed) == [], themed.locator(".tour h3").inner_text()
-        themed.locator(".tour .primary").click()
-    expect(themed.locator(".tour")).to_have_count(0)
+        assert findings_in_both(board) == {}, board.locator(".tour h3").inner_text()
+        board.locator(".tour .primary").click()
+    expect(board.locator(".tour")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [560, 1920])

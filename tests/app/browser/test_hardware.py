@@ -50,13 +50,13 @@ def test_shapes_and_wirings_are_chosen_by_key(board):
     board.keyboard.press("Enter")
     expect(shape(board)).to_have_value("2x4x1")
     before = board.locator(".wiring").inner_text()
-    board.get_by_label("Change the wiring").press("Enter")
+    board.get_by_label("Change the axes on links").press("Enter")
     board.keyboard.press("Enter")
     settled(board)
     assert board.locator(".wiring").inner_text() != before
-    board.get_by_label("Change the wiring").click()
+    board.get_by_label("Change the axes on links").click()
     board.get_by_role("menuitem", name="Write…").click()
-    board.get_by_label("Wiring", exact=True).fill("data:z")
+    board.get_by_label("Axes on links", exact=True).fill("data:z")
     board.keyboard.press("Enter")
     expect(board.locator(".picker").get_by_role("alert")).to_contain_text("data")
 

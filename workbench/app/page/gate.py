@@ -23,7 +23,7 @@ from tornado.ioloop import IOLoop
 from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
-from workbench.app.page.guard import Hosts, Refusal, judge_request, security_headers
+from workbench.app.page.guard import DeniedRequest, Hosts, judge_request, security_headers
 from workbench.app.page.writes import mend_writes
 
 # The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
@@ -32,7 +32,7 @@ from workbench.app.page.writes import mend_writes
 HANDLERS = (DocHandler, WSHandler, StaticHandler, MultiRootStaticHandler, IcoHandler)
 
 
-class Alive(RequestHandler):
+class HealthHandler(RequestHandler):
     """Says that the server is there."""
 
     def get(self) -> None:
@@ -46,7 +46,7 @@ def guarded_server(page: Pages, place: dict[str, Any], allowed: Hosts | None, **
     """A server of a page that answers requests which `judge_request` passes; it is not started. Without `allowed` hosts it is behind a
     proxy."""
     mend_writes()
-    server = get_server(page, start=False, extra_patterns=[(r"/liveness", Alive)], **options, **place)
+    server = get_server(page, start=False, extra_patterns=[(r"/liveness", HealthHandler)], **options, **place)
     guard_server(server, allowed)
     return server
 
@@ -71,7 +71,7 @@ def guard_server(server: Any, allowed: Hosts | None) -> None:
     """Put the gate before a server that listens to nobody yet. Other servers of the process are not touched."""
     application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
     application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
-    keep_routes(application, (*HANDLERS, Alive, RootHandler) if framed else (*HANDLERS, Alive))
+    keep_routes(application, (*HANDLERS, HealthHandler, RootHandler) if framed else (*HANDLERS, HealthHandler))
     application.add_transform(partial(_SaidWithEachAnswer, framed=framed))  # it is called, once per request
     server._http.request_callback = Gate(application, allowed)  # noqa: SLF001
 
@@ -128,7 +128,7 @@ class _Judged(HTTPMessageDelegate):
     def __init__(self, allowed: Hosts | None, begin: Callable[[], HTTPMessageDelegate], connection: HTTPConnection) -> None:
         self._allowed, self._begin, self._connection = allowed, begin, connection
         self._passed: HTTPMessageDelegate | None = None
-        self._refusal: Refusal | None = None
+        self._refusal: DeniedRequest | None = None
 
     def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> Awaitable[None] | None:
         assert isinstance(start_line, RequestStartLine)
@@ -152,7 +152,7 @@ class _Judged(HTTPMessageDelegate):
             self._passed.on_connection_close()
 
 
-def _answer(connection: HTTPConnection, refusal: Refusal, *, framed: bool) -> None:
+def _answer(connection: HTTPConnection, refusal: DeniedRequest, *, framed: bool) -> None:
     body = f"{refusal.text}\n".encode()
     headers = HTTPHeaders({"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))})
     _say(headers, "", framed=framed)

@@ -22,27 +22,27 @@ _FORBIDDEN, _NO_METHOD = 403, 405
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class DeniedRequest:
     """What a request gets that is not answered."""
 
     status: int
     text: str
 
 
-UNKNOWN_HOST = Refusal(
+UNKNOWN_HOST = DeniedRequest(
     _FORBIDDEN,
     "This server does not go by the name that was asked for. Whoever started it can allow a name: workbench serve --origins NAME:PORT",
 )
-UNKNOWN_ORIGIN = Refusal(
+UNKNOWN_ORIGIN = DeniedRequest(
     _FORBIDDEN,
     "This server does not answer pages of other sites. Whoever started it can allow one: workbench serve --origins NAME:PORT",
 )
-NO_ORIGIN = Refusal(_FORBIDDEN, "A websocket is opened by a page of this server alone, and a page says where it is from.")
-OTHER_SITE = Refusal(_FORBIDDEN, "This server shows nothing within pages of other sites.")
-NO_METHOD = Refusal(_NO_METHOD, "This server is asked with GET.")
+NO_ORIGIN = DeniedRequest(_FORBIDDEN, "A websocket is opened by a page of this server alone, and a page says where it is from.")
+OTHER_SITE = DeniedRequest(_FORBIDDEN, "This server shows nothing within pages of other sites.")
+NO_METHOD = DeniedRequest(_NO_METHOD, "This server is asked with GET.")
 
 
-def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: Hosts | None) -> Refusal | None:
+def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: Hosts | None) -> DeniedRequest | None:
     """Why a request is not answered, or None. Without `allowed` hosts whoever can connect vouches for them, as at a socket."""
     if method not in METHODS:
         return NO_METHOD

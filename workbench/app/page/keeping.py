@@ -15,7 +15,7 @@ from workbench.session.journal.folder import journal_path
 from workbench.session.session import Session
 
 
-class Kept(NamedTuple):
+class RestoredSession(NamedTuple):
     """A session and its journal; `problem` says in words what could not be taken up again, or is empty."""
 
     session: Session
@@ -35,7 +35,7 @@ class Keeping:
     source: str = ""
     allow: tuple[str, ...] = ()
 
-    def begin(self, make: Callable[[], Plan]) -> Kept:
+    def begin(self, make: Callable[[], Plan]) -> RestoredSession:
         """The session as it was left, or a new one over the plan that `make` returns; errors are those of `make`."""
         problem = ""
         if self.source and find_journal(self.folder, self.source):
@@ -48,15 +48,15 @@ class Keeping:
                 "The board that the address names is not kept here: nothing was changed on it, or it is longer ago than boards are kept."
             )
         session = Session(make())
-        return Kept(session, Journal.begin(self.folder, self.board_id, session), problem)
+        return RestoredSession(session, Journal.begin(self.folder, self.board_id, session), problem)
 
-    def _take_up(self, make: Callable[[], Plan]) -> Kept:
+    def _take_up(self, make: Callable[[], Plan]) -> RestoredSession:
         parse = partial(parse_plan, name="The history of this board", allow=self.allow, known=_program(make))
         if self.source == self.board_id:
             resumed = Journal.resume(self.folder, self.board_id, parse)
-            return Kept(resumed.session, resumed.journal, resumed.problem)
+            return RestoredSession(resumed.session, resumed.journal, resumed.problem)
         restored = restore(journal_path(self.folder, self.source), parse)  # somebody watches that board: this is another one from now on
-        return Kept(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
+        return RestoredSession(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
 
 
 def _program(make: Callable[[], Plan]) -> Program | None:

@@ -9,7 +9,7 @@ from typing import Any
 from workbench.app.page.keeping import Keeping
 from workbench.app.page.plan_file import PlanFile, file_under
 from workbench.app.page.visit import FileVisit, Hosted, LabVisit, Settling, Visit
-from workbench.app.page.window import Window
+from workbench.app.page.window import VisitorWindow
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link
 from workbench.errors import DocumentError
@@ -46,7 +46,7 @@ def _with_functions(plan: Plan, retrace: Any, list_removed: Any) -> Plan:
 def open_visit(
     served: Served,
     asked: Mapping[str, str],
-    window: Window,
+    window: VisitorWindow,
     runner: Runner | None,
     defer: Defer,
     keeping: Keeping | None = None,

@@ -17,7 +17,7 @@ from workbench.app.page.guard import Hosts, allowed_hosts
 from workbench.app.page.opening import Served, live_plan, open_visit
 from workbench.app.page.screen import Screen, on_document
 from workbench.app.page.visit import WATCHED, Settling
-from workbench.app.page.window import Window
+from workbench.app.page.window import VisitorWindow
 from workbench.app.processes.boards import Boards
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.partitioner import EnginePartitioner
@@ -190,7 +190,7 @@ def _open_here(served: Served, runner: Runner) -> Opening:
         document = pn.state.curdoc
         defer = on_document(document) if document else at_once
         settling = Settling(EnginePartitioner(), defer) if document else None
-        visit = open_visit(served, asked, Window(screen.show), runner, defer, settling=settling)
+        visit = open_visit(served, asked, VisitorWindow(screen.show), runner, defer, settling=settling)
         screen.hear = visit.hear
         if document:
             pn.state.add_periodic_callback(visit.look, period=WATCHED)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from workbench.app.page.keeping import Keeping
 from workbench.app.page.offer import Unsaved, asked_boards, offer
 from workbench.app.page.plan_file import PlanFile
-from workbench.app.page.window import Window, part_text
+from workbench.app.page.window import VisitorWindow, part_text
 from workbench.core.error_text import failure_words, without_folders
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
@@ -41,7 +41,7 @@ class Settling(NamedTuple):
 class Hosted(NamedTuple):
     """What a visit stands on: its window, who runs plans, the host's loop, where it is kept, and how its figures settle."""
 
-    window: Window
+    window: VisitorWindow
     runner: Runner | None
     defer: Defer
     keeping: Keeping | None = None

@@ -13,7 +13,7 @@ Show = Callable[[Target, Mapping[str, Any]], None]
 `{"closed": True}` takes it away."""
 
 
-class Window:
+class VisitorWindow:
     """One visitor's window. It remembers what it was told of the bridge, and tells it again to a page that comes later."""
 
     def __init__(self, show: Show) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from workbench.app.page.keeping import Keeping
 from workbench.app.page.opening import Served, open_visit
 from workbench.app.page.visit import WATCHED, Settling, Visit
-from workbench.app.page.window import Window
+from workbench.app.page.window import VisitorWindow
 from workbench.app.processes.partitioning import RemoteWorker
 from workbench.app.processes.slots import RemoteSlots
 from workbench.app.runners.partitioner import EnginePartitioner
@@ -127,7 +127,7 @@ class BoardProcess:
 
     def _open(self, opening: Mapping[str, Any]) -> None:
         assert self._served is not None, "prepared first"
-        window = Window(lambda target, parameters: self._send({"show": target, "parameters": parameters}))
+        window = VisitorWindow(lambda target, parameters: self._send({"show": target, "parameters": parameters}))
         served, name, asked = self._served, opening["name"], opening["asked"]
         source = name if opening.get("died") else asked.get("board", "")
         keeping = Keeping(journal_folder(), name, source, (*served.allow, *_own_program(served)))

@@ -42,12 +42,12 @@ class JobQueue:
     def __init__(self, runs: int = RUNS, compilations: int = COMPILATIONS) -> None:
         self._lines: dict[Kind, _Line] = {"run": _Line(runs), "compile": _Line(compilations)}
 
-    def enter(self, kind: Kind, on_change: Callable[[int], None]) -> "Place":
+    def enter(self, kind: Kind, on_change: Callable[[int], None]) -> "QueuedJob":
         """Stand in line as `Slots.enter` says; who raises an exception when told is taken for gone, and leaves."""
         return self._lines[kind].enter(on_change)
 
 
-class Place:
+class QueuedJob:
     """A job in a line; `ahead` is 0 from its turn on."""
 
     def __init__(self, line: "_Line", on_change: Callable[[int], None]) -> None:
@@ -94,18 +94,18 @@ class _Line:
     def __init__(self, limit: int) -> None:
         self._limit = max(1, limit)
         self.lock = threading.Lock()
-        self._at_work: list[Place] = []
-        self._waiting: list[Place] = []
+        self._at_work: list[QueuedJob] = []
+        self._waiting: list[QueuedJob] = []
 
-    def enter(self, on_change: Callable[[int], None]) -> Place:
-        place = Place(self, on_change)
+    def enter(self, on_change: Callable[[int], None]) -> QueuedJob:
+        place = QueuedJob(self, on_change)
         with self.lock:
             self._waiting.append(place)
             self._move_up()
         place.tell()
         return place
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: QueuedJob) -> None:
         with self.lock:
             for line in (self._at_work, self._waiting):
                 if place in line:
@@ -114,7 +114,7 @@ class _Line:
         for each in moved:
             each.tell()
 
-    def _move_up(self) -> list[Place]:
+    def _move_up(self) -> list[QueuedJob]:
         """Fill the free slots and count anew; those it makes a difference to, perhaps."""
         concerned = list(self._waiting)
         while self._waiting and len(self._at_work) < self._limit:

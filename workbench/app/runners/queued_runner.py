@@ -7,7 +7,7 @@ from collections.abc import Callable
 from workbench.app.runners.job_queue import Kind, Slots, Ticket
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.widgets.run.runner import Event, Handle, Runner
+from workbench.widgets.run.runner import Event, RunHandle, Runner
 
 _ENDINGS = ("done", "error", "cancelled")
 
@@ -40,11 +40,11 @@ class QueuedRunner:
 class QueuedHandle:
     """A job that waits, and then is under way. However it ends, its place or slot is given back, and one ending is told."""
 
-    def __init__(self, slots: Slots, kind: Kind, begin: Callable[[Tell], Handle], on_event: Tell) -> None:
+    def __init__(self, slots: Slots, kind: Kind, begin: Callable[[Tell], RunHandle], on_event: Tell) -> None:
         self._begin, self._on_event = begin, on_event
         self._lock = threading.Lock()
         self._waited = self._begun = self._cancelled = self._ended = False
-        self._inner: Handle | None = None
+        self._inner: RunHandle | None = None
         self._ticket: Ticket | None = None
         ticket = slots.enter(kind, self._moved)
         with self._lock:

@@ -5,7 +5,7 @@ from typing import Any
 
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.widgets.fleet.runner import FleetHandle
-from workbench.widgets.run.runner import Event, Handle
+from workbench.widgets.run.runner import Event, RunHandle
 
 
 class WorkerFleetRunner:
@@ -17,10 +17,10 @@ class WorkerFleetRunner:
         handle: FleetHandle = start_fleet(fleet, on_event)
         return handle
 
-    def time(self, fleet: Fleet, on_event: Callable[[Event], None]) -> Handle:
+    def time(self, fleet: Fleet, on_event: Callable[[Event], None]) -> RunHandle:
         from workbench.engine import start_timing
 
-        handle: Handle = start_timing(fleet, on_event)
+        handle: RunHandle = start_timing(fleet, on_event)
         return handle
 
     def adding(self, model: FleetModel) -> dict[str, Any]:

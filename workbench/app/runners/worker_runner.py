@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from workbench.plan.plan import Plan
-from workbench.widgets.run.runner import Event, Handle
+from workbench.widgets.run.runner import Event, RunHandle
 
 RUN_LIMIT = COMPILE_LIMIT = 1800.0  # seconds, from the start of the worker process on
 
@@ -16,16 +16,16 @@ class WorkerRunner:
     run_limit: float = RUN_LIMIT
     compile_limit: float = COMPILE_LIMIT
 
-    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> RunHandle:
         from workbench.engine import start_run
 
-        handle: Handle = start_run(plan, steps, on_event, time_limit=self.run_limit)
+        handle: RunHandle = start_run(plan, steps, on_event, time_limit=self.run_limit)
         return handle
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> Handle:
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> RunHandle:
         from workbench.engine import start_compile
 
-        handle: Handle = start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)
+        handle: RunHandle = start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)
         return handle
 
     def expect(self, plan: Plan) -> None:

@@ -11,18 +11,18 @@ backward pass takes the micro-batches in the order of the forward one. Idle and 
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import Schedule, Shape, fill_and_drain
+from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
 from workbench.core.schedules.tasks import Kind, Task
 
 
-def order(device: int, shape: Shape) -> Iterator[Task]:
+def order(device: int, shape: PipelineShape) -> Iterator[Task]:
     for kind in (Kind.FORWARD, Kind.BACKWARD):
         for chunk in range(shape.chunks) if kind is Kind.FORWARD else reversed(range(shape.chunks)):
             for micro_batch in range(shape.micro_batches):
                 yield Task(kind, chunk * shape.devices + device, micro_batch)
 
 
-def kept(_: int, shape: Shape) -> int:
+def kept(_: int, shape: PipelineShape) -> int:
     return shape.micro_batches * shape.chunks
 
 

@@ -11,11 +11,11 @@ fill and drain, if m is at least p; with fewer the first micro-batch is not back
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import Schedule, Shape, fill_and_drain
+from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
 from workbench.core.schedules.tasks import Kind, Task
 
 
-def order(device: int, shape: Shape) -> Iterator[Task]:
+def order(device: int, shape: PipelineShape) -> Iterator[Task]:
     forward = [(chunk * shape.devices + device, i) for chunk in range(shape.chunks) for i in range(shape.micro_batches)]
     for stage, micro_batch in forward:
         yield Task(Kind.FORWARD, stage, micro_batch)
@@ -23,7 +23,7 @@ def order(device: int, shape: Shape) -> Iterator[Task]:
         yield Task(Kind.BACKWARD, stage, micro_batch)
 
 
-def kept(_: int, shape: Shape) -> int:
+def kept(_: int, shape: PipelineShape) -> int:
     return shape.micro_batches * shape.chunks
 
 

@@ -9,8 +9,9 @@ Payload = tuple[tuple[tuple[tuple[str, ...], str], int], ...]
 
 
 class Halves(NamedTuple):
-    """Bytes beyond `held` of one micro-batch whose backward task is done in two halves: while the gradient of the stage's input is made,
-    what then waits for the other half, and while the gradient of the weights is made; each with all that is kept of the micro-batch."""
+    """Bytes beyond `resident` of one micro-batch whose backward task is done in two halves: while the gradient of the stage's input is
+    made, what then waits for the other half, and while the gradient of the weights is made; each with all that is kept of the
+    micro-batch."""
 
     input: int
     waiting: int
@@ -18,8 +19,8 @@ class Halves(NamedTuple):
 
 
 class AtWork(NamedTuple):
-    """Bytes beyond `held` of one micro-batch while its forward task and its whole backward task are at work, at the worst moment of each:
-    what they read, what they return and what they have besides."""
+    """Bytes beyond `resident` of one micro-batch while its forward task and its whole backward task are at work, at the worst moment of
+    each: what they read, what they return and what they have besides."""
 
     forward: int
     backward: int
@@ -31,11 +32,13 @@ class StageCost:
 
     - `forward`, `backward_input`, `backward_weight`: seconds of one micro-batch: forward, the gradient of what the stage was given, the
       gradient of its weights. Recomputation is not in them: it costs `forward` once more, and the simulation adds it.
-    - `held`: bytes throughout: parameters, their gradients, optimiser state.
-    - `fed`: bytes of one micro-batch's batch data; those of all of them are there from the start of the step, each until it was read last.
-    - `kept`: bytes that a micro-batch's backward pass reads, from its forward pass on, without recomputation. Batch data counts.
-    - `entering`: bytes of what the stage is given for one micro-batch; with recomputation all that is kept of one. Batch data counts.
-    - `passing`: bytes beyond `held` and `kept` while a micro-batch is worked on, where `at_work` does not say.
+    - `resident`: bytes throughout: parameters, their gradients, optimiser state.
+    - `batch_inputs`: bytes of one micro-batch's batch data; those of all of them are there from the start of the step, each until it was
+      read last.
+    - `residuals`: bytes that a micro-batch's backward pass reads, from its forward pass on, without recomputation. Batch data counts.
+    - `input_activations`: bytes of what the stage is given for one micro-batch; with recomputation all that is kept of one. Batch data
+      counts.
+    - `transient`: bytes beyond `resident` and `residuals` while a micro-batch is worked on, where `at_work` does not say.
     - `sends`: (later stage, bytes of one micro-batch) for each stage that reads what this one makes: the next one, and those of skips.
     - `at_work`: of a micro-batch that is not recomputed and of one that is; not said, all that is kept, made again and passing.
     - `halves`: of a micro-batch that is not recomputed and of one that is; not said, all that is kept or remade waits for both halves.
@@ -52,13 +55,13 @@ class StageCost:
     forward: float
     backward_input: float
     backward_weight: float
-    held: int = 0
-    kept: int = 0
-    passing: int = 0
-    entering: int = 0
+    resident: int = 0
+    residuals: int = 0
+    transient: int = 0
+    input_activations: int = 0
     sends: tuple[tuple[int, int], ...] = ()
     update: float = 0.0
-    fed: int = 0
+    batch_inputs: int = 0
     borrowed_grads: int = 0
     at_work: tuple[AtWork, AtWork] | None = None
     halves: tuple[Halves, Halves] | None = None
@@ -69,29 +72,29 @@ class StageCost:
     def at_work_of(self, *, recomputed: bool) -> AtWork:
         """Of one micro-batch.
 
-        >>> cost = StageCost(1.0, 1.0, 1.0, kept=8, passing=2, entering=4)
+        >>> cost = StageCost(1.0, 1.0, 1.0, residuals=8, transient=2, input_activations=4)
         >>> cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
         (AtWork(forward=10, backward=10), AtWork(forward=6, backward=14))
         """
         if self.at_work is not None:
             return self.at_work[recomputed]
-        between = self.kept_of(recomputed=recomputed)
-        return AtWork(between + self.passing, between + self.passing + (self.kept if recomputed else 0))
+        between = self.residuals_of(recomputed=recomputed)
+        return AtWork(between + self.transient, between + self.transient + (self.residuals if recomputed else 0))
 
     def halves_of(self, *, recomputed: bool) -> Halves:
         """Of one micro-batch.
 
-        >>> StageCost(1.0, 1.0, 1.0, kept=8, passing=2).halves_of(recomputed=False)
+        >>> StageCost(1.0, 1.0, 1.0, residuals=8, transient=2).halves_of(recomputed=False)
         Halves(input=10, waiting=8, weight=10)
         """
         if self.halves is not None:
             return self.halves[recomputed]
-        waiting = self.kept_of(recomputed=recomputed) + (self.kept if recomputed else 0)
-        return Halves(waiting + self.passing, waiting, waiting + self.passing)
+        waiting = self.residuals_of(recomputed=recomputed) + (self.residuals if recomputed else 0)
+        return Halves(waiting + self.transient, waiting, waiting + self.transient)
 
-    def kept_of(self, *, recomputed: bool) -> int:
+    def residuals_of(self, *, recomputed: bool) -> int:
         """Bytes of one micro-batch between its forward and its backward task."""
-        return self.entering if recomputed else self.kept
+        return self.input_activations if recomputed else self.residuals
 
     @property
     def backward(self) -> float:
@@ -131,7 +134,11 @@ def equal_stages(
     """
     return tuple(
         StageCost(
-            forward, backward_input, backward_weight, entering=sent, sends=((stage + 1, sent),) if sent and stage + 1 < stages else ()
+            forward,
+            backward_input,
+            backward_weight,
+            input_activations=sent,
+            sends=((stage + 1, sent),) if sent and stage + 1 < stages else (),
         )
         for stage in range(stages)
     )

@@ -11,18 +11,18 @@ Idle: (p - 1) of a micro-batch's forward and backward, whatever m. Every device 
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import Schedule, Shape, fill_and_drain
+from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
 from workbench.core.schedules.tasks import Kind, Task
 
 
-def order(device: int, shape: Shape) -> Iterator[Task]:
+def order(device: int, shape: PipelineShape) -> Iterator[Task]:
     for micro_batch in range(shape.micro_batches):
         yield Task(Kind.FORWARD, device, micro_batch)
     for micro_batch in reversed(range(shape.micro_batches)):
         yield Task(Kind.BACKWARD, device, micro_batch)
 
 
-def kept(_: int, shape: Shape) -> int:
+def kept(_: int, shape: PipelineShape) -> int:
     return shape.micro_batches
 
 

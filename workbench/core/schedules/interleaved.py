@@ -12,11 +12,11 @@ and v times as much is sent. m is a multiple of p.
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import Schedule, Shape, fill_and_drain
+from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
 from workbench.core.schedules.tasks import Kind, Task
 
 
-def order(device: int, shape: Shape) -> Iterator[Task]:
+def order(device: int, shape: PipelineShape) -> Iterator[Task]:
     total, warmup = shape.micro_batches * shape.chunks, kept(device, shape) - 1
     forward, backward = (list(_turns(device, shape, kind)) for kind in (Kind.FORWARD, Kind.BACKWARD))
     yield from forward[:warmup]
@@ -26,14 +26,14 @@ def order(device: int, shape: Shape) -> Iterator[Task]:
     yield from backward[total - warmup :]
 
 
-def kept(device: int, shape: Shape) -> int:
+def kept(device: int, shape: PipelineShape) -> int:
     """The forwards before the first backward, that of the first round on the last chunk, is done."""
     last = shape.devices - device - 1  # devices behind this one
     ahead = 2 * last + (shape.chunks - 1) * shape.devices if shape.chunks > 1 else last
     return min(ahead + 1, shape.micro_batches * shape.chunks)
 
 
-def _turns(device: int, shape: Shape, kind: Kind) -> Iterator[Task]:
+def _turns(device: int, shape: PipelineShape, kind: Kind) -> Iterator[Task]:
     """Rounds of p micro-batches, chunk by chunk."""
     p, chunks = shape.devices, range(shape.chunks)
     for first in range(0, shape.micro_batches, p):

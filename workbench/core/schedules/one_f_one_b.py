@@ -11,11 +11,11 @@ Idle as long as fill and drain, but device d keeps no more than p - d micro-batc
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import Schedule, Shape, fill_and_drain
+from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
 from workbench.core.schedules.tasks import Kind, Task
 
 
-def order(device: int, shape: Shape) -> Iterator[Task]:
+def order(device: int, shape: PipelineShape) -> Iterator[Task]:
     m = shape.micro_batches
     warmup = min(shape.devices - device - 1, m)
     for i in range(warmup):
@@ -27,7 +27,7 @@ def order(device: int, shape: Shape) -> Iterator[Task]:
         yield Task(Kind.BACKWARD, device, i)
 
 
-def kept(device: int, shape: Shape) -> int:
+def kept(device: int, shape: PipelineShape) -> int:
     return min(shape.devices - device, shape.micro_batches)
 
 

@@ -9,7 +9,7 @@ from workbench.errors import PipelineError
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PipelineShape:
     """How large a pipeline is: `devices` p, `micro_batches` m, `chunks` v of stages on each device."""
 
     devices: int
@@ -21,7 +21,7 @@ class Shape:
         return self.devices * self.chunks
 
 
-def fill_and_drain(shape: Shape, cost: StageCost) -> float | None:
+def fill_and_drain(shape: PipelineShape, cost: StageCost) -> float | None:
     """The last device waits for a forward pass of each of the others, the first for a backward one: (p - 1) (F + B) of one piece.
 
     With chunks a micro-batch is back in time for the next one if m is at least p; fewer have no closed form here.
@@ -44,9 +44,9 @@ class Schedule:
 
     name: str
     about: str
-    order: Callable[[int, Shape], Iterator[Task]]
-    idle: Callable[[Shape, StageCost], float | None]
-    kept: Callable[[int, Shape], int]
+    order: Callable[[int, PipelineShape], Iterator[Task]]
+    idle: Callable[[PipelineShape, StageCost], float | None]
+    in_flight: Callable[[int, PipelineShape], int]
     loops: bool = False
     whole_rounds: bool = False
     splits_backward: bool = False
@@ -54,11 +54,11 @@ class Schedule:
 
     def tasks(self, devices: int, micro_batches: int, chunks: int = 1) -> Orders:
         """Of each device its tasks in order. Raises `PipelineError` where the schedule does not go with these sizes."""
-        shape = Shape(devices, micro_batches, chunks)
+        shape = PipelineShape(devices, micro_batches, chunks)
         self.verify(shape)
         return tuple(tuple(self.order(device, shape)) for device in range(devices))
 
-    def verify(self, shape: Shape) -> None:
+    def verify(self, shape: PipelineShape) -> None:
         """Raises `PipelineError` where the schedule does not go with this shape."""
         if shape.chunks > 1 and not self.loops:
             raise PipelineError(

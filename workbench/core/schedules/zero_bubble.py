@@ -13,11 +13,11 @@ does. Idle: (p - 1) (F + I - W).
 from collections.abc import Iterator
 
 from workbench.core.schedules.costs import StageCost
-from workbench.core.schedules.schedule import Schedule, Shape
+from workbench.core.schedules.schedule import PipelineShape, Schedule
 from workbench.core.schedules.tasks import Kind, Task
 
 
-def order(device: int, shape: Shape) -> Iterator[Task]:
+def order(device: int, shape: PipelineShape) -> Iterator[Task]:
     m = shape.micro_batches
     warmup = min(shape.devices - device - 1, m)
     for i in range(warmup):
@@ -32,7 +32,7 @@ def order(device: int, shape: Shape) -> Iterator[Task]:
         yield Task(Kind.BACKWARD_WEIGHT, device, i)
 
 
-def idle(shape: Shape, cost: StageCost) -> float | None:
+def idle(shape: PipelineShape, cost: StageCost) -> float | None:
     """The paper's, where all three kinds of task take equally long and there are as many micro-batches as devices at least."""
     alike = cost.forward == cost.backward_input == cost.backward_weight
     if not alike or shape.micro_batches < shape.devices:
@@ -40,7 +40,7 @@ def idle(shape: Shape, cost: StageCost) -> float | None:
     return (shape.devices - 1) * (cost.forward + cost.backward_input - cost.backward_weight)
 
 
-def kept(_: int, shape: Shape) -> int:
+def kept(_: int, shape: PipelineShape) -> int:
     return min(shape.devices, shape.micro_batches)
 
 

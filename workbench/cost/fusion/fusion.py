@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from workbench.core.tensor import itemsize
-from workbench.cost.fusion.kernels import Draft, Kernels, Table, note_read
+from workbench.cost.fusion.kernels import KernelDraft, Kernels, Table, note_read
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.cost.fusion.simplified import repeated_slices, simplified
 from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE, PRODUCTS
@@ -68,7 +68,7 @@ class _Grouping:
         self._sizes = [math.prod(value.shape) for value in structure.values]
         self._itemsizes = [itemsize(dtype) for dtype in dtypes]
         self._bytes = [size * each for size, each in zip(self._sizes, self._itemsizes, strict=True)]
-        self._kernels: list[Draft] = []
+        self._kernels: list[KernelDraft] = []
         self._of = [-1] * len(structure.ops)
         self._sources: list[tuple[_Source, ...]] = [(_Source(-1, index),) for index in range(len(structure.values))]
         # Operations that make an element of a free value of what is stored. A kernel does each once, by however many ways it is reached:
@@ -118,7 +118,7 @@ class _Grouping:
         if op.kind == _UPDATE and (updated := self._sources[op.operands[0]]):
             self._buffers[op.results[0]] = self._buffer(updated[0].value)
 
-    def _add_work(self, kernel: Draft, operand: int) -> None:
+    def _add_work(self, kernel: KernelDraft, operand: int) -> None:
         """What the kernel computes to have a free value, and did not yet."""
         if new := self._chains[operand] - kernel.done:
             kernel.work.append((operand, self._steps(new)))
@@ -219,7 +219,7 @@ class _Grouping:
             self._chains[result] = self._chains[operand] if op.kind not in _REPEATING else frozenset()
 
     def _alone(self, op: Op) -> int:
-        self._kernels.append(Draft(op.region, set(), op.position, is_plain=False))
+        self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
         return len(self._kernels) - 1
 
     def _marked_kernel(self, op: Op) -> int:
@@ -227,7 +227,7 @@ class _Grouping:
         key = op.region, op.kernel
         if key not in self._marked:
             self._marked[key] = len(self._kernels)
-            self._kernels.append(Draft(op.region, set(), op.position, is_plain=False))
+            self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
         return self._marked[key]
 
     def _kernel_for(self, op: Op) -> int:
@@ -246,7 +246,7 @@ class _Grouping:
             self._kernels[found].sizes.add(self._sizes[op.results[0]])
             return found
         sizes = {size, self._sizes[op.results[0]]} if is_looped or op.kind in PRODUCTS else set()
-        self._kernels.append(Draft(op.region, sizes, op.position, op.kind in PRODUCTS, op.kind in _LOOPED or op.kind in _FREE))
+        self._kernels.append(KernelDraft(op.region, sizes, op.position, op.kind in PRODUCTS, op.kind in _LOOPED or op.kind in _FREE))
         return len(self._kernels) - 1
 
     def _behind(self, op: Op, product: int) -> int:
@@ -254,7 +254,7 @@ class _Grouping:
         if all(source.kernel <= product for source in self._all_sources(op)):
             return product
         self._absorbed[product] = len(self._kernels)
-        self._kernels.append(Draft(op.region, set(self._kernels[product].sizes), op.position, is_product=True, is_plain=False))
+        self._kernels.append(KernelDraft(op.region, set(self._kernels[product].sizes), op.position, is_product=True, is_plain=False))
         return len(self._kernels) - 1
 
     def _joined(self, op: Op, size: int, operands: tuple[int, ...]) -> int | None:

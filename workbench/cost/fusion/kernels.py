@@ -16,7 +16,7 @@ Pairs = Iterable[tuple[int, int]]
 Key = TypeVar("Key")
 
 
-class Product(NamedTuple):
+class KernelDot(NamedTuple):
     """A matrix product or convolution: its operation, its kernel, and which dimensions of its result are of a batch of products, and which
     are columns: the right operand's, a convolution's features."""
 
@@ -51,7 +51,7 @@ class Kernels:
     workers: Integers
     worked: Integers
     steps: Integers
-    products: tuple[Product, ...]
+    products: tuple[KernelDot, ...]
     itemsizes: NDArray[np.float64]  # of all values
     kept: Mapping[int, int]
     multiplied: Mapping[int, int]  # by how many products each value is read, views of it looked through
@@ -65,7 +65,7 @@ class Kernels:
 
 
 @dataclass(slots=True)
-class Draft:
+class KernelDraft:
     """A kernel while operations are grouped."""
 
     region: int
@@ -92,7 +92,7 @@ class Table:
         self,
         structure: Structure,
         ops: Sequence[Op],
-        drafts: Sequence[Draft],
+        drafts: Sequence[KernelDraft],
         of: Sequence[int],
         merged: Sequence[int],
         itemsizes: Sequence[float],
@@ -155,7 +155,7 @@ class Table:
         )
 
 
-def _product(structure: Structure, index: int, kernel: int) -> Product:
+def _product(structure: Structure, index: int, kernel: int) -> KernelDot:
     """A product's result has its batch dimensions first, then those of the left operand, then those of the right."""
     op = structure.ops[index]
     left, right = (structure.values[operand].shape for operand in op.operands[:2])
@@ -164,9 +164,9 @@ def _product(structure: Structure, index: int, kernel: int) -> Product:
         summed = len(op.work.contracted)
         batch = len(left) + len(right) - len(shape) - 2 * summed
         columns = len(right) - batch - summed
-        return Product(index, kernel, tuple(range(batch)), tuple(range(len(shape) - columns, len(shape))))
+        return KernelDot(index, kernel, tuple(range(batch)), tuple(range(len(shape) - columns, len(shape))))
     features = next(size for dim, size in enumerate(right) if dim not in op.work.contracted)
-    return Product(index, kernel, (), tuple(dim for dim, size in enumerate(shape) if size == features)[-1:])
+    return KernelDot(index, kernel, (), tuple(dim for dim, size in enumerate(shape) if size == features)[-1:])
 
 
 def _two(rows: Iterable[tuple[int, int]]) -> tuple[Integers, Integers]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.multimodel import Schedule, lower_bound, strategies
+from workbench.multimodel import FleetSchedule, lower_bound, strategies
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 
 
@@ -36,7 +36,7 @@ def fleet_record(measured: FleetMeasurement) -> dict[str, Any]:
     }
 
 
-def simulation_record(times: FleetTimes, devices: int, schedules: Mapping[str, Schedule]) -> dict[str, Any]:
+def simulation_record(times: FleetTimes, devices: int, schedules: Mapping[str, FleetSchedule]) -> dict[str, Any]:
     """All figures of a simulation; a makespan a policy."""
     return {
         "models": [each.name for each in times.jobs],
@@ -51,5 +51,5 @@ def simulation_record(times: FleetTimes, devices: int, schedules: Mapping[str, S
     }
 
 
-def _placed(schedule: Schedule) -> list[list[Any]]:
+def _placed(schedule: FleetSchedule) -> list[list[Any]]:
     return [[each.model, each.unit, each.device, each.start, each.end, each.lost] for each in schedule.placed]

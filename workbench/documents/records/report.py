@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.analysis.ranges import ranges_of
 from workbench.errors import PipelineError
-from workbench.hardware.topology import default_wiring, wiring_problem
+from workbench.hardware.topology import axis_assignment_error, default_axis_assignment
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import Measurement
 from workbench.reports.padding import Padding
@@ -27,7 +27,7 @@ def report_record(report: Report) -> dict[str, Any]:
         "devices": report.mesh.size,
         "layout": str(report.plan.layout),
         "hardware": report.plan.hardware and str(report.plan.hardware),
-        "wiring": _wiring(report),
+        "axis_assignment": _axis_assignment(report),
         "own_annotations": _own(report),
         "pipeline": report.plan.pipeline and str(report.plan.pipeline),
         "pipeline_step": _pipeline_step(report),
@@ -89,7 +89,7 @@ def _pipeline_step(report: Report) -> dict[str, Any] | None:
         "peaks": list(step.peaks),
         "fits": planned.fits,
         "sent": sum(planned.traffic.values()),
-        "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.pieces],
+        "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.virtual_stages],
     }
 
 
@@ -137,12 +137,12 @@ def _own(report: Report) -> dict[str, Any]:
     return {"types": {each.path: str(each.sharding) for each in own.types}, "constraints": constraints, "regions": regions}
 
 
-def _wiring(report: Report) -> str | None:
+def _axis_assignment(report: Report) -> str | None:
     """As chosen, or as it goes by itself; none where there is no hardware or the mesh does not fit it."""
     plan = report.plan
-    if plan.hardware is None or wiring_problem(plan.mesh, plan.hardware, plan.wiring):
+    if plan.hardware is None or axis_assignment_error(plan.mesh, plan.hardware, plan.axis_assignment):
         return None
-    return str(plan.wiring or default_wiring(plan.mesh, plan.hardware))
+    return str(plan.axis_assignment or default_axis_assignment(plan.mesh, plan.hardware))
 
 
 def _reshard_record(reshard: Reshard) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from workbench.core.mesh import Mesh
 from workbench.engine.compile.gpu_descriptions import GPUS, description
-from workbench.engine.spmd.device_mesh import row_major, wired, wired_over
+from workbench.engine.spmd.device_mesh import device_mesh, device_mesh_over, row_major
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
@@ -97,7 +97,7 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
     verify_target(plan, hardware)
     kind = _kind(hardware)
     if hardware is None or kind == "cpu":
-        mesh = wired(plan)
+        mesh = device_mesh(plan)
         device = mesh.devices.flat[0]
         name = str(hardware or f"{plan.mesh.size} attached {device.device_kind}")
         return Target(name, mesh, f"XLA:{device.platform.upper()} of jaxlib {_version('jaxlib')}")
@@ -107,7 +107,7 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
             f"{hardware} is {hardware.size:,} devices, and the compiler's own description of it has {len(devices):,}.",
             ["write the slice as its maker does", "compare with `jax.experimental.topologies.get_topology_desc`"],
         )
-    mesh = wired_over(devices, plan, hardware)
+    mesh = device_mesh_over(devices, plan, hardware)
     return Target(str(hardware), mesh, compiler_of(hardware), CLOCKS.get(hardware.chip.target))
 
 

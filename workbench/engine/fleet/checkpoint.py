@@ -18,7 +18,7 @@ import numpy as np
 
 from workbench.documents.durable_files import explain_write_errors, make_folder, sync_file, sync_folder, write_synced
 from workbench.engine.fleet.checkpoint_arrays import Damage, read_array, verify_length, write_arrays
-from workbench.engine.fleet.checkpoint_record import Record, read_record, this_boot
+from workbench.engine.fleet.checkpoint_record import CheckpointRecord, read_record, this_boot
 from workbench.engine.fleet.units import Key
 from workbench.errors import FleetError
 
@@ -36,7 +36,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.notice = folder, ""
-        self._state = self._safe = self._previous = Record()
+        self._state = self._safe = self._previous = CheckpointRecord()
         self._version = 0  # the highest there is: no file is written over
         self._held: set[str] = set()  # files that are safe, or being made so
         self._lock, self._securing = threading.Lock(), threading.Lock()
@@ -59,7 +59,7 @@ class Checkpoint:
         with explain_write_errors(self.folder, FleetError):
             written = write_arrays(self.folder / f"{self._version}.arrays", changed) if changed else {}
             places = {key: place for key, place in before.places.items() if key in kept} | written
-            state = Record(self._version, places, position, this_boot())
+            state = CheckpointRecord(self._version, places, position, this_boot())
             draft = self.folder / f"{LATEST}.new"
             draft.write_text(state.text)
             draft.replace(self.folder / LATEST)
@@ -86,7 +86,7 @@ class Checkpoint:
                 self._safe, self._previous, self._held = state, previous, previous.files | state.files
                 self._remove((before.files | oldest.files) - self._held - self._state.files)
 
-    def _put_position(self, state: Record, replaces: Record) -> None:
+    def _put_position(self, state: CheckpointRecord, replaces: CheckpointRecord) -> None:
         """In its place, and on the disk, before what only older ones name goes. At every moment one of the two names is there."""
         draft, position = self.folder / f"{POSITION}.new", self.folder / POSITION
         write_synced(draft, state.text.encode())
@@ -106,7 +106,7 @@ class Checkpoint:
         Raises `FleetError` if all are damaged that there are.
         """
 
-        def read(record: Record) -> dict[Key, np.ndarray[Any, Any] | None]:
+        def read(record: CheckpointRecord) -> dict[Key, np.ndarray[Any, Any] | None]:
             arrays = ((key, read_array(self.folder, place)) for key, place in record.places.items())
             return {key: array if keep_arrays else None for key, array in arrays}
 
@@ -115,21 +115,21 @@ class Checkpoint:
         name, self._state, arrays = found
         self._safe, self._previous = (self._readable(each) for each in (POSITION, PREVIOUS))
         if name == PREVIOUS:
-            self._safe = Record()
+            self._safe = CheckpointRecord()
         self._held = self._safe.files | self._previous.files
         return dict(self._state.position), arrays
 
     def look_over(self) -> dict[str, Any] | None:
         """The position of `resume`, its arrays not read: only whether each is there to its end. Raises what `resume` does."""
 
-        def verify(record: Record) -> None:
+        def verify(record: CheckpointRecord) -> None:
             for place in record.places.values():
                 verify_length(self.folder, place)
 
         found = self._newest(verify)
         return None if found is None else dict(found[1].position)
 
-    def _newest(self, check: Callable[[Record], Checked]) -> tuple[str, Record, Checked] | None:
+    def _newest(self, check: Callable[[CheckpointRecord], Checked]) -> tuple[str, CheckpointRecord, Checked] | None:
         """The newest record in which `check` finds no `Damage`, with the name of its file and what `check` makes of it.
 
         Where nothing was safe yet a damaged one is as good as none. Raises `FleetError` where all are damaged.
@@ -149,9 +149,9 @@ class Checkpoint:
         self.notice = self._notice(damages.values(), anew=True)
         return None
 
-    def _records(self) -> tuple[dict[str, Record], dict[str, str]]:
+    def _records(self) -> tuple[dict[str, CheckpointRecord], dict[str, str]]:
         """What the files say, and what is wrong with others; the latest counts only while the machine runs on which it was written."""
-        records, damages = dict[str, Record](), dict[str, str]()
+        records, damages = dict[str, CheckpointRecord](), dict[str, str]()
         for name in NAMES:
             try:
                 record = read_record(self.folder / name)
@@ -162,10 +162,10 @@ class Checkpoint:
                 records[name] = record
         return records, damages
 
-    def _readable(self, name: str) -> Record:
+    def _readable(self, name: str) -> CheckpointRecord:
         with suppress(Damage):
-            return read_record(self.folder / name) or Record()
-        return Record()
+            return read_record(self.folder / name) or CheckpointRecord()
+        return CheckpointRecord()
 
     def _written(self) -> list[int]:
         return [int(each.stem) for each in self.folder.glob("*.arrays") if each.stem.isdecimal()]

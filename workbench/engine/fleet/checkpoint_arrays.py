@@ -18,7 +18,7 @@ class Damage(Exception):  # noqa: N818 - a finding; what is made of it is decide
     """What is wrong with a file of a checkpoint, as a sentence begins: "`5.arrays` ends within an array"."""
 
 
-class Place(NamedTuple):
+class ArrayLocation(NamedTuple):
     """The file that an array is in, the byte at which it begins, and its checksum; older checkpoints have none."""
 
     file: str
@@ -26,20 +26,20 @@ class Place(NamedTuple):
     checksum: str = ""
 
 
-def write_arrays(path: Path, arrays: Mapping[Key, Any]) -> dict[Key, Place]:
+def write_arrays(path: Path, arrays: Mapping[Key, Any]) -> dict[Key, ArrayLocation]:
     """Types that NumPy has no name for (bfloat16, float8) are kept as bytes beside their name. Raises `OSError`."""
-    places: dict[Key, Place] = {}
+    places: dict[Key, ArrayLocation] = {}
     with path.open("wb") as stream:
         for key, each in arrays.items():
             array = np.asarray(each)
             plain = array if array.dtype.kind in "biufc" and array.dtype.isbuiltin else array.view(f"u{array.dtype.itemsize}")
-            places[key] = Place(path.name, stream.tell(), _checksum(array.dtype.name, plain))
+            places[key] = ArrayLocation(path.name, stream.tell(), _checksum(array.dtype.name, plain))
             stream.write(f"{array.dtype.name}\n".encode())
             np.save(stream, plain, allow_pickle=False)
     return places
 
 
-def read_array(folder: Path, place: Place) -> np.ndarray[Any, Any]:
+def read_array(folder: Path, place: ArrayLocation) -> np.ndarray[Any, Any]:
     """Raises `Damage` where the file is not what was written."""
     with _finding_damage(place.file), (folder / place.file).open("rb") as stream:
         dtype = _verify_length(stream, place)
@@ -50,7 +50,7 @@ def read_array(folder: Path, place: Place) -> np.ndarray[Any, Any]:
         return plain.view(jnp.dtype(dtype)) if plain.dtype.name != dtype else plain
 
 
-def verify_length(folder: Path, place: Place) -> None:
+def verify_length(folder: Path, place: ArrayLocation) -> None:
     """The array is not read. Raises `Damage` for one that the file does not hold to its end."""
     with _finding_damage(place.file), (folder / place.file).open("rb") as stream:
         _verify_length(stream, place)
@@ -69,7 +69,7 @@ def _finding_damage(name: str) -> Iterator[None]:
         raise Damage(f"`{name}` holds no array where one should begin") from error
 
 
-def _verify_length(stream: IO[bytes], place: Place) -> str:
+def _verify_length(stream: IO[bytes], place: ArrayLocation) -> str:
     """The name of the array's type; the stream stands where its bytes begin."""
     stream.seek(place.begin)
     dtype = stream.readline().decode().strip()
@@ -81,7 +81,7 @@ def _verify_length(stream: IO[bytes], place: Place) -> str:
     return dtype
 
 
-def _verify_checksum(dtype: str, plain: np.ndarray[Any, Any], place: Place) -> None:
+def _verify_checksum(dtype: str, plain: np.ndarray[Any, Any], place: ArrayLocation) -> None:
     if place.checksum and _checksum(dtype, plain) != place.checksum:
         raise Damage(f"an array in `{place.file}` is not the one that was written: its checksum differs")
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workbench.engine.fleet.checkpoint_arrays import Damage, Place
+from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, Damage
 from workbench.engine.fleet.units import Key
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: tells one start of the machine from another
@@ -17,11 +17,11 @@ _FILE = re.compile(r"\d+\.arrays")  # no record leads out of its folder
 
 
 @dataclass(frozen=True)
-class Record:
+class CheckpointRecord:
     """Where the arrays are, and what is said of the model besides; `version` counts commits, `boot` is the start of the machine."""
 
     version: int = 0
-    places: Mapping[Key, Place] = field(default_factory=dict)
+    places: Mapping[Key, ArrayLocation] = field(default_factory=dict)
     position: Mapping[str, Any] = field(default_factory=dict)
     boot: str | None = None
 
@@ -36,7 +36,7 @@ class Record:
         return f'{body[:-1]}, "checksum": "{_checksum(body)}"}}'
 
 
-def read_record(path: Path) -> Record | None:
+def read_record(path: Path) -> CheckpointRecord | None:
     """What the file says; `None` if there is none. Raises `Damage` for one that is empty, torn or changed.
 
     The checkpoints of older versions have no checksums, and are believed.
@@ -55,17 +55,17 @@ def read_record(path: Path) -> Record | None:
         raise Damage(f"`{path.name}` is not what was written") from error
 
 
-def _record(found: dict[str, Any]) -> Record:
+def _record(found: dict[str, Any]) -> CheckpointRecord:
     checksum = found.pop("checksum", None)
     if checksum is not None and checksum != _checksum(json.dumps(found)):
         raise ValueError(checksum)
     boot, version = found.pop("boot"), found.pop("version")
-    places = {tuple(json.loads(key)): Place(*place) for key, place in found.pop("files").items()}
+    places = {tuple(json.loads(key)): ArrayLocation(*place) for key, place in found.pop("files").items()}
     if checksum is None and any(each.checksum for each in places.values()):
         raise ValueError(checksum)
     if not isinstance(version, int) or not all(_FILE.fullmatch(each.file) and each.begin >= 0 for each in places.values()):
         raise ValueError(version)
-    return Record(version, places, found, boot)
+    return CheckpointRecord(version, places, found, boot)
 
 
 def _checksum(text: str) -> str:

@@ -13,7 +13,7 @@ from workbench.multimodel.fleet import Fleet, FleetModel
 Orders = SimpleQueue[dict[str, Any]]
 
 
-class Training(Protocol):
+class RunningFleet(Protocol):
     """A fleet that runs (`train.FleetRun`), as far as orders need it."""
 
     executor: FleetExecutor
@@ -34,7 +34,7 @@ class Stage:
         self.tell(event)
 
 
-def handle_command(run: Training, orders: Orders, stage: Stage) -> None:
+def handle_command(run: RunningFleet, orders: Orders, stage: Stage) -> None:
     """Each order as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
     while True:
         order = orders.get()
@@ -46,7 +46,7 @@ def handle_command(run: Training, orders: Orders, stage: Stage) -> None:
         stage(answer)
 
 
-def _obeyed(run: Training, order: dict[str, Any], stage: Stage) -> Mapping[str, int]:
+def _obeyed(run: RunningFleet, order: dict[str, Any], stage: Stage) -> Mapping[str, int]:
     """What is told of it besides: how far the model is that it was about."""
     if order.get("order") == "add":
         model = unpack_model(order.get("parcel", ""))
@@ -56,7 +56,7 @@ def _obeyed(run: Training, order: dict[str, Any], stage: Stage) -> Mapping[str, 
     return run.executor.progress_of(order["model"]) if order["order"] == "stop" else {}
 
 
-def _add(run: Training, model: FleetModel, stage: Stage) -> None:
+def _add(run: RunningFleet, model: FleetModel, stage: Stage) -> None:
     before = stage.name
     try:
         run.add(model)

@@ -20,7 +20,7 @@ from workbench.engine.fleet.model_run import ModelRun, run_named
 from workbench.engine.fleet.unit_scheduler import UnitDispatch, UnitScheduler
 from workbench.engine.fleet.units import LOSS
 from workbench.errors import FleetError, WorkbenchError, unknown_name
-from workbench.multimodel import Placed, Policy, Schedule
+from workbench.multimodel import FleetSchedule, Policy, ScheduledUnit
 
 Listener = Callable[[dict[str, Any]], None]
 _SECURED = 2.0  # seconds from one time that checkpoints are brought to the disk to the next
@@ -41,7 +41,7 @@ class FleetExecutor:
         self.devices = list(devices)
         self.scheduler = UnitScheduler(policy)
         self.double_buffer = double_buffer
-        self.placed: list[Placed] = []
+        self.placed: list[ScheduledUnit] = []
         self._tell = tell or (lambda _: None)
         self._threads: dict[int, threading.Thread] = {}
         self._ended = False
@@ -54,7 +54,7 @@ class FleetExecutor:
         """Each unit that is done, from now on."""
         self._tell = tell
 
-    def run(self) -> Schedule:
+    def run(self) -> FleetSchedule:
         """The measured schedule, once all is on the disk that is to be there. Raises what made it fail: `FleetError`, or what a user's
         function raised."""
         self.scheduler.began = time.perf_counter()
@@ -73,7 +73,7 @@ class FleetExecutor:
             raise failed[0]
         if any(each.done < each.last for each in self.model_runs):
             raise FleetError("No device is left, and models are not done.", ["resume from the checkpoint"])
-        return Schedule(len(self.devices), tuple(sorted(self.placed, key=lambda each: each.start)), self.scheduler.decisions)
+        return FleetSchedule(len(self.devices), tuple(sorted(self.placed, key=lambda each: each.start)), self.scheduler.decisions)
 
     def _follow(self) -> None:
         """Until no device works any more; now and then, what ran is brought to the disk."""
@@ -271,18 +271,18 @@ class FleetExecutor:
             self.scheduler.put_away(device, turn)
         self._tell({"event": "failed", "model": model_run.model.name, "done": model_run.done, "of": turn.index, "message": str(error)})
 
-    def _note(self, device: FleetDevice, turn: UnitDispatch, begin: float, end: float) -> Placed:
+    def _note(self, device: FleetDevice, turn: UnitDispatch, begin: float, end: float) -> ScheduledUnit:
         """What was measured feeds the policy."""
         model_run, began = self.model_runs[turn.model_run], self.scheduler.began
         if turn.following:
             turn.following.after = end
-        placed = Placed(turn.model_run, turn.index, device.number, begin - began, end - began, turn.since - began)
+        placed = ScheduledUnit(turn.model_run, turn.index, device.number, begin - began, end - began, turn.since - began)
         with self.scheduler.changed:
             self.placed.append(placed)
             model_run.job = model_run.job.measured(turn.index % len(model_run.job.units), end - begin)
         return placed
 
-    def _take_back(self, device: FleetDevice, turn: UnitDispatch, written: Arrays, placed: Placed) -> None:
+    def _take_back(self, device: FleetDevice, turn: UnitDispatch, written: Arrays, placed: ScheduledUnit) -> None:
         """What the unit wrote goes to the host, and the model may go on; where the device fails meanwhile, its thread is told."""
         if device.failure is not None:  # the unit before this one is lost, and so is this
             return
@@ -328,7 +328,7 @@ class FleetExecutor:
             self._not_back(device)
             if turn is not None and turn.began is not None:
                 begin, end = turn.began - began, time.perf_counter() - began
-                self.placed.append(Placed(turn.model_run, turn.index, device.number, begin, end, turn.since - began, lost=True))
+                self.placed.append(ScheduledUnit(turn.model_run, turn.index, device.number, begin, end, turn.since - began, lost=True))
             self.scheduler.take_up_again(device)
             if not any(each.there for each in self.devices):
                 self.scheduler.fail(FleetError(f"The last device failed: {str(error)[:300]}", ["resume from the checkpoint"]))

@@ -16,14 +16,14 @@ from workbench.multimodel.estimate import layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.shards import Room, greedy_shards, verify_shards
 from workbench.tracing.stage_partition.partition import network_of
-from workbench.tracing.stage_partition.stages import cut_network, starts_at
+from workbench.tracing.stage_partition.stages import partition_network, starts_at
 
 Compiled = tuple[tuple[CompiledUnit, ...], ...]
 """Units of the mini-batch, of each device."""
 
 
 @dataclass(frozen=True)
-class CutModel:
+class PartitionedModel:
     """A model, the blocks at which its shards begin, and its units on each device."""
 
     model: FleetModel
@@ -64,9 +64,9 @@ def _measure(model: FleetModel, device: jax.Device) -> Any:
 
     def measure(begin: int, end: int) -> int:
         starts = sorted({begin, end} - {0, len(network.paths)})
-        cut = cut_network(network, starts)
-        shard = next(each.number for each in cut.segments if each.blocks[0] == network.paths[begin])
-        functions = ModelUnits(model.program, cut).of_shard(shard)
+        partition = partition_network(network, starts)
+        shard = next(each.number for each in partition.virtual_stages if each.blocks[0] == network.paths[begin])
+        functions = ModelUnits(model.program, partition).of_shard(shard)
         return max(compile_unit(each, device, f"{model.name}_pilot").needs for each in functions)
 
     return measure
@@ -74,7 +74,7 @@ def _measure(model: FleetModel, device: jax.Device) -> Any:
 
 @lru_cache(maxsize=64)
 def units_of(program: Program, starts: tuple[int, ...]) -> ModelUnits:
-    return ModelUnits(program, cut_network(network_of(program), starts[1:]))
+    return ModelUnits(program, partition_network(network_of(program), starts[1:]))
 
 
 def compiled_units(program: Program, starts: tuple[int, ...], devices: Sequence[jax.Device]) -> Compiled:

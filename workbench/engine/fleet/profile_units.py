@@ -22,10 +22,10 @@ import numpy as np
 from workbench.engine.fleet.devices import FleetDevice, Handling, pinned_place
 from workbench.engine.fleet.executor import FleetExecutor
 from workbench.engine.fleet.model_run import ModelRun, not_read, ran_out
-from workbench.engine.fleet.model_shards import CutModel
+from workbench.engine.fleet.model_shards import PartitionedModel
 from workbench.engine.fleet.store import HostStore
 from workbench.engine.fleet.units import UnitFunction
-from workbench.multimodel import Job, Placed, Unit, policy_named
+from workbench.multimodel import Job, ScheduledUnit, Unit, policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
 
 FOLDER = ".rehearsal"
@@ -49,7 +49,7 @@ class UnitProfile:
         """Seconds of any transfer from the host, and of each byte."""
         return _line(self.handling.brought)
 
-    def job(self, cut: CutModel) -> Job:
+    def job(self, cut: PartitionedModel) -> Job:
         """The model as the simulator sees it."""
         model = cut.model
         inwards, outwards = self.inwards, _line(self.handling.returned)
@@ -64,7 +64,7 @@ class UnitProfile:
         return Job(model.name, tuple(units), model.mini_batches, model.epochs)
 
 
-def profile_units(cuts: Sequence[CutModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> UnitProfile:
+def profile_units(cuts: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> UnitProfile:
     """Of all the models, on devices like these; without compiled units for each, devices of this machine are stood in for by the first.
 
     Known already where models like these were rehearsed like that. Raises what a run raises: `FleetError` where the memory does not
@@ -86,7 +86,7 @@ class _Occasion:
     places: tuple[tuple[jax.Device, int | None], ...]
     asked: tuple[object, ...]
     different: int
-    cast: tuple[CutModel, ...] = field(compare=False)
+    cast: tuple[PartitionedModel, ...] = field(compare=False)
     fleet: Fleet = field(compare=False)
     devices: tuple[FleetDevice, ...] = field(compare=False)
 
@@ -108,7 +108,7 @@ def _rehearsed(given: _Occasion) -> UnitProfile:
     return found
 
 
-def _warm(cuts: Sequence[CutModel], devices: int) -> None:
+def _warm(cuts: Sequence[PartitionedModel], devices: int) -> None:
     """Each unit runs once on each of the first so many devices: what runs for the first time takes longer.
 
     The devices do so side by side, each with one unit at a time: the units of two models may be more than its memory holds.
@@ -131,7 +131,7 @@ def _zeros(spec: jax.ShapeDtypeStruct) -> Any:
     return jnp.empty(spec.shape, spec.dtype) if is_key else np.zeros(spec.shape, spec.dtype)
 
 
-def _played(cast: Sequence[CutModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[FleetExecutor, list[Handling]]:
+def _played(cast: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[FleetExecutor, list[Handling]]:
     """The floor that has run these models for a while, each in turn."""
     handling = [Handling() for _ in devices]
     stand_ins = [FleetDevice(i, each.device, each.budget, handling=handling[i]) for i, each in enumerate(devices)]
@@ -171,7 +171,7 @@ class _Enough:
                 self._executor.stop(str(number))
 
 
-def _stand_in(number: int, cut: CutModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> ModelRun:
+def _stand_in(number: int, cut: PartitionedModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> ModelRun:
     """A model with the same units and data, whose parameters are zeros and which does not end."""
     model, units = cut.model, cut.units.functions
     twin = FleetModel(str(number), model.program, _ENDLESS)
@@ -212,7 +212,7 @@ def _seconds(executor: FleetExecutor, number: int, devices: int) -> list[float]:
     return found
 
 
-def _beside(placed: Placed, others: Iterable[Placed]) -> float:
+def _beside(placed: ScheduledUnit, others: Iterable[ScheduledUnit]) -> float:
     """How many other units ran meanwhile, on average."""
     length = placed.end - placed.start
     shared = sum(max(0.0, min(placed.end, each.end) - max(placed.start, each.start)) for each in others)

@@ -19,12 +19,12 @@ from workbench.engine.fleet.devices import FleetDevice, pinned_place
 from workbench.engine.fleet.executor import FleetExecutor, Listener
 from workbench.engine.fleet.lock import holding
 from workbench.engine.fleet.model_run import ModelRun, run_named
-from workbench.engine.fleet.model_shards import CutModel, compiled_units, shard_starts
+from workbench.engine.fleet.model_shards import PartitionedModel, compiled_units, shard_starts
 from workbench.engine.fleet.profile_units import profile_units
 from workbench.engine.fleet.store import HostStore
 from workbench.engine.worker.failures import in_user_terms
 from workbench.errors import FleetError
-from workbench.multimodel import FleetEvent, Job, Schedule, lower_bound, simulate
+from workbench.multimodel import FleetEvent, FleetSchedule, Job, lower_bound, simulate
 from workbench.multimodel.exact import prepared
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.forecast import devices_of
@@ -137,7 +137,7 @@ class FleetRun:
         self._foresee()
         self._say("training")
 
-    def _foresee(self) -> tuple[Schedule, float]:
+    def _foresee(self) -> tuple[FleetSchedule, float]:
         """The predicted schedule and the lower bound, of the models so far, each from when it came, or from where its checkpoint is."""
         comes = [FleetEvent(each.arrival_time, "model comes", number) for number, each in enumerate(self.model_runs) if each.arrival_time]
         count, names = len(self.devices), [each.model.name for each in self.model_runs]
@@ -193,11 +193,11 @@ class FleetRun:
         model_run = run_named(self.model_runs, name)
         network = network_of(model_run.model.program)
         found: dict[str, list[np.ndarray[Any, Any]]] = {}
-        for number, ((leaf, _), _) in enumerate(network.flat.pieces):
+        for number, ((leaf, _), _) in enumerate(network.flat.param_slices):
             found.setdefault(network.parameter_paths[leaf], []).append(np.asarray(model_run.store.get(("piece", number))))
         return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
 
-    def _cut(self, models: Sequence[FleetModel], *, train: bool = True) -> list[CutModel]:
+    def _cut(self, models: Sequence[FleetModel], *, train: bool = True) -> list[PartitionedModel]:
         """Where their shards begin, and their units on each device that there is to train on. Checkpoints that cannot be gone on from are
         refused before anything is compiled for them."""
         devices = self.devices if train else self.devices[:1]
@@ -212,15 +212,15 @@ class FleetRun:
             _verify_same(position, model, starts)
         return starts
 
-    def _compiled(self, model: FleetModel, starts: tuple[int, ...], devices: Sequence[FleetDevice]) -> CutModel:
+    def _compiled(self, model: FleetModel, starts: tuple[int, ...], devices: Sequence[FleetDevice]) -> PartitionedModel:
         start = time.perf_counter()
         units, facts = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
         self._say(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {facts}", model.name)
         compiled = compiled_units(model.program, starts, [each.device for each in devices])
         self.compile_seconds += time.perf_counter() - start
-        return CutModel(model, starts, compiled)
+        return PartitionedModel(model, starts, compiled)
 
-    def _model_run(self, cut: CutModel, job: Job) -> ModelRun:
+    def _model_run(self, cut: PartitionedModel, job: Job) -> ModelRun:
         """With its first state, or as a checkpoint says it stood."""
         model = cut.model
         store = HostStore(_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_place(self.devices[0].device))

@@ -25,9 +25,9 @@ import jax.numpy as jnp
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.multimodel import Pass
-from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, owners, stage_update, verify_separable
-from workbench.tracing.stage_partition.stages import Cut
+from workbench.tracing.stage_partition.stages import StagePartition
 
 Key = tuple[Any, ...]
 WEIGHT: Key = ("weight",)
@@ -58,44 +58,49 @@ class ModelUnits:
     parameters together (`verify_separable`)."""
 
     program: Program
-    cut: Cut
+    partition: StagePartition
 
     @cached_property
     def functions(self) -> tuple[UnitFunction, ...]:
         verify_separable(self.program)
-        last = len(self.cut.segments) - 1
+        last = len(self.partition.virtual_stages) - 1
         forward = [self._forward(shard) for shard in range(last)]
         found = [*forward, *(self._backward(shard) for shard in range(last, -1, -1))]
         return tuple(_freeing(found))
 
     def of_shard(self, shard: int) -> tuple[UnitFunction, ...]:
         """The units of one shard alone."""
-        forward = [] if shard == len(self.cut.segments) - 1 else [self._forward(shard)]
+        forward = [] if shard == len(self.partition.virtual_stages) - 1 else [self._forward(shard)]
         return (*forward, self._backward(shard))
 
     @cached_property
     def _tasks(self) -> tuple[StageTasks, ...]:
-        return tuple(StageTasks(self.cut, segment) for segment in self.cut.segments)
+        return tuple(StageTasks(self.partition, virtual_stage) for virtual_stage in self.partition.virtual_stages)
 
     @cached_property
     def _owners(self) -> tuple[int, ...]:
-        return owners(self.cut)
+        return owners(self.partition)
 
     @property
     def _is_weighted(self) -> bool:
-        return self.cut.network.flat.weight is not None
+        return self.partition.network.flat.weight is not None
 
     def key(self, stage: StageTasks, group: str, place: int) -> Key:
-        segment = stage.segment
+        virtual_stage = stage.virtual_stage
         if group == "arriving":
-            return ("cotangent", segment.leaving[stage.arriving[place]])
+            return ("cotangent", virtual_stage.output_activations[stage.arriving[place]])
         if group == "departing":
-            return ("cotangent", segment.entering[stage.departing[place]])
-        numbers = {"pieces": segment.pieces, "batch": segment.batch, "entering": segment.entering, "leaving": segment.leaving}
-        name = {"pieces": "piece", "batch": "batch", "entering": "value", "leaving": "value"}
+            return ("cotangent", virtual_stage.input_activations[stage.departing[place]])
+        numbers = {
+            "param_slices": virtual_stage.param_slices,
+            "batch": virtual_stage.batch,
+            "input_activations": virtual_stage.input_activations,
+            "output_activations": virtual_stage.output_activations,
+        }
+        name = {"param_slices": "piece", "batch": "batch", "input_activations": "value", "output_activations": "value"}
         return (name[group], numbers[group][place])
 
-    def _reads(self, stage: StageTasks, task: Task) -> dict[Key, jax.ShapeDtypeStruct]:
+    def _reads(self, stage: StageTasks, task: TracedStageTask) -> dict[Key, jax.ShapeDtypeStruct]:
         return {self.key(stage, *each): spec for each, spec in zip(task.reads, task.specs, strict=True)}
 
     def _forward(self, shard: int) -> UnitFunction:
@@ -106,20 +111,22 @@ class ModelUnits:
 
     def _backward(self, shard: int) -> UnitFunction:
         """Gradients, added to what other shards left of them; then the optimiser on the shard's own parameters."""
-        stage, update = self._tasks[shard], stage_update(self.program, self.cut, shard)
+        stage, update = self._tasks[shard], stage_update(self.program, self.partition, shard)
         task, is_last = stage.backward(recompute=True), stage.is_last
         reads = self._reads(stage, task) | (self._reads(stage, stage.forward) if is_last else {})
         given = tuple(self.key(stage, *each) for each in task.gives if each[0] == "departing")
-        partial: dict[Key, Any] = {("cotangent", v): self.cut.values[v].aval for _, v in given if shard != max(self.cut.values[v].readers)}
-        pieces = self.cut.network.flat.pieces
+        partial: dict[Key, Any] = {
+            ("cotangent", v): self.partition.values[v].aval for _, v in given if shard != max(self.partition.values[v].readers)
+        }
+        param_slices = self.partition.network.flat.param_slices
         borrowed_grads = tuple(n for n in self._trained(stage) if self._owners[n] != shard)
-        borrowed = {n: self.cut.shared.get(n, ()) for n in (*update.owned, *borrowed_grads)}
-        partial |= {("partial", n): accumulator(pieces[n][1].aval) for n, users in borrowed.items() if users and shard != max(users)}
+        borrowed = {n: self.partition.shared.get(n, ()) for n in (*update.owned, *borrowed_grads)}
+        partial |= {("partial", n): accumulator(param_slices[n][1].aval) for n, users in borrowed.items() if users and shard != max(users)}
         weight: dict[Key, Any] = {} if is_last or not self._is_weighted else {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32)}
         state: dict[Key, Any] = {
             ("state", shard, *place): spec for place, spec in zip(update.state, self._state_specs(update), strict=True)
         }
-        own: dict[Key, Any] = {("piece", n): pieces[n][1].aval for n in update.owned}
+        own: dict[Key, Any] = {("piece", n): param_slices[n][1].aval for n in update.owned}
         reads = {key: _spec(each) for key, each in {**own, **state, **partial, **weight, **reads}.items()}
         results = (LOSS, *([WEIGHT] if self._is_weighted else [])) if is_last else ()
         writes = (*own, *state, *given, *(("partial", n) for n in borrowed_grads), *results)
@@ -128,7 +135,7 @@ class ModelUnits:
         return UnitFunction(shard, kind, tuple(reads), tuple(reads.values()), writes, (), run)
 
     def _trained(self, stage: StageTasks) -> tuple[int, ...]:
-        return tuple(stage.segment.pieces[place] for place in stage.trained)
+        return tuple(stage.virtual_stage.param_slices[place] for place in stage.trained)
 
     def _state_specs(self, update: StageUpdate) -> list[jax.ShapeDtypeStruct]:
         found = []
@@ -143,11 +150,11 @@ class ModelUnits:
         argument = dict(zip(self.program.state, leaves, strict=True))
         params = [i for i in self.program.state if self.program.arguments[i].role is Role.PARAMETER]
         found: dict[Key, Any] = {}
-        for number, ((leaf, layer), _) in enumerate(self.cut.network.flat.pieces):
+        for number, ((leaf, layer), _) in enumerate(self.partition.network.flat.param_slices):
             found["piece", number] = _slice(argument[params[leaf]], layer)
-        for segment in self.cut.segments:
-            for place in stage_update(self.program, self.cut, segment.number).state:
-                found["state", segment.number, *place] = _slice(argument[place[0]], place[1])
+        for virtual_stage in self.partition.virtual_stages:
+            for place in stage_update(self.program, self.partition, virtual_stage.number).state:
+                found["state", virtual_stage.number, *place] = _slice(argument[place[0]], place[1])
         return found
 
 
@@ -158,7 +165,7 @@ class _Backward:
     units: ModelUnits
     stage: StageTasks
     update: StageUpdate
-    task: Task
+    task: TracedStageTask
     reads: tuple[Key, ...]
     given: tuple[Key, ...]
     borrowed_grads: tuple[int, ...]
@@ -169,10 +176,12 @@ class _Backward:
         loss, weight = self._loss(at)
         gradients, cotangents = self._gradients(at)
         owned = [gradients.get(n, None) for n in self.update.owned]
-        pieces = [at["piece", n] for n in self.update.owned]
-        sums = [jnp.zeros(each.shape, each.dtype) if gradient is None else gradient for each, gradient in zip(pieces, owned, strict=True)]
-        state = [at["state", self.stage.segment.number, *place] for place in self.update.state]
-        fresh, moments = self.update.call(pieces, state, sums, 1.0 if weight is None else weight)
+        param_slices = [at["piece", n] for n in self.update.owned]
+        sums = [
+            jnp.zeros(each.shape, each.dtype) if gradient is None else gradient for each, gradient in zip(param_slices, owned, strict=True)
+        ]
+        state = [at["state", self.stage.virtual_stage.number, *place] for place in self.update.state]
+        fresh, moments = self.update.call(param_slices, state, sums, 1.0 if weight is None else weight)
         return (*fresh, *moments, *(cotangents[key] for key in self.given), *(gradients[n] for n in self.borrowed_grads), *loss)
 
     def _loss(self, at: dict[Key, Any]) -> tuple[tuple[Any, ...], Any]:
@@ -194,8 +203,8 @@ class _Backward:
         cotangents: dict[Key, Any] = {each: at[each] for each in self.partial if each[0] == "cotangent"}
         for (group, place), value in zip(self.task.gives, results, strict=True):
             if group == "gradient":
-                n = self.stage.segment.pieces[place]
-                mine = value.astype(accumulator(value).dtype) if n in self.units.cut.shared else value
+                n = self.stage.virtual_stage.param_slices[place]
+                mine = value.astype(accumulator(value).dtype) if n in self.units.partition.shared else value
                 gradients[n] = gradients[n] + mine if n in gradients else mine
             else:
                 name = key(self.stage, group, place)

@@ -6,7 +6,7 @@ A value is a tree of buffers, a tuple's branches its elements; positions are pla
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.spmd.module import Instruction
+from workbench.spmd.module import HloInstruction
 from workbench.spmd.shapes import Array
 
 Tree = int | tuple["Tree", ...]  # numbers of buffers
@@ -17,7 +17,7 @@ class HloValue:
     """What one instruction makes, or a loop's state at one side of its walls; alive from `born` to `last`, positions in the schedule."""
 
     array: Array
-    maker: Instruction
+    maker: HloInstruction
     born: int
     last: int
     is_given: bool = False  # an argument of the program, or a constant: there before the step
@@ -53,7 +53,7 @@ class Buffer:
         return not self.is_given and not self.is_result
 
     @property
-    def makers(self) -> Iterator[Instruction]:
+    def makers(self) -> Iterator[HloInstruction]:
         """The instructions whose values lie here, in the order of the schedule."""
         return (each.maker for each in sorted(self.values, key=lambda each: each.born))
 
@@ -70,10 +70,10 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class BufferSchedule:
     """Instructions in the order they run, loop bodies once, and the buffers."""
 
-    steps: Sequence[Instruction]
+    steps: Sequence[HloInstruction]
     buffers: Sequence[Buffer]
 
 

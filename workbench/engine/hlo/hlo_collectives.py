@@ -16,12 +16,12 @@ from workbench.core.mesh import Mesh
 from workbench.engine.hlo.op_names import path_of
 from workbench.engine.hlo.readers import Readers
 from workbench.engine.hlo.source_lines import SourceLines
-from workbench.engine.hlo.windowed import Window, put_together, windows
+from workbench.engine.hlo.windowed import WindowedPermute, put_together, windows
 from workbench.propagation.module.location import readable_path
 from workbench.reports.compiled import CompiledCollective
 from workbench.spmd.collectives import kind_of
 from workbench.spmd.groups import Groups, axes_of, read_groups
-from workbench.spmd.module import Computation, HloModule, Instruction, Visit
+from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit
 
 ReadAxes = Callable[[Groups, Mesh], tuple[str, ...]]
 
@@ -33,7 +33,7 @@ def collectives_of(module: HloModule, mesh: Mesh, read_axes: ReadAxes = axes_of)
     devices: whole ones, or parts (`groups.sub_axes_of`)."""
     lines, rings, readers = SourceLines(module), windows(module), Readers(module)
     found: list[CompiledCollective] = []
-    pieces: list[tuple[Visit, Window, CompiledCollective]] = []
+    pieces: list[tuple[InstructionVisit, WindowedPermute, CompiledCollective]] = []
     for visit in _once_a_channel(module):
         groups = read_groups(visit.instruction.fields, mesh.size)
         if not (axes := read_axes(groups, mesh)):
@@ -47,7 +47,7 @@ def collectives_of(module: HloModule, mesh: Mesh, read_axes: ReadAxes = axes_of)
     return (*found, *put_together(pieces))
 
 
-def _once_a_channel(module: HloModule) -> Iterator[Visit]:
+def _once_a_channel(module: HloModule) -> Iterator[InstructionVisit]:
     """Collectives as they run. An asynchronous one stands in all the fusions it runs beside, in loops too, on one channel."""
     seen: set[int] = set()
     for visit in module.visits():
@@ -61,11 +61,13 @@ def _once_a_channel(module: HloModule) -> Iterator[Visit]:
         yield visit
 
 
-def _is_chained(instruction: Instruction) -> bool:
+def _is_chained(instruction: HloInstruction) -> bool:
     return _CHAINED in instruction.fields.frontend_attributes.map
 
 
-def _collective(module: HloModule, visit: Visit, lines: SourceLines, axes: tuple[str, ...], group_size: int) -> CompiledCollective:
+def _collective(
+    module: HloModule, visit: InstructionVisit, lines: SourceLines, axes: tuple[str, ...], group_size: int
+) -> CompiledCollective:
     """Bytes are of the larger of operand and result: only a gather's result is larger.
 
     Operands are counted and not the shape of the instruction, which for `-start` forms holds operands, results and contexts.
@@ -93,26 +95,26 @@ def _collective(module: HloModule, visit: Visit, lines: SourceLines, axes: tuple
     )
 
 
-def _is_sliced(computation: Computation, reduction: Instruction) -> bool:
+def _is_sliced(computation: Computation, reduction: HloInstruction) -> bool:
     """A fusion's body in which each device keeps its slice of the sum alone."""
     users = [each for each in computation.values() if reduction.name in each.operands]
     return bool(users) and all(_slices(computation, each) for each in users)
 
 
-def _slices(computation: Computation, user: Instruction) -> bool:
+def _slices(computation: Computation, user: HloInstruction) -> bool:
     if user.opcode in ("bitcast", "reshape", "copy", "get-tuple-element", "convert"):
         return _is_sliced(computation, user)
     return user.opcode == "dynamic-slice"
 
 
-def _overlaps(instruction: Instruction, within: Instruction | None) -> bool:
+def _overlaps(instruction: HloInstruction, within: HloInstruction | None) -> bool:
     starts = within if within and within.opcode == "async-start" else instruction
     if starts.opcode.endswith("-start"):
         return not starts.backend_config.get("collective_backend_config", {}).get("is_sync")  # XLA:GPU starts those apart only in name
     return within is not None and ("async" in within.name or _is_chained(instruction))
 
 
-def _named(module: HloModule, visit: Visit) -> list[Instruction]:
+def _named(module: HloModule, visit: InstructionVisit) -> list[HloInstruction]:
     """Of each operand the instruction that names where its collective is from: of a combined one the user of its own result knows best."""
     instruction, operands = visit.instruction, [_operand(module, visit, index) for index in range(len(visit.instruction.operands))]
     if len(operands) == 1:
@@ -124,7 +126,7 @@ def _named(module: HloModule, visit: Visit) -> list[Instruction]:
     return [next((each for each in several if each.op_name), instruction) for several in candidates]
 
 
-def _operand(module: HloModule, visit: Visit, index: int) -> Instruction:
+def _operand(module: HloModule, visit: InstructionVisit, index: int) -> HloInstruction:
     """What makes an operand, outside of the computation of an asynchronous call."""
     operand, within = visit.computation[visit.instruction.operands[index]], visit.within
     if within and within.opcode == "async-start" and operand.opcode == "parameter":

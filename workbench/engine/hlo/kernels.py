@@ -8,7 +8,7 @@ from workbench.reports.compiled import CompiledKernel
 from workbench.spmd.collectives import kind_of
 from workbench.spmd.flops import flops_of, is_product
 from workbench.spmd.fused import MOVES, SLICES, WRAPPERS, body_of, instructions_within, updated_bytes
-from workbench.spmd.module import Computation, HloModule, Instruction, Visit, parameter_of, root_of
+from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
 
 _FREE = (  # these name, hold or order values; control flow takes the time of what it runs
@@ -28,12 +28,12 @@ def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, 
     return tuple(_kernel(module, visit, lines, clock) for visit in working_visits(module))
 
 
-def working_visits(module: HloModule) -> Iterator[Visit]:
+def working_visits(module: HloModule) -> Iterator[InstructionVisit]:
     """The instructions that `kernels_of` has a record of."""
     return (visit for visit in module.visits() if visit.within is None and _is_work(module, visit))
 
 
-def _is_work(module: HloModule, visit: Visit) -> bool:
+def _is_work(module: HloModule, visit: InstructionVisit) -> bool:
     instruction = visit.instruction
     opcode = instruction.opcode
     if opcode in _FREE or opcode.endswith(("-done", "-update")) or kind_of(opcode) is not None:
@@ -45,20 +45,20 @@ def _is_work(module: HloModule, visit: Visit) -> bool:
     return any(array.size > 1 for array in _touched(visit.computation, instruction))
 
 
-def _only_communicates(module: HloModule, fusion: Instruction) -> bool:
+def _only_communicates(module: HloModule, fusion: HloInstruction) -> bool:
     """The fusions that start, await or are a collective, as against those that compute beside one."""
     inside = [each for name in module.callees(fusion) for each in module.computations[name].values()]
     talks = any(kind_of(each.opcode) or "AsyncCollective" in each.fields.custom_call_target for each in inside)
     return talks and not any(is_product(each) for each in inside)
 
 
-def _touched(computation: Computation, instruction: Instruction) -> Iterator[Array]:
+def _touched(computation: Computation, instruction: HloInstruction) -> Iterator[Array]:
     yield from instruction.arrays
     for name in instruction.operands:
         yield from computation[name].arrays
 
 
-def _kernel(module: HloModule, visit: Visit, lines: SourceLines, clock: float | None) -> CompiledKernel:
+def _kernel(module: HloModule, visit: InstructionVisit, lines: SourceLines, clock: float | None) -> CompiledKernel:
     instruction = visit.instruction
     cycles = instruction.backend_config.get("window_config", {}).get("estimated_cycles")
     kind = module.printed_opcode(instruction)
@@ -75,13 +75,13 @@ def _kernel(module: HloModule, visit: Visit, lines: SourceLines, clock: float | 
     )
 
 
-def _flops(module: HloModule, visit: Visit) -> int:
+def _flops(module: HloModule, visit: InstructionVisit) -> int:
     if visit.instruction.opcode not in WRAPPERS:
         return flops_of(visit.computation, [visit.instruction])
     return sum(flops_of(own, [each]) for own, each in instructions_within(module, visit.instruction))
 
 
-def _bytes(module: HloModule, visit: Visit) -> int:
+def _bytes(module: HloModule, visit: InstructionVisit) -> int:
     """Read and written in main memory. Of an array that is only sliced, or updated in place, the slice counts."""
     instruction, computation = visit.instruction, visit.computation
     if module.printed_opcode(instruction) in MOVES:  # its shape names both ends
@@ -108,13 +108,13 @@ def _read_within(body: Computation, position: int, array: Array) -> int:
     return array.bytes
 
 
-def _users(body: Computation, value: Instruction) -> list[Instruction]:
+def _users(body: Computation, value: HloInstruction) -> list[HloInstruction]:
     """Those that read a value, bitcasts looked through."""
     users = [each for each in body.values() if value.name in each.operands]
     return [found for each in users for found in (_users(body, each) if each.opcode == "bitcast" else [each])]
 
 
-def _written(body: Computation | None, instruction: Instruction) -> int:
+def _written(body: Computation | None, instruction: HloInstruction) -> int:
     results = instruction.arrays
     root = root_of(body) if body else None
     if body is None or root is None:

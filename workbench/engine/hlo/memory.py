@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from workbench.engine.hlo.buffers import Buffer, Schedule
+from workbench.engine.hlo.buffers import Buffer, BufferSchedule
 from workbench.engine.hlo.op_names import is_indexing, path_of_value
 from workbench.engine.hlo.schedule import schedule_of
-from workbench.spmd.module import Computation, HloModule, Instruction
+from workbench.spmd.module import Computation, HloInstruction, HloModule
 from workbench.spmd.shapes import DEVICE_MEMORY
 
 LARGEST = 20  # buffers named at the peak
 
 
-class Timeline(NamedTuple):
+class MemoryTimeline(NamedTuple):
     """As `Compiled.alive` and `Compiled.alive_at_peak` hold them."""
 
     alive: tuple[tuple[str, int], ...]
@@ -28,14 +28,14 @@ class Timeline(NamedTuple):
         return max((count for _, count in self.alive), default=0)
 
 
-def timeline_of(module: HloModule) -> Timeline:
+def timeline_of(module: HloModule) -> MemoryTimeline:
     """Temporaries in the device's memory at every instruction that changes them, those that lie where a result will be aside."""
     schedule = schedule_of(module)
     there = [each for each in schedule.buffers if each.space == DEVICE_MEMORY and each.bytes]
     held = _beside_results([each for each in there if each.is_temporary], [each for each in there if each.is_result])
     counts = _counts(schedule, held)
     top = max(range(len(counts)), key=counts.__getitem__, default=0)
-    return Timeline(tuple(_changes(schedule, counts)), tuple(_largest(module, held, top)))
+    return MemoryTimeline(tuple(_changes(schedule, counts)), tuple(_largest(module, held, top)))
 
 
 def _beside_results(temporaries: Iterable[Buffer], results: Iterable[Buffer]) -> list[Buffer]:
@@ -56,7 +56,7 @@ def _meet(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> b
     return any(born <= last and first <= died for first, last in one for born, died in other)
 
 
-def _counts(schedule: Schedule, held: Iterable[Buffer]) -> list[int]:
+def _counts(schedule: BufferSchedule, held: Iterable[Buffer]) -> list[int]:
     """Bytes alive at each position."""
     change = [0] * (len(schedule.steps) + 1)
     for each in held:
@@ -66,7 +66,7 @@ def _counts(schedule: Schedule, held: Iterable[Buffer]) -> list[int]:
     return list(accumulate(change[:-1]))
 
 
-def _changes(schedule: Schedule, counts: list[int]) -> Iterable[tuple[str, int]]:
+def _changes(schedule: BufferSchedule, counts: list[int]) -> Iterable[tuple[str, int]]:
     before = -1
     for step, count in zip(schedule.steps, counts, strict=True):
         if count != before:
@@ -87,7 +87,7 @@ def _path(module: HloModule, buffer: Buffer) -> str:
     return next(iter(telling or named), "") or makers[0].name
 
 
-def _paths(module: HloModule, instruction: Instruction) -> Iterable[str]:
+def _paths(module: HloModule, instruction: HloInstruction) -> Iterable[str]:
     """Of what an update writes first, then of the instruction itself."""
     if instruction.opcode == "fusion":
         for name in module.callees(instruction):

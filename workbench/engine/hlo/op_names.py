@@ -3,7 +3,7 @@
 import re
 
 from workbench.propagation.module.location import readable_path
-from workbench.spmd.module import Instruction
+from workbench.spmd.module import HloInstruction
 
 _PRODUCT = re.compile(r"(?:dot_general|conv_general_dilated)$")
 _INDEXING = re.compile(
@@ -12,17 +12,17 @@ _INDEXING = re.compile(
 _SCAN_SLICE = re.compile(r"/jit\(dynamic_(?:update_)?index_in_dim\)")
 
 
-def path_of(instruction: Instruction) -> str:
+def path_of(instruction: HloInstruction) -> str:
     """As the planner writes it, `mlp/dot_general`; empty if the compiler made the instruction of its own."""
     return readable_path(instruction.op_name)
 
 
-def path_of_value(instruction: Instruction) -> str:
+def path_of_value(instruction: HloInstruction) -> str:
     """The same without what a scan names its slices; empty where no scope is named."""
     return readable_path(_SCAN_SLICE.sub("", instruction.op_name)) if "/" in instruction.op_name else ""
 
 
-def is_of_product(instruction: Instruction) -> bool:
+def is_of_product(instruction: HloInstruction) -> bool:
     """Whether it serves a product, of whatever opcode it is."""
     return _PRODUCT.search(instruction.op_name) is not None
 

@@ -7,7 +7,7 @@ From JAX 0.11 on XLA's partitioner names a collective that lays a value out anew
 from collections.abc import Iterator
 
 from workbench.spmd.collectives import Users, users_of
-from workbench.spmd.module import Computation, HloModule, Instruction, parameter_of
+from workbench.spmd.module import Computation, HloInstruction, HloModule, parameter_of
 
 _GENERATED = "is_spmd_generated"
 _CARRIES = (  # these hand a value on, whatever they are named after
@@ -24,14 +24,14 @@ class Readers:
         self._module = module
         self._users: dict[int, Users] = {}
 
-    def path_of(self, computation: Computation, collective: Instruction) -> str:
+    def path_of(self, computation: Computation, collective: HloInstruction) -> str:
         """The `op_name` of the first operation that does more with the value than hand it on, inside of fusions too; empty where the
         compiler names the collective after that itself, or where a loop or the program's end takes the value."""
         if collective.fields.frontend_attributes.map.get(_GENERATED) != "true" or collective.opcode not in _CARRIES:
             return ""  # a reduction is named after what it adds up
         return next((each.op_name for each in self._of(computation, collective.name) if each.op_name), "")
 
-    def _of(self, computation: Computation, name: str) -> Iterator[Instruction]:
+    def _of(self, computation: Computation, name: str) -> Iterator[HloInstruction]:
         for user in self._users_in(computation).get(name, ()):
             if user.opcode in _CARRIES:
                 yield from self._of(computation, user.name)
@@ -40,7 +40,7 @@ class Readers:
             elif user.opcode != "while":
                 yield user
 
-    def _within(self, fusion: Instruction, number: int) -> tuple[Instruction, ...]:
+    def _within(self, fusion: HloInstruction, number: int) -> tuple[HloInstruction, ...]:
         """The readers of a fusion's operand inside of it; none where it hands the value on."""
         bodies = (self._module.computations[callee] for callee in self._module.callees(fusion))
         given = ((body, parameter_of(body, number)) for body in bodies)

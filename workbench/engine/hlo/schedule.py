@@ -6,29 +6,29 @@ another are joined: a loop's state from operand to result, a branch's result, wh
 
 from collections.abc import Sequence
 
-from workbench.engine.hlo.buffers import Buffer, HloValue, Schedule, Tree, at, leaves
+from workbench.engine.hlo.buffers import Buffer, BufferSchedule, HloValue, Tree, at, leaves
 from workbench.engine.hlo.sharing import Sharing
-from workbench.spmd.module import Computation, HloModule, Instruction, root_of
+from workbench.spmd.module import Computation, HloInstruction, HloModule, root_of
 from workbench.spmd.shapes import Array, Shape
 
 _SAME = ("bitcast", "optimization-barrier", "add-dependency", "domain")
 
 
-def schedule_of(module: HloModule) -> Schedule:
+def schedule_of(module: HloModule) -> BufferSchedule:
     """Walk a scheduled module."""
-    walk = _Walk(module)
+    walk = _ScheduleWalk(module)
     entry = module.computations[module.entry]
     walk.run(entry, ())
     walk.close(entry)
-    return Schedule(walk.steps, walk.buffers())
+    return BufferSchedule(walk.steps, walk.buffers())
 
 
-class _Walk:
+class _ScheduleWalk:
     """One pass over the schedule; buffers are joined as a union-find."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
-        self.steps: list[Instruction] = []
+        self.steps: list[HloInstruction] = []
         self._values: list[HloValue] = []
         self._parents: list[int] = []
         self._entry_values: dict[str, Tree] = {}
@@ -69,7 +69,7 @@ class _Walk:
             joined.setdefault(self._find(number), []).append(value)
         return [Buffer(tuple(values)) for values in joined.values()]
 
-    def _value(self, computation: Computation, instruction: Instruction, operands: list[Tree], arguments: Sequence[Tree]) -> Tree:
+    def _value(self, computation: Computation, instruction: HloInstruction, operands: list[Tree], arguments: Sequence[Tree]) -> Tree:
         opcode = instruction.opcode
         if opcode == "parameter":
             return arguments[instruction.fields.parameter_number] if arguments else self._new(instruction)
@@ -92,14 +92,14 @@ class _Walk:
             self._join(one, other)
         return made
 
-    def _loop(self, instruction: Instruction, state: Tree) -> Tree:
+    def _loop(self, instruction: HloInstruction, state: Tree) -> Tree:
         """In place: state, parameter, the body's root and result lie in one buffer."""
         for name in (self.module.condition(instruction), self.module.body(instruction)):
             result = self.run(self.module.computations[name], (self._again(state),))
         self._join(result, state)
         return self._again(state)
 
-    def _branches(self, instruction: Instruction, operands: list[Tree]) -> Tree:
+    def _branches(self, instruction: HloInstruction, operands: list[Tree]) -> Tree:
         results = []
         for number, name in enumerate(self.module.callees(instruction)):
             results.append(self.run(self.module.computations[name], operands[number + 1 : number + 2]))
@@ -119,7 +119,7 @@ class _Walk:
         self._join(tree, again)
         return again
 
-    def _awaited(self, instruction: Instruction, operands: list[Tree]) -> Tree:
+    def _awaited(self, instruction: HloInstruction, operands: list[Tree]) -> Tree:
         """The end of an asynchronous operation: its destination, among what was started, with operands and contexts."""
         shape = instruction.shape
         started = operands[0] if operands else ()
@@ -129,15 +129,15 @@ class _Walk:
             return started[1]
         return started if started != () else self._fresh(shape, instruction)
 
-    def _new(self, instruction: Instruction) -> Tree:
+    def _new(self, instruction: HloInstruction) -> Tree:
         return self._fresh(instruction.shape, instruction)
 
-    def _fresh(self, shape: Shape, instruction: Instruction) -> Tree:
+    def _fresh(self, shape: Shape, instruction: HloInstruction) -> Tree:
         if not isinstance(shape, Array):
             return tuple(self._fresh(each, instruction) for each in shape)
         return self._add(shape, instruction)
 
-    def _add(self, array: Array, maker: Instruction) -> int:
+    def _add(self, array: Array, maker: HloInstruction) -> int:
         here = len(self.steps) - 1
         self._values.append(HloValue(array, maker, here, here, is_given=maker.opcode in ("parameter", "constant")))
         self._parents.append(len(self._parents))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from workbench.engine.hlo.buffers import HloValue, Tree, at, leaves
-from workbench.spmd.module import Computation, HloModule, Instruction, parameter_of
+from workbench.spmd.module import Computation, HloInstruction, HloModule, parameter_of
 
 _NUMBERED = "aliasing_operands"  # XLA:TPU's own note
 _STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")
@@ -26,7 +26,7 @@ class Sharing:
         self._module, self._value = module, value
         self._last_uses: dict[int, dict[str, str]] = {}
 
-    def pairs(self, computation: Computation, instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+    def pairs(self, computation: Computation, instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
         """Trees that lie over one another once an instruction has made `made` of its operands."""
         results, given = list(leaves(made)), [leaf for tree in operands for leaf in leaves(tree)]
         said = [*_said(instruction, operands, made), *_numbered(instruction, [*given, *results])]
@@ -38,7 +38,7 @@ class Sharing:
         elif not said and _NUMBERED not in instruction.backend_config:
             yield from self._reused(computation, instruction, given, results)
 
-    def _reused(self, computation: Computation, instruction: Instruction, given: list[int], results: list[int]) -> Pairs:
+    def _reused(self, computation: Computation, instruction: HloInstruction, given: list[int], results: list[int]) -> Pairs:
         """XLA:CPU and GPU do not say: an update is in place, and an element-wise result takes the place of an operand that ends here."""
         if instruction.opcode in _UPDATES and given and results:
             yield given[0], results[0]
@@ -56,7 +56,7 @@ class Sharing:
                 yield place, result
                 free.remove(place)
 
-    def _is_overwritable(self, instruction: Instruction, position: int) -> bool:
+    def _is_overwritable(self, instruction: HloInstruction, position: int) -> bool:
         """Whether an operand is read only where a result is written: element by element, or updated in place."""
         if instruction.opcode != "fusion":
             return instruction.opcode in _ELEMENTWISE or instruction.opcode in _OVERWRITES
@@ -74,19 +74,19 @@ class Sharing:
         return known
 
 
-def _said(instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+def _said(instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
     for each in instruction.fields.output_operand_aliasing:
         yield at(made, each.output_shape_index), at(operands[each.operand_index], each.operand_shape_index)
 
 
-def _numbered(instruction: Instruction, both: Sequence[int]) -> Pairs:
+def _numbered(instruction: HloInstruction, both: Sequence[int]) -> Pairs:
     """XLA:TPU numbers operands first and results after them."""
     for each in instruction.backend_config.get(_NUMBERED, {}).get("lists", ()):
         chosen = [both[int(index)] for index in each.get("indices", ()) if int(index) < len(both)]
         yield from ((chosen[0], leaf) for leaf in chosen[1:])
 
 
-def _started(instruction: Instruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+def _started(instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
     """What is started names its operands again, which are no new buffers."""
     if isinstance(made, tuple) and operands:
         yield made[1] if instruction.opcode == "copy-start" else made[0], tuple(operands)

@@ -7,7 +7,7 @@ that called it. Where a compiler keeps no tables, file and line stand with the i
 from functools import cache
 
 from workbench.propagation.module.location import is_library, short_line
-from workbench.spmd.module import HloModule, Instruction
+from workbench.spmd.module import HloInstruction, HloModule
 
 
 class SourceLines:
@@ -17,7 +17,7 @@ class SourceLines:
         self._tables = module.fields.stack_frame_index
         self._line = cache(self._user_line)
 
-    def of(self, instruction: Instruction) -> str:
+    def of(self, instruction: HloInstruction) -> str:
         """`gpt.py:42`, the innermost line that is the user's; empty if there is none."""
         metadata = instruction.fields.metadata
         if metadata.source_file:

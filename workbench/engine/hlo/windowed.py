@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from workbench.engine.hlo.op_names import is_of_product
 from workbench.reports.compiled import CompiledCollective
-from workbench.spmd.module import Computation, HloModule, Instruction, Visit, root_of
+from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit, root_of
 
 _LOOP = re.compile(r"windowed_dot_general_body_(ag|rs)\b")
 _KINDS = {"ag": "all-gather", "rs": "reduce-scatter"}
@@ -25,7 +25,7 @@ _PASSES_ON = (  # these change where or how a value lies, not what it is
 _ZEROS = ("broadcast", "constant")
 
 
-class Window(NamedTuple):
+class WindowedPermute(NamedTuple):
     """What a permute is a piece of: the kind of collective, the size of the ring, and the loop's trips if it stands in a windowed loop."""
 
     kind: str
@@ -33,27 +33,27 @@ class Window(NamedTuple):
     trips: int | None
 
 
-def windows(module: HloModule) -> Mapping[str, Window]:
+def windows(module: HloModule) -> Mapping[str, WindowedPermute]:
     """Of each permute that is a piece of a windowed einsum, by the permute's name.
 
     A permute that the program itself asked for (`ppermute`), or that lays an array out anew, is not there.
     """
     loops = (each for own in module.computations.values() for each in own.values() if each.opcode == "while")
     trips = {module.body(each): module.trip_count(each) for each in loops}
-    found: dict[str, Window] = {}
+    found: dict[str, WindowedPermute] = {}
     for name, computation in module.computations.items():
         loop = _LOOP.search(name)
         for each in computation.values():
             if each.opcode in _STARTS and is_of_product(each) and (devices := _ring(each)):
                 kind = _KINDS[loop[1]] if loop else _kind_by_flow(module, computation, each)
-                found[each.name] = Window(kind, devices, trips.get(name, 1) if loop else None)
+                found[each.name] = WindowedPermute(kind, devices, trips.get(name, 1) if loop else None)
     return found
 
 
-def put_together(pieces: Sequence[tuple[Visit, Window, CompiledCollective]]) -> Iterator[CompiledCollective]:
+def put_together(pieces: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> Iterator[CompiledCollective]:
     """Pieces of one einsum as one record: `payload` is that of the whole collective, `count` how often the einsum runs, `pieces` how
     many permutes each time. A ring of n takes n - 1 permutes one way, up to n + 1 both ways."""
-    groups: dict[tuple[object, ...], list[tuple[Visit, Window, CompiledCollective]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]] = {}
     loops = {(each.axes, each.path, each.payload) for _, window, each in pieces if window.trips is not None}
     for visit, window, each in pieces:
         if window.trips is None and (each.axes, each.path, each.payload) in loops:
@@ -68,12 +68,12 @@ def put_together(pieces: Sequence[tuple[Visit, Window, CompiledCollective]]) -> 
         yield replace(first, payload=payload, count=runs, part_of=window.kind, pieces=round(permutes / runs))
 
 
-def _runs_of_loops(members: Sequence[tuple[Visit, Window, CompiledCollective]]) -> int:
+def _runs_of_loops(members: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> int:
     loops = {visit.loop: each.count // (window.trips or 1) for visit, window, each in members}
     return max(sum(loops.values()), 1)
 
 
-def _runs_unrolled(members: Sequence[tuple[Visit, Window, CompiledCollective]]) -> int:
+def _runs_unrolled(members: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> int:
     counts: dict[int, list[int]] = {}
     for visit, _, each in members:
         counts.setdefault(id(visit.computation), []).append(each.count)
@@ -81,7 +81,7 @@ def _runs_unrolled(members: Sequence[tuple[Visit, Window, CompiledCollective]]) 
     return sum(each[0] * ceil(len(each) / (devices + 1)) for each in counts.values())
 
 
-def _ring(permute: Instruction) -> int:
+def _ring(permute: HloInstruction) -> int:
     """Devices of each ring, if the pairs form rings of one length that leave no device out (a transposition's do not); else 0."""
     target = {each.source: each.target for each in permute.fields.source_target_pairs}
     if set(target) != set(target.values()):
@@ -97,13 +97,13 @@ def _cycle_length(target: Mapping[int, int], start: int) -> int:
     return length
 
 
-def _kind_by_flow(module: HloModule, computation: Computation, permute: Instruction) -> str:
+def _kind_by_flow(module: HloModule, computation: Computation, permute: HloInstruction) -> str:
     """A reduce-scatter's permute sends a sum: zeros to begin with, or what was made of another permute's result and a product."""
     source = _source(module, computation, permute)
     return "reduce-scatter" if source is not None and (_is_zeros(source) or _receives(module, computation, source)) else "all-gather"
 
 
-def _source(module: HloModule, computation: Computation, permute: Instruction) -> Instruction | None:
+def _source(module: HloModule, computation: Computation, permute: HloInstruction) -> HloInstruction | None:
     """What made the value a permute sends, moves and other permutes left out; around a loop's back edge once. `None` for a parameter."""
     here, seen = permute, {permute.name}
     while True:
@@ -116,7 +116,7 @@ def _source(module: HloModule, computation: Computation, permute: Instruction) -
         here = following
 
 
-def _operand(computation: Computation, instruction: Instruction) -> Instruction | None:
+def _operand(computation: Computation, instruction: HloInstruction) -> HloInstruction | None:
     operand = computation[instruction.operands[0]] if instruction.operands else None
     if operand is not None and operand.opcode == "parameter" and instruction.opcode == "get-tuple-element":
         root = root_of(computation)
@@ -125,11 +125,11 @@ def _operand(computation: Computation, instruction: Instruction) -> Instruction 
     return operand
 
 
-def _is_zeros(source: Instruction) -> bool:
+def _is_zeros(source: HloInstruction) -> bool:
     return source.opcode in _ZEROS
 
 
-def _receives(module: HloModule, computation: Computation, source: Instruction) -> bool:
+def _receives(module: HloModule, computation: Computation, source: HloInstruction) -> bool:
     """Whether an operation reads what a permute brought, moves left out."""
     for name in source.operands:
         here = computation[name]

@@ -71,11 +71,11 @@ def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -
 
 def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | None]]:
     """Of each parameter and each leaf of optimiser state its register, its argument of the program, and its layer if it is stacked."""
-    program, flat = step.plan.program, step.stages.cut.network.flat
+    program, flat = step.plan.program, step.stages.partition.network.flat
     parameters = [i for i in program.state if program.arguments[i].role is Role.PARAMETER]
     found: list[tuple[tuple[str, int, int], int, int | None]] = []
-    for number, (piece, _) in enumerate(flat.pieces):
-        found.append((("piece", step.stages.owners[number], number), parameters[piece.leaf], piece.layer))
+    for number, (param_slice, _) in enumerate(flat.param_slices):
+        found.append((("piece", step.stages.owners[number], number), parameters[param_slice.leaf], param_slice.layer))
     for stage, update in enumerate(step.stages.updates):
         found += [(("state", stage, place), argument, layer) for place, (argument, layer) in enumerate(update.state)]
     return found

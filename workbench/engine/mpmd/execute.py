@@ -20,7 +20,7 @@ from workbench.engine.spmd.placement import real_shard_shape
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.simulate import simulate
-from workbench.pipeline.stage_costs import costs_of_cut
+from workbench.pipeline.stage_costs import partition_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
@@ -88,7 +88,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: Tell, *, check: bo
 
 def _predicted(step: MpmdStep, hardware: Hardware) -> float:
     """Of a step of this cut on the devices as calibrated."""
-    costs = costs_of_cut(staged_program(step.plan.updated(hardware=hardware, wiring=None)), step.stages.cut.starts)
+    costs = partition_costs(staged_program(step.plan.updated(hardware=hardware, axis_assignment=None)), step.stages.partition.starts)
     return simulate(step.stages.spec, costs).seconds
 
 
@@ -126,11 +126,11 @@ def _overhead(step: MpmdStep, values: list[Any], turns: int = 5) -> float:
 def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
     """Parameters: the shard that the layout says and the one that a device holds."""
     found = []
-    for number in range(len(step.stages.cut.network.flat.pieces)):
+    for number in range(len(step.stages.partition.network.flat.param_slices)):
         stage = step.stages.owners[number]
         array = values[step.buffer_slots.number(("piece", stage, number))]
-        leaf, layer = step.stages.cut.network.flat.pieces[number][0]
-        path = step.stages.cut.network.parameter_paths[leaf]
+        leaf, layer = step.stages.partition.network.flat.param_slices[number][0]
+        path = step.stages.partition.network.parameter_paths[leaf]
         tensor, sharding = next(
             (tensor, each)
             for tensor, each in zip(step.plan.program.arguments, step.plan.argument_shardings, strict=True)
@@ -138,7 +138,7 @@ def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
         )
         local = sharding.local_shape(tensor.shape, step.plan.mesh)
         planned = local if layer is None else (1, *local[1:])
-        found.append(ShardCheck(step.stages.cut.path(number), tuple(planned), real_shard_shape(array)))
+        found.append(ShardCheck(step.stages.partition.path(number), tuple(planned), real_shard_shape(array)))
     return tuple(found)
 
 

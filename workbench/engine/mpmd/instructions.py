@@ -15,7 +15,7 @@ import jax
 
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, Name, in_order, with_drops
-from workbench.engine.mpmd.stages import Stages, piece_sharding
+from workbench.engine.mpmd.stages import Stages, param_slice_sharding
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def instructions_of(stages: Stages, buffer_slots: BufferSlots) -> tuple[list[Ins
     lasting = [
         number for name, number in buffer_slots.numbers.items() if name == "loss" or (isinstance(name, tuple) and name[0] in _LASTING)
     ]
-    last = buffer_slots.of(("piece", stage, piece) for stage in range(stages.count) for piece in stages.updates[stage].owned)
+    last = buffer_slots.of(("piece", stage, param_slice) for stage in range(stages.count) for param_slice in stages.updates[stage].owned)
     ends = buffer_slots.of(["loss"])
     return with_drops(ordered, lasting), Compilation((*last, *ends), stages.spec.micro_batches)
 
@@ -56,37 +56,37 @@ class _Building:
         found = self.stages.tasks.get((task.kind, task.stage, recompute))
         if found is None:
             return []
-        segment, i = self.stages.cut.segments[task.stage], task.micro_batch
-        totals: list[Name] = [("total", task.stage, segment.pieces[place]) for place in found.totals]
+        virtual_stage, i = self.stages.partition.virtual_stages[task.stage], task.micro_batch
+        totals: list[Name] = [("total", task.stage, virtual_stage.param_slices[place]) for place in found.totals]
         reads = [*totals, *(name for group, place in found.task.reads for name in self._read(group, place, task))]
         results = [self._written(group, place, task) for group, place in found.task.gives if group != "gradient"]
         token = ("token", *task)
         own = Instruction(found.compiled, self.buffer_slots.of(reads), self.buffer_slots.of([token, *totals, *results]), (), task)
         sends = self._values_sent(task.stage, i) if task.kind is Kind.FORWARD else self._gradients_sent(task.stage, i)
         gives = {group for group, _ in found.task.gives}
-        return [own, *(self._transfer(sends) if gives & {"leaving", "departing"} else [])]
+        return [own, *(self._transfer(sends) if gives & {"output_activations", "departing"} else [])]
 
     def _read(self, group: str, place: int, task: Task) -> list[Name]:
-        segment, stage, i = self.stages.cut.segments[task.stage], task.stage, task.micro_batch
+        virtual_stage, stage, i = self.stages.partition.virtual_stages[task.stage], task.stage, task.micro_batch
         match group:
-            case "pieces":
-                return [("piece", stage, segment.pieces[place])]
+            case "param_slices":
+                return [("piece", stage, virtual_stage.param_slices[place])]
             case "batch":
-                return [("batch", stage, segment.batch[place], i)]
-            case "entering":
-                return [("value", segment.entering[place], stage, i)]
+                return [("batch", stage, virtual_stage.batch[place], i)]
+            case "input_activations":
+                return [("value", virtual_stage.input_activations[place], stage, i)]
             case "arriving":
-                value = segment.leaving[self.stages.programs[stage].stage.arriving[place]]
-                return [("back", value, reader, stage, i) for reader in self.stages.cut.values[value].readers]
+                value = virtual_stage.output_activations[self.stages.programs[stage].stage.arriving[place]]
+                return [("back", value, reader, stage, i) for reader in self.stages.partition.values[value].readers]
         return [(group, stage, place, i)]
 
     def _written(self, group: str, place: int, task: Task) -> Name:
-        segment, stage, i = self.stages.cut.segments[task.stage], task.stage, task.micro_batch
+        virtual_stage, stage, i = self.stages.partition.virtual_stages[task.stage], task.stage, task.micro_batch
         match group:
-            case "leaving":
-                return ("value", segment.leaving[place], stage, i)
+            case "output_activations":
+                return ("value", virtual_stage.output_activations[place], stage, i)
             case "departing":
-                value = segment.entering[self.stages.programs[stage].stage.departing[place]]
+                value = virtual_stage.input_activations[self.stages.programs[stage].stage.departing[place]]
                 return ("back", value, stage, stage, i)
             case "loss" | "weight":
                 return (group, i)
@@ -95,21 +95,27 @@ class _Building:
     def _values_sent(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
         """From which register to which, and where it then lies."""
         sends: list[tuple[Name, Name, Any]] = []
-        for value in self.stages.cut.segments[stage].leaving:
-            for reader in self.stages.cut.values[value].readers:
-                place = self.stages.cut.segments[reader].entering.index(value)
-                sends.append((("value", value, stage, i), ("value", value, reader, i), self.stages.programs[reader].entering[place]))
+        for value in self.stages.partition.virtual_stages[stage].output_activations:
+            for reader in self.stages.partition.values[value].readers:
+                place = self.stages.partition.virtual_stages[reader].input_activations.index(value)
+                sends.append(
+                    (("value", value, stage, i), ("value", value, reader, i), self.stages.programs[reader].input_activations[place])
+                )
         return sends
 
     def _gradients_sent(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
         sends: list[tuple[Name, Name, Any]] = []
         programs = self.stages.programs[stage].stage
         for place in programs.departing:
-            value = self.stages.cut.segments[stage].entering[place]
-            maker = self.stages.cut.values[value].maker
-            at = self.stages.cut.segments[maker].leaving.index(value)
+            value = self.stages.partition.virtual_stages[stage].input_activations[place]
+            maker = self.stages.partition.values[value].maker
+            at = self.stages.partition.virtual_stages[maker].output_activations.index(value)
             sends.append(
-                (("back", value, stage, stage, i), ("back", value, stage, maker, i), self.stages.programs[maker].places["leaving", at])
+                (
+                    ("back", value, stage, stage, i),
+                    ("back", value, stage, maker, i),
+                    self.stages.programs[maker].places["output_activations", at],
+                )
             )
         return sends
 
@@ -122,7 +128,7 @@ class _Building:
     def end(self) -> list[Instruction]:
         """What comes after the last micro-batch: the loss, gradients of shared pieces to their owners, the updates, new values back."""
         stages, count = self.stages, self.stages.spec.micro_batches
-        weighs = stages.cut.network.flat.weight is not None
+        weighs = stages.partition.network.flat.weight is not None
         parts = [*(("loss", i) for i in range(count)), *((("weight", i) for i in range(count)) if weighs else ())]
         found = [Instruction(stages.finish, self.buffer_slots.of(parts), self.buffer_slots.of(["loss", "weight"]), ())]
         if weighs:
@@ -137,31 +143,31 @@ class _Building:
     def _added_up(self, stage: int) -> Instruction:
         """Partial sums over the devices that share the micro-batches."""
         split = self.stages.split(stage)
-        reads: list[Name] = [("total", stage, piece) for piece in split]
-        writes: list[Name] = [("token", "sums", stage), *(("whole", stage, piece) for piece in split)]
+        reads: list[Name] = [("total", stage, param_slice) for param_slice in split]
+        writes: list[Name] = [("token", "sums", stage), *(("whole", stage, param_slice) for param_slice in split)]
         return Instruction(self.stages.compiled_sums[stage], self.buffer_slots.of(reads), self.buffer_slots.of(writes), (), ("sums", stage))
 
-    def _gradient(self, stage: int, piece: int) -> Name:
+    def _gradient(self, stage: int, param_slice: int) -> Name:
         """The sum of a step's gradients."""
-        return ("whole" if piece in self.stages.split(stage) else "total", stage, piece)
+        return ("whole" if param_slice in self.stages.split(stage) else "total", stage, param_slice)
 
     def _lendings(self) -> list[tuple[Name, Name, Any]]:
         sends: list[tuple[Name, Name, Any]] = []
         for stage, update in enumerate(self.stages.updates):
             for place, user in self.stages.borrowed_grads(stage):
-                piece = update.owned[place]
-                sends.append((self._gradient(user, piece), ("lent", stage, piece, user), self._place(stage, piece)))
+                param_slice = update.owned[place]
+                sends.append((self._gradient(user, param_slice), ("lent", stage, param_slice, user), self._place(stage, param_slice)))
         return sends
 
     def _returns(self) -> list[tuple[Name, Name, Any]]:
         return [
-            (("piece", self.stages.owners[piece], piece), ("piece", stage, piece), self._place(stage, piece))
+            (("piece", self.stages.owners[param_slice], param_slice), ("piece", stage, param_slice), self._place(stage, param_slice))
             for stage in range(self.stages.count)
-            for piece in self.stages.borrowed(stage)
+            for param_slice in self.stages.borrowed(stage)
         ]
 
-    def _place(self, stage: int, piece: int) -> Any:
-        return piece_sharding(self.stages, self.stages.devices(stage), piece)
+    def _place(self, stage: int, param_slice: int) -> Any:
+        return param_slice_sharding(self.stages, self.stages.devices(stage), param_slice)
 
     def _sums(self, *, weighs: bool) -> list[Instruction]:
         """Sums over all parameters: each stage's terms to the first stage, and what they come to back to each."""
@@ -170,8 +176,8 @@ class _Building:
         count = max(update.sums for update in stages.updates)
         for stage, call in stages.compiled_terms.items():
             terms: list[Name] = [("term", stage, place) for place in range(count)]
-            pieces, state, totals, borrowed_grads = self._updated(stage)
-            reads = [*pieces, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else [])]
+            param_slices, state, totals, borrowed_grads = self._updated(stage)
+            reads = [*param_slices, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else [])]
             found.append(Instruction(call, self.buffer_slots.of(reads), self.buffer_slots.of(terms), ()))
             ends += [(name, ("added", 0, stage, place), stages.devices(0).whole) for place, name in enumerate(terms)]
         if not ends:
@@ -187,25 +193,25 @@ class _Building:
         """Registers of what a stage updates: its pieces, its state, the sums of their gradients, and what other stages have of those."""
         update = self.stages.updates[stage]
         return (
-            [("piece", stage, piece) for piece in update.owned],
+            [("piece", stage, param_slice) for param_slice in update.owned],
             [("state", stage, place) for place in range(len(update.state))],
-            [self._gradient(stage, piece) for piece in update.owned],
+            [self._gradient(stage, param_slice) for param_slice in update.owned],
             [("lent", stage, update.owned[place], user) for place, user in self.stages.borrowed_grads(stage)],
         )
 
     def _update(self, stage: int, *, weighs: bool) -> Instruction:
-        pieces, state, totals, borrowed_grads = self._updated(stage)
+        param_slices, state, totals, borrowed_grads = self._updated(stage)
         sums: list[Name] = [("sum", stage, place, "here") for place in range(self.stages.updates[stage].sums)]
-        reads = [*pieces, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else []), *sums]
-        writes: list[Name] = [("token", "update", stage), *pieces, *state]
+        reads = [*param_slices, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else []), *sums]
+        writes: list[Name] = [("token", "update", stage), *param_slices, *state]
         return Instruction(
             self.stages.compiled_updates[stage], self.buffer_slots.of(reads), self.buffer_slots.of(writes), (), ("update", stage)
         )
 
     def _zeros(self, stage: int) -> Instruction:
         """The sums of gradients for the next step, once the update has read them."""
-        pieces = (*self.stages.updates[stage].owned, *self.stages.borrowed(stage))
-        totals = self.buffer_slots.of(("total", stage, piece) for piece in pieces)
+        param_slices = (*self.stages.updates[stage].owned, *self.stages.borrowed(stage))
+        totals = self.buffer_slots.of(("total", stage, param_slice) for param_slice in param_slices)
         return Instruction(self.stages.compiled_zeros[stage], totals, totals, ())
 
 

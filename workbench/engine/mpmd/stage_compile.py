@@ -15,7 +15,7 @@ from workbench.plan.plan import Plan
 from workbench.tracing.constrain import constrain
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads
-from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
 
 Specs = Sequence[jax.ShapeDtypeStruct]
@@ -31,7 +31,7 @@ class CompiledTask:
     - the token is a scalar of its own, to wait for: everything else may be donated to what comes next.
     """
 
-    task: Task
+    task: TracedStageTask
     totals: tuple[int, ...]
     split: frozenset[int]
     compiled: jax.stages.Compiled
@@ -73,29 +73,31 @@ def stage_devices(plan: Plan, mesh: jax.sharding.Mesh, axis: str, number: int) -
 class StagePrograms:
     """Compiles a stage's tasks, each when it is first asked for; knows where each of their arrays lies.
 
-    `entering` is given by the stages before: shardings of `Segment.entering`.
+    `input_activations` is given by the stages before: shardings of `StageFunction.input_activations`.
     """
 
     stage: StageTasks
     devices: StageDevices
-    entering: tuple[NamedSharding, ...]
-    pieces: tuple[NamedSharding, ...]
+    input_activations: tuple[NamedSharding, ...]
+    param_slices: tuple[NamedSharding, ...]
     batch: tuple[NamedSharding, ...]
     parts: DataParallelGroups
     places: dict[tuple[str, int], NamedSharding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for group, shardings in (("pieces", self.pieces), ("batch", self.batch), ("entering", self.entering)):
+        for group, shardings in (("param_slices", self.param_slices), ("batch", self.batch), ("input_activations", self.input_activations)):
             self.places.update({(group, i): each for i, each in enumerate(shardings)})
-        departing = [self.entering[place] for place in self.stage.departing]
+        departing = [self.input_activations[place] for place in self.stage.departing]
         self.places.update({("departing", i): each for i, each in enumerate(departing)})
-        self.places.update({("gradient", i): each for i, each in enumerate(self.pieces)})
+        self.places.update({("gradient", i): each for i, each in enumerate(self.param_slices)})
         self.places |= {("loss", 0): self.devices.whole, ("weight", 0): self.devices.whole}
 
-    def compile(self, task: Task, name: str) -> CompiledTask:
+    def compile(self, task: TracedStageTask, name: str) -> CompiledTask:
         """One task; gradients that arrive for one value are added up first."""
         whole = accumulate_grads(self.stage, task, self.parts, laid_out=self._constrained)
-        own = tuple(in_parts(self.pieces[place], self.parts) if place in whole.split else self.pieces[place] for place in whole.totals)
+        own = tuple(
+            in_parts(self.param_slices[place], self.parts) if place in whole.split else self.param_slices[place] for place in whole.totals
+        )
         jitted = jax.jit(
             _with_token(whole.call, name),
             in_shardings=(*own, *(self.places[each] for each in whole.reads)),
@@ -106,7 +108,7 @@ class StagePrograms:
         compiled = self.devices.compiler(jitted.lower(*whole.sums, *whole.specs))
         for each, sharding in zip(whole.gives, compiled.output_shardings[1 + len(own) :], strict=True):
             self.places.setdefault(each, self.devices.like(sharding))
-            if each[0] == "leaving" and each[1] in self.stage.arriving:
+            if each[0] == "output_activations" and each[1] in self.stage.arriving:
                 self.places.setdefault(("arriving", self.stage.arriving.index(each[1])), self.places[each])
         return CompiledTask(task, whole.totals, whole.split, compiled)
 
@@ -129,7 +131,7 @@ def _with_token(call: Callable[..., tuple[Any, ...]], name: str) -> Callable[...
 
 def compile_update(
     update: StageUpdate,
-    pieces: tuple[Specs, Sequence[NamedSharding]],
+    param_slices: tuple[Specs, Sequence[NamedSharding]],
     state: tuple[Specs, Sequence[NamedSharding]],
     borrowed_grads: Sequence[int],
     devices: StageDevices,
@@ -143,9 +145,9 @@ def compile_update(
     `total` is what the micro-batches weigh together, `None` if it comes as an argument; `sums` are those over all stages' parameters, if
     the optimiser takes any.
     """
-    (piece_specs, piece_places), (state_specs, state_places) = pieces, state
-    n, s = len(piece_specs), len(state_specs)
-    sums = [accumulator(spec) for spec in piece_specs]
+    (param_slice_specs, param_slice_places), (state_specs, state_places) = param_slices, state
+    n, s = len(param_slice_specs), len(state_specs)
+    sums = [accumulator(spec) for spec in param_slice_specs]
 
     def run(*values: Any) -> tuple[Any, ...]:
         weights, moments, totals, weighs, given = _parted(values, (n, s), borrowed_grads, total)
@@ -156,16 +158,16 @@ def compile_update(
         return (jnp.zeros(()), *fresh, *after)
 
     run.__name__ = f"update_{number}"
-    places = [*piece_places, *state_places]
+    places = [*param_slice_places, *state_places]
     weight = [jax.ShapeDtypeStruct((), jnp.float32)] * ((total is None) + update.sums)
     jitted = jax.jit(
         run,
-        in_shardings=(*places, *piece_places, *(piece_places[i] for i in borrowed_grads), *([devices.whole] * len(weight))),
+        in_shardings=(*places, *param_slice_places, *(param_slice_places[i] for i in borrowed_grads), *([devices.whole] * len(weight))),
         out_shardings=(devices.whole, *places),
         donate_argnums=tuple(range(n + s)),
         keep_unused=True,
     )
-    specs = [*piece_specs, *state_specs, *sums, *(sums[i] for i in borrowed_grads), *weight]
+    specs = [*param_slice_specs, *state_specs, *sums, *(sums[i] for i in borrowed_grads), *weight]
     return devices.compiler(jitted.lower(*specs))
 
 
@@ -197,25 +199,31 @@ def compile_zeros(totals: tuple[Specs, Sequence[NamedSharding]], devices: StageD
 
 def compile_terms(
     update: StageUpdate,
-    pieces: tuple[Specs, Sequence[NamedSharding]],
+    param_slices: tuple[Specs, Sequence[NamedSharding]],
     state: tuple[Specs, Sequence[NamedSharding]],
     borrowed_grads: Sequence[int],
     devices: StageDevices,
     total: float | None,
 ) -> jax.stages.Compiled:
     """`(*pieces, *state, *totals, *borrowed_grads totals, [weight]) -> terms`: what a stage has of each sum over all stages' parameters."""
-    (piece_specs, piece_places), (state_specs, state_places) = pieces, state
-    n, s = len(piece_specs), len(state_specs)
-    sums = [accumulator(spec) for spec in piece_specs]
+    (param_slice_specs, param_slice_places), (state_specs, state_places) = param_slices, state
+    n, s = len(param_slice_specs), len(state_specs)
+    sums = [accumulator(spec) for spec in param_slice_specs]
 
     def run(*values: Any) -> tuple[Any, ...]:
         weights, moments, totals, weighs, _ = _parted(values, (n, s), borrowed_grads, total)
         return tuple(each.astype(jnp.float32) for each in update.terms(weights, moments, totals, weighs))
 
     weight = [jax.ShapeDtypeStruct((), jnp.float32)] if total is None else []
-    places = (*piece_places, *state_places, *piece_places, *(piece_places[i] for i in borrowed_grads), *([devices.whole] * len(weight)))
+    places = (
+        *param_slice_places,
+        *state_places,
+        *param_slice_places,
+        *(param_slice_places[i] for i in borrowed_grads),
+        *([devices.whole] * len(weight)),
+    )
     jitted = jax.jit(run, in_shardings=places, out_shardings=devices.whole, keep_unused=True)
-    return devices.compiler(jitted.lower(*piece_specs, *state_specs, *sums, *(sums[i] for i in borrowed_grads), *weight))
+    return devices.compiler(jitted.lower(*param_slice_specs, *state_specs, *sums, *(sums[i] for i in borrowed_grads), *weight))
 
 
 def _parted(values: Sequence[Any], widths: tuple[int, int], borrowed_grads: Sequence[int], total: float | None) -> tuple[Any, ...]:

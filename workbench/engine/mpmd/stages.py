@@ -16,7 +16,7 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.engine.mpmd import stage_compile
 from workbench.engine.mpmd.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, in_parts, stage_devices
-from workbench.engine.spmd.device_mesh import wired
+from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.engine.spmd.placement import spread
 from workbench.pipeline.data_parallel_groups import parts_of
 from workbench.pipeline.stage_costs import plan_starts
@@ -24,10 +24,9 @@ from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.grad_accumulation.stage_sums import partial_sums
-from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.stage_tasks import Task as StageTask
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, common_sums, owners, stage_update
-from workbench.tracing.stage_partition.stages import Cut, cut_network
+from workbench.tracing.stage_partition.stages import StagePartition, partition_network
 
 
 class Sample(NamedTuple):
@@ -54,7 +53,7 @@ class Stages:
     """
 
     plan: Plan
-    cut: Cut
+    partition: StagePartition
     orders: Orders
     tasks: dict[TaskKey, CompiledTask] = field(default_factory=dict)
     programs: list[StagePrograms] = field(default_factory=list)
@@ -73,38 +72,38 @@ class Stages:
 
     @property
     def count(self) -> int:
-        return len(self.cut.segments)
+        return len(self.partition.virtual_stages)
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
-        return owners(self.cut)
+        return owners(self.partition)
 
     def borrowed(self, stage: int) -> tuple[int, ...]:
         """The pieces that a stage uses and another one updates."""
-        return tuple(piece for piece in self.cut.segments[stage].pieces if self.owners[piece] != stage)
+        return tuple(param_slice for param_slice in self.partition.virtual_stages[stage].param_slices if self.owners[param_slice] != stage)
 
     def borrowed_grads(self, stage: int) -> tuple[tuple[int, int], ...]:
         """(place among the owned, other stage) for each piece of this stage's that another one uses too."""
         owned = self.updates[stage].owned
-        shared = self.cut.shared
-        return tuple((place, user) for place, piece in enumerate(owned) for user in shared.get(piece, ()) if user != stage)
+        shared = self.partition.shared
+        return tuple((place, user) for place, param_slice in enumerate(owned) for user in shared.get(param_slice, ()) if user != stage)
 
     def split(self, stage: int) -> tuple[int, ...]:
         """The pieces of whose gradient a stage has partial sums until the end of a step."""
         places = {place for (_, number, _), task in self.tasks.items() if number == stage for place in task.split}
-        return tuple(self.cut.segments[stage].pieces[place] for place in sorted(places))
+        return tuple(self.partition.virtual_stages[stage].param_slices[place] for place in sorted(places))
 
-    def total(self, stage: int, piece: int) -> tuple[jax.ShapeDtypeStruct, NamedSharding]:
+    def total(self, stage: int, param_slice: int) -> tuple[jax.ShapeDtypeStruct, NamedSharding]:
         """The sum of a piece's gradients on a stage, and where it lies."""
-        spec, place = accumulator(_piece_spec(self, piece)), piece_sharding(self, self.devices(stage), piece)
+        spec, place = accumulator(_param_slice_spec(self, param_slice)), param_slice_sharding(self, self.devices(stage), param_slice)
         parts = self.programs[stage].parts
-        return (partial_sums(spec, parts), in_parts(place, parts)) if piece in self.split(stage) else (spec, place)
+        return (partial_sums(spec, parts), in_parts(place, parts)) if param_slice in self.split(stage) else (spec, place)
 
     def users_of_batch(self, leaf: int) -> tuple[tuple[int, NamedSharding], ...]:
         return tuple(
-            (segment.number, self.programs[segment.number].batch[segment.batch.index(leaf)])
-            for segment in self.cut.segments
-            if leaf in segment.batch
+            (virtual_stage.number, self.programs[virtual_stage.number].batch[virtual_stage.batch.index(leaf)])
+            for virtual_stage in self.partition.virtual_stages
+            if leaf in virtual_stage.batch
         )
 
     def devices(self, stage: int) -> StageDevices:
@@ -126,9 +125,9 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     staged = staged_program(plan)
     spec = staged.spec
     sums = common_sums(plan.program)
-    cut = cut_network(staged.network, plan_starts(staged))
-    stages = Stages(plan, cut, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
-    mesh, parts = sample.mesh if sample else wired(plan), parts_of(staged)
+    partition = partition_network(staged.network, plan_starts(staged))
+    stages = Stages(plan, partition, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
+    mesh, parts = sample.mesh if sample else device_mesh(plan), parts_of(staged)
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
         devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, number % spec.stages)
@@ -138,7 +137,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, backward", (stages.count + number) / (2 * stages.count))
         _compile_backward(stages, number)
-    stages.updates = [stage_update(plan.program, cut, number, sums) for number in range(stages.count)]
+    stages.updates = [stage_update(plan.program, partition, number, sums) for number in range(stages.count)]
     stages.compiled_updates = [_compile_update(stages, number) for number in range(stages.count)]
     stages.compiled_sums = {number: _compile_sums(stages, number) for number in range(stages.count) if stages.split(number)}
     stages.compiled_zeros = [_compile_zeros(stages, number) for number in range(stages.count)]
@@ -149,29 +148,29 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
 
 
 def _programs(stages: Stages, devices: StageDevices, parts: DataParallelGroups, number: int) -> StagePrograms:
-    cut, plan = stages.cut, stages.plan
-    segment = cut.segments[number]
+    partition, plan = stages.partition, stages.plan
+    virtual_stage = partition.virtual_stages[number]
     inputs = [plan.argument_shardings[i] for i in plan.program.inputs]
-    entering = tuple(devices.like(_leaving_sharding(stages, value)) for value in segment.entering)
+    input_activations = tuple(devices.like(_leaving_sharding(stages, value)) for value in virtual_stage.input_activations)
     return StagePrograms(
-        StageTasks(cut, segment),
+        StageTasks(partition, virtual_stage),
         devices,
-        entering,
-        tuple(piece_sharding(stages, devices, piece) for piece in segment.pieces),
-        tuple(devices.sharding(inputs[leaf]) for leaf in segment.batch),
+        input_activations,
+        tuple(param_slice_sharding(stages, devices, param_slice) for param_slice in virtual_stage.param_slices),
+        tuple(devices.sharding(inputs[leaf]) for leaf in virtual_stage.batch),
         parts,
     )
 
 
 def _leaving_sharding(stages: Stages, value: int) -> Any:
-    maker = stages.cut.values[value].maker
-    place = stages.cut.segments[maker].leaving.index(value)
-    return stages.programs[maker].places["leaving", place]
+    maker = stages.partition.values[value].maker
+    place = stages.partition.virtual_stages[maker].output_activations.index(value)
+    return stages.programs[maker].places["output_activations", place]
 
 
-def piece_sharding(stages: Stages, devices: StageDevices, piece: int) -> NamedSharding:
+def param_slice_sharding(stages: Stages, devices: StageDevices, param_slice: int) -> NamedSharding:
     plan = stages.plan
-    leaf, layer = stages.cut.network.flat.pieces[piece][0]
+    leaf, layer = stages.partition.network.flat.param_slices[param_slice][0]
     parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
     return devices.sharding(plan.argument_shardings[parameters[leaf]], layer=layer is not None)
 
@@ -193,7 +192,7 @@ def _compile_backward(stages: Stages, number: int) -> None:
     halves = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule_named(stages.spec.schedule).splits_backward else (Kind.BACKWARD,)
     for recompute in _modes(stages):
         for kind in halves:
-            task: StageTask = getattr(programs.stage, kind.value)(recompute=recompute)
+            task: TracedStageTask = getattr(programs.stage, kind.value)(recompute=recompute)
             if task.gives:
                 stages.tasks[kind, number, recompute] = programs.compile(task, f"{kind.value}_{number}")
 
@@ -210,12 +209,12 @@ def _compile_zeros(stages: Stages, number: int) -> jax.stages.Compiled:
 
 def _compile_sums(stages: Stages, number: int) -> jax.stages.Compiled:
     devices, split = stages.devices(number), stages.split(number)
-    places = [piece_sharding(stages, devices, piece) for piece in split]
+    places = [param_slice_sharding(stages, devices, param_slice) for param_slice in split]
     return stage_compile.compile_sums(_totals(stages, number, split), places, devices, number)
 
 
-def _totals(stages: Stages, number: int, pieces: Iterable[int]) -> Placed:
-    found = [stages.total(number, piece) for piece in pieces]
+def _totals(stages: Stages, number: int, param_slices: Iterable[int]) -> Placed:
+    found = [stages.total(number, param_slice) for param_slice in param_slices]
     return [spec for spec, _ in found], [place for _, place in found]
 
 
@@ -239,24 +238,24 @@ def _compile_add_up(stages: Stages, sums: int) -> jax.stages.Compiled:
 
 def _total(stages: Stages) -> float | None:
     """What the micro-batches weigh together, where that is known before."""
-    return None if stages.cut.network.flat.weight is not None else float(stages.spec.micro_batches)
+    return None if stages.partition.network.flat.weight is not None else float(stages.spec.micro_batches)
 
 
 def _owned(stages: Stages, number: int) -> tuple[Placed, Placed]:
     """What a stage updates: its pieces and its optimiser's state, each with where they lie."""
     devices, update = stages.devices(number), stages.updates[number]
-    pieces = [_piece_spec(stages, piece) for piece in update.owned]
+    param_slices = [_param_slice_spec(stages, param_slice) for param_slice in update.owned]
     specs, places = [], []
     for argument, layer in update.state:
         tensor = stages.plan.program.arguments[argument]
         shape = tensor.shape if layer is None else (1, *tensor.shape[1:])
         specs.append(jax.ShapeDtypeStruct(shape, jnp.dtype(tensor.dtype)))
         places.append(devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None))
-    return (pieces, [piece_sharding(stages, devices, piece) for piece in update.owned]), (specs, places)
+    return (param_slices, [param_slice_sharding(stages, devices, param_slice) for param_slice in update.owned]), (specs, places)
 
 
-def _piece_spec(stages: Stages, piece: int) -> jax.ShapeDtypeStruct:
-    aval = stages.cut.network.flat.pieces[piece][1].aval
+def _param_slice_spec(stages: Stages, param_slice: int) -> jax.ShapeDtypeStruct:
+    aval = stages.partition.network.flat.param_slices[param_slice][1].aval
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
@@ -264,8 +263,8 @@ def _compile_finish(stages: Stages) -> jax.stages.Compiled:
     """The loss of the step: the weighted mean of the micro-batches'."""
     count = stages.spec.micro_batches
     devices = stages.devices(stages.count - 1)
-    has_weight = stages.cut.network.flat.weight is not None
-    dtype = stages.cut.network.flat.loss.aval.dtype
+    has_weight = stages.partition.network.flat.weight is not None
+    dtype = stages.partition.network.flat.loss.aval.dtype
 
     def finish(*values: Any) -> tuple[Any, Any]:
         total = sum(values[count:]) if has_weight else jnp.asarray(float(count), dtype)
@@ -278,13 +277,16 @@ def _compile_finish(stages: Stages) -> jax.stages.Compiled:
 def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
     """State of one stage, made under `jit`: of what the whole program would initialise, only what this stage holds."""
     program, devices = stages.plan.program, stages.devices(stage)
-    flat, step = stages.cut.network.flat, program.step
+    flat, step = stages.partition.network.flat, program.step
     parameters = [i for i, each in enumerate(program.arguments) if each.role is Role.PARAMETER]
     at = {argument: place for place, argument in enumerate(program.state)}
     owned = stages.updates[stage].owned
-    used = dict.fromkeys((*owned, *stages.cut.segments[stage].pieces))
+    used = dict.fromkeys((*owned, *stages.partition.virtual_stages[stage].param_slices))
     sums, sum_places = _totals(stages, stage, used)
-    wanted = [(("piece", stage, piece), parameters[flat.pieces[piece][0].leaf], flat.pieces[piece][0].layer) for piece in used]
+    wanted = [
+        (("piece", stage, param_slice), parameters[flat.param_slices[param_slice][0].leaf], flat.param_slices[param_slice][0].layer)
+        for param_slice in used
+    ]
     wanted += [(("state", stage, i), argument, layer) for i, (argument, layer) in enumerate(stages.updates[stage].state)]
 
     def begin(given: tuple[Any, ...]) -> list[Any]:
@@ -296,5 +298,5 @@ def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
     places = [devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None) for _, argument, layer in wanted]
     given = tuple(spread(each, devices.sharding(Sharding(((),) * jnp.ndim(each)))) for each in step.given)
     values = jax.jit(begin, out_shardings=[*places, *sum_places])(given)
-    names = [*(name for name, _, _ in wanted), *(("total", stage, piece) for piece in used)]
+    names = [*(name for name, _, _ in wanted), *(("total", stage, param_slice) for param_slice in used)]
     return dict(zip(names, values, strict=True))

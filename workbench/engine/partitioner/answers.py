@@ -81,7 +81,7 @@ def _key(plan: Plan, target: Hardware | str) -> str:
 
 def _key_of_libtpu(plan: Plan, hardware: Hardware) -> str:
     clock = CLOCKS[hardware.chip.target]
-    where = f"{hardware} {hardware.chip.target} {hardware.axes} {plan.wiring}"
+    where = f"{hardware} {hardware.chip.target} {hardware.axes} {plan.axis_assignment}"
     return f"{where} {versions()} {compiler_flags()} {clock} {rates_for(hardware.chip, clock)}"
 
 

@@ -27,7 +27,7 @@ _WAYS_OUT = {  # of checks inside XLA that are known to fail, by what they say (
 }
 
 
-class _Question(NamedTuple):
+class _PartitionQuestion(NamedTuple):
     """What is sent to the process, empty for one that only has it started; the name of the plan."""
 
     content: bytes
@@ -44,11 +44,11 @@ class WarmWorker:
     """
 
     def __init__(self) -> None:
-        self._questions: queue.SimpleQueue[_Question] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[_PartitionQuestion] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: WarmProcess | None = None
-        self._current: _Question | None = None
-        self._given_up: _Question | None = None
+        self._current: _PartitionQuestion | None = None
+        self._given_up: _PartitionQuestion | None = None
         self._begun = 0.0  # when the current question was
         self._thread: threading.Thread | None = None
         self._waiting = 0
@@ -99,7 +99,7 @@ class WarmWorker:
         timer.daemon = True
         timer.start()
 
-    def _give_up(self, question: _Question, process: WarmProcess, *, is_forked: bool) -> None:
+    def _give_up(self, question: _PartitionQuestion, process: WarmProcess, *, is_forked: bool) -> None:
         """What libtpu compiles is in a fork, which alone ends."""
         self._given_up = question
         if is_forked:
@@ -115,7 +115,7 @@ class WarmWorker:
             process.end()
 
     def _put(self, content: bytes, name: str) -> Future[Partitioned]:
-        question = _Question(content, name, Future())
+        question = _PartitionQuestion(content, name, Future())
         with self._lock:
             self._waiting += 1
             self._questions.put(question)
@@ -150,7 +150,7 @@ class WarmWorker:
         with suppress(Ended, TimeoutError, OSError):
             self._at_hand()
 
-    def _settle(self, question: _Question) -> None:
+    def _settle(self, question: _PartitionQuestion) -> None:
         with self._lock:
             self._current, self._begun = question, time.monotonic()
         outcome: Partitioned | PartitionError
@@ -168,7 +168,7 @@ class WarmWorker:
             self._current = None
         _finish(question.answer, outcome)
 
-    def _answered(self, question: _Question) -> Partitioned:
+    def _answered(self, question: _PartitionQuestion) -> Partitioned:
         process = self._at_hand()
         try:
             kind, *rest = process.asked(question.content, TIME_LIMIT)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from workbench.hardware.hardware import Chip, Hardware, Link, PhysicalAxis, Shape
+from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
 
 _REPEATS = 4
 _LONG_ENOUGH = 4e-3  # seconds of a timed loop: a thousand times what the clock and the start of a program are uncertain by
@@ -62,7 +62,7 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
         launch=_seconds(_products(_TINY), mesh, (8, 8)) / _TINY,
         target=_TARGETS.get(platform, ""),
     )
-    link, shape = Link("measured", *_communication(mesh, sizes)), Shape.RING if platform == "tpu" else Shape.SWITCH
+    link, shape = Link("measured", *_communication(mesh, sizes)), AxisTopology.RING if platform == "tpu" else AxisTopology.SWITCH
     return Hardware(chip, (PhysicalAxis("device", len(devices), link, shape),), f"{chip.name} x {len(devices)}, as measured")
 
 

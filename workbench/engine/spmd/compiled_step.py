@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding
 
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
-from workbench.engine.spmd.device_mesh import wired
+from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.engine.spmd.placement import named_sharding, spread
 from workbench.errors import EngineError
 from workbench.plan.plan import Plan
@@ -76,7 +76,7 @@ class CompiledStep:
 
 def compile_step(plan: Plan) -> CompiledStep:
     """Compile the plan for the attached devices; raises `EngineError` if there are too few. No state is made yet."""
-    program, mesh = plan.program, wired(plan)
+    program, mesh = plan.program, device_mesh(plan)
     shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
     birth = _birth(program, shardings)
     start = time.perf_counter()

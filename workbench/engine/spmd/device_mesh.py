@@ -14,20 +14,21 @@ from workbench.plan.plan import Plan
 _PLATFORMS = {"cuda": "gpu"}  # ours to JAX's, where they differ
 
 
-def wired(plan: Plan) -> jax.sharding.Mesh:
-    """The mesh to run a plan on: in the order of its wiring where the attached devices are the hardware that it names, else in JAX's own.
+def device_mesh(plan: Plan) -> jax.sharding.Mesh:
+    """The mesh to run a plan on: in the order of its axis assignment where the attached devices are the hardware that it names, else in
+    JAX's own.
 
     Raises `EngineError` if there are too few devices.
     """
     hardware, devices = plan.hardware, jax.devices()
     if hardware is None or plan.mesh.size != hardware.size or not _is(hardware, devices):
         return attach(plan.mesh)
-    return wired_over(row_major(devices), plan, hardware)
+    return device_mesh_over(row_major(devices), plan, hardware)
 
 
-def wired_over(numbered: "np.ndarray[Any, Any]", plan: Plan, hardware: Hardware) -> jax.sharding.Mesh:
+def device_mesh_over(numbered: "np.ndarray[Any, Any]", plan: Plan, hardware: Hardware) -> jax.sharding.Mesh:
     """The mesh over all devices of this hardware, numbered row-major."""
-    order = device_order(plan.mesh, hardware, plan.wiring)
+    order = device_order(plan.mesh, hardware, plan.axis_assignment)
     return jax.sharding.Mesh(numbered[order], plan.mesh.names, axis_types=(AxisType.Auto,) * len(plan.mesh.names))
 
 

@@ -43,7 +43,7 @@ def execute(
     Raises `EngineError`: too few devices, not enough memory, a user function that fails.
     """
     steps, warmup = whole_number("steps", steps, EngineError), whole_number("warmup", warmup, EngineError, least=0)
-    stage = _Stage(on_event or (lambda _: None))
+    stage = _RunStage(on_event or (lambda _: None))
     try:
         if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
             return run_pipelined(plan, steps, stage.enter, stage.tell, check=check, warmup=warmup, watch=profile)
@@ -52,7 +52,7 @@ def execute(
         raise in_user_terms(error, plan, stage.name) from error
 
 
-class _Stage:
+class _RunStage:
     """Where the run is, said aloud on the way; it outlives the failure that it explains."""
 
     def __init__(self, tell: Listener) -> None:
@@ -64,7 +64,7 @@ class _Stage:
         self.tell({"event": "progress", "stage": name, "fraction": fraction})
 
 
-def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, watch: bool) -> Measurement:
+def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, watch: bool) -> Measurement:
     """What takes memory besides the step, the check and the calibration, comes after the device's peak was read: it cannot be reset."""
     stage.enter("planning", 0.0)
     report = analyze(plan).as_run
@@ -106,11 +106,11 @@ def _run(plan: Plan, steps: int, stage: _Stage, *, check: bool, warmup: int, wat
 
 
 def _predicted(plan: Plan, hardware: Hardware) -> float | None:
-    time = analyze(plan.updated(hardware=hardware, wiring=None)).as_run.step_time
+    time = analyze(plan.updated(hardware=hardware, axis_assignment=None)).as_run.step_time
     return None if time is None else time.total
 
 
-def _watched(step: CompiledStep, arguments: list[jax.Array], stage: _Stage) -> tuple[Trace | None, str]:
+def _watched(step: CompiledStep, arguments: list[jax.Array], stage: _RunStage) -> tuple[Trace | None, str]:
     stage.enter("profiling", 0.8)
     trace, why_not = profiled(step, arguments)
     if why_not:
@@ -118,7 +118,7 @@ def _watched(step: CompiledStep, arguments: list[jax.Array], stage: _Stage) -> t
     return trace, why_not
 
 
-def _checked(step: CompiledStep, given: Plan, stage: _Stage) -> float | None:
+def _checked(step: CompiledStep, given: Plan, stage: _RunStage) -> float | None:
     stage.enter("checking against one device", 0.85)
     if given.pipeline is None:
         max_error, reason = largest_error(step, step.arguments(0))

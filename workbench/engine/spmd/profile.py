@@ -27,7 +27,7 @@ from workbench.spmd.collectives import kind_of
 from workbench.spmd.executable import module_of
 from workbench.spmd.flops import is_product
 from workbench.spmd.groups import axes_of, read_groups
-from workbench.spmd.module import Computation, HloModule, Instruction
+from workbench.spmd.module import Computation, HloInstruction, HloModule
 
 _DEVICE_PLANE = re.compile(r"/device:(?:GPU|TPU):(\d+)")
 _INSTRUCTION_NAME = re.compile(r"%?([\w.\-]+)")
@@ -178,7 +178,7 @@ def names(module: HloModule, mesh: Mesh) -> dict[str, Named]:
     return found
 
 
-def _kind(instruction: Instruction, computation: Computation, module: HloModule, mesh: Mesh) -> tuple[str, tuple[str, ...]]:
+def _kind(instruction: HloInstruction, computation: Computation, module: HloModule, mesh: Mesh) -> tuple[str, tuple[str, ...]]:
     """A collective's kind and axes, also of its `-start` and `-done`; any other instruction's kind and no axes."""
     if instruction.opcode.endswith("-done"):
         return _kind(computation[instruction.operands[0]], computation, module, mesh)

@@ -3,7 +3,7 @@ ordinary engine compiles and runs it."""
 
 import jax
 
-from workbench.engine.spmd.device_mesh import wired
+from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.pipeline.spmd_program import as_spmd_program
 from workbench.plan.plan import Plan
 
@@ -13,4 +13,4 @@ def spmd_plan(plan: Plan, mesh: jax.sharding.Mesh | None = None) -> Plan:
 
     Raises `PipelineError` where its layers cannot be.
     """
-    return as_spmd_program(plan, mesh or wired(plan))
+    return as_spmd_program(plan, mesh or device_mesh(plan))

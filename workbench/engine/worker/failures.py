@@ -6,7 +6,7 @@ import traceback
 
 from workbench.core.error_text import process_end_words
 from workbench.core.program import Program
-from workbench.engine.worker.job_payload import Job
+from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet
 from workbench.plan.plan import Plan
@@ -105,7 +105,7 @@ def _arguments_text(plan: Plan) -> str:
     return f"The arguments alone are {format_bytes(held)} on each of {plan.mesh.size} devices."
 
 
-def death(job: Job, stage: str, return_code: int, last_words: str) -> EngineError:
+def death(job: WorkerJob, stage: str, return_code: int, last_words: str) -> EngineError:
     """The worker process ended without a result; `last_words` is what it wrote to its standard error."""
     name = job.subject.name
     if any(sign in last_words for sign in _OUT_OF_MEMORY):
@@ -124,19 +124,19 @@ def death(job: Job, stage: str, return_code: int, last_words: str) -> EngineErro
     )
 
 
-def _sharing(job: Job) -> str:
+def _sharing(job: WorkerJob) -> str:
     if job.kind == "run" and isinstance(job.subject, Plan):
         return f". {job.devices} devices of {job.subject.mesh} share the machine's memory if they are virtual."
     return "."
 
 
-def _more_room(job: Job) -> tuple[str, ...]:
+def _more_room(job: WorkerJob) -> tuple[str, ...]:
     if isinstance(job.subject, Fleet):
         return _LESS_MEMORY_TOGETHER
     return _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers: one is compiled then")
 
 
-def _again(job: Job) -> str:
+def _again(job: WorkerJob) -> str:
     if isinstance(job.subject, Plan):
         return f"{job.kind} again"
     if job.kind == "timing":
@@ -144,14 +144,14 @@ def _again(job: Job) -> str:
     return "run it again: it goes on from its checkpoint" if job.subject.folder else "give it a folder, and it can go on where it was"
 
 
-def _another_try(job: Job) -> tuple[str, ...]:
+def _another_try(job: WorkerJob) -> tuple[str, ...]:
     if isinstance(job.subject, Fleet):
         return _again(job), f"run `{job.here}` here to see it die"
     there = f"run `{job.here}` here to see it die" if job.kind == "run" else "compile for another target"
     return _again(job), "try a simpler layout: the compiler may have crashed on this one", there
 
 
-def too_slow(job: Job, stage: str, time_limit: float) -> EngineError:
+def too_slow(job: WorkerJob, stage: str, time_limit: float) -> EngineError:
     return EngineError(
         f"The {job.noun} of {job.subject.name} passed its time limit of {format_seconds(time_limit)} while {stage}.",
         ["give it a longer time limit", *_QUICKER[job.kind]],

@@ -36,7 +36,7 @@ _FORCED_DEVICES = "--xla_force_host_platform_device_count"
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerJob:
     """What a worker does with a plan, or with a fleet of models.
 
     - `kind`: one of `worker.WORK`; `noun`: what a person calls it, in messages;
@@ -67,7 +67,7 @@ class Job:
         return {"run": "execute(plan)", "compile": "compile_here(plan)"}.get(self.kind, "train_fleet(fleet)")
 
 
-def pack(job: Job) -> bytes:
+def pack(job: WorkerJob) -> bytes:
     """A pickle of plain values around a cloudpickle of plan or fleet and options; raises `EngineError` if a function cannot be sent."""
     body = sendable((_on_host(job.subject), dict(job.options)), job.subject.name, f"call `{job.here}` in this process")
     return pickle.dumps({"kind": job.kind, "jax_config": jax_settings(), "behind": job.behind, "body": body})
@@ -131,7 +131,7 @@ def _given_on_host(program: Program) -> Program:
     return replace(program, step=replace(program.step, given=given))
 
 
-def environment(job: Job) -> dict[str, Any]:
+def environment(job: WorkerJob) -> dict[str, Any]:
     """This process's environment, with virtual CPU devices for the job, or more of them if it asks for more, and what the job adds.
 
     Where there is an accelerator JAX prefers that, unless the job's own variables say otherwise.

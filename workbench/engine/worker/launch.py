@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.engine.compile.targets import environment_for, verify_target
-from workbench.engine.worker.job_payload import Job, environment
+from workbench.engine.worker.job_payload import WorkerJob, environment
 from workbench.engine.worker.process import STANDBY
 from workbench.engine.worker.supervisor import Handle, Listener
 from workbench.errors import EngineError
@@ -50,7 +50,7 @@ def start_run(
     or if steps or seconds are no such numbers.
     """
     steps = whole_number("steps", steps, EngineError)
-    job = Job("run", "run", plan, {"steps": steps, "check": check, "profile": profile}, result="measurement")
+    job = WorkerJob("run", "run", plan, {"steps": steps, "check": check, "profile": profile}, result="measurement")
     return Handle(job, on_event, time_limit)
 
 
@@ -106,9 +106,9 @@ def prepare_compile(plan: Plan, hardware: Hardware | None = None) -> None:
     STANDBY.prepare(environment(_compile_job(plan, hardware or plan.hardware, {})), "compile")
 
 
-def _compile_job(plan: Plan, hardware: Hardware | None, options: Mapping[str, Any]) -> Job:
+def _compile_job(plan: Plan, hardware: Hardware | None, options: Mapping[str, Any]) -> WorkerJob:
     given = {"hardware": hardware, **options}
-    return Job("compile", "compilation", plan, given, result="compiled", environment=environment_for(hardware))
+    return WorkerJob("compile", "compilation", plan, given, result="compiled", environment=environment_for(hardware))
 
 
 ONE_THREAD_A_DEVICE = ("--xla_cpu_multi_thread_eigen=false",)
@@ -137,12 +137,12 @@ def start_fleet(fleet: Fleet, on_event: Listener | None = None, time_limit: floa
     `handle.order(**adding(model))` for one more `FleetModel`, which is followed by a `schedule` of all. What was cancelled goes on from its
     checkpoint if the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.
     """
-    return Handle(Job("fleet", "training", fleet, {}, result="measurement", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
+    return Handle(WorkerJob("fleet", "training", fleet, {}, result="measurement", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
 
 
 def start_timing(fleet: Fleet, on_event: Listener | None = None, time_limit: float | None = None) -> Handle[FleetTimes]:
     """Start timing a fleet's units on one device in a worker process; at last comes `{"event": "done", "times": FleetTimes}`."""
-    return Handle(Job("timing", "timing", fleet, {}, result="times", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
+    return Handle(WorkerJob("timing", "timing", fleet, {}, result="times", flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
 
 
 def measure_units(fleet: Fleet, on_progress: Listener | None = None, time_limit: float | None = None) -> FleetTimes:

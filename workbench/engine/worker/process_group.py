@@ -19,10 +19,13 @@ class ProcessGroup:
     """
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
-        self._process = subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - what our own code starts
+        self._process = self._start(command, **options)
         self._lock, self._reaped = threading.Lock(), threading.Event()
         self._ended, self._ending = os.pipe()  # the second one is closed when all is over
         threading.Thread(target=self._watch, daemon=True).start()
+
+    def _start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - what our own code starts
 
     @property
     def stdin(self) -> IO[bytes] | None:

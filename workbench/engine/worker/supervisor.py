@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from workbench.engine.worker.failures import CancelledError, death, too_slow
-from workbench.engine.worker.job_payload import Job, environment, pack
+from workbench.engine.worker.job_payload import WorkerJob, environment, pack
 from workbench.engine.worker.process import STANDBY, WorkerProcess
 from workbench.errors import EngineError, WorkbenchError
 from workbench.units import seconds_above_zero
@@ -30,7 +30,7 @@ class Handle(Generic[Result]):
     no such number, or if the plan's functions cannot be sent.
     """
 
-    def __init__(self, job: Job, tell: Listener | None = None, time_limit: float | None = None) -> None:
+    def __init__(self, job: WorkerJob, tell: Listener | None = None, time_limit: float | None = None) -> None:
         time_limit = None if time_limit is None else seconds_above_zero("time_limit", time_limit, EngineError)
         self._job = job
         self._tell = tell or (lambda _: None)

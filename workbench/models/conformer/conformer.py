@@ -8,9 +8,9 @@
 
 It says for every frame which sound it is, as in the pre-training of BigSSL (Zhang et al. 2021).
 
-Dimensions: batch, seq (frames), features (of a frame), d_model, d_ff, heads, d_head, shares (query, key and value of a head), gates,
+Dimensions: batch, seq (frames), features (of a frame), d_model, d_ff, heads, d_head, qkv (query, key and value of a head), gate_up,
 hidden_channels (of the convolution), kernel (frames that it sees), vocab (classes), layers. In einsum strings: b batch, s seq (of
-queries), t seq (of keys), d d_model, h heads, k d_head, g gates, c hidden_channels or shares, f d_ff.
+queries), t seq (of keys), d d_model, h heads, k d_head, g gate_up, c hidden_channels or qkv, f d_ff.
 
 With `seq` split, the convolution needs the frames at the edges of its neighbours' parts (a halo), and the attention all of the keys; with
 `hidden_channels` split like `d_ff` and `heads`, a layer has four all-reduces forward, one for each part of it.
@@ -45,11 +45,11 @@ frames of an utterance split."""
 EDGES = {"input/w": "features > d_model", "input/bias": "d_model", "head/w": "d_model > vocab", "head/bias": "vocab"}
 NORM = {"norm/scale": "d_model", "norm/bias": "d_model"}
 FEED_FORWARD = {**NORM, "w1": "d_model > d_ff", "b1": "d_ff", "w2": "d_ff > d_model", "b2": "d_model"}
-ATTENTION = {**NORM, "wqkv": "d_model > heads shares d_head", "wo": "heads d_head > d_model", "bo": "d_model"}
+ATTENTION = {**NORM, "wqkv": "d_model > heads qkv d_head", "wo": "heads d_head > d_model", "bo": "d_model"}
 CONVOLUTION = {
     **NORM,
-    "w1": "d_model > gates hidden_channels",
-    "b1": "gates hidden_channels",
+    "w1": "d_model > gate_up hidden_channels",
+    "b1": "gate_up hidden_channels",
     "kernel": "kernel one > hidden_channels",
     "batch_norm/scale": "hidden_channels",
     "batch_norm/bias": "hidden_channels",
@@ -62,7 +62,7 @@ LAYER = under(feed_forward1=FEED_FORWARD, attention=ATTENTION, convolution=CONVO
 
 def sizes(config: ConformerConfig) -> dict[str, int]:
     given = {name: value for name, value in asdict(config).items() if isinstance(value, int)}
-    return given | {"hidden_channels": config.hidden_channels, "shares": 3, "gates": 2, "one": 1}
+    return given | {"hidden_channels": config.hidden_channels, "qkv": 3, "gate_up": 2, "one": 1}
 
 
 def dims(*, scan: bool) -> dict[str, str]:

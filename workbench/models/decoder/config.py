@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class DecoderConfig:
     """One decoder-only Transformer and how it is trained. Field names of sizes are the names of its dimensions.
 
-    - `kv_heads` heads of keys and values, each with `queries` heads of queries: multi-head attention has `queries=1` (Ainslie et al. 2023,
-      grouped-query attention);
-    - `gates`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned`, `rotary` or `sinusoidal`; `norm`: `layer` or `rms`;
+    - `kv_heads` heads of keys and values, each with `q_per_kv` heads of queries: multi-head attention has `q_per_kv=1` (Ainslie et al.
+      2023, grouped-query attention);
+    - `gate_up`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned`, `rotary` or `sinusoidal`; `norm`: `layer` or `rms`;
       `tied`: the head is the table of the embedding; `lookup`: `product` (one-hot times table) or `gather`;
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
       norm activation rotary loss`;
@@ -25,12 +25,12 @@ class DecoderConfig:
     layers: int
     d_model: int
     kv_heads: int
-    queries: int
+    q_per_kv: int
     d_head: int
     d_ff: int
     seq: int
     batch: int
-    gates: int = 1
+    gate_up: int = 1
     biases: bool = False
     positions: str = "rotary"
     norm: str = "rms"
@@ -44,9 +44,9 @@ class DecoderConfig:
     learning_rate: float = 3e-4
 
     @property
-    def shares(self) -> int:
+    def qkv(self) -> int:
         """Query heads, key and value of one group of heads: the width of its part of the joint projection."""
-        return self.queries + 2
+        return self.q_per_kv + 2
 
     @property
     def parameters(self) -> int:
@@ -55,12 +55,10 @@ class DecoderConfig:
         >>> round(PRESETS["llama3-70b"].parameters / 1e9, 1), round(PRESETS["megatron-175b"].parameters / 1e9, 1)
         (70.6, 174.6)
         """
-        heads = self.kv_heads * self.queries * self.d_head
-        layer = (
-            self.d_model * self.kv_heads * self.shares * self.d_head + heads * self.d_model + (self.gates + 1) * self.d_model * self.d_ff
-        )
+        heads = self.kv_heads * self.q_per_kv * self.d_head
+        layer = self.d_model * self.kv_heads * self.qkv * self.d_head + heads * self.d_model + (self.gate_up + 1) * self.d_model * self.d_ff
         norm = self.d_model * (2 if self.norm == "layer" else 1)
-        biases = self.kv_heads * self.shares * self.d_head + self.gates * self.d_ff + 2 * self.d_model if self.biases else 0
+        biases = self.kv_heads * self.qkv * self.d_head + self.gate_up * self.d_ff + 2 * self.d_model if self.biases else 0
         tables = (1 if self.tied else 2) * self.vocab * self.d_model + (self.seq * self.d_model if self.positions == "learned" else 0)
         return tables + self.layers * (layer + 2 * norm + biases) + norm
 
@@ -72,7 +70,7 @@ def _megatron(layers: int, d_model: int, heads: int, batch: int) -> DecoderConfi
         layers=layers,
         d_model=d_model,
         kv_heads=heads,
-        queries=1,
+        q_per_kv=1,
         d_head=d_model // heads,
         d_ff=4 * d_model,
         seq=2048,
@@ -89,19 +87,19 @@ def _megatron(layers: int, d_model: int, heads: int, batch: int) -> DecoderConfi
     )
 
 
-def _llama3(layers: int, d_model: int, kv_heads: int, queries: int, d_ff: int) -> DecoderConfig:
+def _llama3(layers: int, d_model: int, kv_heads: int, q_per_kv: int, d_ff: int) -> DecoderConfig:
     """Grattafiori et al. 2024 (arXiv:2407.21783, table 3), as Megatron-LM with Transformer Engine trains it."""
     return DecoderConfig(
         vocab=128256,
         layers=layers,
         d_model=d_model,
         kv_heads=kv_heads,
-        queries=queries,
+        q_per_kv=q_per_kv,
         d_head=128,
         d_ff=d_ff,
         seq=4096,
         batch=1,
-        gates=2,
+        gate_up=2,
         fused="attention norm activation rotary loss",
         recompute="kernels",
         params="bfloat16",
@@ -115,12 +113,12 @@ def _maxtext(layers: int, d_model: int, heads: int, d_ff: int, batch: int, recom
         layers=layers,
         d_model=d_model,
         kv_heads=heads,
-        queries=1,
+        q_per_kv=1,
         d_head=128,
         d_ff=d_ff,
         seq=2048,
         batch=batch,
-        gates=2,
+        gate_up=2,
         lookup="product",
         fused="attention",
         recompute=recompute,
@@ -134,7 +132,7 @@ def _gpipe(layers: int) -> DecoderConfig:
         layers=layers,
         d_model=2048,
         kv_heads=32,
-        queries=1,
+        q_per_kv=1,
         d_head=64,
         d_ff=8192,
         seq=1024,
@@ -152,12 +150,12 @@ PRESETS: dict[str, DecoderConfig] = {
         layers=2,
         d_model=64,
         kv_heads=4,
-        queries=2,
+        q_per_kv=2,
         d_head=8,
         d_ff=128,
         seq=64,
         batch=16,
-        gates=2,
+        gate_up=2,
         lookup="product",
         compute="float32",
         learning_rate=3e-3,

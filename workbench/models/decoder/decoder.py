@@ -1,8 +1,8 @@
 """A decoder Transformer with the choices of today's models: grouped queries, rotary or learned positions, RMS or layer normalisation,
 SwiGLU or GELU, with or without biases, a tied head or one of its own, and what is computed again in the backward pass.
 
-Dimensions: batch, seq (positions of a query), d_model, kv_heads, queries (heads of queries for each head of keys and values), d_head,
-gates, d_ff, vocab, layers.
+Dimensions: batch, seq (positions of a query), d_model, kv_heads, q_per_kv (heads of queries for each head of keys and values), d_head,
+gate_up, d_ff, vocab, layers.
 In einsum strings they are b, s, d, h, q, k, g, f, v; c is the width of the joint projection.
 
 A group's queries, its key and its value are one projection (as Megatron-LM stores them), and so are gate and value of SwiGLU: with
@@ -44,11 +44,11 @@ from workbench.tracing import trace_training
 
 
 def _query_key_value(weights: Params, x: Any, config: DecoderConfig) -> tuple[Any, Any, Any]:
-    """Queries [batch, seq, kv_heads, queries, d_head], keys and values with one instead of `queries`."""
+    """Queries [batch, seq, kv_heads, q_per_kv, d_head], keys and values with one instead of `q_per_kv`."""
     product = jnp.einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
     if "bqkv" in weights:
         product += weights["bqkv"].astype(x.dtype)
-    query, key, value = jax.lax.split(mark(product, "projected"), (config.queries, 1, 1), axis=3)
+    query, key, value = jax.lax.split(mark(product, "projected"), (config.q_per_kv, 1, 1), axis=3)
     if config.positions == "rotary":
         query, key = kernel("rotary", config, lambda *both: tuple(map(rotate, both)), query, key)
     return mark(query, "query"), mark(key, "key"), mark(value, "value")

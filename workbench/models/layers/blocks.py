@@ -1,7 +1,7 @@
 """What the decoder Transformers of the zoo share: marks and kernels, normalisation, positions, the attention's core, the two ends.
 
 Dimensions in einsum strings: b batch, s seq (of queries), t seq (of keys), d d_model, h heads (of keys and values), q queries (heads of
-queries for each of these), k d_head, g gates, f d_ff, v vocab.
+queries for each of these), k d_head, g gate_up, f d_ff, v vocab.
 """
 
 from collections.abc import Callable

@@ -52,7 +52,7 @@ class MixtureConfig:
     score: str = "softmax"
     scale: float = 1.0
     balance: float = 0.003
-    gates: int = 2
+    gate_up: int = 2
     expert_gates: int = 2
     fused: str = ""
     recompute: str = "none"
@@ -65,7 +65,7 @@ class MixtureConfig:
     learning_rate: float = 3e-4
 
     @property
-    def shares(self) -> int:
+    def qkv(self) -> int:
         """A head's query, key and value, where they are one projection."""
         return 3
 
@@ -109,7 +109,7 @@ class MixtureConfig:
         >>> round(PRESETS["deepseek-v2"].parameters / 1e9, 1), round(PRESETS["deepseek-v3"].parameters / 1e9, 1)
         (235.7, 671.0)
         """
-        experts = self.experts * ((self.expert_gates + 1) * self.d_expert + 1) + (self.gates + 1) * self.d_shared
+        experts = self.experts * ((self.expert_gates + 1) * self.d_expert + 1) + (self.gate_up + 1) * self.d_shared
         return self._outside + self.sparse * self.d_model * experts
 
     @property
@@ -119,7 +119,7 @@ class MixtureConfig:
         >>> [round(PRESETS[name].active / 1e9, 1) for name in ("deepseek-v2", "deepseek-v3", "glam-64b-64e")]
         [21.4, 37.6, 96.6]
         """
-        experts = self.top_k * (self.expert_gates + 1) * self.d_expert + self.experts + (self.gates + 1) * self.d_shared
+        experts = self.top_k * (self.expert_gates + 1) * self.d_expert + self.experts + (self.gate_up + 1) * self.d_shared
         return self._outside + self.sparse * self.d_model * experts
 
     @property
@@ -129,8 +129,8 @@ class MixtureConfig:
             attention = self.d_model * (self.q_rank + self.d_latent + self.heads * self.d_value)
             attention += self.heads * (self.q_rank * self.d_query + self.kv_rank * self.d_pair) + self.q_rank + self.kv_rank
         else:
-            attention = self.d_model * self.heads * (self.shares + 1) * self.d_head
-        dense = (self.layers - self.sparse) * self.d_model * (self.gates + 1) * self.d_ff
+            attention = self.d_model * self.heads * (self.qkv + 1) * self.d_head
+        dense = (self.layers - self.sparse) * self.d_model * (self.gate_up + 1) * self.d_ff
         tables = (1 if self.tied else 2) * self.vocab * self.d_model
         return tables + self.layers * (attention + 2 * self.d_model) + dense + self.d_model
 

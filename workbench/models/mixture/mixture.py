@@ -1,8 +1,8 @@
 """A Transformer with a mixture of experts: with latent attention as DeepSeek-V2 and V3 (arXiv:2405.04434, arXiv:2412.19437), or with
 plain heads and two experts a token in every other layer, as GShard (arXiv:2006.16668) and GLaM (arXiv:2112.06905).
 
-Dimensions: batch, seq, d_model, heads, d_head, d_query, d_pair, d_value, q_rank, kv_rank, d_latent, d_ff, gates, experts, choices (experts,
-where a token chooses), d_expert, expert_gates, d_shared, vocab, sparse (layers with experts, where they are scanned).
+Dimensions: batch, seq, d_model, heads, d_head, d_query, d_pair, d_value, q_rank, kv_rank, d_latent, d_ff, gate_up, experts, choices
+(experts, where a token chooses), d_expert, expert_gates, d_shared, vocab, sparse (layers with experts, where they are scanned).
 """
 
 from collections.abc import Callable

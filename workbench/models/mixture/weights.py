@@ -22,12 +22,12 @@ LATENT = {
 }
 HEADS = {
     "norm1/scale": "d_model",
-    "attention/wqkv": "d_model heads shares d_head",
+    "attention/wqkv": "d_model heads qkv d_head",
     "attention/wo": "heads d_value d_model",
     "norm2/scale": "d_model",
 }
-DENSE = {"mlp/w1": "d_model gates d_ff", "mlp/w2": "d_ff d_model"}
-SHARED = {"shared/w1": "d_model gates d_shared", "shared/w2": "d_shared d_model"}
+DENSE = {"mlp/w1": "d_model gate_up d_ff", "mlp/w2": "d_ff d_model"}
+SHARED = {"shared/w1": "d_model gate_up d_shared", "shared/w2": "d_shared d_model"}
 EXPERTS = {
     "experts/router": "d_model choices",
     "experts/w1": "experts d_model expert_gates d_expert",

@@ -9,7 +9,7 @@ class T5Config:
 
     - `layers` of the encoder, and as many of the decoder;
     - `seq` tokens are read and `target_seq` written;
-    - `gates`: 2 for GELU times a second projection (Shazeer 2020, T5 1.1), 1 for a rectifier (T5);
+    - `gate_up`: 2 for GELU times a second projection (Shazeer 2020, T5 1.1), 1 for a rectifier (T5);
     - `buckets` of relative distance, each with a bias for every head;
     - `tied`: the head is the table of the embedding;
     - `compute`: the type of activations, to which weights are cast where they are used; `None` is that of the parameters.
@@ -24,7 +24,7 @@ class T5Config:
     seq: int
     target_seq: int
     batch: int
-    gates: int = 2
+    gate_up: int = 2
     buckets: int = 32
     tied: bool = False
     compute: str | None = None
@@ -39,7 +39,7 @@ PRESETS: dict[str, T5Config] = {
     # Raffel et al. 2020 (arXiv:1910.10683), section 3.1.2 and 3.7: 220 million and 11 billion parameters. 128 sequences of 512 in a batch,
     # of which 114 or fewer tokens are written: here 128. The larger is wide: d_ff is 64 times d_model.
     "t5-base": T5Config(
-        32128, layers=12, d_model=768, heads=12, d_head=64, d_ff=3072, seq=512, target_seq=128, batch=128, gates=1, tied=True
+        32128, layers=12, d_model=768, heads=12, d_head=64, d_ff=3072, seq=512, target_seq=128, batch=128, gate_up=1, tied=True
     ),
     "t5-11b": T5Config(
         32128,
@@ -51,7 +51,7 @@ PRESETS: dict[str, T5Config] = {
         seq=512,
         target_seq=128,
         batch=2048,
-        gates=1,
+        gate_up=1,
         tied=True,
         compute="bfloat16",
     ),

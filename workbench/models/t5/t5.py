@@ -6,9 +6,9 @@
 Sublayers read the stream after root-mean-square normalisation and have no biases; positions are a bias of the scores by relative distance,
 one table for all layers of each side.
 
-Dimensions: batch, seq (tokens read), target_seq (tokens written), d_model, heads, d_head, shares (query, key and value of a head), pairs
-(key and value), d_ff, gates, buckets (of distance), vocab, layers. In einsum strings: b batch, s seq of queries, t seq of keys, d
-d_model, h heads, k d_head, c shares or pairs, g gates, f d_ff, v vocab, n buckets.
+Dimensions: batch, seq (tokens read), target_seq (tokens written), d_model, heads, d_head, qkv (query, key and value of a head), pairs
+(key and value), d_ff, gate_up, buckets (of distance), vocab, layers. In einsum strings: b batch, s seq of queries, t seq of keys, d
+d_model, h heads, k d_head, c qkv or pairs, g gate_up, f d_ff, v vocab, n buckets.
 """
 
 from collections.abc import Callable
@@ -38,14 +38,14 @@ LAYOUTS = (
 )
 """For `tiny` on eight devices: replicated, data parallel, Megatron's two dimensions without and with the vocabulary."""
 
-ATTENTION = {"norm/scale": "d_model", "wqkv": "d_model > shares heads d_head", "wo": "heads d_head > d_model"}
+ATTENTION = {"norm/scale": "d_model", "wqkv": "d_model > qkv heads d_head", "wo": "heads d_head > d_model"}
 CROSS = {
     "norm/scale": "d_model",
     "wq": "d_model > heads d_head",
     "wkv": "d_model > pairs heads d_head",
     "wo": "heads d_head > d_model",
 }
-MLP = {"norm/scale": "d_model", "w1": "d_model > gates d_ff", "w2": "d_ff > d_model"}
+MLP = {"norm/scale": "d_model", "w1": "d_model > gate_up d_ff", "w2": "d_ff > d_model"}
 ENCODER = under(attention=ATTENTION, mlp=MLP)
 DECODER = under(attention=ATTENTION, cross=CROSS, mlp=MLP)
 """Each weight's path within its layer, and its dimensions."""
@@ -59,7 +59,7 @@ def edges(config: T5Config) -> dict[str, str]:
 
 
 def sizes(config: T5Config) -> dict[str, int]:
-    return {name: value for name, value in asdict(config).items() if isinstance(value, int)} | {"shares": 3, "pairs": 2}
+    return {name: value for name, value in asdict(config).items() if isinstance(value, int)} | {"qkv": 3, "pairs": 2}
 
 
 def dims(config: T5Config, *, scan: bool) -> dict[str, str]:

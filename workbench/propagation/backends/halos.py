@@ -18,15 +18,15 @@ from jax.extend.mlir import ir
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.core.tensor import itemsize
-from workbench.propagation.answer import Answer
+from workbench.propagation.answer import PropagationAnswer
 from workbench.propagation.backends.backend import HALVES, Backend
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.attributes import Dims, local_shape
 from workbench.propagation.structure.structure import Structure
-from workbench.propagation.structure.windows import Window, Windows
+from workbench.propagation.structure.windows import DimWindow, Windows
 
 
-class Placed(NamedTuple):
+class PlacedOperand(NamedTuple):
     """The shape of an operand, and where it lies when the operation runs."""
 
     shape: tuple[int, ...]
@@ -51,15 +51,15 @@ class Sent(NamedTuple):
 class Halos:
     """What operations send by themselves, while Shardy's answer is read; `read`: where the operands of those lie as they read them."""
 
-    def __init__(self, structure: Structure, mesh: Mesh, backend: Backend, answer: Answer) -> None:
+    def __init__(self, structure: Structure, mesh: Mesh, backend: Backend, answer: PropagationAnswer) -> None:
         self._structure, self._mesh, self._backend, self._answer = structure, mesh, backend, answer
         self.read: dict[int, tuple[Dims, ...]] = {}
 
-    def reshards(self, op: ir.Operation, index: int, region: int, windows: Windows) -> list[Reshard]:
+    def reshards(self, op: ir.Operation, index: int, region: int, windows: Windows) -> list[InsertedCollective]:
         """The collectives of operation `index`."""
         numbers = self._structure.ops[index].operands
         found = zip(op.operands, numbers, strict=True)
-        placed = [Placed(self._structure.values[number].shape, self._answer.dims_of(value)) for value, number in found]
+        placed = [PlacedOperand(self._structure.values[number].shape, self._answer.dims_of(value)) for value, number in found]
         self.read[index] = tuple(each.dims for each in placed)
         if windows.dropped:
             sent = _joined(windows, placed[0], self._answer.dims_of(op.results[0]), self._mesh)
@@ -67,16 +67,16 @@ class Halos:
             sent = exchanged(windows, placed, self._mesh)
         return [self._reshard(op, index, region, each) for each in sent]
 
-    def _reshard(self, op: ir.Operation, index: int, region: int, sent: Sent) -> Reshard:
+    def _reshard(self, op: ir.Operation, index: int, region: int, sent: Sent) -> InsertedCollective:
         value, record = op.operands[0], self._structure.ops[index]
         dtype = self._structure.values[record.operands[0]].dtype
         payload = math.ceil(sent.elements * (4 if self._backend.widens_halves and dtype in HALVES else itemsize(dtype)))
         made_in, source = self._answer.region_of(value, region), self._answer.producer_of(value)
         lives = record.position, record.position, (self._structure.heights[index],)
-        return Reshard(sent.kind, sent.axes, payload, payload, index, made_in, source, False, *lives, own=True)
+        return InsertedCollective(sent.kind, sent.axes, payload, payload, index, made_in, source, False, *lives, own=True)
 
 
-def exchanged(windows: Windows, placed: Sequence[Placed], mesh: Mesh) -> Iterator[Sent]:
+def exchanged(windows: Windows, placed: Sequence[PlacedOperand], mesh: Mesh) -> Iterator[Sent]:
     """What is sent of the first of these operands; along a second cut dimension with what came along the first."""
     image = placed[0]
     shape = list(local_shape(image.shape, image.dims, mesh))
@@ -96,7 +96,7 @@ def exchanged(windows: Windows, placed: Sequence[Placed], mesh: Mesh) -> Iterato
         shape[dim] = max(limit - start for start, limit in reads)
 
 
-def _reads(window: Window, size: int, parts: int, taken: int) -> list[tuple[int, int]]:
+def _reads(window: DimWindow, size: int, parts: int, taken: int) -> list[tuple[int, int]]:
     """The first element that each part reads, and the one behind its last.
 
     In the gradient of a convolution's weights the kernel, `taken` elements long, is cut as the image is; all windows are of each part.
@@ -162,7 +162,7 @@ def _crossed(piece: HaloPiece, axes: Sequence[str], mesh: Mesh) -> tuple[str, ..
     return tuple(reversed(found))
 
 
-def _joined(windows: Windows, value: Placed, result: Dims, mesh: Mesh) -> Iterator[Sent]:
+def _joined(windows: Windows, value: PlacedOperand, result: Dims, mesh: Mesh) -> Iterator[Sent]:
     """A reshape that drops a cut dimension of one element: one device has it, and it is summed with the zeros of the others."""
     kept = {axis for axes in result for axis in axes}
     elements = math.prod(local_shape(value.shape, value.dims, mesh))

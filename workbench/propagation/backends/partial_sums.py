@@ -12,7 +12,7 @@ from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError
 from workbench.plan.plan import Plan
-from workbench.propagation.answer import Answer
+from workbench.propagation.answer import PropagationAnswer
 from workbench.propagation.module.attributes import read_annotation, read_annotations
 from workbench.propagation.module.context import main_function, producer
 from workbench.propagation.module.factors import rule_of
@@ -28,7 +28,7 @@ _ADDITIVE = frozenset(
 _Wanted = dict[int, tuple[str, Sharding]]  # by the number of an operation: what the layout says of it
 
 
-def verify_partial_sums(module: ir.Operation, plan: Plan, answer: Answer) -> None:
+def verify_partial_sums(module: ir.Operation, plan: Plan, answer: PropagationAnswer) -> None:
     """Raises `LayoutError` for a value that the layout leaves unreduced and that is no partial sum over that axis."""
     if not (wanted := _wanted(plan)):
         return
@@ -49,7 +49,9 @@ def _wanted(plan: Plan) -> _Wanted:
     return {i: each for i, each in found.items() if each[1].unreduced}
 
 
-def _why_whole(op: ir.Operation, axis: str, plan: Plan, at: str, asked: Sharding, number: int, answer: Answer) -> LayoutError | None:
+def _why_whole(
+    op: ir.Operation, axis: str, plan: Plan, at: str, asked: Sharding, number: int, answer: PropagationAnswer
+) -> LayoutError | None:
     operation = plan.program.operations[number]
     where = f"`{operation.path}`" + (f" ({operation.source})" if operation.source else "")
     rest = [f"leave `unreduced:{axis}` out of `@{at}`"]
@@ -71,7 +73,7 @@ def _why_whole(op: ir.Operation, axis: str, plan: Plan, at: str, asked: Sharding
     return None
 
 
-def _is_sum(op: ir.Operation, axis: str, answer: Answer) -> bool:
+def _is_sum(op: ir.Operation, axis: str, answer: PropagationAnswer) -> bool:
     """Whether it sums over a dimension that lies on `axis`, or adds up nothing but partial sums over it."""
     if (rule := rule_of(op)) is not None:
         for operand, mapping in zip(op.operands, rule.operands, strict=False):

@@ -7,10 +7,10 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
-from workbench.propagation.answer import Answer
+from workbench.propagation.answer import PropagationAnswer
 from workbench.propagation.backends.backend import Backend
 from workbench.propagation.backends.loop_sums import is_added_up, only_added
-from workbench.propagation.collectives import Reshard
+from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.attributes import Dims, axis_names
 from workbench.propagation.module.context import producer
 from workbench.propagation.module.factors import rule_of
@@ -23,11 +23,11 @@ _SUMS = ("sdy.all_reduce", "sdy.reduce_scatter")
 class Reductions:
     """The all-reduces and reduce-scatters of one answer, as they come."""
 
-    def __init__(self, mesh: Mesh, backend: Backend, answer: Answer) -> None:
+    def __init__(self, mesh: Mesh, backend: Backend, answer: PropagationAnswer) -> None:
         self._mesh, self._backend, self._answer = mesh, backend, answer
         self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
 
-    def is_added_first(self, op: ir.Operation, reshard: Reshard) -> bool:
+    def is_added_first(self, op: ir.Operation, reshard: InsertedCollective) -> bool:
         """Whether a sum is added to another before that is reduced, and needs no reduction of its own."""
         if not self._backend.adds_first or reshard.kind not in ("all-reduce", "reduce-scatter"):
             return False
@@ -38,7 +38,7 @@ class Reductions:
                 return False
         return addition is not None and self._added.setdefault((addition, reshard.axes), op) != op
 
-    def made_of(self, op: ir.Operation, reshard: Reshard) -> list[Reshard]:
+    def made_of(self, op: ir.Operation, reshard: InsertedCollective) -> list[InsertedCollective]:
         """What a back end makes of one all-reduce or reduce-scatter: one collective or several."""
         if reshard.kind != "all-reduce":
             return [reshard]

@@ -31,7 +31,7 @@ _EDGE, _BARRIER = "sdy.data_flow_edge", "stablehlo.optimization_barrier"
 RETURN, GROUP = "return", "sharding group"
 
 
-class Link(NamedTuple):
+class OperationFactors(NamedTuple):
     """One operation: its tensors (operands, then results) by number, their dimensions' factors, the factors' sizes.
 
     - `op`: its number in the program, that of the loop or branch for a data flow edge; -1 for what main returns;
@@ -59,7 +59,7 @@ class Link(NamedTuple):
 class FactorGraph:
     """All operations that hand shardings on, and for each value which of them it is in. `one[v]` is the value that v is tied into."""
 
-    links: list[Link]
+    links: list[OperationFactors]
     of_value: dict[int, list[int]]
     one: list[int]
 
@@ -137,19 +137,19 @@ def _tied(structure: Structure, count: int) -> list[int]:
 Yields = Callable[[int, int], Iterator[int]]  # of a loop or branch and a place: what its regions yield there
 
 
-def _operation_links(program: Program, structure: Structure, read: Callable[[int], int], one: list[int]) -> Iterator[Link]:
+def _operation_links(program: Program, structure: Structure, read: Callable[[int], int], one: list[int]) -> Iterator[OperationFactors]:
     rules, yields = _rules(program), _yields(structure)
     for index, op in enumerate(structure.ops):
         if op.kind == _EDGE:
             owner, sources = _sources(structure, index, yields)
             values = (*map(read, sources), op.results[0])
             rule = _identity(structure.values[op.results[0]].shape, len(values))
-            yield Link(owner, index, _EDGE.partition(".")[2], values, len(values) - 1, *rule)
+            yield OperationFactors(owner, index, _EDGE.partition(".")[2], values, len(values) - 1, *rule)
         elif index in rules:
             rule = rules[index]
             values = (*map(read, op.operands), *(one[each] for each in op.results))
             if len(values) == len(rule.mappings):
-                yield Link(index, index, program.operations[index].kind, values, len(op.operands), *rule)
+                yield OperationFactors(index, index, program.operations[index].kind, values, len(op.operands), *rule)
 
 
 def _yields(structure: Structure) -> Yields:
@@ -166,7 +166,7 @@ def _yields(structure: Structure) -> Yields:
     return yields
 
 
-def _inserted_links(recorded: Recorded, one: list[int]) -> Iterator[Link]:
+def _inserted_links(recorded: Recorded, one: list[int]) -> Iterator[OperationFactors]:
     """What the plan inserted: constraints, barriers, and groups of values that lie alike."""
     structure, behind = recorded.structure, {each.result: each.operand for each in recorded.inserted}
 
@@ -179,17 +179,17 @@ def _inserted_links(recorded: Recorded, one: list[int]) -> Iterator[Link]:
     for each in recorded.inserted:
         source = structure.values[made(each.operand)]
         tensors = (one[each.operand], each.result)
-        yield Link(source.born, ("inserted", each.result), each.kind.partition(".")[2], tensors, 1, *_identity(source.shape, 2))
+        yield OperationFactors(source.born, ("inserted", each.result), each.kind.partition(".")[2], tensors, 1, *_identity(source.shape, 2))
     for number, members in recorded.groups.items():
         if len(members) > 1:
             rule = _identity(structure.values[made(members[0])].shape, len(members))
-            yield Link(-1, ("group", number), GROUP, tuple(one[each] for each in members), len(members), *rule)
+            yield OperationFactors(-1, ("group", number), GROUP, tuple(one[each] for each in members), len(members), *rule)
 
 
-def _result_links(recorded: Recorded, read: Callable[[int], int]) -> Iterator[Link]:
+def _result_links(recorded: Recorded, read: Callable[[int], int]) -> Iterator[OperationFactors]:
     structure = recorded.structure
     for place, (value, result) in enumerate(zip(structure.returned, recorded.results, strict=True)):
-        yield Link(-1, ("result", place), RETURN, (read(value), result), 1, *_identity(structure.values[value].shape, 2))
+        yield OperationFactors(-1, ("result", place), RETURN, (read(value), result), 1, *_identity(structure.values[value].shape, 2))
 
 
 def _sources(structure: Structure, edge: int, yields: Yields) -> tuple[int, tuple[int, ...]]:

@@ -40,7 +40,7 @@ class Slot(NamedTuple):
     place: int
 
 
-class Record(NamedTuple):
+class PropagationRecord(NamedTuple):
     """`axis` went from one slot of an operation to others, at a step that counts from 0."""
 
     step: int
@@ -75,7 +75,7 @@ class Recorded:
 
     structure: Structure
     lying: dict[int, Lying] = field(default_factory=dict)
-    records: dict[Any, tuple[Record, ...]] = field(default_factory=dict)
+    records: dict[Any, tuple[PropagationRecord, ...]] = field(default_factory=dict)
     inserted: list[Inserted] = field(default_factory=list)
     results: tuple[int, ...] = ()
     groups: dict[int, list[int]] = field(default_factory=dict)  # by their ids: values that lie alike
@@ -88,7 +88,7 @@ def record(plan: Plan) -> Recorded:
         answer = recorder().ask(",".join(recording_passes(plan)), module_bytes(module))
     except RefusedError as error:
         raise refused(str(error)) from None
-    return _Reader(prepared(plan.program).structure, read_recording(answer)).read()
+    return _OriginReader(prepared(plan.program).structure, read_recording(answer)).read()
 
 
 def recording_passes(plan: Plan) -> Iterator[str]:
@@ -101,7 +101,7 @@ def recording_passes(plan: Plan) -> Iterator[str]:
         yield f"{name}{{{' '.join((*words, _DEBUG))}}}" if name in _RECORDED else each
 
 
-class _Reader:
+class _OriginReader:
     def __init__(self, structure: Structure, recording: Recording) -> None:
         self._structure, self._recording = structure, recording
         self._found = Recorded(structure)
@@ -174,8 +174,12 @@ def _lying(text: str) -> tuple[Lying, ...]:
     )
 
 
-def _records(text: str) -> tuple[Record, ...]:
-    return tuple(Record(int(step), axis, source, targets) for step, edges in _STEP.findall(text) for axis, source, targets in _edges(edges))
+def _records(text: str) -> tuple[PropagationRecord, ...]:
+    return tuple(
+        PropagationRecord(int(step), axis, source, targets)
+        for step, edges in _STEP.findall(text)
+        for axis, source, targets in _edges(edges)
+    )
 
 
 @functools.lru_cache(maxsize=4096)

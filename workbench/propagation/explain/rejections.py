@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from workbench.core.sharding import axis_size, base_axis, overlap
 from workbench.plan.plan import Plan
-from workbench.propagation.explain.factor_graph import FactorGraph, Link, projected
+from workbench.propagation.explain.factor_graph import FactorGraph, OperationFactors, projected
 from workbench.propagation.explain.origin_resolver import OriginResolver
 from workbench.propagation.explain.origins import Lying, Recorded
 from workbench.reports.propagation import (
@@ -36,7 +36,7 @@ from workbench.reports.propagation import (
 Projection = list[dict[str, tuple[str, ...]]]  # of each tensor of an operation: the axes of each factor
 
 
-class _Stop(NamedTuple):
+class _Obstacle(NamedTuple):
     """Why an axis goes no further in a tensor, and the axis in the way; one without a name is a dimension kept whole."""
 
     reason: str
@@ -97,7 +97,7 @@ class Rejections:
             return False
         return rejected.reason in (USED, CONTESTED, ORDER) or (rejected.reason == CLOSED and "constraint" in winner.kind)
 
-    def _lost(self, replay: Propagation, link: Link, value: int) -> Iterator[RejectedAxis]:
+    def _lost(self, replay: Propagation, link: OperationFactors, value: int) -> Iterator[RejectedAxis]:
         if value not in self._live:
             return
         axes = self._projection(link)
@@ -109,7 +109,9 @@ class Rejections:
                     yield from self._of_factor(replay, link, axes, place, dim, factor)
             return  # an operand read twice is one value
 
-    def _of_factor(self, replay: Propagation, link: Link, axes: Projection, place: int, dim: int, factor: str) -> Iterator[RejectedAxis]:
+    def _of_factor(
+        self, replay: Propagation, link: OperationFactors, axes: Projection, place: int, dim: int, factor: str
+    ) -> Iterator[RejectedAxis]:
         mine, value = axes[place].get(factor, ()), link.values[place]
         for giver, theirs in enumerate(each.get(factor, ()) for each in axes):
             same = _common(mine, theirs)
@@ -128,7 +130,7 @@ class Rejections:
     def _whose(self, replay: Propagation, rival: AxisOnDim) -> Origin | None:
         return replay.whose(rival) if rival.axis else self._starts.origin(rival)
 
-    def _held(self, link: Link, giver: int, factor: str, wanted: str) -> AxisOnDim:
+    def _held(self, link: OperationFactors, giver: int, factor: str, wanted: str) -> AxisOnDim:
         """The axis as the giver has it, whole where only a part of it was wanted."""
         value = link.values[giver]
         for dim, factors in enumerate(link.mappings[giver]):
@@ -139,34 +141,34 @@ class Rejections:
         raise LookupError(f"{wanted} is not on factor {factor} of value {value}")
 
     def _stop(
-        self, link: Link, axes: Projection, places: tuple[int, int], at: tuple[int, str], same: int, theirs: tuple[str, ...]
-    ) -> _Stop:
+        self, link: OperationFactors, axes: Projection, places: tuple[int, int], at: tuple[int, str], same: int, theirs: tuple[str, ...]
+    ) -> _Obstacle:
         """What stood in the way on the value itself, then on another tensor of the operation, then in the operation."""
         place, giver = places
         dim, factor = at
         if stop := self._stop_on(link, axes, place, dim, factor, same, theirs[same]):
             return stop
         if rival := self._contestant(link, axes, place, factor, theirs[same]):
-            return _Stop(CONTESTED, rival)
+            return _Obstacle(CONTESTED, rival)
         for other, mapping in enumerate(link.mappings):
             if other in places or link.values[other] in (link.values[place], link.values[giver]):
                 continue
             for other_dim, factors in enumerate(mapping):
                 lacks = factor in factors and theirs[same] not in axes[other].get(factor, ())
                 if lacks and (stop := self._stop_on(link, axes, other, other_dim, factor, same, theirs[same])):
-                    return _Stop(HELD_UP, stop.rival or AxisOnDim(link.values[other], other_dim, ""))
+                    return _Obstacle(HELD_UP, stop.rival or AxisOnDim(link.values[other], other_dim, ""))
         taken = prod(axis_size(axis, self._mesh) for axis in theirs[: same + 1])
         if link.mappings[place][dim][-1] != factor and link.sizes[factor] % taken:
-            return _Stop(UNEVEN)
-        return _Stop(MINOR if self._is_minor(link, axes, place, dim, factor) else NOT_PASSED)
+            return _Obstacle(UNEVEN)
+        return _Obstacle(MINOR if self._is_minor(link, axes, place, dim, factor) else NOT_PASSED)
 
-    def _is_minor(self, link: Link, axes: Projection, place: int, dim: int, factor: str) -> bool:
+    def _is_minor(self, link: OperationFactors, axes: Projection, place: int, dim: int, factor: str) -> bool:
         """Whether a dimension is made of several factors, and one that is major to this is not split to its end: `(ij)` by `j` alone."""
         factors = link.mappings[place][dim]
         major = factors[: factors.index(factor)]
         return any(prod(axis_size(axis, self._mesh) for axis in axes[place].get(each, ())) < link.sizes[each] for each in major)
 
-    def _contestant(self, link: Link, axes: Projection, place: int, factor: str, wanted: str) -> AxisOnDim | None:
+    def _contestant(self, link: OperationFactors, axes: Projection, place: int, factor: str, wanted: str) -> AxisOnDim | None:
         """The same axis on a tensor that would give it to another dimension of this one: then neither comes."""
         mine = {each for factors in link.mappings[place] for each in factors} - {factor}
         for other, each in enumerate(axes):
@@ -175,20 +177,22 @@ class Rejections:
                     return self._held(link, other, rival, wanted)
         return None
 
-    def _stop_on(self, link: Link, axes: Projection, place: int, dim: int, factor: str, same: int, wanted: str) -> _Stop | None:
+    def _stop_on(
+        self, link: OperationFactors, axes: Projection, place: int, dim: int, factor: str, same: int, wanted: str
+    ) -> _Obstacle | None:
         value, mine = link.values[place], axes[place].get(factor, ())
         lying = self._recorded.lying.get(value)
         if lying is None:
             return None
         if any(overlap(wanted, each) for each in lying.replicated):
-            return _Stop(REPLICATED, AxisOnDim(value, dim, ""))
+            return _Obstacle(REPLICATED, AxisOnDim(value, dim, ""))
         for elsewhere, held in enumerate(lying.dims):
             for axis in held:
                 if elsewhere != dim and overlap(axis, wanted):
-                    return _Stop(USED, AxisOnDim(value, elsewhere, axis))
+                    return _Obstacle(USED, AxisOnDim(value, elsewhere, axis))
         if len(mine) > same:
-            return _Stop(ORDER, next(AxisOnDim(value, dim, each) for each in lying.dims[dim] if overlap(each, mine[same])))
-        return _Stop(CLOSED, AxisOnDim(value, dim, "")) if lying.closed[dim] else None
+            return _Obstacle(ORDER, next(AxisOnDim(value, dim, each) for each in lying.dims[dim] if overlap(each, mine[same])))
+        return _Obstacle(CLOSED, AxisOnDim(value, dim, "")) if lying.closed[dim] else None
 
     def _differ(self, number: int) -> bool:
         """Whether any tensor of an operation lies otherwise than another: cheap, and false for most."""
@@ -198,7 +202,7 @@ class Rejections:
             len({each.dims if each else None for each in lying}) == 1 and len(set(link.mappings)) == 1
         )
 
-    def _projection(self, link: Link) -> Projection:
+    def _projection(self, link: OperationFactors) -> Projection:
         return [
             projected(self._dims(value), mapping, link.sizes, self._mesh) for value, mapping in zip(link.values, link.mappings, strict=True)
         ]
@@ -207,7 +211,7 @@ class Rejections:
         lying = self._recorded.lying.get(value)
         return lying.dims if lying else ((),) * 32
 
-    def _over(self, link: Link) -> tuple[str, str]:
+    def _over(self, link: OperationFactors) -> tuple[str, str]:
         operations = self._plan.program.operations
         return (operations[link.op].path, operations[link.op].source) if link.op >= 0 else (link.kind, "")
 
@@ -216,7 +220,7 @@ class Rejections:
         """The values that what main returns comes from, and what main takes: Shardy drops all others as it goes."""
         live = {*self._recorded.structure.arguments, *self._recorded.results}
         pending = list(self._recorded.results)
-        makers: dict[int, list[Link]] = {}
+        makers: dict[int, list[OperationFactors]] = {}
         for link in self._links.links:
             for value in link.values[link.operands :]:
                 makers.setdefault(value, []).append(link)
@@ -240,7 +244,7 @@ def _common(mine: tuple[str, ...], theirs: tuple[str, ...]) -> int:
 class _Families:
     """Dimensions that factors connect: two are of one family if an axis could go from one to the other, over any number of operations."""
 
-    def __init__(self, links: Iterable[Link]) -> None:
+    def __init__(self, links: Iterable[OperationFactors]) -> None:
         self._parent: dict[tuple[int, int], tuple[int, int]] = {}
         for link in links:
             first: dict[str, tuple[int, int]] = {}

@@ -10,9 +10,9 @@ from operator import itemgetter
 
 from workbench.core.sharding import Sharding, overlap
 from workbench.plan.plan import Plan
-from workbench.propagation.explain.factor_graph import GROUP, RETURN, FactorGraph, Link, links_of
+from workbench.propagation.explain.factor_graph import GROUP, RETURN, FactorGraph, OperationFactors, links_of
 from workbench.propagation.explain.origin_resolver import OriginResolver
-from workbench.propagation.explain.origins import Inserted, Record, Recorded, Slot, record
+from workbench.propagation.explain.origins import Inserted, PropagationRecord, Recorded, Slot, record
 from workbench.propagation.explain.rejections import Rejections
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.garbage import gc_paused
@@ -145,7 +145,7 @@ class _Moves:
         numbers = {step: number for number, step in enumerate(dict.fromkeys(step for step, _ in self._moves), start=1)}
         return tuple(move._replace(step=numbers[step]) for step, move in self._moves)
 
-    def _arrive(self, link: Link, step: float, slot: Slot, source: tuple[int, int, Slot], point: AxisOnDim) -> None:
+    def _arrive(self, link: OperationFactors, step: float, slot: Slot, source: tuple[int, int, Slot], point: AxisOnDim) -> None:
         self._arrived[point] = step
         self._moves.append((step, self._move(link, slot, source, point)))
         self._follow(point)
@@ -164,7 +164,7 @@ class _Moves:
                     slots = (Slot(each >= link.operands, each) for each in (place, giver))
                     self._arrive(link, step, next(slots), (point.value, point.dim, next(slots)), to)
 
-    def _target(self, link: Link, slot: Slot, record: Record) -> AxisOnDim | None:
+    def _target(self, link: OperationFactors, slot: Slot, record: PropagationRecord) -> AxisOnDim | None:
         """Where an axis ended up in a tensor that it was handed to; `None` if Shardy thought better of it."""
         value = link.value(slot)
         lying = self._lying.get(value)
@@ -177,7 +177,7 @@ class _Moves:
                     return AxisOnDim(value, dim, axis)
         return None
 
-    def _source(self, link: Link, slot: Slot, record: Record, point: AxisOnDim) -> tuple[int, int, Slot] | None:
+    def _source(self, link: OperationFactors, slot: Slot, record: PropagationRecord, point: AxisOnDim) -> tuple[int, int, Slot] | None:
         """The tensor that had the axis before this step on a dimension of the same factor, Shardy's own choice first."""
         factors = set(link.mappings[link.place(slot)][point.dim])
         named = link.place(record.source)
@@ -194,12 +194,12 @@ class _Moves:
                         return value, dim, Slot(place >= link.operands, place)
         return None
 
-    def _move(self, link: Link, slot: Slot, source: tuple[int, int, Slot], point: AxisOnDim) -> AxisPropagation:
+    def _move(self, link: OperationFactors, slot: Slot, source: tuple[int, int, Slot], point: AxisOnDim) -> AxisPropagation:
         value, dim, giver = source
         direction = ACROSS if giver.is_result == slot.is_result else FORWARD if slot.is_result else BACKWARD
         over, line = self._over(link)
         return AxisPropagation(0, point.axis, value, dim, point.value, point.dim, over, link.kind, line, direction)
 
-    def _over(self, link: Link) -> tuple[str, str]:
+    def _over(self, link: OperationFactors) -> tuple[str, str]:
         operations = self._plan.program.operations
         return (operations[link.op].path, operations[link.op].source) if link.op >= 0 else (link.kind, "")

@@ -48,14 +48,14 @@ class Near(NamedTuple):
 @functools.lru_cache(maxsize=8192)
 def nearest(facts: ProductFacts, lies: tuple[Dims, ...], mesh: Mesh) -> Near:
     """Where XLA computes a product whose operands and result lie so."""
-    walk = _Walk(facts, lies, mesh)
+    walk = _GroupWalk(facts, lies, mesh)
     while any(way(keeps=keeps) for keeps in (True, False) for way in (walk.by_batch, walk.by_rows_or_columns, walk.by_summed)):
         pass
     walk.follow_the_result()
     return Near(*(tuple(dims) for dims in walk.near))
 
 
-class _Walk:
+class _GroupWalk:
     """Follows the partitioner from group to smaller group. Of each dimension of each tensor: `rest`, the axes that no group is along yet,
     and `near`, those that groups were made along; `devices` in each group."""
 

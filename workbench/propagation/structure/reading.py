@@ -16,16 +16,16 @@ from workbench.propagation.structure.dot_dims import mapping_of
 from workbench.propagation.structure.dot_placement import ProductFacts
 from workbench.propagation.structure.host import mark_host_values, placement_of
 from workbench.propagation.structure.storage import count_kernels, mark_stored
-from workbench.propagation.structure.structure import Op, Region, Structure, Value
+from workbench.propagation.structure.structure import Op, Region, Structure, TracedValue
 from workbench.propagation.structure.windows import windows_of
-from workbench.propagation.structure.work import Work, is_exact, is_serial, selects, shifted_dims, work_of
+from workbench.propagation.structure.work import OperationWork, is_exact, is_serial, selects, shifted_dims, work_of
 
 _NEED_NO_RULE = frozenset({*CONTROL_FLOW, *CONSTANTS, "stablehlo.iota", "stablehlo.return", "func.return"})  # and those of Shardy itself
 
 
 def read_structure(module: ir.Module) -> Structure:
     """Walk a prepared module once."""
-    reader = _Reader()
+    reader = _StructureReader()
     main = main_function(module.operation)
     block = main.regions[0].blocks[0]
     reader.structure.regions.append(Region(-1, 1))
@@ -43,7 +43,7 @@ def read_structure(module: ir.Module) -> Structure:
     return reader.structure
 
 
-class _Reader:
+class _StructureReader:
     def __init__(self) -> None:
         self.structure = Structure()
         self.returned: tuple[int, ...] = ()
@@ -56,7 +56,7 @@ class _Reader:
     def new_value(self, value: ir.Value, born: int, result: int, region: int) -> int:
         index = self._ids[value] = len(self.structure.values)
         shape, dtype = self._type(value.type)
-        self.structure.values.append(Value(shape, dtype, born, result, region))
+        self.structure.values.append(TracedValue(shape, dtype, born, result, region))
         self.structure.regions[region].values.append(index)
         return index
 
@@ -135,7 +135,7 @@ class _Reader:
             self._read_by.add((value, kernel))
             record.reads += 1
 
-    def _in_kernel(self, op: ir.Operation) -> tuple[Work, str]:
+    def _in_kernel(self, op: ir.Operation) -> tuple[OperationWork, str]:
         """The work of an operation, and the hand-written kernel it is a part of, which may do less of it. A product outside ends a kernel:
         the same scope afterwards is another one."""
         path = scope_in_call(op)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from workbench.propagation.module.operations import CONSTANTS, ELEMENTWISE
-from workbench.propagation.structure.structure import Op, Structure, Value
+from workbench.propagation.structure.structure import Op, Structure, TracedValue
 
 _CHEAP = frozenset(
     {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"}
@@ -162,7 +162,7 @@ def _write_over_operands(structure: Structure) -> None:
                 values[place].last_use = max(values[place].last_use, value.last_use)
 
 
-def _buffer_of(values: list[Value], index: int) -> int:
+def _buffer_of(values: list[TracedValue], index: int) -> int:
     while (alias := values[index].alias) is not None:
         index = alias
     return index

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 from workbench.propagation.structure.dot_placement import ProductFacts
 from workbench.propagation.structure.windows import Windows
-from workbench.propagation.structure.work import Work
+from workbench.propagation.structure.work import OperationWork
 
 
 @dataclass(slots=True)
-class Value:
+class TracedValue:
     """One value: a result, or an argument of main or of a loop body. Positions are places in the program as traced."""
 
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class Op:
     position: int
     operands: tuple[int, ...]
     results: tuple[int, ...]
-    work: Work
+    work: OperationWork
     shifted: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
     trips_known: bool = True
     again: bool = False  # a product that rematerialisation computes again
@@ -58,7 +58,7 @@ class Structure:
     """All operations by id, all values, all regions."""
 
     ops: list[Op] = field(default_factory=list)
-    values: list[Value] = field(default_factory=list)
+    values: list[TracedValue] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
     arguments: tuple[int, ...] = ()
     returned: tuple[int, ...] = ()

@@ -8,7 +8,7 @@ from workbench.propagation.module.context import producer
 from workbench.propagation.structure.work import dimension_numbers
 
 
-class Window(NamedTuple):
+class DimWindow(NamedTuple):
     """The window along one dimension, in elements; `low` and `high` padding may be negative, as a slice's is."""
 
     size: int = 1
@@ -20,7 +20,7 @@ class Window(NamedTuple):
 
     @property
     def is_trivial(self) -> bool:
-        return self == Window()
+        return self == DimWindow()
 
     @property
     def reach(self) -> int:
@@ -41,7 +41,7 @@ class Windows(NamedTuple):
     - `fill`: what stands in the padding, alike for numbers that are written alike; empty where nothing can.
     """
 
-    dims: tuple[Window, ...] = ()
+    dims: tuple[DimWindow, ...] = ()
     kernel_dims: tuple[int | None, ...] = ()
     dropped: tuple[int, ...] = ()
     fill: str = ""
@@ -54,7 +54,7 @@ def windows_of(op: ir.Operation) -> Windows | None:
             found = Windows(_sliced(op))
         case "stablehlo.pad":
             columns = (_numbers(op, name, 0, 0) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
-            dims = tuple(Window(low=low, high=high, base_dilation=interior + 1) for low, high, interior in zip(*columns, strict=True))
+            dims = tuple(DimWindow(low=low, high=high, base_dilation=interior + 1) for low, high, interior in zip(*columns, strict=True))
             found = Windows(dims, fill=_written(op.operands[1]))
         case "stablehlo.reduce_window" if len(op.results) == 1:
             dims = _windows(op, _numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations")
@@ -68,10 +68,10 @@ def windows_of(op: ir.Operation) -> Windows | None:
     return None if all(each.is_trivial for each in found.dims) else found
 
 
-def _sliced(op: ir.Operation) -> tuple[Window, ...]:
+def _sliced(op: ir.Operation) -> tuple[DimWindow, ...]:
     columns = (_numbers(op, name, 0, 0) for name in ("start_indices", "limit_indices", "strides"))
     rows = zip(_shape(op.operands[0]), *columns, strict=True)
-    return tuple(Window(stride=stride, low=-start, high=limit - size) for size, start, limit, stride in rows)
+    return tuple(DimWindow(stride=stride, low=-start, high=limit - size) for size, start, limit, stride in rows)
 
 
 def _convolved(op: ir.Operation) -> Windows:
@@ -82,14 +82,14 @@ def _convolved(op: ir.Operation) -> Windows:
     at = tuple(kernel.index(alike[word]) if word in alike else None for word in image)
     spatial = [kernel.index(str(number)) for number in range(len(image) - 2)]
     windows = _windows(op, tuple(sizes[dim] for dim in spatial), "rhs_dilation", "lhs_dilation")
-    return Windows(tuple(windows[int(word)] if word.isdigit() else Window() for word in image), at)
+    return Windows(tuple(windows[int(word)] if word.isdigit() else DimWindow() for word in image), at)
 
 
-def _windows(op: ir.Operation, sizes: tuple[int, ...], dilation: str, base_dilation: str) -> tuple[Window, ...]:
+def _windows(op: ir.Operation, sizes: tuple[int, ...], dilation: str, base_dilation: str) -> tuple[DimWindow, ...]:
     rank = len(sizes)
     strides, dilations, bases = (_numbers(op, name, 1, rank) for name in ("window_strides", dilation, base_dilation))
     rows = zip(sizes, strides, _paddings(op, rank), dilations, bases, strict=True)
-    return tuple(Window(size, stride, low, high, each, base) for size, stride, (low, high), each, base in rows)
+    return tuple(DimWindow(size, stride, low, high, each, base) for size, stride, (low, high), each, base in rows)
 
 
 def _numbers(op: ir.Operation, name: str, default: int, length: int) -> tuple[int, ...]:

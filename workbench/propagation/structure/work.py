@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 
-class Work(NamedTuple):
+class OperationWork(NamedTuple):
     """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; of a product,
     `contracted_right` are those of the right operand.
 
@@ -25,17 +25,17 @@ class Work(NamedTuple):
 
 
 _ONE_SCATTERED = 3  # operands: what is changed, where, and with what
-_NOTHING = Work()  # of most operations: one for all of them
+_NOTHING = OperationWork()  # of most operations: one for all of them
 
 
-def work_of(op: ir.Operation) -> Work:
+def work_of(op: ir.Operation) -> OperationWork:
     """The work of a product or a convolution; nothing for the others."""
     if op.name == "stablehlo.dot_general":
         text = str(op.attributes["dot_dimension_numbers"])
         contracted = _listed(text, "lhs_contracting_dimensions")
         left = _shape(op.operands[0])
         flops = 2 * math.prod(_shape(op.results[0])) * math.prod(left[i] for i in contracted)
-        return Work(flops, contracted, contracted_right=_listed(text, "rhs_contracting_dimensions"))
+        return OperationWork(flops, contracted, contracted_right=_listed(text, "rhs_contracting_dimensions"))
     if op.name == "stablehlo.convolution":
         return _convolution(op)
     return _NOTHING
@@ -76,7 +76,7 @@ def _listed(text: str, name: str) -> tuple[int, ...]:
     return tuple(int(word) for word in inside.split(",") if word.strip())
 
 
-def _convolution(op: ir.Operation) -> Work:
+def _convolution(op: ir.Operation) -> OperationWork:
     """Every output element sums over the kernel but its output features; zeros that `lhs_dilation` inserts are not multiplied."""
     kernel = _shape(op.operands[1])
     features = dimension_numbers(op)[1].index("o")
@@ -84,7 +84,7 @@ def _convolution(op: ir.Operation) -> Work:
     dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
     window = [kernel[i] for i in summed]
     flops = 2 * math.prod(_shape(op.results[0])) * math.prod(window) // dilation
-    return Work(flops, summed, contracted_of=1, passes=_passes(op, kernel, window), zeros=dilation)
+    return OperationWork(flops, summed, contracted_of=1, passes=_passes(op, kernel, window), zeros=dilation)
 
 
 def _passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]) -> int:

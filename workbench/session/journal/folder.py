@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import DocumentError
-from workbench.session.journal.lines import Line, whole_lines
+from workbench.session.journal.lines import JournalLine, whole_lines
 from workbench.session.journal.state import document_of
 
 ENDING = ".journal.jsonl"
@@ -154,7 +154,7 @@ def _status(path: Path) -> os.stat_result | None:
     return None
 
 
-def read_lines(path: Path) -> tuple[bytes, list[Line]]:
+def read_lines(path: Path) -> tuple[bytes, list[JournalLine]]:
     """The content of a journal and its whole lines; of a file that is longer than any journal, none. Raises `OSError`."""
     content = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
     return content, whole_lines(content)

@@ -18,7 +18,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class JournalLine:
     """A whole line: its record, the `chain` of checksums up to it, and the bytes of the file up to its `end`."""
 
     record: Record
@@ -33,7 +33,7 @@ def line_bytes(record: Record, chain: int) -> tuple[bytes, int]:
     return b'{"crc":"%08x","record":%s}\n' % (chain, body), chain
 
 
-def whole_lines(content: bytes) -> list[Line]:
+def whole_lines(content: bytes) -> list[JournalLine]:
     """The lines up to the first that is torn or damaged.
 
     >>> first, chain = line_bytes({"now": 0}, 0)
@@ -41,18 +41,18 @@ def whole_lines(content: bytes) -> list[Line]:
     >>> [line.record["now"] for line in whole_lines(first + second)], whole_lines(second), len(whole_lines(first + second[:-1]))
     ([0, 1], [], 1)
     """
-    lines: list[Line] = []
+    lines: list[JournalLine] = []
     chain = end = 0
     for raw in content.splitlines(keepends=True):
         found = _LINE.fullmatch(raw[:-1]) if raw.endswith(b"\n") else None
         if found is None or zlib.crc32(found[2], chain) != int(found[1], 16):
             break
         chain, end = int(found[1], 16), end + len(raw)
-        lines.append(Line(json.loads(found[2]), chain, end))
+        lines.append(JournalLine(json.loads(found[2]), chain, end))
     return lines
 
 
-def is_torn(content: bytes, lines: Iterable[Line]) -> bool:
+def is_torn(content: bytes, lines: Iterable[JournalLine]) -> bool:
     """Whether what follows the whole lines is at most one line that was never finished: nothing was lost that had been written."""
     end = max((line.end for line in lines), default=0)
     return b"\n" not in content[end:]

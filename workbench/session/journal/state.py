@@ -18,7 +18,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.session.journal.lines import Record
-from workbench.session.session import Node, ReportSummary, Session
+from workbench.session.session import HistoryNode, ReportSummary, Session
 
 MOST_DOCUMENT = 1 << 24
 """Characters of one plan."""
@@ -45,7 +45,7 @@ class RecordedEdit:
 class History:
     """All of a session that outlives it. Reports do not: they are made again."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[HistoryNode, ...]
     now: int
     later: Mapping[int, int]
     summaries: Mapping[int, ReportSummary]
@@ -86,7 +86,7 @@ def record_between(before: History, now: History) -> Record:
     known = len(before.nodes)
     marks = [
         [node.number, node.name, node.pinned]
-        for node, was in zip(now.nodes, [*before.nodes, *(Node(each.number, each.plan) for each in now.nodes[known:])], strict=True)
+        for node, was in zip(now.nodes, [*before.nodes, *(HistoryNode(each.number, each.plan) for each in now.nodes[known:])], strict=True)
         if (node.name, node.pinned) != (was.name, was.pinned)
     ]
     anew = not before.summaries.keys() <= now.summaries.keys()
@@ -117,7 +117,7 @@ def sharing_programs(parse: Parse) -> Parse:
             layout=parse_layout(document["layout"]),
             name=document["name"],
             hardware=document.get("hardware"),
-            wiring=document.get("wiring"),
+            axis_assignment=document.get("axis_assignment", document.get("wiring")),
             pipeline=document.get("pipeline"),
         )
 
@@ -138,7 +138,7 @@ def document_of(row: Record) -> str:
     return text.decode()
 
 
-def _row(node: Node, first: Program) -> Record:
+def _row(node: HistoryNode, first: Program) -> Record:
     """Plans may be of the program that the board began with, though nothing names it."""
     text = dump_plan(node.plan, first)
     if len(text) > MOST_DOCUMENT:
@@ -147,7 +147,7 @@ def _row(node: Node, first: Program) -> Record:
     return {**kept, **({} if node.edit is None else {"parent": node.parent, "edit": str(node.edit)})}
 
 
-def _node(number: int, row: Record, parse: Parse) -> Node:
+def _node(number: int, row: Record, parse: Parse) -> HistoryNode:
     plan = parse(document_of(row))
     edit: Edit | None = RecordedEdit(str(row["edit"]), plan) if "edit" in row else None
-    return Node(number, plan, row.get("parent"), edit)
+    return HistoryNode(number, plan, row.get("parent"), edit)

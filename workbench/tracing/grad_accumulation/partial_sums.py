@@ -15,7 +15,7 @@ from jax.extend import core as jex_core
 
 from workbench.tracing.jaxpr.equations import closed_jaxpr, needed
 from workbench.tracing.jaxpr.inlining import inline
-from workbench.tracing.stage_partition.stage_tasks import Task
+from workbench.tracing.stage_partition.stage_tasks import TracedStageTask
 
 _SHAPES = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "split", "unstack", "reduce_sum")
 _CARRYING = ("neg", "convert_element_type", "copy", *_SHAPES)
@@ -25,18 +25,18 @@ _ALL_SUMS = ("add", "add_any", "sub", "concatenate")  # where every operand is
 
 @dataclass(frozen=True)
 class DataParallelGroups:
-    """How the devices of a stage share a micro-batch: in `count` parts, along mesh axes `axes`; `pieces` are the numbers of the network's
-    pieces that every one of them has whole."""
+    """How the devices of a stage share a micro-batch: in `count` parts, along mesh axes `axes`; `param_slices` are the numbers of the
+    network's pieces that every one of them has whole."""
 
     axes: tuple[str, ...] = ()
     count: int = 1
-    pieces: frozenset[int] = frozenset()
+    param_slices: frozenset[int] = frozenset()
 
 
 WHOLE = DataParallelGroups()
 
 
-def in_parts(task: Task, count: int, batch: int, places: Collection[int]) -> tuple[Task, frozenset[int]]:
+def in_parts(task: TracedStageTask, count: int, batch: int, places: Collection[int]) -> tuple[TracedStageTask, frozenset[int]]:
     """The task with gradients of these `places` as `count` partial sums along a new first dimension, and of which places it has them so.
 
     `batch` is the size of the micro-batch: the dimension summed over is as large, or comes first and is a multiple of it.
@@ -94,13 +94,13 @@ class _Parting:
         """What an equation takes where it is done part by part, if it can be."""
         name = eqn.primitive.name
         if (dims := self._summed(eqn)) is not None:
-            return [self._cut(each, dim) for each, dim in zip(eqn.invars, dims, strict=True)]
+            return [self._slice_operand(each, dim) for each, dim in zip(eqn.invars, dims, strict=True)]
         if name in _ALL_SUMS:
             terms = [self.of(each) for each in eqn.invars]
             return [each for each in terms if each is not None] if None not in terms else None
         for place in (0,) if _pads_with_zeros(eqn) else _ONE_SUM.get(name, ()):
             if (inner := self.of(eqn.invars[place])) is not None:
-                return [inner if i == place else self._cut(each, None) for i, each in enumerate(eqn.invars)]
+                return [inner if i == place else self._slice_operand(each, None) for i, each in enumerate(eqn.invars)]
         return None
 
     def _summed(self, eqn: Any) -> Sequence[int | None] | None:
@@ -129,7 +129,7 @@ class _Parting:
         size = atom.aval.shape[dim]
         return size == self.batch or (dim == 0 and size > 0 and size % self.batch == 0)
 
-    def _cut(self, atom: Any, dim: int | None) -> _Operand:
+    def _slice_operand(self, atom: Any, dim: int | None) -> _Operand:
         """A whole value, in parts along a dimension if one is given."""
 
         def make(values: Mapping[Any, Any]) -> Any:

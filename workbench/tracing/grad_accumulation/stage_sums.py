@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from workbench.tracing.grad_accumulation.partial_sums import WHOLE, DataParallelGroups, in_parts
-from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import accumulator
 
 Call = Callable[..., tuple[Any, ...]]
@@ -36,7 +36,7 @@ class GradAccumulation:
 
 def accumulate_grads(
     stage: StageTasks,
-    task: Task,
+    task: TracedStageTask,
     parts: DataParallelGroups = WHOLE,
     *,
     apart: bool = False,
@@ -53,7 +53,7 @@ def accumulate_grads(
         totals,
         split,
         tuple(
-            partial_sums(accumulator(stage.pieces[place]), parts) if place in split else accumulator(stage.pieces[place])
+            partial_sums(accumulator(stage.param_slices[place]), parts) if place in split else accumulator(stage.param_slices[place])
             for place in totals
         ),
         tuple(each for each, count in zip(task.reads, counts, strict=True) for _ in range(count)),
@@ -62,11 +62,16 @@ def accumulate_grads(
     )
 
 
-def split_task(stage: StageTasks, task: Task, parts: DataParallelGroups) -> tuple[Task, frozenset[int]]:
+def split_task(stage: StageTasks, task: TracedStageTask, parts: DataParallelGroups) -> tuple[TracedStageTask, frozenset[int]]:
     """The task with its gradients as partial sums where they can be, and places of those."""
-    network = stage.cut.network
+    network = stage.partition.network
     size = dict(network.batch_sizes).get(network.batch_dim, 0)
-    return in_parts(task, parts.count, size, [place for place, piece in enumerate(stage.segment.pieces) if piece in parts.pieces])
+    return in_parts(
+        task,
+        parts.count,
+        size,
+        [place for place, param_slice in enumerate(stage.virtual_stage.param_slices) if param_slice in parts.param_slices],
+    )
 
 
 def partial_sums(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.ShapeDtypeStruct:
@@ -76,10 +81,10 @@ def partial_sums(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.
 
 def _arrivals(stage: StageTasks, place: int) -> int:
     """How many gradients arrive for a value that left: one from each stage that reads it."""
-    return len(stage.cut.values[stage.segment.leaving[stage.arriving[place]]].readers)
+    return len(stage.partition.values[stage.virtual_stage.output_activations[stage.arriving[place]]].readers)
 
 
-def _call(task: Task, counts: Sequence[int], width: int, *, apart: bool) -> Call:
+def _call(task: TracedStageTask, counts: Sequence[int], width: int, *, apart: bool) -> Call:
     gradients = [i for i, (group, _) in enumerate(task.gives) if group == "gradient"]
 
     def run(*values: Any) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ import optax
 from workbench.core.program import Program
 from workbench.tracing.cast import cast
 from workbench.tracing.stage_partition.partition import network_of
-from workbench.tracing.stage_partition.stages import cut_network
+from workbench.tracing.stage_partition.stages import partition_network
 
 Step = Callable[[Sequence[Any], Sequence[Sequence[Any]]], tuple[Any, list[Any]]]
 
@@ -44,14 +44,14 @@ def _micro_batch(program: Program, micro_batches: int) -> Callable[[list[Any], l
     """Loss times weight, weight, and the former's gradient; the loss as the user wrote it, uncut."""
     training, network = program.step.training, network_of(program, micro_batches)
     assert training is not None, "asked of training steps"
-    segment = cut_network(network, ()).segments[0]
+    virtual_stage = partition_network(network, ()).virtual_stages[0]
 
     def weight_of(params: list[Any], batch: list[Any]) -> Any:
         if network.flat.weight is None:
             return jnp.ones(())
-        pieces = [network.flat.pieces[number][0] for number in segment.pieces]
-        values = [params[leaf] if layer is None else params[leaf][layer : layer + 1] for leaf, layer in pieces]
-        return segment.call(*values, *(batch[i] for i in segment.batch))[-1]
+        param_slices = [network.flat.param_slices[number][0] for number in virtual_stage.param_slices]
+        values = [params[leaf] if layer is None else params[leaf][layer : layer + 1] for leaf, layer in param_slices]
+        return virtual_stage.call(*values, *(batch[i] for i in virtual_stage.batch))[-1]
 
     def run(params: list[Any], batch: list[Any]) -> Any:
         weight = weight_of(params, batch)
@@ -69,7 +69,7 @@ def _micro_batch(program: Program, micro_batches: int) -> Callable[[list[Any], l
 def _update(program: Program, micro_batches: int) -> Callable[[list[Any], list[Any], Any], list[Any]]:
     training, network = program.step.training, network_of(program, micro_batches)
     assert training is not None, "asked of training steps"
-    averages = {network.flat.pieces[number][0].leaf for number in network.flat.averages}
+    averages = {network.flat.param_slices[number][0].leaf for number in network.flat.averages}
     count = training.params.num_leaves
 
     def run(state: list[Any], sums: list[Any], total: Any) -> list[Any]:

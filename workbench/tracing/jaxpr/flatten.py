@@ -32,7 +32,7 @@ class ParamSlice(NamedTuple):
 class Flat:
     """Equations in the order of the trace.
 
-    - `pieces`: the parameters, each with the variable that holds it; `batch`: a variable for each leaf of the batch;
+    - `param_slices`: the parameters, each with the variable that holds it; `batch`: a variable for each leaf of the batch;
     - `constants`: variables with a value known when the loss was traced;
     - `loss` and `weight` (of a micro-batch in the mean over them; `None` counts each alike): variables or literals;
     - `averages`: numbers of the pieces that are moving averages;
@@ -40,7 +40,7 @@ class Flat:
     """
 
     eqns: tuple[Any, ...]
-    pieces: tuple[tuple[ParamSlice, Any], ...]
+    param_slices: tuple[tuple[ParamSlice, Any], ...]
     batch: tuple[Any, ...]
     constants: dict[Any, Any]
     loss: Any
@@ -60,15 +60,15 @@ def flatten(closed: Any, parameters: int) -> Flat:
     weight = _the_weight(taken_apart.eqns)
     eqns = needed(taken_apart.eqns, [loss] if weight is None else [loss, weight])
     used = {var for eqn in eqns for var in variables(eqn.invars)}
-    pieces = [(piece, var) for piece, var in taken_apart.pieces() if var in used or piece.layer is None]
+    param_slices = [(param_slice, var) for param_slice, var in taken_apart.param_slices() if var in used or param_slice.layer is None]
     return Flat(
         tuple(eqns),
-        tuple(pieces),
+        tuple(param_slices),
         tuple(inputs[parameters:]),
         inlined.constants,
         loss,
         weight,
-        frozenset(_averages(eqns, pieces)),
+        frozenset(_averages(eqns, param_slices)),
         closed.jaxpr,
     )
 
@@ -105,7 +105,7 @@ class _TakingApart:
                 self.eqns.append(eqn.replace(invars=[self._whole(atom) for atom in eqn.invars]))
         return [self._whole(atom) for atom in outvars]
 
-    def pieces(self) -> Iterable[tuple[ParamSlice, Any]]:
+    def param_slices(self) -> Iterable[tuple[ParamSlice, Any]]:
         for leaf, var in enumerate(self.parameters):
             if var in self.apart:
                 yield from ((ParamSlice(leaf, layer), each) for layer, each in enumerate(self.apart[var]))
@@ -166,7 +166,7 @@ class _TakingApart:
     def _turn(self, atom: Any, layer: int, scan: Any) -> Any:
         """What a turn of the scan reads of a stacked argument."""
         if not isinstance(atom, jex_core.Literal) and atom in self.apart:
-            return self._computed(lambda piece: jax.lax.squeeze(piece, (0,)), [self.apart[atom][layer]], scan)
+            return self._computed(lambda param_slice: jax.lax.squeeze(param_slice, (0,)), [self.apart[atom][layer]], scan)
         return self._computed(lambda whole: jax.lax.index_in_dim(whole, layer, 0, keepdims=False), [self._whole(atom)], scan)
 
     def _stack_results(self, scan: Any, stacked: list[list[Any]], width: int, *, reverse: bool) -> None:
@@ -221,9 +221,9 @@ def _marks_weight(eqn: Any) -> bool:
     return False
 
 
-def _averages(eqns: Sequence[Any], pieces: Sequence[tuple[ParamSlice, Any]]) -> Iterable[int]:
+def _averages(eqns: Sequence[Any], param_slices: Sequence[tuple[ParamSlice, Any]]) -> Iterable[int]:
     """Numbers of the pieces that `moving_average` reads, perhaps after a squeeze."""
-    number = {var: i for i, (_, var) in enumerate(pieces)}
+    number = {var: i for i, (_, var) in enumerate(param_slices)}
     for eqn in eqns:
         first = eqn.invars[0] if eqn.invars else None
         if isinstance(first, jex_core.Var) and first in number:

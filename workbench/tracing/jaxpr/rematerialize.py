@@ -49,7 +49,7 @@ def rewrite(closed: Any, remat: Remat) -> Any:
 
 
 @dataclass(slots=True)
-class Layers:
+class RematScopes:
     """What a traced function offers a remat policy; `scopes` are the paths of its named scopes."""
 
     layers: int = 0
@@ -59,15 +59,15 @@ class Layers:
     scopes: dict[str, None] = field(default_factory=dict)
 
 
-def layers_in(closed: Any) -> Layers:
+def layers_in(closed: Any) -> RematScopes:
     """Read a function's jaxpr."""
     marked = _has_marks(closed.jaxpr)
-    found = Layers(marked=marked)
+    found = RematScopes(marked=marked)
     _read(closed.jaxpr, found, "")
     return found
 
 
-def verify_remat(remat: Remat, found: Layers, name: str) -> None:
+def verify_remat(remat: Remat, found: RematScopes, name: str) -> None:
     """Raises `RematError` if the function has no layers for the policy, or not the names it is about."""
     if remat.policy == "recompute":
         words = dict.fromkeys(word for path in found.scopes for word in path.split("/"))
@@ -86,7 +86,7 @@ def verify_remat(remat: Remat, found: Layers, name: str) -> None:
                 raise RematError(message, [*ways_out, f'name one in a layer: `x = checkpoint_name(x, "{each[:80]}")`'])
 
 
-def _read(jaxpr: Any, found: Layers, prefix: str) -> None:
+def _read(jaxpr: Any, found: RematScopes, prefix: str) -> None:
     for eqn in jaxpr.eqns:
         own = readable_path(f"jit(loss)/{eqn.source_info.name_stack}")
         path = "/".join(word for word in (prefix, own) if word)

@@ -17,7 +17,7 @@ from workbench.errors import PipelineError
 from workbench.tracing.stage_partition.block_programs import block_tasks
 from workbench.tracing.stage_partition.network import Network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.stages import Cut, Segment, cut_network
+from workbench.tracing.stage_partition.stages import StageFunction, StagePartition, partition_network
 
 Arrays = Sequence[Any]
 Name = tuple[str, int]  # ("batch", leaf of it) or ("value", of the cut)
@@ -27,55 +27,60 @@ Name = tuple[str, int]  # ("batch", leaf of it) or ("value", of the cut)
 class HomogeneousLayers:
     """`layer(pieces, batch, shared, carry) -> carry`, flat tuples all.
 
-    - `prefix` (`None`: the run begins the network), `suffix`; `pieces`: of each layer the numbers of its parameters, in one order;
+    - `prefix` (`None`: the run begins the network), `suffix`; `param_slices`: of each layer the numbers of its parameters, in one order;
     - `batch`: numbers of the leaves of the batch that every layer reads;
     - `shared`: numbers of the cut's values that all layers read; `carry`: what the first is given; `last`: the values the last one makes.
     """
 
-    cut: Cut
-    prefix: Segment | None
+    partition: StagePartition
+    prefix: StageFunction | None
     layer: Callable[[Arrays, Arrays, Arrays, Arrays], tuple[Any, ...]]
-    pieces: tuple[tuple[int, ...], ...]
+    param_slices: tuple[tuple[int, ...], ...]
     batch: tuple[int, ...]
     shared: tuple[int, ...]
     carry: tuple[Name, ...]
     last: tuple[int, ...]
 
     @property
-    def suffix(self) -> Segment:
-        return self.cut.segments[-1]
+    def suffix(self) -> StageFunction:
+        return self.partition.virtual_stages[-1]
 
 
 @kept_with_owner
 def homogeneous_layers(network: Network) -> HomogeneousLayers:
     """The longest run of equal layers. Raises `PipelineError` where there is none, or its layers do not hand on what they are given."""
     begin, end = _longest_run(network)
-    cut = cut_network(network, range(max(begin, 1), end + 1))
-    prefix, layers = (cut.segments[0], cut.segments[1:-1]) if begin else (None, cut.segments[:-1])
+    partition = partition_network(network, range(max(begin, 1), end + 1))
+    prefix, layers = (partition.virtual_stages[0], partition.virtual_stages[1:-1]) if begin else (None, partition.virtual_stages[:-1])
     batch = layers[1].batch
-    shared = tuple(value for value in layers[1].entering if value not in layers[0].leaving)
-    carries = [_in_order(cut, segment, _given(segment, batch, shared)) for segment in layers]
-    made = [_in_order(cut, segment, [("value", value) for value in segment.leaving]) for segment in layers]
-    for segment, given, earlier in zip(layers[1:], carries[1:], made, strict=False):
-        if set(given) != set(earlier) or not set(shared) <= set(segment.entering):
-            raise _unequal(network, segment, "reads or makes other values than the one before it")
-    for segment in layers[:-1]:
-        if any(cut.values[value].readers != (segment.number + 1,) for value in segment.leaving):
-            raise _unequal(network, segment, "makes something that is read beyond the one behind it")
+    shared = tuple(value for value in layers[1].input_activations if value not in layers[0].output_activations)
+    carries = [_in_order(partition, virtual_stage, _given(virtual_stage, batch, shared)) for virtual_stage in layers]
+    made = [
+        _in_order(partition, virtual_stage, [("value", value) for value in virtual_stage.output_activations]) for virtual_stage in layers
+    ]
+    for virtual_stage, given, earlier in zip(layers[1:], carries[1:], made, strict=False):
+        if set(given) != set(earlier) or not set(shared) <= set(virtual_stage.input_activations):
+            raise _unequal(network, virtual_stage, "reads or makes other values than the one before it")
+    for virtual_stage in layers[:-1]:
+        if any(partition.values[value].readers != (virtual_stage.number + 1,) for value in virtual_stage.output_activations):
+            raise _unequal(network, virtual_stage, "makes something that is read beyond the one behind it")
     common = (*(("batch", leaf) for leaf in batch), *(("value", value) for value in shared))
-    calls = [_call(segment, (*common, *given), out) for segment, given, out in zip(layers, carries, made, strict=True)]
-    texts = [_text(cut, segment, call, (batch, shared, given)) for segment, call, given in zip(layers, calls, carries, strict=True)]
-    for segment, text in zip(layers, texts, strict=True):
+    calls = [_call(virtual_stage, (*common, *given), out) for virtual_stage, given, out in zip(layers, carries, made, strict=True)]
+    texts = [
+        _text(partition, virtual_stage, call, (batch, shared, given))
+        for virtual_stage, call, given in zip(layers, calls, carries, strict=True)
+    ]
+    for virtual_stage, text in zip(layers, texts, strict=True):
         if text != texts[0]:
-            raise _unequal(network, segment, "computes something else than the first one")
+            raise _unequal(network, virtual_stage, "computes something else than the first one")
     last = tuple(value for _, value in made[-1])
-    return HomogeneousLayers(cut, prefix, calls[0], tuple(each.pieces for each in layers), batch, shared, carries[0], last)
+    return HomogeneousLayers(partition, prefix, calls[0], tuple(each.param_slices for each in layers), batch, shared, carries[0], last)
 
 
-def _given(segment: Segment, batch: Sequence[int], shared: Sequence[int]) -> list[Name]:
+def _given(virtual_stage: StageFunction, batch: Sequence[int], shared: Sequence[int]) -> list[Name]:
     """What a layer alone reads: of the one before it, of the batch if it is the first of all."""
-    own = [("batch", leaf) for leaf in segment.batch if leaf not in batch]
-    return [*own, *(("value", value) for value in segment.entering if value not in shared)]
+    own = [("batch", leaf) for leaf in virtual_stage.batch if leaf not in batch]
+    return [*own, *(("value", value) for value in virtual_stage.input_activations if value not in shared)]
 
 
 def _longest_run(network: Network) -> tuple[int, int]:
@@ -94,44 +99,51 @@ def _longest_run(network: Network) -> tuple[int, int]:
     return longest[0], longest[-1] + 1
 
 
-def _in_order(cut: Cut, segment: Segment, names: Sequence[Name]) -> tuple[Name, ...]:
+def _in_order(partition: StagePartition, virtual_stage: StageFunction, names: Sequence[Name]) -> tuple[Name, ...]:
     """What is handed on, by shape and type; two of one kind could be mistaken for each other."""
-    avals = {name: _aval(cut, name) for name in names}
+    avals = {name: _aval(partition, name) for name in names}
     types = {name: f"{aval.dtype}{list(aval.shape)}" for name, aval in avals.items()}
     if len(set(types.values())) < len(types):
-        raise _unequal(cut.network, segment, f"hands on several values of one shape ({', '.join(types.values())})")
+        raise _unequal(partition.network, virtual_stage, f"hands on several values of one shape ({', '.join(types.values())})")
     return tuple(sorted(names, key=types.__getitem__))
 
 
-def _aval(cut: Cut, name: Name) -> Any:
+def _aval(partition: StagePartition, name: Name) -> Any:
     kind, number = name
-    return cut.network.flat.batch[number].aval if kind == "batch" else cut.values[number].aval
+    return partition.network.flat.batch[number].aval if kind == "batch" else partition.values[number].aval
 
 
-def _call(segment: Segment, names: Sequence[Name], made: Sequence[Name]) -> Callable[[Arrays, Arrays, Arrays, Arrays], tuple[Any, ...]]:
+def _call(
+    virtual_stage: StageFunction, names: Sequence[Name], made: Sequence[Name]
+) -> Callable[[Arrays, Arrays, Arrays, Arrays], tuple[Any, ...]]:
     """A segment that is given what has these names, in their order, and returns what it made in order."""
-    reads = [*(("batch", leaf) for leaf in segment.batch), *(("value", value) for value in segment.entering)]
+    reads = [*(("batch", leaf) for leaf in virtual_stage.batch), *(("value", value) for value in virtual_stage.input_activations)]
 
-    def layer(pieces: Arrays, batch: Arrays, common: Arrays, carry: Arrays) -> tuple[Any, ...]:
+    def layer(param_slices: Arrays, batch: Arrays, common: Arrays, carry: Arrays) -> tuple[Any, ...]:
         known = dict(zip(names, (*batch, *common, *carry), strict=True))
-        results = segment.call(*pieces, *(known[name] for name in reads))
-        by_value = dict(zip(segment.leaving, results, strict=True))
+        results = virtual_stage.call(*param_slices, *(known[name] for name in reads))
+        by_value = dict(zip(virtual_stage.output_activations, results, strict=True))
         return tuple(by_value[value] for _, value in made)
 
     return layer
 
 
-def _text(cut: Cut, segment: Segment, call: Callable[..., Any], given: tuple[Sequence[int], Sequence[int], Sequence[Name]]) -> str:
+def _text(
+    partition: StagePartition,
+    virtual_stage: StageFunction,
+    call: Callable[..., Any],
+    given: tuple[Sequence[int], Sequence[int], Sequence[Name]],
+) -> str:
     batch, shared, carry = given
     names = [[("batch", leaf) for leaf in batch], [("value", value) for value in shared], carry]
-    avals = [[_aval(cut, name) for name in group] for group in names]
+    avals = [[_aval(partition, name) for name in group] for group in names]
     specs = [[jax.ShapeDtypeStruct(each.shape, each.dtype) for each in group] for group in avals]
-    closed = jax.make_jaxpr(call)(StageTasks(cut, segment).pieces, *specs)
+    closed = jax.make_jaxpr(call)(StageTasks(partition, virtual_stage).param_slices, *specs)
     return f"{closed.jaxpr}{[getattr(const, 'shape', ()) and const.tolist() for const in closed.consts]}"
 
 
-def _unequal(network: Network, segment: Segment, why: str) -> PipelineError:
+def _unequal(network: Network, virtual_stage: StageFunction, why: str) -> PipelineError:
     return PipelineError(
-        f"Engine `spmd` runs equal layers in step, and `{segment.blocks[0]}` of `{network.name}` {why}.",
+        f"Engine `spmd` runs equal layers in step, and `{virtual_stage.blocks[0]}` of `{network.name}` {why}.",
         ["take engine:mpmd, whose stages may differ", "scan the layers over stacked weights"],
     )

@@ -32,9 +32,9 @@ def spmd_loss(program: Program, spec: PipelineSpec, hold: Hold) -> Callable[[Any
     splits = splits_of(program, spec.micro_batches)
 
     def loss(params: Any, batch: Any) -> Any:
-        pieces = _Pieces(run, jax.tree.leaves(params), spec.micro_batches)
+        param_slices = _ParamSlices(run, jax.tree.leaves(params), spec.micro_batches)
         parts = [_micro_batches(leaf, split, spec.micro_batches) for leaf, split in zip(jax.tree.leaves(batch), splits, strict=True)]
-        return _loss(run, spec, pieces, parts, hold)
+        return _loss(run, spec, param_slices, parts, hold)
 
     return loss
 
@@ -42,50 +42,50 @@ def spmd_loss(program: Program, spec: PipelineSpec, hold: Hold) -> Callable[[Any
 def layers_in_step(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
     """The layers that the stages run in step. Raises `PipelineError` where there are none, or the pieces do not divide them."""
     run = homogeneous_layers(network_of(program, spec.micro_batches))
-    verify_divides(program.name, len(run.pieces), spec)
+    verify_divides(program.name, len(run.param_slices), spec)
     return run
 
 
 def stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]:
     """Numbers of the parameter leaves that hold one slice for each layer of the run: they lie over the stages at rest."""
     run = homogeneous_layers(network_of(program, spec.micro_batches))
-    flat = run.cut.network.flat
-    layers = len(run.pieces)
-    leaves = [flat.pieces[number][0] for number in run.pieces[0]]
+    flat = run.partition.network.flat
+    layers = len(run.param_slices)
+    leaves = [flat.param_slices[number][0] for number in run.param_slices[0]]
     whole = {leaf for leaf, layer in leaves if layer is not None}
-    return tuple(sorted(leaf for leaf in whole if sum(piece.leaf == leaf for piece, _ in flat.pieces) == layers))
+    return tuple(sorted(leaf for leaf in whole if sum(param_slice.leaf == leaf for param_slice, _ in flat.param_slices) == layers))
 
 
 def verify_divides(name: str, layers: int, spec: PipelineSpec) -> None:
     """Raises `PipelineError` if the pieces do not have equally many layers."""
-    if layers % spec.pieces == 0:
+    if layers % spec.virtual_stages == 0:
         return
-    wanted = f"{spec.stages} stages x {spec.chunks} chunks = {spec.pieces}" if spec.chunks > 1 else f"{spec.stages} stages"
+    wanted = f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages}" if spec.chunks > 1 else f"{spec.stages} stages"
     fitting = [count for count in range(1, layers + 1) if layers % (count * spec.chunks) == 0]
     near = sorted(fitting, key=lambda count: abs(count - spec.stages))[:2]
     raise PipelineError(
-        f"Engine `spmd` gives each stage as many of the {layers} equal layers of `{name}`; {wanted}, and {layers} % {spec.pieces} = "
-        f"{layers % spec.pieces}.",
+        f"Engine `spmd` gives each stage as many of the {layers} equal layers of `{name}`; {wanted}, "
+        f"and {layers} % {spec.virtual_stages} = {layers % spec.virtual_stages}.",
         [f"make stages {' or '.join(map(str, sorted(near)))}" if near else "make chunks 1", "take engine:mpmd"],
     )
 
 
-class _Pieces:
+class _ParamSlices:
     """The parameters by number of piece."""
 
     def __init__(self, run: HomogeneousLayers, leaves: Sequence[Any], micro_batches: int) -> None:
-        self.flat = run.cut.network.flat
+        self.flat = run.partition.network.flat
         self.leaves = leaves
         self.share = 1.0 / micro_batches
 
     def __getitem__(self, number: int) -> Any:
-        leaf, layer = self.flat.pieces[number][0]
+        leaf, layer = self.flat.param_slices[number][0]
         value = self.leaves[leaf] if layer is None else self.leaves[leaf][layer : layer + 1]
         return _shared_gradient(value, self.share) if number in self.flat.averages else value
 
     def stacked(self, numbers: Sequence[int]) -> Any:
         """One piece of each layer, [layers, ...]; a stacked leaf as it is."""
-        found = [self.flat.pieces[number][0] for number in numbers]
+        found = [self.flat.param_slices[number][0] for number in numbers]
         leaf = self.leaves[found[0].leaf]
         whole = [(found[0].leaf, layer) for layer in range(leaf.shape[0] if leaf.ndim else 0)]
         if found == whole and not self.flat.averages.intersection(numbers):
@@ -93,9 +93,9 @@ class _Pieces:
         return jnp.stack([self[number] for number in numbers])
 
 
-def _loss(run: HomogeneousLayers, spec: PipelineSpec, pieces: _Pieces, batch: Sequence[Any], hold: Hold) -> Any:
-    suffix, known = run.suffix, _before(run, pieces, batch)
-    weights = [_by_stage(pieces.stacked(each), spec) for each in zip(*run.pieces, strict=True)]
+def _loss(run: HomogeneousLayers, spec: PipelineSpec, param_slices: _ParamSlices, batch: Sequence[Any], hold: Hold) -> Any:
+    suffix, known = run.suffix, _before(run, param_slices, batch)
+    weights = [_by_stage(param_slices.stacked(each), spec) for each in zip(*run.param_slices, strict=True)]
     inputs = {
         "carry": tuple(batch[number] if kind == "batch" else known[number] for kind, number in run.carry),
         "shared": tuple(known[value] for value in run.shared),
@@ -111,18 +111,20 @@ def _loss(run: HomogeneousLayers, spec: PipelineSpec, pieces: _Pieces, batch: Se
         hold=hold,
     )
     known |= dict(zip(run.last, done["carry"], strict=True))
-    parts = [batch[i] for i in suffix.batch], [known[value] for value in suffix.entering]
-    losses, *counts = jax.vmap(lambda own, entering: tuple(suffix.call(*(pieces[i] for i in suffix.pieces), *own, *entering)))(*parts)
+    parts = [batch[i] for i in suffix.batch], [known[value] for value in suffix.input_activations]
+    losses, *counts = jax.vmap(
+        lambda own, input_activations: tuple(suffix.call(*(param_slices[i] for i in suffix.param_slices), *own, *input_activations))
+    )(*parts)
     return losses.sum() / counts[0].sum() if counts else losses.mean()
 
 
-def _before(run: HomogeneousLayers, pieces: _Pieces, batch: Sequence[Any]) -> dict[int, Any]:
+def _before(run: HomogeneousLayers, param_slices: _ParamSlices, batch: Sequence[Any]) -> dict[int, Any]:
     """What the prefix makes of all micro-batches, by number of the cut's value."""
     prefix = run.prefix
     if prefix is None:
         return {}
-    made = jax.vmap(lambda parts: prefix.call(*(pieces[i] for i in prefix.pieces), *parts))([batch[i] for i in prefix.batch])
-    return dict(zip(prefix.leaving, made, strict=True))
+    made = jax.vmap(lambda parts: prefix.call(*(param_slices[i] for i in prefix.param_slices), *parts))([batch[i] for i in prefix.batch])
+    return dict(zip(prefix.output_activations, made, strict=True))
 
 
 def _stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
@@ -142,7 +144,7 @@ def _stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
 
 def _by_stage(leaf: Any, spec: PipelineSpec) -> Any:
     """[layers, ...] as [stages, chunks, layers of a piece, ...]: piece k is chunk k div stages of stage k mod stages."""
-    apart = leaf.reshape(spec.chunks, spec.stages, leaf.shape[0] // spec.pieces, *leaf.shape[1:])
+    apart = leaf.reshape(spec.chunks, spec.stages, leaf.shape[0] // spec.virtual_stages, *leaf.shape[1:])
     return jnp.swapaxes(apart, 0, 1)
 
 

@@ -62,15 +62,15 @@ def shifting_buffer(
         done = t - numbers
         valid = (done >= 0) & (done < repeats * padded) & (done % padded < count)
         shifted = hold(jax.tree.map(lambda leaf: jnp.roll(leaf, 1, axis=0), state))
-        entering = jax.tree.map(lambda leaf: _slot(leaf, t % slots), stream)
+        input_activations = jax.tree.map(lambda leaf: _slot(leaf, t % slots), stream)
         again = shifted
         if store is not None:
             again = jax.tree.map(lambda leaf: _slot(leaf, t % delay), store)
             store = hold(jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % delay), store, shifted))
-        front = _where(t < padded, entering, again)
+        front = _where(t < padded, input_activations, again)
         state = hold(_where(numbers == 0, front, shifted))
         state = hold(jax.vmap(step)(weights, state, jnp.clip(done // padded, 0, repeats - 1), valid))
-        turned = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), entering)
+        turned = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), input_activations)
         stream = jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % slots), stream, _where(numbers == stages - 1, state, turned))
         return (state, store, hold(stream)), None
 

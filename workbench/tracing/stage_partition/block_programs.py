@@ -21,8 +21,8 @@ from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads, spl
 from workbench.tracing.jaxpr.equations import variables
 from workbench.tracing.jaxpr.work import flops_of, size_of
 from workbench.tracing.stage_partition.network import Network
-from workbench.tracing.stage_partition.stage_tasks import StageTasks, Task
-from workbench.tracing.stage_partition.stages import Cut, cut_network
+from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
+from workbench.tracing.stage_partition.stages import StagePartition, partition_network
 
 TOTAL = "total"  # before the path of a parameter: the sum of its gradients
 
@@ -42,46 +42,59 @@ class BlockTasks:
     @cached_property
     def structural_key(self) -> tuple[Any, ...]:
         """Equal for blocks that compute alike on alike values, and have gradients of alike ones."""
-        cut, segment = self.stage.cut, self.stage.segment
-        leaving = [(cut.values[value].aval.shape, str(cut.values[value].aval.dtype)) for value in segment.leaving]
-        return (len(self.stage.entering), self.layer_key, *leaving, *self._equations())
+        partition, virtual_stage = self.stage.partition, self.stage.virtual_stage
+        output_activations = [
+            (partition.values[value].aval.shape, str(partition.values[value].aval.dtype)) for value in virtual_stage.output_activations
+        ]
+        return (len(self.stage.input_activations), self.layer_key, *output_activations, *self._equations())
 
     @cached_property
     def layer_key(self) -> tuple[Any, ...]:
         """Equal for blocks that are called alike, whether what they read is the batch or is made of it."""
-        cut, segment = self.stage.cut, self.stage.segment
-        shapes = [(spec.shape, str(spec.dtype)) for spec in (*self.stage.pieces, *self.stage.batch, *self.stage.entering)]
-        parts = [cut.network.flat.pieces[i][0].leaf if cut.network.flat.pieces[i][0].layer is not None else None for i in segment.pieces]
-        return (*shapes, *parts, segment.flops, *(name for name, *_ in self._equations()))
+        partition, virtual_stage = self.stage.partition, self.stage.virtual_stage
+        shapes = [(spec.shape, str(spec.dtype)) for spec in (*self.stage.param_slices, *self.stage.batch, *self.stage.input_activations)]
+        parts = [
+            partition.network.flat.param_slices[i][0].leaf if partition.network.flat.param_slices[i][0].layer is not None else None
+            for i in virtual_stage.param_slices
+        ]
+        return (*shapes, *parts, virtual_stage.flops, *(name for name, *_ in self._equations()))
 
     def _equations(self) -> Iterator[tuple[Any, ...]]:
         """Each with its variables, numbered as they come."""
-        network, number = self.stage.cut.network, self.stage.segment.number
+        network, number = self.stage.partition.network, self.stage.virtual_stage.number
         end = network.begins[number + 1] if number + 1 < len(network.begins) else len(network.proper)
         seen: dict[Any, int] = {}
         for eqn in network.proper[network.begins[number] : end]:
             yield eqn.primitive.name, *(seen.setdefault(var, len(seen)) for var in variables((*eqn.invars, *eqn.outvars)))
 
     @cached_property
-    def kept(self) -> "Kept":
+    def kept(self) -> "BlockResiduals":
         """What its backward pass reads of a micro-batch, beyond weights and batch."""
-        entering, leaving, inside = self.exemplar._kept_places  # noqa: SLF001 - another block of this class
-        segment = self.stage.segment
-        return Kept(frozenset((*(segment.entering[i] for i in entering), *(segment.leaving[i] for i in leaving))), inside)
+        input_activations, output_activations, inside = self.exemplar._kept_places  # noqa: SLF001 - another block of this class
+        virtual_stage = self.stage.virtual_stage
+        return BlockResiduals(
+            frozenset(
+                (
+                    *(virtual_stage.input_activations[i] for i in input_activations),
+                    *(virtual_stage.output_activations[i] for i in output_activations),
+                )
+            ),
+            inside,
+        )
 
     @cached_property
     def _kept_places(self) -> tuple[list[int], list[int], int]:
         """Places among what enters and what leaves, and bytes of others."""
         linear = self.stage._linear  # noqa: SLF001 - the same noun from its other side
         inputs = linear.closed.jaxpr.invars
-        first = len(self.stage.pieces) + len(self.stage.batch)
+        first = len(self.stage.param_slices) + len(self.stage.batch)
         outvars = linear.closed.jaxpr.outvars
-        results = len(self.stage.segment.leaving)
-        leaving = {var: place for place, var in enumerate(outvars[:results]) if not isinstance(var, jex_core.Literal)}
+        results = len(self.stage.virtual_stage.output_activations)
+        output_activations = {var: place for place, var in enumerate(outvars[:results]) if not isinstance(var, jex_core.Literal)}
         residuals = {*variables(outvars[results:])}
-        entering = [place for place, var in enumerate(inputs[first:]) if var in residuals]
-        made = [leaving[var] for var in linear.kept if var in leaving]
-        return entering, made, sum(size_of(var.aval) for var in linear.kept if var not in leaving)
+        input_activations = [place for place, var in enumerate(inputs[first:]) if var in residuals]
+        made = [output_activations[var] for var in linear.kept if var in output_activations]
+        return input_activations, made, sum(size_of(var.aval) for var in linear.kept if var not in output_activations)
 
     @cached_property
     def weight_share(self) -> float:
@@ -97,10 +110,10 @@ class BlockTasks:
         weights = self._halves[1]
         read = [(group, size_of(spec)) for (group, _), spec in zip(weights.reads, weights.specs, strict=True)]
         made = sum(size for group, size in read if group in ("pending", "arriving"))
-        return Between(made, sum(size for group, size in read if group in ("kept", "entering")))
+        return Between(made, sum(size for group, size in read if group in ("kept", "input_activations")))
 
     @cached_property
-    def _halves(self) -> tuple[Task, Task]:
+    def _halves(self) -> tuple[TracedStageTask, TracedStageTask]:
         return self.stage.backward_input(recompute=False), self.stage.backward_weight(recompute=False)
 
     @cached_property
@@ -115,7 +128,7 @@ class BlockTasks:
     def split(self, parts: DataParallelGroups) -> tuple[int, ...]:
         """The pieces of whose gradient it has partial sums."""
         places = self.exemplar._both(parts)[1]  # noqa: SLF001 - as `kept`
-        return tuple(self.stage.segment.pieces[place] for place in sorted(places))
+        return tuple(self.stage.virtual_stage.param_slices[place] for place in sorted(places))
 
     def _both(self, parts: DataParallelGroups) -> tuple[Program, frozenset[int]]:
         """The program, and places of the pieces whose gradients are split; traced once."""
@@ -148,22 +161,22 @@ class BlockTasks:
         )
         return first, second
 
-    def _program(self, task: Task, title: str) -> Program:
+    def _program(self, task: TracedStageTask, title: str) -> Program:
         paths = [self._path(group, place) for group, place in task.reads]
-        roles = [Role.PARAMETER if group == "pieces" else Role.INPUT for group, _ in task.reads]
+        roles = [Role.PARAMETER if group == "param_slices" else Role.INPUT for group, _ in task.reads]
         results = [(f"{group}/{place}", Role.OUTPUT) for group, place in task.gives]
         return self._built(title, task.call, paths, list(task.specs), roles, results, 0)
 
-    def _running_program(self, task: Task, title: str, parts: DataParallelGroups, *, apart: bool) -> Program:
+    def _running_program(self, task: TracedStageTask, title: str, parts: DataParallelGroups, *, apart: bool) -> Program:
         """With the sums of gradients that it adds to, where they lie: arguments `total/...` and results of the same name."""
         whole = accumulate_grads(self.stage, task, parts, apart=apart)
-        totals = [f"{TOTAL}/{self._path('pieces', place)}" for place in whole.totals]
+        totals = [f"{TOTAL}/{self._path('param_slices', place)}" for place in whole.totals]
         numbered: Counter[tuple[str, int]] = Counter()
         paths = [*totals]
         for each in whole.reads:
             paths.append(self._path(*each) + (f"/{numbered[each]}" if numbered[each] else ""))
             numbered[each] += 1
-        roles = [Role.PARAMETER if group == "pieces" else Role.INPUT for group, _ in whole.reads]
+        roles = [Role.PARAMETER if group == "param_slices" else Role.INPUT for group, _ in whole.reads]
         results = [(path, Role.GRADIENT) for path in totals] + [(f"{group}/{place}", Role.OUTPUT) for group, place in whole.gives]
         roles = [Role.GRADIENT] * len(totals) + roles
         return self._built(title, whole.call, paths, [*whole.sums, *whole.specs], roles, results, len(totals))
@@ -179,24 +192,24 @@ class BlockTasks:
         carried: int,
     ) -> Program:
         """The first `carried` results lie where the first arguments did."""
-        name = f"{self.stage.segment.blocks[0]}, {title}"
+        name = f"{self.stage.virtual_stage.blocks[0]}, {title}"
         step = Step(call, lambda _key, _given: (), lambda _step: ())
         places = tuple((i, i) for i in range(carried))
         return build_program(name, step, paths, specs, roles, results, places, self._dims(paths, specs), None)
 
     def _path(self, group: str, place: int) -> str:
-        if group == "pieces":
-            network = self.stage.cut.network
-            (leaf, layer), _ = network.flat.pieces[self.stage.segment.pieces[place]]
+        if group == "param_slices":
+            network = self.stage.partition.network
+            (leaf, layer), _ = network.flat.param_slices[self.stage.virtual_stage.param_slices[place]]
             return network.parameter_paths[leaf] + ("" if layer is None else f"/{layer}")
         if group == "batch":
-            return self.stage.cut.network.batch_paths[self.stage.segment.batch[place]]
+            return self.stage.partition.network.batch_paths[self.stage.virtual_stage.batch[place]]
         return f"{group}/{place}"
 
     def _dims(self, paths: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]) -> dict[str, str]:
         """Names as the whole program has them, which the rules of a layout go by. What is carried has the first dimensions of the batch
         if they are as large, but for its last one, features, unless it is as large as the batch in all of them."""
-        known, sizes = self.stage.cut.network.dims, self.stage.cut.network.batch_sizes
+        known, sizes = self.stage.partition.network.dims, self.stage.partition.network.batch_sizes
         found = {}
         for path, spec in zip(paths, specs, strict=True):
             whole = path.removeprefix(f"{TOTAL}/")
@@ -210,7 +223,7 @@ class BlockTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class BlockResiduals:
     """`values`: those of the cut at every block; `inside`: bytes of others that no one else reads."""
 
     values: frozenset[int]
@@ -230,23 +243,23 @@ def _is_as_large(pair: tuple[tuple[str, int], int]) -> bool:
     return size == other
 
 
-def _task_flops(task: Task) -> int:
+def _task_flops(task: TracedStageTask) -> int:
     if not task.gives:
         return 0
     return sum(map(flops_of, task.equations))
 
 
-def cut_everywhere(network: Network) -> Cut:
-    return cut_network(network, range(1, len(network.begins)))
+def partition_at_every_block(network: Network) -> StagePartition:
+    return partition_network(network, range(1, len(network.begins)))
 
 
 def block_tasks(network: Network) -> tuple[BlockTasks, ...]:
     """The blocks of a network, each as a stage of its own."""
-    cut = cut_everywhere(network)
+    partition = partition_at_every_block(network)
     first: dict[tuple[Any, ...], BlockTasks] = {}
     found = []
-    for segment in cut.segments:
-        block = BlockTasks(StageTasks(cut, segment))
+    for virtual_stage in partition.virtual_stages:
+        block = BlockTasks(StageTasks(partition, virtual_stage))
         like = first.setdefault(block.structural_key, block)
         found.append(block if like is block else BlockTasks(block.stage, like))
     return tuple(found)

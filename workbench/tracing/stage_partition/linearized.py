@@ -53,34 +53,34 @@ def linearized(stage: StageValues) -> Linear:
 
 def _traced(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
     """The forward pass with its residuals, how they stand in the pullback (a pytree), and what the results are."""
-    call, segment = stage.segment.call, stage.segment
-    pieces, batch = len(segment.pieces), len(segment.batch)
+    call, virtual_stage = stage.virtual_stage.call, stage.virtual_stage
+    param_slices, batch = len(virtual_stage.param_slices), len(virtual_stage.batch)
     traced: list[tuple[Any, list[jax.ShapeDtypeStruct]]] = []  # by the trace, as it goes
 
     def run(*values: Any) -> Any:
-        entering = values[pieces + batch :]
+        input_activations = values[param_slices + batch :]
 
         def of_floats(trained: Arrays, flowing: Arrays) -> list[Any]:
-            weights, arrived = list(values[:pieces]), list(entering)
+            weights, arrived = list(values[:param_slices]), list(input_activations)
             for place, value in zip(stage.trained, trained, strict=True):
                 weights[place] = value
             for place, value in zip(stage.departing, flowing, strict=True):
                 arrived[place] = value
-            return call(*weights, *values[pieces : pieces + batch], *arrived)
+            return call(*weights, *values[param_slices : param_slices + batch], *arrived)
 
-        found, pull = jax.vjp(of_floats, [values[i] for i in stage.trained], [entering[i] for i in stage.departing])
+        found, pull = jax.vjp(of_floats, [values[i] for i in stage.trained], [input_activations[i] for i in stage.departing])
         leaves, structure = jax.tree.flatten(pull)
         traced.append((structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found]))
         return (*found, *leaves)
 
-    closed = jax.make_jaxpr(run)(*stage.pieces, *stage.batch, *stage.entering)
+    closed = jax.make_jaxpr(run)(*stage.param_slices, *stage.batch, *stage.input_activations)
     return closed, *traced[0]
 
 
 def _parts(stage: StageValues, closed: Any) -> dict[Any, int]:
     """Whether a variable follows from parameters, from the batch, or from both."""
-    pieces, batch = len(stage.segment.pieces), len(stage.segment.batch)
-    kinds = [PARAMETERS] * pieces + [BATCH] * batch
+    param_slices, batch = len(stage.virtual_stage.param_slices), len(stage.virtual_stage.batch)
+    kinds = [PARAMETERS] * param_slices + [BATCH] * batch
     part = {var: kinds[i] if i < len(kinds) else BOTH for i, var in enumerate(closed.jaxpr.invars)}
     parts_in(closed.jaxpr.eqns, part)
     return part
@@ -108,7 +108,7 @@ def _cotangents(stage: StageValues, results: Sequence[jax.ShapeDtypeStruct], arr
             found.append(given[place])
         elif not jnp.issubdtype(spec.dtype, jnp.inexact):
             found.append(jnp.zeros(spec.shape, jax.dtypes.float0))
-        elif place == len(stage.segment.leaving):
+        elif place == len(stage.virtual_stage.output_activations):
             found.append(jnp.ones(spec.shape, spec.dtype))
         else:
             found.append(jnp.zeros(spec.shape, spec.dtype))

@@ -27,14 +27,14 @@ class Block:
     """Consecutive equations under one named scope.
 
     - `flops` and `traffic` (bytes read and written, nothing fused) of the forward pass of one micro-batch;
-    - `pieces`: numbers of the parameters it reads; `parameter_bytes` of them;
+    - `param_slices`: numbers of the parameters it reads; `parameter_bytes` of them;
     - `crossing`: bytes of one micro-batch that are made up to here and read later: what a cut behind this block sends, skips included.
     """
 
     path: str
     flops: int
     traffic: int
-    pieces: tuple[int, ...]
+    param_slices: tuple[int, ...]
     parameter_bytes: int
     crossing: int
 
@@ -75,7 +75,7 @@ class Network:
 
     @cached_property
     def _kinds(self) -> tuple[int, ...]:
-        part = {var: PARAMETERS for _, var in self.flat.pieces} | dict.fromkeys(self.flat.batch, BATCH)
+        part = {var: PARAMETERS for _, var in self.flat.param_slices} | dict.fromkeys(self.flat.batch, BATCH)
         return tuple(parts_in(self.flat.eqns, part))
 
     @cached_property
@@ -105,14 +105,14 @@ class Network:
         ends = (*self.begins[1:], len(self.proper))
         made = {var: place for place, eqn in enumerate(self.proper) for var in eqn.outvars}
         crossing = _crossing(self.proper, made, self.results)
-        number = {var: i for i, (_, var) in enumerate(self.flat.pieces)}
+        number = {var: i for i, (_, var) in enumerate(self.flat.param_slices)}
         blocks = []
         for path, begin, end in zip(self.paths, self.begins, ends, strict=True):
             eqns = self.with_free(self.proper[begin:end])
-            pieces = tuple(sorted({number[var] for eqn in eqns for var in variables(eqn.invars) if var in number}))
-            held = sum(size_of(self.flat.pieces[i][1].aval) for i in pieces)
+            param_slices = tuple(sorted({number[var] for eqn in eqns for var in variables(eqn.invars) if var in number}))
+            held = sum(size_of(self.flat.param_slices[i][1].aval) for i in param_slices)
             work = sum(map(flops_of, eqns)), sum(map(traffic_of, eqns))
-            blocks.append(Block(path, *work, pieces, held, crossing[end - 1]))
+            blocks.append(Block(path, *work, param_slices, held, crossing[end - 1]))
         return tuple(blocks)
 
     @property

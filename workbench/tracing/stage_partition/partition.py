@@ -16,7 +16,7 @@ from workbench.tracing.grad_accumulation.split_batch import micro_batch_spec
 from workbench.tracing.jaxpr.flatten import flatten
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.stage_partition.network import Network
-from workbench.tracing.stage_partition.stages import Cut, cut_network, starts_at
+from workbench.tracing.stage_partition.stages import StagePartition, partition_network, starts_at
 
 _NETWORK_BYTES = 650  # per operation of the program, with what is traced of its blocks (benchmarks/kept_memory.py)
 
@@ -50,7 +50,9 @@ def _traced(program: Program, micro_batches: int) -> Network:
     return replace(network, batch_dim=batch_dim(inputs, program.name), dims={each.path: each.dims for each in (*params, *inputs)})
 
 
-def cut_loss(loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequence[str] = (), *, shared: str = "replicate") -> Cut:
+def partition_loss(
+    loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequence[str] = (), *, shared: str = "replicate"
+) -> StagePartition:
     """`loss(params, batch)` cut before the blocks of these paths; `batch` is one micro-batch. Arrays or their specs.
 
     `shared` is what becomes of a parameter that two stages use: `replicate` or `report`, as an error.
@@ -64,7 +66,7 @@ def cut_loss(loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequ
         trees.append(jax.tree.unflatten(jax.tree.structure(tree), specs))
         paths.append(names)
     network = _network(loss, (trees[0], trees[1]), paths[0], paths[1], 1, getattr(loss, "__name__", "loss"))
-    return cut_network(network, starts_at(network, boundaries), shared)
+    return partition_network(network, starts_at(network, boundaries), shared)
 
 
 def _network(

@@ -7,7 +7,7 @@ Arguments are named groups of arrays, in this order, each task taking those it n
     batch      the leaves of the micro-batch that it reads
     entering   values from earlier stages
     kept       what the forward pass left for the backward one (without recomputation)
-    arriving   gradients of what left the stage, in the order of `Segment.leaving`, those that flow back
+    arriving   gradients of what left the stage, in the order of `StageFunction.output_activations`, those that flow back
     pending    what the gradient of the input left for that of the weights
 
 Splitting a backward pass (zero bubble, Qi et al. 2024): its equations that the gradient of the input follows from are one task; the
@@ -29,12 +29,13 @@ from workbench.tracing.stage_partition.stage_values import StageValues, spec_of
 
 
 @dataclass(frozen=True)
-class Task:
+class TracedStageTask:
     """`call(*arguments) -> results`, traceable.
 
     - `reads`: for each argument its group and place in it; what is not read is not asked for;
     - `specs`: their shapes and types;
-    - `gives`: for each result its group (`leaving`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in it;
+    - `gives`: for each result its group (`output_activations`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in
+      it;
     - `equations`: what it computes.
     """
 
@@ -47,22 +48,22 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class StageTasks(StageValues):
-    """The tasks of one segment of a cut, traced when they are asked for.
+    """The tasks of one virtual stage, traced when they are asked for.
 
-    `departing` are the gradients of what entered, in the order of `Segment.entering`, those that flow back; `gradient` those of the
-    stage's floating-point parameters, by their place in `Segment.pieces`.
+    `departing` are the gradients of those input activations that flow back, in the order of `StageFunction.input_activations`; `gradient`
+    those of the stage's floating-point parameters, by their place in `StageFunction.param_slices`.
     """
 
     @cached_property
     def _results(self) -> tuple[tuple[str, int], ...]:
         """What the segment's call returns."""
-        names = [("leaving", place) for place in range(len(self.segment.leaving))]
-        weighs = self.cut.network.flat.weight is not None
+        names = [("output_activations", place) for place in range(len(self.virtual_stage.output_activations))]
+        weighs = self.partition.network.flat.weight is not None
         return (*names, *([("loss", 0)] if self.is_last else []), *([("weight", 0)] if self.is_last and weighs else []))
 
     @cached_property
     def _inputs(self) -> list[tuple[str, int]]:
-        groups = {"pieces": self.pieces, "batch": self.batch, "entering": self.entering}
+        groups = {"param_slices": self.param_slices, "batch": self.batch, "input_activations": self.input_activations}
         return [(name, place) for name, specs in groups.items() for place in range(len(specs))]
 
     @cached_property
@@ -70,12 +71,12 @@ class StageTasks(StageValues):
         return linearized(self)
 
     @cached_property
-    def forward(self) -> Task:
-        closed = jax.make_jaxpr(self.segment.call)(*self.pieces, *self.batch, *self.entering)
+    def forward(self) -> TracedStageTask:
+        closed = jax.make_jaxpr(self.virtual_stage.call)(*self.param_slices, *self.batch, *self.input_activations)
         return _task(closed, self._inputs, self._results)
 
     @cached_property
-    def forward_keeping(self) -> Task:
+    def forward_keeping(self) -> TracedStageTask:
         """The forward pass, which also returns what the backward pass reads."""
         linear = self._linear
         closed = linear.closed
@@ -83,16 +84,16 @@ class StageTasks(StageValues):
         kept = [("kept", place) for place in range(len(linear.kept))]
         return _task(jex_core.ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts), self._inputs, (*self._results, *kept))
 
-    def backward(self, *, recompute: bool) -> Task:
+    def backward(self, *, recompute: bool) -> TracedStageTask:
         """Gradients of the weights and of what entered."""
         closed, names = self._backward(recompute=recompute)
         return _task(closed, names, self._gradients)
 
     @cached_property
-    def forward_and_backward(self) -> Task:
+    def forward_and_backward(self) -> TracedStageTask:
         """Both passes of a micro-batch at once, nothing computed twice: what the planner prices."""
         linear, count, width = self._linear, len(self._inputs), len(self._results)
-        arriving = [spec_of(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
+        arriving = [spec_of(self.partition.values[self.virtual_stage.output_activations[place]].aval) for place in self.arriving]
         outvars = [*linear.closed.jaxpr.outvars[:width], *linear.kept]
         forward = yielding(linear.closed, outvars)
 
@@ -100,15 +101,15 @@ class StageTasks(StageValues):
             found = forward(*values[:count])
             return (*found[:width], *linear.pull(values[:count], found[width:], values[count:]))
 
-        closed = jax.make_jaxpr(run)(*self.pieces, *self.batch, *self.entering, *arriving)
+        closed = jax.make_jaxpr(run)(*self.param_slices, *self.batch, *self.input_activations, *arriving)
         names = [*self._inputs, *(("arriving", i) for i in range(len(arriving)))]
         return _task(closed, names, (*self._results, *self._gradients))
 
-    def backward_input(self, *, recompute: bool) -> Task:
+    def backward_input(self, *, recompute: bool) -> TracedStageTask:
         """Gradients of what entered, and what `backward_weight` needs besides."""
         return self._halves(recompute=recompute)[0]
 
-    def backward_weight(self, *, recompute: bool) -> Task:
+    def backward_weight(self, *, recompute: bool) -> TracedStageTask:
         return self._halves(recompute=recompute)[1]
 
     @cached_property
@@ -127,7 +128,7 @@ class StageTasks(StageValues):
 
     def _trace_backward(self, *, recompute: bool) -> tuple[Any, list[tuple[str, int]]]:
         linear = self._linear
-        arriving = [spec_of(self.cut.values[self.segment.leaving[place]].aval) for place in self.arriving]
+        arriving = [spec_of(self.partition.values[self.virtual_stage.output_activations[place]].aval) for place in self.arriving]
         names = [*self._inputs, *([] if recompute else [("kept", i) for i in range(len(linear.kept))])]
         names += [("arriving", i) for i in range(len(arriving))]
         count = len(self._inputs)
@@ -137,19 +138,25 @@ class StageTasks(StageValues):
             kept = linear.keep(*inputs) if recompute else values[count : count + len(linear.kept)]
             return linear.pull(inputs, kept, values[len(values) - len(arriving) :])
 
-        specs = [*self.pieces, *self.batch, *self.entering, *([] if recompute else [spec_of(var.aval) for var in linear.kept]), *arriving]
+        specs = [
+            *self.param_slices,
+            *self.batch,
+            *self.input_activations,
+            *([] if recompute else [spec_of(var.aval) for var in linear.kept]),
+            *arriving,
+        ]
         return jax.make_jaxpr(run)(*specs), names
 
-    def _halves(self, *, recompute: bool) -> tuple[Task, Task]:
+    def _halves(self, *, recompute: bool) -> tuple[TracedStageTask, TracedStageTask]:
         if recompute not in self._split_backwards:
             self._split_backwards[recompute] = self._split(recompute=recompute)
         return self._split_backwards[recompute]
 
     @cached_property
-    def _split_backwards(self) -> dict[bool, tuple[Task, Task]]:
+    def _split_backwards(self) -> dict[bool, tuple[TracedStageTask, TracedStageTask]]:
         return {}
 
-    def _split(self, *, recompute: bool) -> tuple[Task, Task]:
+    def _split(self, *, recompute: bool) -> tuple[TracedStageTask, TracedStageTask]:
         closed, names = self._backward(recompute=recompute)
         eqns, constants, outvars = inline(closed)
         weights, inputs = outvars[: len(self.trained)], outvars[len(self.trained) :]
@@ -168,7 +175,7 @@ class StageTasks(StageValues):
         return _task(input_half, names, [*departs, *pend]), _task(weight_half, [*names, *pend], gradients)
 
 
-def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> Task:
+def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> TracedStageTask:
     """A task of the arguments alone that its results follow from."""
     jaxpr = closed.jaxpr
     eqns = needed(jaxpr.eqns, jaxpr.outvars)
@@ -178,4 +185,4 @@ def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[s
     own = jaxpr.replace(invars=invars, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
     call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(own, closed.consts))
     reads, specs = tuple(names[i] for i in used), tuple(spec_of(var.aval) for var in invars)
-    return Task(lambda *values: tuple(call(*values)), reads, specs, tuple(gives), eqns)
+    return TracedStageTask(lambda *values: tuple(call(*values)), reads, specs, tuple(gives), eqns)

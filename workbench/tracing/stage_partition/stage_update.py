@@ -23,7 +23,7 @@ from workbench.tracing.jaxpr.equations import closed_jaxpr, needed
 from workbench.tracing.jaxpr.inlining import inline
 from workbench.tracing.leaves import named_leaves
 from workbench.tracing.stage_partition.shared_sums import SharedSums, verify_common
-from workbench.tracing.stage_partition.stages import Cut
+from workbench.tracing.stage_partition.stages import StagePartition
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,32 @@ class StageUpdate:
     finish: Callable[..., tuple[list[Any], list[Any]]] | None = None
 
 
-def owners(cut: Cut) -> tuple[int, ...]:
+def owners(partition: StagePartition) -> tuple[int, ...]:
     """The stage each piece belongs to: the first that uses it; one that none uses, to the first of all."""
     first: dict[int, int] = {}
-    for segment in cut.segments:
-        for piece in segment.pieces:
-            first.setdefault(piece, segment.number)
-    return tuple(first.get(piece, 0) for piece in range(len(cut.network.flat.pieces)))
+    for virtual_stage in partition.virtual_stages:
+        for param_slice in virtual_stage.param_slices:
+            first.setdefault(param_slice, virtual_stage.number)
+    return tuple(first.get(param_slice, 0) for param_slice in range(len(partition.network.flat.param_slices)))
 
 
-def stage_update(program: Program, cut: Cut, stage: int, whole: SharedSums | None = None) -> StageUpdate:
+def stage_update(program: Program, partition: StagePartition, stage: int, whole: SharedSums | None = None) -> StageUpdate:
     """The update of one stage; `whole` has the optimiser's sums over all parameters, if any (`common_sums`)."""
     training = program.step.training
     assert training is not None, "a cut is made of a training step"
-    owned = tuple(piece for piece, owner in enumerate(owners(cut)) if owner == stage)
-    flat = cut.network.flat
-    specs = [jax.ShapeDtypeStruct(flat.pieces[i][1].aval.shape, flat.pieces[i][1].aval.dtype) for i in owned]
-    state_specs = jax.eval_shape(lambda each: training.optimizer.init(cast(_tree(training, cut, owned, each), training.moments)), specs)
-    places, structure = _state_places(program, cut, owned, state_specs), jax.tree.structure(state_specs)
+    owned = tuple(param_slice for param_slice, owner in enumerate(owners(partition)) if owner == stage)
+    flat = partition.network.flat
+    specs = [jax.ShapeDtypeStruct(flat.param_slices[i][1].aval.shape, flat.param_slices[i][1].aval.dtype) for i in owned]
+    state_specs = jax.eval_shape(
+        lambda each: training.optimizer.init(cast(_tree(training, partition, owned, each), training.moments)), specs
+    )
+    places, structure = _state_places(program, partition, owned, state_specs), jax.tree.structure(state_specs)
 
-    def call(pieces: Sequence[Any], state: Sequence[Any], gradients: Sequence[Any], total: Any) -> tuple[list[Any], list[Any]]:
-        mean = [_mean(each, piece.dtype, total, cut, i) for each, piece, i in zip(gradients, pieces, owned, strict=True)]
-        weights, gradient = (_tree(training, cut, owned, each) for each in (pieces, mean))
+    def call(param_slices: Sequence[Any], state: Sequence[Any], gradients: Sequence[Any], total: Any) -> tuple[list[Any], list[Any]]:
+        mean = [
+            _mean(each, param_slice.dtype, total, partition, i) for each, param_slice, i in zip(gradients, param_slices, owned, strict=True)
+        ]
+        weights, gradient = (_tree(training, partition, owned, each) for each in (param_slices, mean))
         moments = jax.tree.unflatten(structure, state)
         with jax.named_scope("optimizer"):
             updates, moments = training.optimizer.update(cast(gradient, training.moments), moments, cast(weights, training.moments))
@@ -101,14 +105,14 @@ def _in_two(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], who
     first = closed_jaxpr(closed.jaxpr, constants, invars, needed(eqns, found), found)
     second = closed_jaxpr(closed.jaxpr, constants, [*invars, *found], _without(eqns, found, outvars), outvars)
 
-    def terms(pieces: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any) -> list[Any]:
-        return list(jax_core.jaxpr_as_fun(first)(*pieces, *moments, *gradients, jnp.asarray(total, jnp.float32)))
+    def terms(param_slices: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any) -> list[Any]:
+        return list(jax_core.jaxpr_as_fun(first)(*param_slices, *moments, *gradients, jnp.asarray(total, jnp.float32)))
 
     def finish(
-        pieces: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any, given: Sequence[Any]
+        param_slices: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any, given: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
         sums = [each.astype(var.aval.dtype) for each, var in zip(given, found, strict=False)]
-        results = jax_core.jaxpr_as_fun(second)(*pieces, *moments, *gradients, jnp.asarray(total, jnp.float32), *sums)
+        results = jax_core.jaxpr_as_fun(second)(*param_slices, *moments, *gradients, jnp.asarray(total, jnp.float32), *sums)
         return list(results[:count]), list(results[count:])
 
     return replace(update, sums=len(found), terms=terms, finish=finish)
@@ -119,29 +123,29 @@ def _without(eqns: Sequence[Any], given: Sequence[Any], outvars: Sequence[Any]) 
     return needed([eqn for eqn in eqns if not any(var in given for var in eqn.outvars)], outvars)
 
 
-def _mean(gradient: Any, dtype: Any, total: Any, cut: Cut, piece: int) -> Any:
+def _mean(gradient: Any, dtype: Any, total: Any, partition: StagePartition, param_slice: int) -> Any:
     """A moving average counts every micro-batch alike (`micro_batch.moving_average`)."""
-    divisor = cut.network.micro_batches if piece in cut.network.flat.averages else total
+    divisor = partition.network.micro_batches if param_slice in partition.network.flat.averages else total
     return (gradient / divisor).astype(dtype)
 
 
-def _tree(training: Training, cut: Cut, owned: Sequence[int], values: Sequence[Any]) -> Any:
+def _tree(training: Training, partition: StagePartition, owned: Sequence[int], values: Sequence[Any]) -> Any:
     """The parameters' pytree with the leaves of other stages taken out; a stacked leaf is a tuple of its slices that are here."""
     leaves: list[Any] = [None] * training.params.num_leaves
-    for piece, value in zip(owned, values, strict=True):
-        leaf, layer = cut.network.flat.pieces[piece][0]
+    for param_slice, value in zip(owned, values, strict=True):
+        leaf, layer = partition.network.flat.param_slices[param_slice][0]
         leaves[leaf] = value if layer is None else (*(leaves[leaf] or ()), value)
     return jax.tree.unflatten(training.params, leaves)
 
 
-def _state_places(program: Program, cut: Cut, owned: Sequence[int], state: Any) -> tuple[tuple[int, int | None], ...]:
+def _state_places(program: Program, partition: StagePartition, owned: Sequence[int], state: Any) -> tuple[tuple[int, int | None], ...]:
     """Where in the program's arguments each leaf of a stage's optimiser state is; a slice's path has its place in the tuple behind it."""
     known = {tensor.path: i for i, tensor in enumerate(program.arguments) if tensor.role is Role.OPTIMIZER_STATE}
     layers: dict[str, list[int]] = {}
-    for piece in owned:
-        leaf, layer = cut.network.flat.pieces[piece][0]
+    for param_slice in owned:
+        leaf, layer = partition.network.flat.param_slices[param_slice][0]
         if layer is not None:
-            layers.setdefault(cut.network.parameter_paths[leaf].partition("/")[2], []).append(layer)
+            layers.setdefault(partition.network.parameter_paths[leaf].partition("/")[2], []).append(layer)
     places: list[tuple[int, int | None]] = []
     for path in named_leaves("opt_state", state)[0]:
         stacked, _, number = path.rpartition("/")

@@ -7,46 +7,46 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.tracing.stage_partition.stages import Cut, Segment
+from workbench.tracing.stage_partition.stages import StageFunction, StagePartition
 
 
 @dataclass(frozen=True, eq=False)
 class StageValues:
     """Of one segment; `arriving` and `departing` are of the gradients."""
 
-    cut: Cut
-    segment: Segment
+    partition: StagePartition
+    virtual_stage: StageFunction
 
     @cached_property
-    def pieces(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return tuple(spec_of(self.cut.network.flat.pieces[i][1].aval) for i in self.segment.pieces)
+    def param_slices(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        return tuple(spec_of(self.partition.network.flat.param_slices[i][1].aval) for i in self.virtual_stage.param_slices)
 
     @cached_property
     def batch(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return tuple(spec_of(self.cut.network.flat.batch[i].aval) for i in self.segment.batch)
+        return tuple(spec_of(self.partition.network.flat.batch[i].aval) for i in self.virtual_stage.batch)
 
     @cached_property
-    def entering(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return tuple(spec_of(self.cut.values[i].aval) for i in self.segment.entering)
+    def input_activations(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        return tuple(spec_of(self.partition.values[i].aval) for i in self.virtual_stage.input_activations)
 
     @cached_property
     def arriving(self) -> tuple[int, ...]:
-        """Places in `leaving` of what flows back."""
-        return tuple(place for place, i in enumerate(self.segment.leaving) if self.cut.values[i].flows_back)
+        """Places in `output_activations` of what flows back."""
+        return tuple(place for place, i in enumerate(self.virtual_stage.output_activations) if self.partition.values[i].flows_back)
 
     @cached_property
     def departing(self) -> tuple[int, ...]:
-        """Places in `entering` of what flows back."""
-        return tuple(place for place, i in enumerate(self.segment.entering) if self.cut.values[i].flows_back)
+        """Places in `input_activations` of what flows back."""
+        return tuple(place for place, i in enumerate(self.virtual_stage.input_activations) if self.partition.values[i].flows_back)
 
     @cached_property
     def trained(self) -> tuple[int, ...]:
-        """Places in `pieces` of what has a gradient."""
-        return tuple(place for place, spec in enumerate(self.pieces) if jnp.issubdtype(spec.dtype, jnp.inexact))
+        """Places in `param_slices` of what has a gradient."""
+        return tuple(place for place, spec in enumerate(self.param_slices) if jnp.issubdtype(spec.dtype, jnp.inexact))
 
     @property
     def is_last(self) -> bool:
-        return self.segment.number == len(self.cut.segments) - 1
+        return self.virtual_stage.number == len(self.partition.virtual_stages) - 1
 
 
 def spec_of(aval: Any) -> jax.ShapeDtypeStruct:

@@ -23,7 +23,7 @@ SHARED = ("replicate", "report")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class StageValue:
     """What is carried from stage `maker` to the stages in `readers`; `flows_back` if it has a gradient."""
 
     aval: Any
@@ -37,49 +37,49 @@ class Value:
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class StageFunction:
     """One stage: `call(*pieces, *batch, *entering) -> (*leaving, *results)`, all flat.
 
     - `blocks`: paths of what it computes;
-    - `pieces` and `batch`: numbers of the parameters and of the batch's leaves it reads;
-    - `entering`, `leaving`: numbers of the cut's values that it reads, and makes for later stages;
+    - `param_slices` and `batch`: numbers of the parameters and of the batch's leaves it reads;
+    - `input_activations`, `output_activations`: numbers of the cut's values that it reads, and makes for later stages;
     - of the last stage alone there are `results`: the loss times its weight, and the weight (of size ()); else none.
     """
 
     number: int
     blocks: tuple[str, ...]
-    pieces: tuple[int, ...]
+    param_slices: tuple[int, ...]
     batch: tuple[int, ...]
-    entering: tuple[int, ...]
-    leaving: tuple[int, ...]
+    input_activations: tuple[int, ...]
+    output_activations: tuple[int, ...]
     call: Callable[..., list[Any]]
     flops: int
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class StagePartition:
     """Consecutive segments of a network. `shared` are the pieces that several segments use, with those segments' numbers."""
 
     network: Network
     starts: tuple[int, ...]
-    segments: tuple[Segment, ...]
-    values: tuple[Value, ...]
+    virtual_stages: tuple[StageFunction, ...]
+    values: tuple[StageValue, ...]
 
     @cached_property
     def shared(self) -> dict[int, tuple[int, ...]]:
         users: dict[int, list[int]] = {}
-        for segment in self.segments:
-            for piece in segment.pieces:
-                users.setdefault(piece, []).append(segment.number)
-        return {piece: tuple(each) for piece, each in users.items() if len(each) > 1}
+        for virtual_stage in self.virtual_stages:
+            for param_slice in virtual_stage.param_slices:
+                users.setdefault(param_slice, []).append(virtual_stage.number)
+        return {param_slice: tuple(each) for param_slice, each in users.items() if len(each) > 1}
 
-    def path(self, piece: int) -> str:
+    def path(self, param_slice: int) -> str:
         """How a person knows a piece: `params/layers/w1[3]`."""
-        leaf, layer = self.network.flat.pieces[piece][0]
+        leaf, layer = self.network.flat.param_slices[param_slice][0]
         return self.network.parameter_paths[leaf] + ("" if layer is None else f"[{layer}]")
 
 
-def cut_network(network: Network, starts: Sequence[int], shared: str = "replicate") -> Cut:
+def partition_network(network: Network, starts: Sequence[int], shared: str = "replicate") -> StagePartition:
     """The network cut before the blocks of these numbers; the first stage begins at block 0.
 
     A parameter that two stages use is held by both, its gradients added (`replicate`), or an error (`report`).
@@ -90,21 +90,23 @@ def cut_network(network: Network, starts: Sequence[int], shared: str = "replicat
     readers = _readers(network, parts, made)
     crossing = {var: stages for var, stages in readers.items() if stages != {made[var]}}
     numbers = {var: number for number, var in enumerate(crossing)}
-    values = tuple(Value(var.aval, made[var], tuple(sorted(stages - {made[var]})), _is_float(var.aval)) for var, stages in crossing.items())
+    values = tuple(
+        StageValue(var.aval, made[var], tuple(sorted(stages - {made[var]})), _is_float(var.aval)) for var, stages in crossing.items()
+    )
     bounds = [0, *starts, len(network.paths)]
-    segments = tuple(
-        _segment(network, stage, network.paths[bounds[stage] : bounds[stage + 1]], eqns, numbers, made, last=stage == len(parts) - 1)
+    virtual_stages = tuple(
+        _virtual_stage(network, stage, network.paths[bounds[stage] : bounds[stage + 1]], eqns, numbers, made, last=stage == len(parts) - 1)
         for stage, eqns in enumerate(parts)
     )
-    cut = Cut(network, tuple(starts), segments, values)
-    if shared == "report" and cut.shared:
-        piece, stages = next(iter(cut.shared.items()))
+    partition = StagePartition(network, tuple(starts), virtual_stages, values)
+    if shared == "report" and partition.shared:
+        param_slice, stages = next(iter(partition.shared.items()))
         raise PipelineError(
-            f"`{cut.path(piece)}` is used in stages {' and '.join(map(str, stages))}"
-            + (f", and {len(cut.shared) - 1} more are used in several." if len(cut.shared) > 1 else "."),
+            f"`{partition.path(param_slice)}` is used in stages {' and '.join(map(str, stages))}"
+            + (f", and {len(partition.shared) - 1} more are used in several." if len(partition.shared) > 1 else "."),
             ["let each stage hold a copy (shared='replicate')", "move the boundary so that one stage has all its users"],
         )
-    return cut
+    return partition
 
 
 def _readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, int]) -> dict[Any, set[int]]:
@@ -121,29 +123,29 @@ def _readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, i
     return readers
 
 
-def _segment(
+def _virtual_stage(
     network: Network, stage: int, blocks: tuple[str, ...], own: Sequence[Any], numbers: dict[Any, int], made: dict[Any, int], *, last: bool
-) -> Segment:
+) -> StageFunction:
     flat = network.flat
-    leaving = [var for var in numbers if made[var] == stage]
+    output_activations = [var for var in numbers if made[var] == stage]
     results = network.results if last else []
-    eqns = needed(network.with_free(own, results), [*leaving, *results])
+    eqns = needed(network.with_free(own, results), [*output_activations, *results])
     reads = _read_by(eqns, results)
-    pieces = tuple(number for number, (_, var) in enumerate(flat.pieces) if var in reads)
+    param_slices = tuple(number for number, (_, var) in enumerate(flat.param_slices) if var in reads)
     batch = tuple(number for number, var in enumerate(flat.batch) if var in reads)
-    entering = tuple(numbers[var] for var in numbers if var in reads)
+    input_activations = tuple(numbers[var] for var in numbers if var in reads)
     order = list(numbers)
-    invars = [*(flat.pieces[i][1] for i in pieces), *(flat.batch[i] for i in batch), *(order[i] for i in entering)]
+    invars = [*(flat.param_slices[i][1] for i in param_slices), *(flat.batch[i] for i in batch), *(order[i] for i in input_activations)]
     constants = {var: flat.constants[var] for var in reads if var in flat.constants}
-    outvars = [*leaving, *([flat.loss] if last else []), *([] if flat.weight is None or not last else [flat.weight])]
+    outvars = [*output_activations, *([flat.loss] if last else []), *([] if flat.weight is None or not last else [flat.weight])]
     call = jex_core.jaxpr_as_fun(closed_jaxpr(flat.base, constants, invars, eqns, outvars))
-    return Segment(
+    return StageFunction(
         stage,
         blocks,
-        pieces,
+        param_slices,
         batch,
-        entering,
-        tuple(numbers[var] for var in leaving),
+        input_activations,
+        tuple(numbers[var] for var in output_activations),
         _weighted(call, has_weight=flat.weight is not None) if last else call,
         sum(map(flops_of, eqns)),
     )

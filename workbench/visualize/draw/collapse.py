@@ -16,7 +16,7 @@ _AT_FIRST = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class DrawnNode:
     """One thing to draw: a closed scope, kernels that are alike, or what is left over of a scope. `members` are numbers of nodes."""
 
     key: str
@@ -32,7 +32,7 @@ class Collapsed:
     """Boxes in the order of the program; arrows between them by number, with the largest value that goes along; sends by boxes too."""
 
     graph: Graph
-    boxes: tuple[Box, ...]
+    boxes: tuple[DrawnNode, ...]
     opened: tuple[str, ...]
     arrows: dict[tuple[int, int], int] = field(default_factory=dict)
     sends: dict[tuple[int, int], tuple[GraphSend, ...]] = field(default_factory=dict)
@@ -61,10 +61,10 @@ class Collapsed:
                 ahead.setdefault(maker, set()).add(reader)
         return tuple(ends for ends in self.arrows if ends[0] > ends[1] or ends in self.sends or not _implied(*ends, ahead))
 
-    def cost(self, box: Box) -> float:
+    def cost(self, box: DrawnNode) -> float:
         return sum(self._cost(self.graph.nodes[member]) for member in box.members)
 
-    def largest(self, box: Box) -> GraphNode:
+    def largest(self, box: DrawnNode) -> GraphNode:
         """The member that costs most."""
         return max((self.graph.nodes[member] for member in box.members), key=self._cost)
 
@@ -152,14 +152,14 @@ def _seen(words: Sequence[str], opened: Collection[str]) -> str:
     return "/".join(words)
 
 
-def _box(key: str, graph: Graph, paths: Sequence[tuple[str, ...]], members: list[int], opened: Collection[str]) -> Box:
+def _box(key: str, graph: Graph, paths: Sequence[tuple[str, ...]], members: list[int], opened: Collection[str]) -> DrawnNode:
     scope = key.rpartition("/")[0] if not graph.nodes[members[0]].is_input else ""
     inside = {paths[member] for member in members}
     is_leaf = all("/".join(words) == key for words in inside)
     label = key.rpartition("/")[2] if scope in opened else key
     if not is_leaf and len(inside) == 1:
         label = "/".join([label, *next(iter(inside))[key.count("/") + 1 :]])
-    return Box(key, label, scope, tuple(members), can_open=not is_leaf and len(inside) > 1)
+    return DrawnNode(key, label, scope, tuple(members), can_open=not is_leaf and len(inside) > 1)
 
 
 def _around(scopes: Iterable[str]) -> tuple[str, ...]:
@@ -171,11 +171,11 @@ def _around(scopes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda each: each.count("/")))
 
 
-def _merged(shown: Collapsed, most: int) -> tuple[Box, ...]:
+def _merged(shown: Collapsed, most: int) -> tuple[DrawnNode, ...]:
     """The dearest boxes, and one for the rest of each scope."""
     ranked = sorted(range(len(shown.boxes)), key=lambda place: -shown.costs[place])
     kept = set(ranked[: max(most - len({box.scope for box in shown.boxes}), 1)])
-    rest: dict[str, list[Box]] = {}
+    rest: dict[str, list[DrawnNode]] = {}
     for place, box in enumerate(shown.boxes):
         if place not in kept:
             rest.setdefault(box.scope, []).append(box)
@@ -186,7 +186,7 @@ def _merged(shown: Collapsed, most: int) -> tuple[Box, ...]:
         elif boxes := rest.pop(box.scope, None):
             members = tuple(member for each in boxes for member in each.members)
             key = f"{box.scope}/…" if box.scope else "…"
-            merged.append(Box(key, f"{len(boxes)} smaller", box.scope, members, rest=len(boxes)))
+            merged.append(DrawnNode(key, f"{len(boxes)} smaller", box.scope, members, rest=len(boxes)))
     return tuple(merged)
 
 

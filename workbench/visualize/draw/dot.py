@@ -13,7 +13,7 @@ _ONE_AT_A_TIME = threading.Lock()  # the module has one memory
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PixelRect:
     """A rectangle by its left top corner and size, in pixels."""
 
     x: float
@@ -23,11 +23,11 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class GraphLayout:
     """Boxes by name, frames of open scopes by name, and a line for each arrow, from its tail to its head."""
 
-    boxes: dict[str, Frame]
-    scopes: dict[str, Frame]
+    boxes: dict[str, PixelRect]
+    scopes: dict[str, PixelRect]
     arrows: tuple[tuple[str, str, tuple[Point, ...]], ...]
     width: float
     height: float
@@ -65,7 +65,7 @@ def _quoted(name: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def placed(dot: str) -> Placed | None:
+def placed(dot: str) -> GraphLayout | None:
     """The layout of a DOT text; `None` where there is no Graphviz in any form."""
     text = _by_program(dot) or _by_module(dot)
     return _read(json.loads(text)) if text else None
@@ -94,24 +94,24 @@ def _by_module(dot: str) -> str | None:
         return None
 
 
-def _read(drawn: dict[str, Any]) -> Placed:
+def _read(drawn: dict[str, Any]) -> GraphLayout:
     """Points of 1/72 inch are pixels here; y grows downwards."""
     _, _, width, height = map(float, drawn["bb"].split(","))
     boxes, scopes, names = {}, {}, {}
     for each in drawn.get("objects", ()):
         if "bb" in each:
             left, low, right, high = map(float, each["bb"].split(","))
-            scopes[each["name"].removeprefix("cluster_")] = Frame(left, height - high, right - left, high - low)
+            scopes[each["name"].removeprefix("cluster_")] = PixelRect(left, height - high, right - left, high - low)
         elif "pos" in each:
             x, y = map(float, each["pos"].split(","))
             wide, tall = float(each["width"]) * 72, float(each["height"]) * 72
             name = each["name"].replace("\uff1a", ":")
             names[each["_gvid"]] = name
-            boxes[name] = Frame(x - wide / 2, height - y - tall / 2, wide, tall)
+            boxes[name] = PixelRect(x - wide / 2, height - y - tall / 2, wide, tall)
     arrows = tuple(
         (names[each["tail"]], names[each["head"]], _line(each["pos"], height)) for each in drawn.get("edges", ()) if "pos" in each
     )
-    return Placed(boxes, scopes, arrows, width, height)
+    return GraphLayout(boxes, scopes, arrows, width, height)
 
 
 def _line(text: str, height: float, steps: int = 8) -> tuple[Point, ...]:

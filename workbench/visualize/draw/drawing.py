@@ -54,7 +54,7 @@ class Area:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Polyline:
     """A line through `points` (x, y)."""
 
     points: tuple[tuple[float, float], ...]
@@ -66,7 +66,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class Disc:
     """A disc around x, y."""
 
     x: float
@@ -78,7 +78,7 @@ class Dot:
     subject: str = ""
 
 
-Mark = Rectangle | Area | Line | Dot | Label
+Mark = Rectangle | Area | Polyline | Disc | Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +98,17 @@ class Drawing:
         return tuple(mark for mark in self.marks if isinstance(mark, Area))
 
     @property
-    def lines(self) -> tuple[Line, ...]:
-        return tuple(mark for mark in self.marks if isinstance(mark, Line))
+    def lines(self) -> tuple[Polyline, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Polyline))
 
     @property
-    def dots(self) -> tuple[Dot, ...]:
-        return tuple(mark for mark in self.marks if isinstance(mark, Dot))
+    def dots(self) -> tuple[Disc, ...]:
+        return tuple(mark for mark in self.marks if isinstance(mark, Disc))
 
     @property
     def reacts(self) -> bool:
         """Whether a mark can be chosen or opened."""
-        return any(mark.subject or getattr(mark, "opens", "") for mark in self.marks if isinstance(mark, Rectangle | Dot))
+        return any(mark.subject or getattr(mark, "opens", "") for mark in self.marks if isinstance(mark, Rectangle | Disc))
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -130,9 +130,9 @@ def _corner(mark: Mark) -> tuple[float, float]:
     """The farthest point to the right and down."""
     if isinstance(mark, Rectangle):
         return mark.x + mark.width, mark.y + mark.height
-    if isinstance(mark, Dot):
+    if isinstance(mark, Disc):
         return mark.x + mark.radius, mark.y + mark.radius
-    if isinstance(mark, Area | Line):
+    if isinstance(mark, Area | Polyline):
         return max(x for x, _ in mark.points), max(y for _, y in mark.points)
     return mark.x + _reach(mark), mark.y + 4
 

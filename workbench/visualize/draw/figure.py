@@ -7,7 +7,7 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.plotting import figure
 
-from workbench.visualize.draw.drawing import FONT, Area, Dot, Drawing, Label, Line, Rectangle
+from workbench.visualize.draw.drawing import FONT, Area, Disc, Drawing, Label, Polyline, Rectangle
 from workbench.visualize.draw.palette import TEXT
 
 
@@ -46,7 +46,7 @@ def _areas(plot: Any, marks: Iterable[Area]) -> Any:
     return plot.patches(source=_source(columns, rows), line_color=None, **names)
 
 
-def _lines(plot: Any, marks: Iterable[Line]) -> None:
+def _lines(plot: Any, marks: Iterable[Polyline]) -> None:
     columns = ("xs", "ys", "line_color", "line_width", "line_alpha", "line_dash")
     rows = [
         (
@@ -62,7 +62,7 @@ def _lines(plot: Any, marks: Iterable[Line]) -> None:
     plot.multi_line(source=_source(columns, rows), **{name: name for name in columns})
 
 
-def _dots(plot: Any, marks: Iterable[Dot]) -> Any:
+def _dots(plot: Any, marks: Iterable[Disc]) -> Any:
     columns = ("x", "y", "radius", "fill_color", "fill_alpha", "title")
     rows = [(each.x, each.y, each.radius, each.fill, each.alpha, each.title) for each in marks]
     return plot.circle(source=_source(columns, rows), line_color=None, **{name: name for name in columns if name != "title"})

@@ -12,7 +12,7 @@ from workbench.reports.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DeviceShard:
     """What one device holds of a tensor of this shape.
 
     - `ranges`: first and past-the-last index in each dimension, padding left out (an uneven split may leave a device nothing);
@@ -36,7 +36,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class UnitRect:
     """A rectangle in the unit square, from its left top corner."""
 
     left: float
@@ -55,19 +55,19 @@ class Projection:
     down: tuple[int, ...]
     right: tuple[int, ...]
 
-    def box(self, part: Part) -> Box:
+    def box(self, part: DeviceShard) -> UnitRect:
         """Where a part lies. The boxes of all parts tile the square as the parts tile the tensor."""
         top, bottom = _nested(part, self.down)
         left, right = _nested(part, self.right)
-        return Box(left, top, right, bottom)
+        return UnitRect(left, top, right, bottom)
 
-    def bands(self, part: Part) -> tuple[tuple[int, Box], ...]:
+    def bands(self, part: DeviceShard) -> tuple[tuple[int, UnitRect], ...]:
         """For each split dimension what it leaves of the square, within those drawn before it in its direction; together, the part."""
         falling = ((dim, _nested(part, self.down[: place + 1])) for place, dim in enumerate(self.down))
         across = ((dim, _nested(part, self.right[: place + 1])) for place, dim in enumerate(self.right))
         return (
-            *((dim, Box(0.0, start, 1.0, stop)) for dim, (start, stop) in falling),
-            *((dim, Box(start, 0.0, stop, 1.0)) for dim, (start, stop) in across),
+            *((dim, UnitRect(0.0, start, 1.0, stop)) for dim, (start, stop) in falling),
+            *((dim, UnitRect(start, 0.0, stop, 1.0)) for dim, (start, stop) in across),
         )
 
 
@@ -117,7 +117,7 @@ class Grid:
         return ", ".join(f"{axis} {place[axis]}" for axis in axes)
 
 
-def part_of(placement: Placement, device: int) -> Part:
+def part_of(placement: Placement, device: int) -> DeviceShard:
     """What device number `device` (row-major in the mesh) holds of a placed tensor."""
     mesh, shape = placement.mesh, placement.tensor.shape
     first, ranges = 0, []
@@ -129,7 +129,7 @@ def part_of(placement: Placement, device: int) -> Part:
             place = place * width + digit
             first += digit * stride
         ranges.append((min(place * local, size), min((place + 1) * local, size)))
-    return Part(device, shape, tuple(ranges), first)
+    return DeviceShard(device, shape, tuple(ranges), first)
 
 
 def count_parts(placement: Placement) -> int:
@@ -171,7 +171,7 @@ def stacked(values: Sequence[float], whole: float, length: float) -> tuple[tuple
     return tuple(itertools.pairwise(ends))
 
 
-def _nested(part: Part, dims: tuple[int, ...]) -> tuple[float, float]:
+def _nested(part: DeviceShard, dims: tuple[int, ...]) -> tuple[float, float]:
     """The interval of [0, 1] that the ranges of `dims` leave, each dimension within the one before it."""
     start, stop = 0.0, 1.0
     for dim in dims:

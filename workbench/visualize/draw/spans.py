@@ -10,7 +10,7 @@ MOST_EVENTS = 20_000  # of a step whose loops are drawn turn by turn
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class DrawnSpan:
     """One execution, in seconds from the beginning of the step. `weight` is from 0 to 1, how strongly it is shown."""
 
     row: str
@@ -25,38 +25,38 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MergedSpan:
     """Neighbouring spans that are drawn as one, from `left` to `right` in pixels; `longest` of them gives the look and the name."""
 
     left: float
     right: float
-    longest: Span
+    longest: DrawnSpan
     count: int
     seconds: float
 
 
-def blocks(spans: Iterable[Span], seconds: float, length: float, narrowest: float = 2.0) -> tuple[Block, ...]:
+def blocks(spans: Iterable[DrawnSpan], seconds: float, length: float, narrowest: float = 2.0) -> tuple[MergedSpan, ...]:
     """The spans of one row on a line where `seconds` are `length` pixels; what is narrower than that goes together with what follows it.
 
     A block covers time in which nothing ran only where that is narrower than `narrowest`.
     """
     scale = length / (seconds or 1.0)
-    found: list[Block] = []
+    found: list[MergedSpan] = []
     for span in sorted(spans, key=lambda each: each.start):
         left, right = span.start * scale, span.stop * scale
         last = found[-1] if found else None
         if last is not None and left - last.right < narrowest and min(right - left, last.right - last.left) < narrowest:
             longest = max(last.longest, span, key=lambda each: each.seconds)
-            found[-1] = Block(last.left, max(right, last.right), longest, last.count + 1, last.seconds + span.seconds)
+            found[-1] = MergedSpan(last.left, max(right, last.right), longest, last.count + 1, last.seconds + span.seconds)
         else:
-            found.append(Block(left, right, span, 1, span.seconds))
+            found.append(MergedSpan(left, right, span, 1, span.seconds))
     return tuple(found)
 
 
-def shares(spans: Iterable[Span], seconds: float, cells: int) -> tuple[float, ...]:
+def shares(spans: Iterable[DrawnSpan], seconds: float, cells: int) -> tuple[float, ...]:
     """The share of each of `cells` equal parts of the time that a span covers, at most 1.
 
-    >>> shares([Span("compute", 0.0, 1.5, "f")], 4.0, 4)
+    >>> shares([DrawnSpan("compute", 0.0, 1.5, "f")], 4.0, 4)
     (1.0, 0.5, 0.0, 0.0)
     """
     cell = (seconds or 1.0) / cells
@@ -80,7 +80,7 @@ def ticks(seconds: float, most: int = 8) -> tuple[float, ...]:
     return tuple(round(place * step, 12) for place in range(int(seconds / step) + 1))
 
 
-def rows_of(spans: Sequence[Span], axes: Sequence[str]) -> tuple[str, ...]:
+def rows_of(spans: Sequence[DrawnSpan], axes: Sequence[str]) -> tuple[str, ...]:
     """Compute first, then communication by the first mesh axis it goes over."""
 
     def place(row: str) -> tuple[bool, int, str]:

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from workbench.visualize.draw.drawing import FONT, Area, Dot, Drawing, Label, Line, Mark, Rectangle
+from workbench.visualize.draw.drawing import FONT, Area, Disc, Drawing, Label, Mark, Polyline, Rectangle
 from workbench.visualize.draw.palette import TEXT
 
 _FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace"
@@ -30,16 +30,16 @@ def _mark(mark: Mark) -> str:
             return _rectangle(mark)
         case Label():
             return _label(mark)
-        case Dot():
+        case Disc():
             place = f'cx="{_number(mark.x)}" cy="{_number(mark.y)}" r="{_number(mark.radius)}"'
             return _closed("circle", f'{place} fill="{mark.fill}"{_alpha(mark.alpha)}{_about(mark.subject, "")}', mark.title)
         case Area():
             return _closed("polygon", f'points="{_points(mark.points)}" fill="{mark.fill}"{_alpha(mark.alpha)}', mark.title)
-        case Line():
+        case Polyline():
             return _line(mark)
 
 
-def _line(mark: Line) -> str:
+def _line(mark: Polyline) -> str:
     dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
     alpha = f' stroke-opacity="{mark.alpha}"' if mark.alpha < 1 else ""
     look = f'fill="none" stroke="{mark.colour}" stroke-width="{_number(mark.width)}"{dashes}{alpha}'

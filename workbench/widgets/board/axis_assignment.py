@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from workbench.core.mesh import Mesh
-from workbench.hardware.axis_assignment import Route, Wiring
-from workbench.hardware.hardware import Hardware, Shape
-from workbench.hardware.topology import PhysicalSpan, default_wiring, physical_spans, wiring_problem
+from workbench.hardware.axis_assignment import AxisAssignment, Route
+from workbench.hardware.hardware import AxisTopology, Hardware
+from workbench.hardware.topology import PhysicalSpan, axis_assignment_error, default_axis_assignment, physical_spans
 from workbench.plan.plan import Plan
 from workbench.units import format_count, format_seconds
 from workbench.visualize.draw.palette import AXES
 from workbench.widgets.board.menus import item
-from workbench.widgets.gestures.target_hardware import WiringGesture
+from workbench.widgets.gestures.target_hardware import AxisAssignmentGesture
 
-MOST_WIRINGS = 8
+MOST_AXIS_ASSIGNMENTS = 8
 _MOST_TRIES = 600  # wirings looked at for the menu
 
 
-def wiring_state(plan: Plan) -> list[dict[str, Any]]:
+def axis_assignment_state(plan: Plan) -> list[dict[str, Any]]:
     """A mesh axis after the other: over which physical axes it runs, and how those are closed."""
     assert plan.hardware is not None
-    wired = physical_spans(plan.mesh, plan.hardware, plan.wiring)
+    spans = physical_spans(plan.mesh, plan.hardware, plan.axis_assignment)
     return [
         {
             "axis": name,
@@ -31,7 +31,7 @@ def wiring_state(plan: Plan) -> list[dict[str, Any]]:
             "title": f"{name}: " + "; ".join(_span_title(each) for each in found),
         }
         for place, name in enumerate(plan.mesh.names)
-        if (found := tuple(each for each in wired[name] if each.size > 1))
+        if (found := tuple(each for each in spans[name] if each.size > 1))
     ]
 
 
@@ -42,10 +42,10 @@ def _span_text(each: PhysicalSpan) -> str:
 
 
 def _form(each: PhysicalSpan) -> str:
-    if each.physical.shape is Shape.SWITCH:
+    if each.physical.shape is AxisTopology.SWITCH:
         return f"{each.size} on a switch"
-    closed = each.physical.shape is Shape.RING and each.size * each.stride == each.physical.size
-    return f"{Shape.RING if closed else Shape.LINE} of {each.size}"
+    closed = each.physical.shape is AxisTopology.RING and each.size * each.stride == each.physical.size
+    return f"{AxisTopology.RING if closed else AxisTopology.LINE} of {each.size}"
 
 
 def _span_title(each: PhysicalSpan) -> str:
@@ -62,38 +62,38 @@ def _ordinal(count: int) -> str:
     return f"{count}{ending}"
 
 
-def wiring_menu(plan: Plan) -> list[dict[str, Any]]:
-    """Other wirings of the same mesh, the way back to the default, and one to write."""
+def axis_assignment_menu(plan: Plan) -> list[dict[str, Any]]:
+    """Other axis assignments of the same mesh, the way back to the default, and one to write."""
     assert plan.hardware is not None
-    now = str(plan.wiring or default_wiring(plan.mesh, plan.hardware))
-    items = [item(text, WiringGesture(text)) for text in wirings_for(plan.mesh, plan.hardware) if text != now]
-    if plan.wiring is not None:
-        items.insert(0, item("By itself", WiringGesture("")))
-    return [*items, item("Write…", WiringGesture(""), ask={"label": "Wiring", "value": now, "verb": "Wire"})]
+    now = str(plan.axis_assignment or default_axis_assignment(plan.mesh, plan.hardware))
+    items = [item(text, AxisAssignmentGesture(text)) for text in axis_assignments_for(plan.mesh, plan.hardware) if text != now]
+    if plan.axis_assignment is not None:
+        items.insert(0, item("By itself", AxisAssignmentGesture("")))
+    return [*items, item("Write…", AxisAssignmentGesture(""), ask={"label": "Axes on links", "value": now, "verb": "Assign"})]
 
 
 @functools.lru_cache(maxsize=64)
-def wirings_for(mesh: Mesh, hardware: Hardware) -> tuple[str, ...]:
+def axis_assignments_for(mesh: Mesh, hardware: Hardware) -> tuple[str, ...]:
     """Wirings that fit and differ, the default one first."""
     found: dict[tuple[Any, ...], str] = {}
-    for wiring in itertools.islice(_wirings(mesh, hardware), _MOST_TRIES):
-        if wiring_problem(mesh, hardware, wiring) is None:
-            wired = physical_spans(mesh, hardware, wiring)
-            found.setdefault(tuple(tuple(each for each in wired[name] if each.size > 1) for name in mesh.names), str(wiring))
-        if len(found) == MOST_WIRINGS:
+    for axis_assignment in itertools.islice(_wirings(mesh, hardware), _MOST_TRIES):
+        if axis_assignment_error(mesh, hardware, axis_assignment) is None:
+            spans = physical_spans(mesh, hardware, axis_assignment)
+            found.setdefault(tuple(tuple(each for each in spans[name] if each.size > 1) for name in mesh.names), str(axis_assignment))
+        if len(found) == MOST_AXIS_ASSIGNMENTS:
             break
     return tuple(found.values())
 
 
-def _wirings(mesh: Mesh, hardware: Hardware) -> Iterator[Wiring]:
+def _wirings(mesh: Mesh, hardware: Hardware) -> Iterator[AxisAssignment]:
     """The default, then every axis on one physical axis or on two; what does not fit by itself is not tried with others."""
-    if wiring_problem(mesh, hardware) is None:
-        yield default_wiring(mesh, hardware)
+    if axis_assignment_error(mesh, hardware) is None:
+        yield default_axis_assignment(mesh, hardware)
     large = [name for name, size in mesh.axes if size > 1]
     physical = [axis.name for axis in hardware.axes if axis.size > 1]
     routes = [(one,) for one in physical] + list(itertools.permutations(physical, 2))
     entries = []
     for name in large:
         tried = ((name, tuple(Route(axis) for axis in each)) for each in routes)
-        entries.append([entry for entry in tried if wiring_problem(mesh, hardware, Wiring((entry,))) is None])
-    yield from (Wiring(chosen) for chosen in itertools.product(*entries))
+        entries.append([entry for entry in tried if axis_assignment_error(mesh, hardware, AxisAssignment((entry,))) is None])
+    yield from (AxisAssignment(chosen) for chosen in itertools.product(*entries))

@@ -4,8 +4,8 @@ import re
 from itertools import chain
 
 from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
-from workbench.hardware.axis_assignment import parse_wiring
-from workbench.plan.edits import Constrain, Edit, Override, RenameDim, SetHardware, SetPipeline, SetWiring, ShardDim
+from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.plan.edits import Constrain, Edit, Override, RenameDim, SetAxisAssignment, SetHardware, SetPipeline, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import Prioritize
@@ -28,7 +28,7 @@ from workbench.widgets.gestures.mesh import (
 )
 from workbench.widgets.gestures.repairs import MendGesture, RecipeGesture
 from workbench.widgets.gestures.table import EditMaker, Kind, means
-from workbench.widgets.gestures.target_hardware import HardwareGesture, WiringGesture
+from workbench.widgets.gestures.target_hardware import AxisAssignmentGesture, HardwareGesture
 from workbench.widgets.pipeline.edits import STAGE_EDITS
 from workbench.widgets.tabs.resharding import tried_edits
 
@@ -51,8 +51,8 @@ def changes_nothing(edit: Edit, plan: Plan) -> bool:
             return (edit.axis, edit.size) in plan.mesh.axes
         case SetHardware():
             return edit.hardware == plan.hardware
-        case SetWiring():
-            return edit.wiring == plan.wiring
+        case SetAxisAssignment():
+            return edit.axis_assignment == plan.axis_assignment
         case SetPipeline():
             return edit.pipeline == plan.pipeline
         case Override() | Constrain():
@@ -100,8 +100,8 @@ def _hardware(gesture: HardwareGesture, plan: Plan, _: Report) -> Edit:
     return SetHardware(hardware_of(gesture.chip, gesture.shape, plan.mesh))
 
 
-def _wiring(gesture: WiringGesture, _plan: Plan, _: Report) -> Edit:
-    return SetWiring(parse_wiring(gesture.name) if gesture.name else None)
+def _axis_assignment(gesture: AxisAssignmentGesture, _plan: Plan, _: Report) -> Edit:
+    return SetAxisAssignment(parse_axis_assignment(gesture.name) if gesture.name else None)
 
 
 def _mend(gesture: MendGesture, _plan: Plan, report: Report) -> Edit:
@@ -130,7 +130,7 @@ EDITS: dict[Kind, EditMaker] = {
             means(ShiftAxisGesture, _shift_axis),
             means(OrderAxesGesture, _order_axes),
             means(HardwareGesture, _hardware),
-            means(WiringGesture, _wiring),
+            means(AxisAssignmentGesture, _axis_assignment),
             means(MendGesture, _mend),
             means(RecipeGesture, lambda gesture, plan, _report: recipe_edit(gesture, plan)),
         ]

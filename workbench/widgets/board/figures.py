@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.analysis.comparison import Figure as Compared
+from workbench.analysis.comparison import ComparedFigure
 from workbench.analysis.ranges import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.core.tensor import Role
 from workbench.reports.measurement import Measurement
@@ -205,7 +205,7 @@ def _tiers(figure: Figure, comparison_state: ComparisonState | None) -> Iterator
             )
 
 
-def _tiers_of(each: Compared, figure: Figure, *, stale: bool) -> Iterator[dict[str, Any]]:
+def _tiers_of(each: ComparedFigure, figure: Figure, *, stale: bool) -> Iterator[dict[str, Any]]:
     is_settled = figure.tier == "compiled" and not stale  # then the figure itself is the compiler's
     if is_settled and each.predicted is not None:
         text = difference_text(each._replace(measured=None))
@@ -221,7 +221,7 @@ def _tier(label: str, text: str, note: str, *, stale: bool) -> dict[str, Any]:
     return {"label": label, "text": text, "note": note, "stale": "before the last edit" if stale else "", "mark": mark}
 
 
-def difference_text(each: Compared) -> str:
+def difference_text(each: ComparedFigure) -> str:
     """`3 % too much`: the prediction, against the truest figure there is."""
     if each.error is None:
         return ""

@@ -13,10 +13,10 @@ from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import Entry, Node, default_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import wiring_problem
+from workbench.hardware.topology import axis_assignment_error
 from workbench.plan.plan import Plan
 from workbench.units import divisors, format_bytes, format_count, format_seconds
-from workbench.widgets.board.axis_assignment import wiring_menu, wiring_state
+from workbench.widgets.board.axis_assignment import axis_assignment_menu, axis_assignment_state
 from workbench.widgets.board.menus import item
 from workbench.widgets.gestures.target_hardware import HARDWARE_ZONE, HardwareGesture
 
@@ -48,7 +48,7 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
     known = tuple(default_catalogue().entries)
     chip = hardware.chip.name if hardware else ""
     own = (chip,) if chip and chip not in known else ()
-    problem = hardware and wiring_problem(plan.mesh, hardware, plan.wiring)
+    problem = hardware and axis_assignment_error(plan.mesh, hardware, plan.axis_assignment)
     shown = asked or (chip, shape_of(hardware) if hardware else "")
     return {
         "zone": HARDWARE_ZONE,
@@ -62,8 +62,8 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
         "shapes": _shape_menu(shown[0], plan.mesh),
         "problem": problem.message if problem else "",
         "mends": _shape_menu(chip, plan.mesh)[:2] if problem else [],
-        "wiring": wiring_state(plan) if hardware and not problem else [],
-        "wirings": wiring_menu(plan) if hardware and not problem else [],
+        "wiring": axis_assignment_state(plan) if hardware and not problem else [],
+        "wirings": axis_assignment_menu(plan) if hardware and not problem else [],
     }
 
 
@@ -80,7 +80,7 @@ def shape_of(hardware: Hardware) -> str:
 def shapes_for(entry: Entry, mesh: Mesh) -> tuple[str, ...]:
     """Hardware of this kind that a mesh fills, as a person writes it, the most compact first; the next larger ones if it fills none."""
     for size in (mesh.size * times for times in range(1, 33)):
-        found = [text for text in dict.fromkeys(_shapes(entry, size)) if wiring_problem(mesh, parse_hardware(text)) is None]
+        found = [text for text in dict.fromkeys(_shapes(entry, size)) if axis_assignment_error(mesh, parse_hardware(text)) is None]
         if found:
             return tuple(found[:MOST_SHAPES])
     return ()

@@ -45,7 +45,7 @@ URGENT = (NO_ROOM, "cannot be cut")
 """Kinds of diagnostics that stand over the board, not in the notes alone."""
 
 
-class History(Protocol):
+class SessionView(Protocol):
     """What of a `Session` the board reads."""
 
     @property
@@ -72,7 +72,7 @@ class Refusal:
 
 
 def board_state(
-    session: History,
+    session: SessionView,
     *,
     now: tuple[Figure, ...] | None = None,
     before: tuple[Figure, ...] = (),

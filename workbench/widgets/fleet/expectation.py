@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from workbench.multimodel import Placed, Schedule
+from workbench.multimodel import FleetSchedule, ScheduledUnit
 from workbench.multimodel.expected import expected
 from workbench.multimodel.forecast import FleetForecast
 from workbench.widgets.fleet.live import FleetLive
@@ -17,7 +17,7 @@ class Expectation:
     """`rest` is the schedule of what is left, `None` where nothing is known of it; `changed()` is called when there is a new one."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        self.rest: Schedule | None = None
+        self.rest: FleetSchedule | None = None
         self._changed = changed
         self._next = 0.0
         self._running = False
@@ -34,12 +34,12 @@ class Expectation:
         if not (live.running and live.measured and known and fleet) or self._running or time.monotonic() < self._next or left > MOST_LEFT:
             return
         self._running = True
-        ran = [Placed(row[0], row[1], row[2], row[3], row[4], row[3]) for row in live.measured]
+        ran = [ScheduledUnit(row[0], row[1], row[2], row[3], row[4], row[3]) for row in live.measured]
         last = [each.of if each.done < each.of else 0 for each in live.models.values()]  # an earlier run may have done all of it
         away = frozenset(live.away)
         threading.Thread(target=self._work, args=(seen, live, ran, last, away), daemon=True).start()
 
-    def _work(self, seen: FleetForecast, live: FleetLive, ran: list[Placed], last: list[int], away: frozenset[int]) -> None:
+    def _work(self, seen: FleetForecast, live: FleetLive, ran: list[ScheduledUnit], last: list[int], away: frozenset[int]) -> None:
         begun = time.monotonic()
         try:
             options = {"double_buffer": seen.fleet.double_buffer}

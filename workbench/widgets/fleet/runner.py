@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.widgets.run.runner import Event, Handle
+from workbench.widgets.run.runner import Event, RunHandle
 
 
-class FleetHandle(Handle, Protocol):
+class FleetHandle(RunHandle, Protocol):
     """A training under way."""
 
     def order(self, **order: Any) -> None:
@@ -26,6 +26,6 @@ class FleetRunner(Protocol):
         """The order to take one more model in; raises `EngineError` if it cannot be sent."""
         ...
 
-    def time(self, fleet: Fleet, on_event: Callable[[Event], None]) -> Handle:
+    def time(self, fleet: Fleet, on_event: Callable[[Event], None]) -> RunHandle:
         """Cut the models and time their units; the last event holds `FleetTimes`."""
         ...

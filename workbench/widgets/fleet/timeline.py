@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import floor, log10
 from typing import Any
 
-from workbench.multimodel import Pass, Placed, Schedule, Unit
+from workbench.multimodel import FleetSchedule, Pass, ScheduledUnit, Unit
 from workbench.multimodel.forecast import FleetForecast
 from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
@@ -56,12 +56,12 @@ def measured_state(live: FleetLive) -> dict[str, Any]:
     return {"measured": f"[{','.join(map(_measured, live.measured))}]", "lasted": lasted}
 
 
-def expected_state(rest: Schedule | None, models: int) -> dict[str, Any]:
+def expected_state(rest: FleetSchedule | None, models: int) -> dict[str, Any]:
     """What is left of a run, as now expected; it goes on where the measured units end."""
     return {"expected": _text(_tasks(rest, models, MOST_EXPECTED) if rest else []), "expects": rest.makespan if rest else 0.0}
 
 
-def _tasks(schedule: Schedule, models: int, most: int | None = None) -> list[list[Any]]:
+def _tasks(schedule: FleetSchedule, models: int, most: int | None = None) -> list[list[Any]]:
     most = most or MOST_UNITS
     if len(schedule.placed) <= most:
         return [_task(each, schedule.makespan) for each in schedule.placed]
@@ -69,15 +69,15 @@ def _tasks(schedule: Schedule, models: int, most: int | None = None) -> list[lis
     return slices(spans, schedule.makespan, schedule.devices, models, most)
 
 
-def _sliced(schedule: Schedule) -> str:
+def _sliced(schedule: FleetSchedule) -> str:
     units = len(schedule.placed)
     said = f"{units:,} units: in each slice of time the height of a colour is the model's share of the device."
     return said if units > MOST_UNITS else ""
 
 
-def _schedule(rows: Sequence[Row], devices: int) -> Schedule:
-    placed = (Placed(row[0], row[1], row[2], row[3], row[4], row[3], lost=bool(len(row) > 5 and row[5])) for row in rows)
-    return Schedule(devices, tuple(placed))
+def _schedule(rows: Sequence[Row], devices: int) -> FleetSchedule:
+    placed = (ScheduledUnit(row[0], row[1], row[2], row[3], row[4], row[3], lost=bool(len(row) > 5 and row[5])) for row in rows)
+    return FleetSchedule(devices, tuple(placed))
 
 
 def _measured(row: Row) -> str:
@@ -99,7 +99,7 @@ def _text(units: list[list[Any]]) -> str:
     return json.dumps(units, separators=(",", ":"))
 
 
-def _task(placed: Placed, whole: float) -> list[Any]:
+def _task(placed: ScheduledUnit, whole: float) -> list[Any]:
     start, end, load = (_short(each, whole) for each in (placed.start, placed.end, placed.load))
     return [placed.device, start, end, placed.model, placed.unit, load, int(placed.lost)]
 

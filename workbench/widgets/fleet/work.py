@@ -12,7 +12,7 @@ from workbench.multimodel.forecast import devices_of
 from workbench.multimodel.measured import FleetTimes
 from workbench.widgets.fleet.live import FleetLive, ModelLive
 from workbench.widgets.fleet.runner import FleetHandle, FleetRunner
-from workbench.widgets.run.runner import Event, Handle
+from workbench.widgets.run.runner import Event, RunHandle
 
 News = Literal["unit", "run", "timing", "times", "fleet", "expected"]
 """Units ran; a run began or ended; a timing began, moved or failed; there are new times of units; a model that was to join a run did not;
@@ -51,7 +51,7 @@ class FleetWork:
         self.timed: tuple[FleetTimes, ...] = ()
         self.attached: int | None = None  # devices that there are, once a run had another number than it was planned for
         self._run: FleetHandle | None = None
-        self._timer: Handle | None = None
+        self._timer: RunHandle | None = None
         self._shown, self._late = 0.0, False
 
     @property

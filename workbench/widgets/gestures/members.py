@@ -24,7 +24,7 @@ EDIT_GESTURES: tuple[type[Gesture], ...] = (
     *(dims.PrioritizeGesture, annotation.UngroupGesture, annotation.UnbarGesture),
     *(dims.WholeGesture, dims.RenameDimGesture),
     *(mesh.ResizeGesture, mesh.AddAxisGesture, mesh.RemoveAxisGesture, mesh.RenameAxisGesture, mesh.ShiftAxisGesture),
-    *(mesh.OrderAxesGesture, target_hardware.HardwareGesture, target_hardware.WiringGesture, repairs.MendGesture),
+    *(mesh.OrderAxesGesture, target_hardware.HardwareGesture, target_hardware.AxisAssignmentGesture, repairs.MendGesture),
     *(stage_changes.MakePipelineGesture, stage_changes.RemovePipelineGesture, stage_changes.StagesGesture),
     *(stage_changes.MicroBatchesGesture, stage_changes.ChunksGesture, stage_changes.ScheduleGesture),
     *(stage_changes.StageRematGesture, stage_changes.EngineGesture, stage_changes.StageAxisGesture, stage_changes.BoundaryGesture),

@@ -21,7 +21,7 @@ class HardwareGesture(EditGesture):
 
 
 @dataclass(frozen=True, slots=True)
-class WiringGesture(EditGesture):
+class AxisAssignmentGesture(EditGesture):
     """Which mesh axis runs over which links; empty for the default."""
 
     verb: ClassVar[str] = "wiring"

@@ -128,7 +128,7 @@ COST = (
         "Is any work done twice?",
     ),
     Term(
-        "Hardware and wiring",
+        "Hardware, and axes on links",
         "The chips to plan for, and which mesh axis runs over which of their links; a ring is as fast as its slowest link.",
         f"{BOOK}tpus",
         ("hardware", "wiring"),

@@ -8,7 +8,7 @@ from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule
-from workbench.pipeline.stage_partition import network_blocks, verify_cut, verify_enough
+from workbench.pipeline.stage_partition import network_blocks, verify_enough, verify_partition
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
@@ -66,7 +66,7 @@ def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Cha
         _verify_pipeline(plan)
         spec, about = change(gesture.value, plan, report)
         edit = SetPipeline(spec, about)
-        verify_cut(edit.apply(plan).program, spec)
+        verify_partition(edit.apply(plan).program, spec)
         return edit
 
     return means(kind, make)
@@ -127,7 +127,7 @@ def _boundary(text: str, plan: Plan, report: Report) -> Change:
     """`PIECE PATH`: that piece begins at that block; what the others show stays as it is."""
     number, _, path = text.partition(" ")
     planned, spec = planned_of(report), spec_of(plan)
-    starts = [piece.blocks[0] for piece in planned.pieces[1:]]
+    starts = [piece.blocks[0] for piece in planned.virtual_stages[1:]]
     if not number.isdecimal() or len(number) > 6 or not 1 <= int(number) <= len(starts):
         raise PipelineError(f"There is no boundary `{number[:20]}`; the pipeline has {len(starts)}.", ["look at the stages again"])
     paths = [block.path for block in planned.blocks]
@@ -154,7 +154,7 @@ def _by_memory(_: str, plan: Plan, report: Report) -> Change:
     alone = planned.costs_at(range(1, len(planned.blocks)))
     flying = max(planned.simulated.in_flight(device) for device in range(spec.stages))
     times = 1 if spec.remat == "always" else flying
-    found = balance([each.held + times * each.kept for each in alone], spec.pieces)
+    found = balance([each.resident + times * each.residuals for each in alone], spec.virtual_stages)
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in found.starts)), "balance by memory"
 
 
@@ -163,14 +163,14 @@ def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
     starts = bucket_starts(planned)
     if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
         raise PipelineError(
-            f"The bucket rule leaves one of the {spec.pieces} pieces without a block.", ["balance by time", "take fewer stages"]
+            f"The bucket rule leaves one of the {spec.virtual_stages} pieces without a block.", ["balance by time", "take fewer stages"]
         )
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in starts)), "bucket rule"
 
 
 def bucket_starts(planned: PipelineReport) -> tuple[int, ...]:
     """Where pieces begin by lingvo's rule; twice at the same block where it leaves one empty."""
-    sizes = bucket_rule([block.work for block in planned.blocks], planned.spec.pieces)
+    sizes = bucket_rule([block.work for block in planned.blocks], planned.spec.virtual_stages)
     return tuple(sum(sizes[:piece]) for piece in range(1, len(sizes)))
 
 

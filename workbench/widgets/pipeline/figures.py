@@ -90,7 +90,7 @@ def _memory(figure: Figure, planned: PipelineReport) -> Figure:
     step, room = planned.simulated, planned.capacity
     fullest = max(range(planned.spec.stages), key=lambda device: step.peaks[device])
     peak = step.peaks[fullest]
-    held = sum(step.costs[stage].held for stage in step.stages_of(fullest))
+    held = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
     whole = max(peak, room) or 1
     kept = f"of {step.in_flight(fullest)} micro-batches in flight at most, and what passes"
     shown = replace(

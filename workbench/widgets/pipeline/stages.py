@@ -162,7 +162,7 @@ def _against(other: Balance, now: Balance) -> str:
 
 def _starts(planned: PipelineReport) -> tuple[int, ...]:
     starts, count = [], 0
-    for piece in planned.pieces[:-1]:
+    for piece in planned.virtual_stages[:-1]:
         count += len(piece.blocks)
         starts.append(count)
     return tuple(starts)
@@ -187,9 +187,9 @@ def _board(planned: PipelineReport) -> State:
         "starts": list(_starts(planned)),
         "stages": spec.stages,
         "chunks": spec.chunks,
-        "pieces": [{"name": place_text(piece.number, spec), "skips": list(_skips(piece, spec))} for piece in planned.pieces],
+        "pieces": [{"name": place_text(piece.number, spec), "skips": list(_skips(piece, spec))} for piece in planned.virtual_stages],
         "heads": [_head(device, planned) for device in range(spec.stages)],
-        "skips": [line for piece in planned.pieces for line in _skips(piece, spec)],
+        "skips": [line for piece in planned.virtual_stages for line in _skips(piece, spec)],
         "even": format_seconds(even),
     }
 
@@ -208,7 +208,7 @@ def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stage:
+class _StagePieces:
     """All pieces of one stage."""
 
     device: int
@@ -216,7 +216,7 @@ class _Stage:
 
     @property
     def pieces(self) -> list[VirtualStage]:
-        return [piece for piece in self.planned.pieces if piece.device == self.device]
+        return [piece for piece in self.planned.virtual_stages if piece.device == self.device]
 
     @property
     def parameters(self) -> int:
@@ -225,7 +225,7 @@ class _Stage:
 
 
 def _head(device: int, planned: PipelineReport) -> State:
-    stage, step = _Stage(device, planned), planned.simulated
+    stage, step = _StagePieces(device, planned), planned.simulated
     work = sum(piece.cost.work for piece in stage.pieces)
     sent = [(later, count) for piece in stage.pieces for later, count in piece.cost.sends]
     where = " · ".join(f"{format_bytes(count)} to {place_text(later, planned.spec)}" for later, count in sent)

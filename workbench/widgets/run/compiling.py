@@ -12,7 +12,7 @@ from workbench.widgets.run.runner import Event
 MOST_KEPT = 8
 
 
-class Found(NamedTuple):
+class FinishedCompilation(NamedTuple):
     """A finished compilation, and the prediction of its plan."""
 
     report: Report
@@ -39,7 +39,7 @@ class Compiling:
     unasked: bool = False
     message: str = ""
     log: Log = ()
-    found: tuple[Found, ...] = ()
+    found: tuple[FinishedCompilation, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -59,7 +59,7 @@ class Compiling:
         if kind == "progress":
             return replace(following.noting(str(event["stage"])), stage=str(event["stage"]), fraction=float(event["fraction"]))
         if kind == "done" and self.report:
-            new = Found(self.report, event["compiled"])
+            new = FinishedCompilation(self.report, event["compiled"])
             others = tuple(each for each in self.found if each.report.plan != self.report.plan)
             following = following.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
             return replace(following, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
@@ -74,6 +74,6 @@ class Compiling:
     def noting(self, text: str, tone: str = "") -> "Compiling":
         return replace(self, log=noted(self.log, self.now - self.started, text, tone))
 
-    def of(self, plan: Plan) -> Found | None:
+    def of(self, plan: Plan) -> FinishedCompilation | None:
         """What was found for a plan."""
         return next((each for each in self.found if each.report.plan == plan), None)

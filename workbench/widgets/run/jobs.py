@@ -16,7 +16,7 @@ from workbench.widgets.run.compile_panel import compile_state
 from workbench.widgets.run.compiling import Compiling
 from workbench.widgets.run.live import MOST_STEPS, Live
 from workbench.widgets.run.run_panel import run_state
-from workbench.widgets.run.runner import Event, Handle, Runner
+from workbench.widgets.run.runner import Event, RunHandle, Runner
 
 Defer = Callable[[Callable[[], None]], None]
 Ended = Literal["", "run", "compilation"]
@@ -37,8 +37,8 @@ class Jobs:
         self.live, self.compiling = Live(), Compiling()
         self._pending: deque[Callable[[], None]] = deque()
         self._shown = 0.0
-        self._run: Handle | None = None
-        self._compilation: Handle | None = None
+        self._run: RunHandle | None = None
+        self._compilation: RunHandle | None = None
 
     def run(self, report: Report, steps: str, colours: dict[str, int]) -> None:
         """Run a plan for so many steps, as a person typed them."""

@@ -19,7 +19,7 @@ The last three end it.
 """
 
 
-class Handle(Protocol):
+class RunHandle(Protocol):
     """A run or a compilation under way."""
 
     def cancel(self) -> None:
@@ -30,11 +30,11 @@ class Handle(Protocol):
 class Runner(Protocol):
     """Starts work and returns at once. Events may come from another thread."""
 
-    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> Handle:
+    def start(self, plan: Plan, steps: int, on_event: Callable[[Event], None]) -> RunHandle:
         """Run a plan on the attached devices."""
         ...
 
-    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> Handle:
+    def compile(self, plan: Plan, on_event: Callable[[Event], None], *, behind: bool = False) -> RunHandle:
         """Compile a plan for the hardware it names, or for the attached devices; `behind` all else that the machine has to do."""
         ...
 

@@ -76,7 +76,7 @@ function drawWiring(wb, state) {
     class: "btn small",
     type: "button",
     ariaHasPopup: "menu",
-    ariaLabel: "Change the wiring",
+    ariaLabel: "Change the axes on links",
     data: { focus: "hw-wiring" },
     onclick: () => openMenu(wb, change, state.wirings),
   }, "Rewire…");

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from workbench.analysis.comparison import Comparison, Figure
+from workbench.analysis.comparison import ComparedFigure, Comparison
 from workbench.analysis.differences import ALL_CAUSES, Cause, Difference
 from workbench.analysis.kernel_differences import KERNEL_CAUSES
 from workbench.analysis.memory_differences import MEMORY_CAUSES
@@ -79,14 +79,14 @@ def _title(comparison: Comparison) -> str:
     return ", ".join(tiers)
 
 
-def _figure_cell(figure: Figure, value: float | None) -> Cell:
+def _figure_cell(figure: ComparedFigure, value: float | None) -> Cell:
     if value is None:
         return {"text": "–", "tone": "muted"}
     exact = f"{value:.4g}" if figure.unit == "seconds" else f"{value:,.0f}"
     return {"text": format_figure(value, figure.unit), "title": f"{exact} {figure.unit}"}
 
 
-def _error(figure: Figure) -> Cell:
+def _error(figure: ComparedFigure) -> Cell:
     return {"text": figure.verdict, "tone": "good" if abs(figure.error) < 0.05 else "warn"} if figure.error is not None else ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.errors import WorkbenchError
-from workbench.session.session import Node, ReportSummary, Session
+from workbench.session.session import HistoryNode, ReportSummary, Session
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.gestures.plan_tree import (
     ComparePlansGesture,
@@ -98,7 +98,7 @@ class HistoryPanel:
         else:
             self._second = number
 
-    def _row(self, node: Node, lane: int) -> dict[str, Any]:
+    def _row(self, node: HistoryNode, lane: int) -> dict[str, Any]:
         session = self._session
         number, here = node.number, node.number == session.node.number
         summary = session.summaries.get(number)
@@ -133,12 +133,12 @@ class HistoryPanel:
         }
 
 
-def label_of(node: Node) -> str:
+def label_of(node: HistoryNode) -> str:
     """The name of a plan, or what made it."""
     return node.name or (str(node.edit) if node.edit else "start")
 
 
-def lanes_of(nodes: tuple[Node, ...]) -> dict[int, int]:
+def lanes_of(nodes: tuple[HistoryNode, ...]) -> dict[int, int]:
     """The lane of each plan: a first child keeps that of its parent, every other begins the leftmost lane that is free while it lasts.
 
     A lane is in use from the plan it branches from to the last one on it.
@@ -164,7 +164,7 @@ def lanes_of(nodes: tuple[Node, ...]) -> dict[int, int]:
     return {number: lane_of_chain[head] for number, head in chain_of.items()}
 
 
-def _listed(nodes: tuple[Node, ...]) -> list[Node]:
+def _listed(nodes: tuple[HistoryNode, ...]) -> list[HistoryNode]:
     return [node for node in nodes if node.number >= len(nodes) - MOST_NODES or node.name or node.pinned or node.number == 0]
 
 

@@ -62,7 +62,9 @@ def device_blocks(report: Report, selected: str = "") -> list[Block]:
         return [note_block("The program takes no arguments.")]
     placed = _argument(report, selected)
     note = "" if _names(placed, selected) else "The largest argument that is split. Select a tensor to see that one."
-    return [picture_block(device_grid(placed, report.plan.hardware, report.plan.wiring), note, name=f"devices {placed.tensor.path}")]
+    return [
+        picture_block(device_grid(placed, report.plan.hardware, report.plan.axis_assignment), note, name=f"devices {placed.tensor.path}")
+    ]
 
 
 def _names(placed: Placement, selected: str) -> bool:

@@ -16,7 +16,7 @@ from workbench.widgets.tabs.communication import exposed_seconds
 from workbench.widgets.tabs.explained import axis_answer
 from workbench.widgets.tabs.tensors import shape_text
 from workbench.widgets.tabs.why_placed import placed_answer, value_answer
-from workbench.widgets.tabs.why_table import MOST_ROWS, Part, parts_table
+from workbench.widgets.tabs.why_table import MOST_ROWS, Contribution, parts_table
 
 _ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
 _SENDING = {
@@ -59,7 +59,8 @@ def _memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> 
     lines = _lines(report)
     places = {role: shade for shade, role in enumerate(ROLES)}
     parts = [
-        Part(each.path, each.bytes, lines.get(each.path, ""), places[each.role], (each.role.value,), each.count) for each in report.alive
+        Contribution(each.path, each.bytes, lines.get(each.path, ""), places[each.role], (each.role.value,), each.count)
+        for each in report.alive
     ]
     lead = ["The most that one device holds at any moment of the step, and what is alive at that moment."]
     if (curve := report.memory_curve).paths:
@@ -74,7 +75,9 @@ def _payload(name: str, report: Report) -> Answer | None:
     """The collectives over some mesh axes, of one kind or of all."""
     axes, _, kind = name.partition(" ")
     alike = [each for each in report.collectives if "+".join(each.axes) == axes and kind in ("", each.kind)]
-    parts = [Part(each.path, each.total_payload, each.source, 1, (each.kind, format_bytes(each.payload)), each.count) for each in alike]
+    parts = [
+        Contribution(each.path, each.total_payload, each.source, 1, (each.kind, format_bytes(each.payload)), each.count) for each in alike
+    ]
     if not parts:
         return None
     total = format_bytes(sum(each.total_payload for each in alike))
@@ -85,7 +88,8 @@ def _payload(name: str, report: Report) -> Answer | None:
 
 def _sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
     parts = [
-        Part(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count) for each in report.collectives
+        Contribution(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count)
+        for each in report.collectives
     ]
     lead = ["What leaves one device in a step: each collective sends its payload over a ring, so many times."]
     columns = (Column("collective"), Column("mesh axes"))
@@ -94,7 +98,7 @@ def _sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Ans
 
 def _flops(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
     parts = [
-        Part(each.path, each.per_device * each.count, each.source, 0, (_flop(each.flops), paint.axes(each.axes)), each.count)
+        Contribution(each.path, each.per_device * each.count, each.source, 0, (_flop(each.flops), paint.axes(each.axes)), each.count)
         for each in report.products
     ]
     lead = [
@@ -114,7 +118,9 @@ def _duplication(report: Report, paint: Paint, _measurement: Measurement | None)
         wasted = (each.per_device * devices - each.flops) * each.count / devices
         idle = tuple(name for name in names if name not in each.axes and report.mesh[name] > 1)
         if wasted > 0:
-            parts.append(Part(each.path, wasted, each.source, 3, (f"{each.per_device * devices / each.flops:,.0f}×", paint.axes(idle))))
+            parts.append(
+                Contribution(each.path, wasted, each.source, 3, (f"{each.per_device * devices / each.flops:,.0f}×", paint.axes(idle)))
+            )
     flops = report.flops
     lead = [
         f"{_flop(flops.per_device)} on each of {devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)} of the program."
@@ -134,13 +140,13 @@ def _step(report: Report, _paint: Paint, _measurement: Measurement | None) -> An
     if step is None:
         return None
     parts = [
-        Part(each.path, each.total_seconds, each.source, _bound_shade(each.bound), (each.bound,), each.count)
+        Contribution(each.path, each.total_seconds, each.source, _bound_shade(each.bound), (each.bound,), each.count)
         for each in report.kernel_costs
     ]
     lines = _lines(report)
     for (stream, kind, path, _), waited in exposed_seconds(report).items():
         if waited > 0:
-            parts.append(Part(path, waited, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
+            parts.append(Contribution(path, waited, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
     lead = [
         (
             f"One step on {step.hardware}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "

@@ -10,7 +10,7 @@ MOST_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Contribution:
     """Something a number is made of; alike places of repeated layers are one."""
 
     path: str
@@ -22,7 +22,7 @@ class Part:
 
 
 def parts_table(
-    what: str, columns: tuple[Column, ...], parts: Iterable[Part], show: Callable[[float], str], amount: str = "on one device"
+    what: str, columns: tuple[Column, ...], parts: Iterable[Contribution], show: Callable[[float], str], amount: str = "on one device"
 ) -> Block:
     """Parts with their share of all, alike layers together, the largest first."""
     merged = sorted(_merged(parts), key=lambda each: -each[0].amount)
@@ -36,7 +36,7 @@ def parts_table(
     return block("", heads, rows, f"{more} The others make {rest / total:.1%}." if more else "")
 
 
-def _part_row(place: int, part: Part, subject: str, total: float, show: Callable[[float], str], *, counted: bool) -> Row:
+def _part_row(place: int, part: Contribution, subject: str, total: float, show: Callable[[float], str], *, counted: bool) -> Row:
     share = part.amount / total
     return row(
         f"{place} {part.path}",
@@ -50,15 +50,17 @@ def _part_row(place: int, part: Part, subject: str, total: float, show: Callable
     )
 
 
-def _merged(parts: Iterable[Part]) -> Iterator[tuple[Part, str]]:
+def _merged(parts: Iterable[Contribution]) -> Iterator[tuple[Contribution, str]]:
     """Alike parts of repeated layers as one, with the subject that names them all."""
-    alike: dict[str, list[Part]] = {}
+    alike: dict[str, list[Contribution]] = {}
     for part in parts:
         alike.setdefault(f"{template(part.path)} {part.source} {part.shade} {part.notes}", []).append(part)
     for members in alike.values():
         first = members[0]
         subject, label = folded(list(dict.fromkeys(each.path for each in members)))
         yield (
-            Part(label, sum(each.amount for each in members), first.source, first.shade, first.notes, sum(each.count for each in members)),
+            Contribution(
+                label, sum(each.amount for each in members), first.source, first.shade, first.notes, sum(each.count for each in members)
+            ),
             subject,
         )

@@ -6111,7 +6111,7 @@ function drawWiring(wb, state) {
     class: "btn small",
     type: "button",
     ariaHasPopup: "menu",
-    ariaLabel: "Change the wiring",
+    ariaLabel: "Change the axes on links",
     data: {
       focus: "hw-wiring"
     },

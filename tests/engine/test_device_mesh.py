@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.run_programs import plan
-from workbench.engine.spmd.device_mesh import row_major, wired
-from workbench.hardware.axis_assignment import parse_wiring
+from workbench.engine.spmd.device_mesh import device_mesh, row_major
+from workbench.hardware.axis_assignment import parse_axis_assignment
 from workbench.hardware.catalogue import parse_hardware
 
 TWO_NODES = parse_hardware("2 nodes of 4 CPU")
@@ -17,13 +17,13 @@ def ids(mesh):
 
 
 def test_devices_lie_in_the_order_of_the_wiring():
-    across = plan(mesh="data:4 model:2").updated(hardware=TWO_NODES, wiring=parse_wiring("data:device; model:node"))
-    assert ids(wired(across)) == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    across = plan(mesh="data:4 model:2").updated(hardware=TWO_NODES, axis_assignment=parse_axis_assignment("data:device; model:node"))
+    assert ids(device_mesh(across)) == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 
 @pytest.mark.parametrize("hardware", [None, TWO_NODES, parse_hardware("TPU v5e 2x4"), parse_hardware("16 CPU")], ids=str)
 def test_other_hardware_leaves_the_order_to_jax(hardware):
-    assert ids(wired(plan(mesh="data:4 model:2").updated(hardware=hardware))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert ids(device_mesh(plan(mesh="data:4 model:2").updated(hardware=hardware))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 @dataclass(frozen=True)
